@@ -1,0 +1,38 @@
+"""What is exported runs with nothing but onnxruntime and NumPy, also where onnxruntime has no kernels for its dtypes.
+
+    python examples/plain_onnxruntime.py
+"""
+
+from __future__ import annotations
+
+
+def write(path: str) -> None:
+    """Needs graphcore. onnxruntime has no kernel that multiplies, adds up or divides int16, nor bfloat16."""
+    from graphcore import DType, Graph, TensorType, ops
+
+    g = Graph("level", {"samples": TensorType(DType.int16, ["channel", "time"])})
+    samples = g["samples"]
+    g.output(
+        energy=ops.sum(samples * samples, axis=-1),  # wraps, as int16 does
+        half=samples // 2,
+        rounded=(samples.cast(DType.bfloat16) / 3).cast(DType.float32),
+    )
+    g.export(path)
+
+
+def run(path: str) -> None:
+    """Needs no graphcore."""
+    import numpy as np
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path)
+    for value in session.get_inputs():
+        print(value.name, value.type, value.shape)
+    samples = np.array([[3, -4, 12], [200, 100, -7]], np.int16)
+    for value, result in zip(session.get_outputs(), session.run(None, {"samples": samples}), strict=True):
+        print(value.name, result.dtype, result.tolist())
+
+
+if __name__ == "__main__":
+    write("level.onnx")
+    run("level.onnx")

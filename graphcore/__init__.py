@@ -1,0 +1,74 @@
+"""graphcore: write `x + y` on Symbols of any dtypes; export ONNX; run it with exact numbers.
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType, ops
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+_here = os.path.dirname(os.path.abspath(__file__))
+if not os.path.isdir(os.path.join(_here, "ops")):  # a checkout without symlinks: the rooms lie beside this folder
+    __path__.append(os.path.dirname(_here))
+
+from graphcore import errors, promotion
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import GraphcoreError, LossyCastWarning
+from graphcore.graph import Graph
+from graphcore.promotion import PromotionSystem, implicit_cast, implicit_cast_type
+from graphcore.symbol import Symbol, SymbolTuple
+from graphcore.types import OptionalType, SequenceType, Shape, TensorType
+
+from graphcore import ops  # isort: skip - attaches the operators to Symbol
+
+if TYPE_CHECKING:
+    from graphcore import models, runtime
+    from graphcore.runtime import InferenceSession, Model, jit
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DType",
+    "Dim",
+    "Graph",
+    "GraphcoreError",
+    "InferenceSession",
+    "LossyCastWarning",
+    "Model",
+    "OptionalType",
+    "PromotionSystem",
+    "SequenceType",
+    "Shape",
+    "Symbol",
+    "SymbolTuple",
+    "TensorType",
+    "errors",
+    "implicit_cast",
+    "implicit_cast_type",
+    "jit",
+    "models",
+    "ops",
+    "promotion",
+    "runtime",
+]
+
+_LAZY = {"InferenceSession": "runtime", "Model": "runtime", "jit": "runtime", "models": "", "runtime": ""}
+
+
+def __getattr__(name: str) -> Any:
+    """The runtime, loaded when first used: building and exporting graphs needs no onnxruntime."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'graphcore' has no attribute {name!r}")
+    from importlib import import_module
+
+    home = import_module(f"graphcore.{_LAZY[name] or name}")
+    value = getattr(home, name) if _LAZY[name] else home
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,276 @@
+"""How ops are declared: once, each with its name, ONNX operator, promotion rule and docstring.
+
+From the declaration come the function, the overload or method of Symbol, the table of ops in the docs, the expansion
+that lowering uses where ONNX has no such operator, and the sweep over dtypes in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, cast
+
+from graphcore import operands
+from graphcore.dtypes import DType, Kind
+from graphcore.graph import Graph
+from graphcore.promotion.system import Key, Resolution, Rule, Scalar
+from graphcore.symbol import Node, Symbol, TensorLike
+from graphcore.types import TensorType, tensor_type
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LIBRARY = "graphcore"
+"""The domain of operators that ONNX has not; lowering expands them into ONNX's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is known of an op. onnx: the ONNX operator it emits, or what it is made of. family: the file it is in."""
+
+    name: str
+    function: Callable[..., Any]
+    onnx: str
+    rule: Rule
+    family: str
+    arity: int | None = None
+    """1 or 2 for element-wise ops, which share one shape rule."""
+    operator: str = ""
+    """Python's operator for it, as printed in tables."""
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (self.function.__doc__ or "").strip().split("\n")[0]
+
+
+REGISTRY: dict[str, Declaration] = {}
+"""Every op by name."""
+
+Expansion = Callable[[Sequence[Any], dict[str, Any], Node], "Symbol | tuple[Symbol, ...]"]
+EXPANSIONS: dict[str, Callable[..., Any]] = {}
+"""What the library's own operators are made of: op_type -> function(*Symbols, **attributes) -> Symbol(s).
+
+The function is called while lowering, on Symbols of the dtype to compute in (float32 for narrower floats), and builds
+with ops. It sees None for an optional operand left out.
+"""
+
+_PYTHON_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+    "neg": "-x", "invert": "~x", "pos": "+x", "abs": "abs(x)", "round": "round(x)",
+}  # fmt: skip
+_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+
+
+def op(
+    *, onnx: str, rule: Rule = "keep", dunder: str = "", method: str | bool = False, name: str = ""
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declares a function as an op.
+
+    onnx: the operator it emits. rule: its promotion rule. dunder: the Python operator it answers ("matmul" for `@`).
+    method: attach it to Symbol, under its own name or the one given. name: where it is not the function's.
+    """
+
+    def declare(function: Callable[P, R]) -> Callable[P, R]:
+        _register(name or function.__name__.rstrip("_"), function, onnx, rule, None, dunder)
+        if dunder:
+            _attach_operator(dunder, function)
+        if method:
+            setattr(Symbol, method if isinstance(method, str) else function.__name__, function)
+        return function
+
+    return declare
+
+
+def expansion(op_type: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declares what one of the library's own operators is made of. See `EXPANSIONS`."""
+
+    def declare(function: Callable[P, R]) -> Callable[P, R]:
+        EXPANSIONS[op_type] = function
+        return function
+
+    return declare
+
+
+def unary(
+    name: str,
+    onnx: str,
+    rule: Rule,
+    doc: str,
+    *,
+    dunder: str = "",
+    same_on: tuple[Kind, ...] = (),
+    for_bool: str = "",
+    result: DType | None = None,
+    body: Callable[[Symbol], Symbol] | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> Callable[[TensorLike], Symbol]:
+    """Declares an element-wise op of one operand.
+
+    onnx: the operator emitted, or the name of the library's own one that `body` says how to make. same_on: the
+    kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another. result: its
+    dtype, where it is not what `rule` says.
+    """
+    domain = LIBRARY if body else ""
+    key = Key(name, rule)
+
+    def function(x: TensorLike) -> Symbol:
+        graph = x.graph if type(x) is Symbol else operands.graph_of(name, (x,))
+        symbol = graph._operand(x, name, "x")
+        if same_on and symbol.dtype.kind in same_on:
+            return symbol
+        plan = graph._plans.get((name, symbol.type))
+        if plan is None or graph.promotion.reads_operands:
+            resolution = operands.resolve(graph, key, {"x": symbol}, (symbol,), (None,))
+            type_ = tensor_type(result or resolution.result, symbol.type.shape)
+            plan = graph._plans[name, symbol.type] = resolution.operands[0], type_, resolution.ambiguous
+        dtype, type_, ambiguous = plan
+        if dtype is not None and symbol.type.dtype is not dtype:
+            symbol = graph._cast(symbol, dtype)
+        op_type = for_bool if for_bool and symbol.type.dtype is DType.bool else onnx
+        made = graph._emit(op_type, (symbol,), type_, attributes, domain)
+        if ambiguous:
+            made.ambiguous = True
+        return made
+
+    _dress(function, name, doc)
+    _register(name, function, onnx, rule, 1, dunder)
+    if body:
+        EXPANSIONS[onnx] = body
+    if dunder:
+        setattr(Symbol, f"__{dunder}__", function)
+    return function
+
+
+def binary(
+    name: str,
+    onnx: str,
+    rule: Rule,
+    doc: str,
+    *,
+    dunder: str = "",
+    body: Callable[..., Symbol] | None = None,
+    for_bool: str = "",
+    for_float: str = "",
+) -> Callable[[TensorLike, TensorLike], Symbol]:
+    """Declares an element-wise op of two operands that broadcast.
+
+    onnx: the operator emitted, or the name of the library's own one that `body` says how to make. for_bool, for_float:
+    the operators emitted where the operands meet in bool or in a float, if they are others: `And` for `&`; those that
+    `EXPANSIONS` knows are the library's own.
+    """
+    if body:
+        EXPANSIONS[onnx] = body
+    key = Key(name, rule)
+
+    def plan_of(graph: Graph, lhs: Symbol, rhs: Symbol) -> _Plan:
+        roles = {"lhs": lhs, "rhs": rhs}
+        resolution = operands.resolve(graph, key, roles, (lhs, rhs), (None, None))
+        return plan_for(graph, roles, resolution)
+
+    def plan_for(graph: Graph, roles: dict[str, Symbol], resolution: Resolution) -> _Plan:
+        left, right = roles.values()
+        to_left, to_right = resolution.operands
+        met = to_left or left.type.dtype
+        op_type = for_bool if for_bool and met is DType.bool else for_float if for_float and met.is_float else onnx
+        shape = operands.broadcast(name, roles)
+        lossy = any(
+            to is not None and to is not s.type.dtype and operands.is_lossy(s.type.dtype, to)
+            for s, to in ((left, to_left), (right, to_right))
+        )
+        domain = LIBRARY if op_type in EXPANSIONS else ""
+        type_ = tensor_type(resolution.result, shape)
+        return _Plan(to_left, to_right, op_type, domain, type_, lossy, resolution.ambiguous)
+
+    def function(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+        if type(lhs) is Symbol and type(rhs) is Symbol and lhs.graph is rhs.graph:
+            graph = lhs.graph
+            plan = graph._plans.get((name, lhs.type, rhs.type))
+            if plan is None or graph.promotion.reads_operands:
+                plan = graph._plans[name, lhs.type, rhs.type] = plan_of(graph, lhs, rhs)
+        elif type(rhs) in _PYTHON_NUMBERS and type(lhs) is Symbol:
+            graph = lhs.graph
+            lookup = (name, lhs.type, type(rhs), rhs)
+            found = graph._plans.get(lookup)
+            if found is None or graph.promotion.reads_operands:
+                roles = {"lhs": lhs, "rhs": rhs}
+                answer = operands.resolve(graph, key, roles, (lhs, None), (None, cast(Scalar, rhs)))
+                dtype = answer.operands[1] or answer.result
+                scalar = graph._scalar(rhs, dtype)  # type: ignore[arg-type]
+                found = graph._plans[lookup] = dtype, plan_for(graph, {"lhs": lhs, "rhs": scalar}, answer)
+            dtype, plan = found
+            rhs = graph._scalar(rhs, dtype)  # type: ignore[arg-type]
+        else:
+            graph = operands.graph_of(name, (lhs, rhs))
+            roles = {"lhs": lhs, "rhs": rhs}
+            symbols, literals = operands._split(graph, name, roles)
+            answer = operands.resolve(graph, Key(name, rule), roles, symbols, literals)
+            lhs, rhs = (
+                graph._scalar(cast(Scalar, literal), to or answer.result) if symbol is None else symbol
+                for symbol, literal, to in zip(symbols, literals, answer.operands, strict=True)
+            )
+            plan = plan_for(graph, {"lhs": lhs, "rhs": rhs}, answer)
+        if plan.lossy:
+            given = {"lhs": (lhs, plan.lhs), "rhs": (rhs, plan.rhs)}
+            operands.report_lossy(graph, name, {role: (s, to) for role, (s, to) in given.items() if to is not None})
+        if plan.lhs is not None and lhs.type.dtype is not plan.lhs:
+            lhs = graph._cast(lhs, plan.lhs)
+        if plan.rhs is not None and rhs.type.dtype is not plan.rhs:
+            rhs = graph._cast(rhs, plan.rhs)
+        made = graph._emit(plan.op_type, (lhs, rhs), plan.type, None, plan.domain)
+        if plan.ambiguous:
+            made.ambiguous = True
+        return made
+
+    _dress(function, name, doc)
+    _register(name, function, onnx, rule, 2, dunder)
+    if dunder:
+        _attach_operator(dunder, function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What an element-wise op does for one pair of operand types."""
+
+    lhs: DType | None
+    rhs: DType | None
+    op_type: str
+    domain: str
+    type: TensorType
+    lossy: bool
+    ambiguous: bool
+
+
+_PYTHON_NUMBERS = frozenset({bool, int, float})
+
+
+def _dress(function: Callable[..., Any], name: str, doc: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    function.__module__ = _family_module()
+
+
+def _family_module(depth: int = 3) -> str:
+    import sys
+
+    return str(sys._getframe(depth).f_globals.get("__name__", ""))
+
+
+def _register(name: str, function: Callable[..., Any], onnx: str, rule: Rule, arity: int | None, dunder: str) -> None:
+    family = function.__module__.rsplit(".", 1)[-1]
+    REGISTRY[name] = Declaration(
+        name, function, onnx, rule, family, arity, _PYTHON_OPERATORS.get(dunder, dunder and "x[...]")
+    )
+
+
+def _attach_operator(dunder: str, function: Callable[..., Any]) -> None:
+    setattr(Symbol, f"__{dunder}__", function)
+    if dunder not in _COMPARISONS and dunder not in ("getitem",):
+
+        def reflected(self: Symbol, other: TensorLike) -> Any:
+            return function(other, self)
+
+        setattr(Symbol, f"__r{dunder}__", reflected)

@@ -1,0 +1,252 @@
+"""Element types: one immutable object a dtype, so that equality is identity."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any, ClassVar, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from graphcore.errors import DTypeError
+
+_NUMPY_DTYPE: TypeAlias = "np.dtype[Any]"
+
+
+class Kind(enum.StrEnum):
+    """What sort of number a dtype holds."""
+
+    bool = "bool"
+    signed = "signed"
+    unsigned = "unsigned"
+    float = "float"
+    string = "string"
+
+
+class DType:
+    """The type of a tensor's elements.
+
+    Named ones are attributes (`DType.int8`, `DType.tf32`); integers of any width come from `DType.int(n)` and
+    `DType.uint(n)`; `DType.of` reads NumPy dtypes, ONNX enum values and names. Two equal dtypes are one object.
+    """
+
+    __slots__ = ("bits", "is_float", "is_integer", "kind", "name", "numpy", "onnx", "storage")
+
+    name: str
+    """Its name: `int8`, `tensor_float32`."""
+    kind: Kind
+    bits: _int
+    """Width of a value in bits; 0 for strings."""
+    numpy: _NUMPY_DTYPE
+    """The NumPy dtype of arrays that hold it (an ml_dtypes one where NumPy has none)."""
+    onnx: _int
+    """The `onnx.TensorProto.DataType` a tensor of it is stored as."""
+    storage: DType
+    """The dtype it is stored as in ONNX: itself, except for index, address, tensor_float32 and odd widths."""
+    is_integer: _bool
+    """Signed or unsigned integer; bool is not one."""
+    is_float: _bool
+
+    bool: ClassVar[DType]
+    int4: ClassVar[DType]
+    uint4: ClassVar[DType]
+    int8: ClassVar[DType]
+    int16: ClassVar[DType]
+    int32: ClassVar[DType]
+    int64: ClassVar[DType]
+    uint8: ClassVar[DType]
+    uint16: ClassVar[DType]
+    uint32: ClassVar[DType]
+    uint64: ClassVar[DType]
+    index: ClassVar[DType]
+    address: ClassVar[DType]
+    float8_e4m3fn: ClassVar[DType]
+    float8_e5m2: ClassVar[DType]
+    float16: ClassVar[DType]
+    bfloat16: ClassVar[DType]
+    tensor_float32: ClassVar[DType]
+    tf32: ClassVar[DType]
+    float32: ClassVar[DType]
+    float64: ClassVar[DType]
+    string: ClassVar[DType]
+
+    def __init__(self) -> None:
+        raise TypeError("DType(): use a named one such as DType.int8, DType.int(n), DType.uint(n) or DType.of(x)")
+
+    @staticmethod
+    def int(bits: _int) -> DType:
+        """The signed integer of `bits` bits (>= 1); the named one where there is one. Raises `DTypeError`."""
+        return _integer("int", bits)
+
+    @staticmethod
+    def uint(bits: _int) -> DType:
+        """The unsigned integer of `bits` bits (>= 1); the named one where there is one. Raises `DTypeError`."""
+        return _integer("uint", bits)
+
+    @staticmethod
+    def of(x: object) -> DType:
+        """The dtype that `x` names: a DType, a name, a NumPy or ml_dtypes dtype or scalar type, or an ONNX enum value.
+
+        Raises `DTypeError` when there is none.
+        """
+        if isinstance(x, DType):
+            return x
+        if isinstance(x, str) and (named := _by_name(x)) is not None:
+            return named
+        if isinstance(x, int) and not isinstance(x, (bool, np.generic)) and x in _BY_ONNX:
+            return _BY_ONNX[x]
+        if x is not None and not isinstance(x, int):
+            try:
+                return _BY_NUMPY[np.dtype(x).newbyteorder("=")]  # type: ignore[call-overload]
+            except (TypeError, KeyError, ValueError):
+                if isinstance(x, (np.dtype, type)) and np.dtype(x).kind in "OUST":
+                    return DType.string
+        known = ", ".join(_NAMED)
+        raise DTypeError(f"no dtype is called {x!r}", help=f"use one of {known}, or DType.int(n) / DType.uint(n)")
+
+    @property
+    def is_signed(self) -> _bool:
+        return self.kind is Kind.signed
+
+    @property
+    def is_unsigned(self) -> _bool:
+        return self.kind is Kind.unsigned
+
+    @property
+    def is_number(self) -> _bool:
+        """Integer or float."""
+        return self.is_integer or self.is_float
+
+    @property
+    def min(self) -> _int | float:
+        """The least finite value."""
+        return _limits(self)[0]
+
+    @property
+    def max(self) -> _int | float:
+        """The greatest finite value."""
+        return _limits(self)[1]
+
+    def __repr__(self) -> str:
+        return f"DType.{self.name}" if self.name in _NAMED else f"DType.{self.name.rstrip('0123456789')}({self.bits})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return DType.of, (self.name,)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a DType is immutable")
+
+    def __copy__(self) -> DType:
+        return self
+
+    def __deepcopy__(self, memo: object) -> DType:
+        return self
+
+
+_bool = bool
+_int = int
+
+
+def _make(name: str, kind: Kind, bits: int, numpy: object, onnx_type: int, storage: DType | None = None) -> DType:
+    made = object.__new__(DType)
+    put = object.__setattr__
+    put(made, "name", name)
+    put(made, "kind", kind)
+    put(made, "bits", bits)
+    put(made, "numpy", np.dtype(numpy))  # type: ignore[call-overload]
+    put(made, "onnx", onnx_type)
+    put(made, "storage", storage or made)
+    put(made, "is_integer", kind in (Kind.signed, Kind.unsigned))
+    put(made, "is_float", kind is Kind.float)
+    return made
+
+
+_T = onnx.TensorProto
+
+# name, kind, bits, NumPy dtype, ONNX type: the dtypes that ONNX has a type for.
+_STORED: tuple[tuple[str, Kind, int, object, int], ...] = (
+    ("bool", Kind.bool, 1, np.bool_, _T.BOOL),
+    ("int4", Kind.signed, 4, ml_dtypes.int4, _T.INT4),
+    ("uint4", Kind.unsigned, 4, ml_dtypes.uint4, _T.UINT4),
+    ("int8", Kind.signed, 8, np.int8, _T.INT8),
+    ("int16", Kind.signed, 16, np.int16, _T.INT16),
+    ("int32", Kind.signed, 32, np.int32, _T.INT32),
+    ("int64", Kind.signed, 64, np.int64, _T.INT64),
+    ("uint8", Kind.unsigned, 8, np.uint8, _T.UINT8),
+    ("uint16", Kind.unsigned, 16, np.uint16, _T.UINT16),
+    ("uint32", Kind.unsigned, 32, np.uint32, _T.UINT32),
+    ("uint64", Kind.unsigned, 64, np.uint64, _T.UINT64),
+    ("float8_e4m3fn", Kind.float, 8, ml_dtypes.float8_e4m3fn, _T.FLOAT8E4M3FN),
+    ("float8_e5m2", Kind.float, 8, ml_dtypes.float8_e5m2, _T.FLOAT8E5M2),
+    ("float16", Kind.float, 16, np.float16, _T.FLOAT16),
+    ("bfloat16", Kind.float, 16, ml_dtypes.bfloat16, _T.BFLOAT16),
+    ("float32", Kind.float, 32, np.float32, _T.FLOAT),
+    ("float64", Kind.float, 64, np.float64, _T.DOUBLE),
+    ("string", Kind.string, 0, np.object_, _T.STRING),
+)
+
+# The dtypes that are more than what ONNX stores: name, kind, bits, storage.
+_SEMANTIC: tuple[tuple[str, Kind, int, str], ...] = (
+    ("index", Kind.unsigned, 64, "uint64"),
+    ("address", Kind.unsigned, 64, "uint64"),
+    ("tensor_float32", Kind.float, 19, "float32"),
+)
+
+_NAMED: dict[str, DType] = {}
+for _name, _kind, _bits, _numpy, _onnx in _STORED:
+    _NAMED[_name] = _make(_name, _kind, _bits, _numpy, _onnx)
+for _name, _kind, _bits, _storage in _SEMANTIC:
+    _NAMED[_name] = _make(_name, _kind, _bits, _NAMED[_storage].numpy, _NAMED[_storage].onnx, _NAMED[_storage])
+for _name, _dtype in _NAMED.items():
+    setattr(DType, _name, _dtype)
+DType.tf32 = DType.tensor_float32
+
+_ALIASES = {"tf32": "tensor_float32", "float": "float32", "double": "float64", "half": "float16", "bool_": "bool"}
+_BY_ONNX = {_NAMED[row[0]].onnx: _NAMED[row[0]] for row in _STORED}
+_BY_NUMPY = {_NAMED[row[0]].numpy: _NAMED[row[0]] for row in _STORED if row[0] != "string"}
+_WIDTHS: dict[str, DType] = {}
+
+
+def _integer(family: str, bits: int) -> DType:
+    if not isinstance(bits, int) or isinstance(bits, bool) or bits < 1:
+        raise DTypeError(
+            f"DType.{family}({bits!r}): a width is a whole number of bits", help="use a width of 1 or more"
+        )
+    name = f"{family}{bits}"
+    found = _NAMED.get(name) or _WIDTHS.get(name)
+    if found is None:
+        kind = Kind.signed if family == "int" else Kind.unsigned
+        # Wider than 64 bits has no ONNX storage: 64-bit limbs are the closest, and lowering decides.
+        storage = _NAMED[f"{family}{next((w for w in (8, 16, 32) if w > bits), 64)}"]
+        found = _WIDTHS.setdefault(name, _make(name, kind, bits, storage.numpy, storage.onnx, storage))
+    return found
+
+
+def _by_name(name: str) -> DType | None:
+    name = _ALIASES.get(name, name)
+    if name in _NAMED:
+        return _NAMED[name]
+    if width := re.fullmatch(r"(u?int)([1-9]\d*)", name):
+        return _integer(width[1], int(width[2]))
+    return None
+
+
+def _limits(dtype: DType) -> tuple[int, int] | tuple[float, float]:
+    if dtype.kind is Kind.bool:
+        return 0, 1
+    if dtype.kind is Kind.unsigned:
+        return 0, (1 << dtype.bits) - 1
+    if dtype.kind is Kind.signed:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    if dtype.kind is Kind.string:
+        raise DTypeError("string has no least or greatest value")
+    if dtype is DType.tensor_float32:
+        greatest = (2.0 - 2.0**-10) * 2.0**127
+        return -greatest, greatest
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return float(info.min), float(info.max)

@@ -1,0 +1,646 @@
+"""Graphs: inputs, constants, nodes and outputs, in the order in which they were made."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from graphcore import numerics
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, GraphError
+from graphcore.promotion import PromotionSystem
+from graphcore.promotion import system as promotion_system
+from graphcore.promotion.system import NoPromotion, Scalar, check_literal, default_dtype
+from graphcore.sources import Line, Origin, is_ours, origin_of, user_origin
+from graphcore.symbol import Constant, Input, Node, Symbol
+from graphcore.types import DimLike, OptionalType, SequenceType, Shape, TensorType, Type, _shape, tensor_type
+
+if TYPE_CHECKING:
+    import onnx
+
+Target: TypeAlias = Literal["onnx", "cpu", "cuda"]
+
+_new_node = Node.__new__
+_new_symbol = Symbol.__new__
+_current: contextvars.ContextVar[Graph | None] = contextvars.ContextVar("graphcore_graph", default=None)
+
+
+class Graph:
+    """A graph of typed operators, built once by writing expressions on its Symbols.
+
+    name: of the graph in the exported model. inputs: types by name, or a list of types (named `input0`, ...).
+    promotion: a system's name or a `PromotionSystem`. strict: implicit casts that cannot hold the range of their
+    operand raise instead of warning. Raises `GraphError` for names that are no names or not unique.
+
+        g = Graph("scale", {"x": TensorType(DType.float32, ["batch", 4])})
+        g.output(g["x"] * 2)
+    """
+
+    def __init__(
+        self,
+        name: str = "graph",
+        inputs: Mapping[str, Type] | Sequence[Type] = (),
+        *,
+        promotion: str | PromotionSystem = "max",
+        strict: bool = False,
+    ) -> None:
+        self.name = _checked_name(name, "Graph")
+        self.promotion = promotion_system(promotion)
+        self.strict = strict
+        self._symbols: list[Symbol] = []
+        self._nodes: list[Node] = []
+        self._names: dict[str, Symbol] = {}
+        self._layer = ""
+        self._layers: dict[str, int] = {}
+        self._outputs: list[tuple[str | None, Symbol]] | None = None
+        self._metadata: dict[str, str] = {}
+        self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
+        self._casts: dict[tuple[int, DType], Symbol] = {}
+        self._scalars: dict[Any, Symbol] = {}
+        named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
+        self._inputs: tuple[Symbol, ...] = ()
+        for position, (label, type_) in enumerate(named):
+            if not isinstance(type_, (TensorType, SequenceType, OptionalType)):
+                raise GraphError(
+                    f"Graph: the type of input {label!r} is {type_!r}",
+                    help="give a TensorType: TensorType(DType.float32, ['batch', 4])",
+                )
+            made = self._symbol(type_, Input(position, user_origin()), self._claim(label, "input"))
+            self._inputs += (made,)
+
+    # What the graph is made of
+
+    @property
+    def inputs(self) -> tuple[Symbol, ...]:
+        """The input Symbols, in order."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[Symbol, ...]:
+        """The output Symbols, in order; empty before `output` was called."""
+        return tuple(symbol for _, symbol in self._outputs or ())
+
+    @property
+    def output_types(self) -> dict[str, Type]:
+        """The outputs' types by name."""
+        return {name or s.name: s.type for name, s in self._outputs or ()}
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, in the order in which they were made, which is an order they can run in."""
+        return tuple(self._nodes)
+
+    @property
+    def weights(self) -> dict[str, Symbol]:
+        """The weights by name."""
+        return {s.name: s for s in self._symbols if isinstance(s.producer, Constant) and s.producer.is_weight}
+
+    def __getitem__(self, key: int | str) -> Symbol:
+        """An input by position; an input, weight or named Symbol by name. Raises `GraphError` where there is none."""
+        if isinstance(key, str):
+            if key in self._names:
+                return self._names[key]
+            known = ", ".join(repr(s.name) for s in self._inputs) or "none"
+            raise GraphError(
+                f"graph[{key!r}]: nothing in graph {self.name!r} is called so", help=f"its inputs: {known}"
+            )
+        try:
+            return self._inputs[key]
+        except IndexError:
+            raise GraphError(
+                f"graph[{key}]: graph {self.name!r} has {len(self._inputs)} inputs", help="count them from 0"
+            ) from None
+
+    # Constants
+
+    def constant(self, value: Any, dtype: object = None, *, name: str | None = None) -> Symbol:
+        """A value known now.
+
+        value: a NumPy (or ml_dtypes) array, Python scalar or nested list of them, of any shape; it is copied.
+        dtype: what to hold it as, by default the array's own (bool, int64 or float32 for Python numbers). Raises
+        `DTypeError` where an element cannot be held in `dtype` (ints exactly, floats rounded but not overflowed).
+        """
+        array, own = _array_of(value)
+        default = DType.float32 if own is DType.float64 and not _holds_numpy(value) else own
+        wanted = default if dtype is None else DType.of(dtype)
+        if wanted is not own:
+            array = _held(array, own, wanted, "constant")
+        if array is value or array.base is not None:
+            array = array.copy()
+        return self._constant(array, wanted, name)
+
+    def scalar(self, value: Scalar | np.generic, dtype: object = None, rank: int = 0) -> Symbol:
+        """A constant of one element, `rank` dims of 1. Raises `DTypeError` where `dtype` cannot hold it."""
+        made = np.reshape(np.asarray(value), (1,) * rank)
+        return self.constant(made if isinstance(value, np.generic) else made.tolist(), dtype)
+
+    def vector(self, values: Sequence[Scalar], dtype: object = None) -> Symbol:
+        """A constant of shape [len(values)]. Raises `DTypeError` where `dtype` cannot hold one."""
+        return self.constant(list(values), dtype)
+
+    def full(self, value: Scalar, shape: Sequence[DimLike], dtype: object = None) -> Symbol:
+        """A tensor of `shape`, which may have named dims, with `value` everywhere. See `ops.full`."""
+        from graphcore.ops import full
+
+        with self:
+            return full(shape, value, dtype=dtype)
+
+    def range(
+        self, start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: Any = None
+    ) -> Symbol:
+        """The numbers from `start` up to `stop`, `step` apart. See `ops.range`."""
+        from graphcore.ops import range as range_op
+
+        with self:
+            return range_op(start, stop, step, dtype=dtype, out_dim=out_dim)
+
+    def weight(self, name: str, array: Any, dtype: object = None) -> Symbol:
+        """A named tensor of known values, by reference.
+
+        array: a NumPy or ml_dtypes array of any shape, memory-mapped ones included. It is not copied as long as it is
+        C-contiguous and of `dtype` (by default its own): what it holds when the graph is exported or loaded counts.
+        Raises `GraphError` for a name in use, `DTypeError` where `dtype` cannot hold an element.
+        """
+        if not isinstance(array, np.ndarray):
+            raise DTypeError(
+                f"weight {name!r}: a {type(array).__name__} is no array", help="give a NumPy array: np.asarray(value)"
+            )
+        own = _dtype_of(array, "weight", repr(name))
+        wanted = own if dtype is None else DType.of(dtype)
+        held = numerics.native(array)
+        if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
+            held = _held(held, own, wanted, "weight")
+        claimed = self._claim(name, "weight")
+        return self._symbol(_type_of(held, wanted), Constant(held, True, user_origin()), claimed)
+
+    # Operators
+
+    def op(
+        self,
+        op_type: str,
+        inputs: Sequence[Symbol | np.ndarray[Any, Any] | Scalar | None] = (),
+        attributes: Mapping[str, Any] | None = None,
+        out_types: Sequence[Type] | None = None,
+        *,
+        domain: str = "",
+    ) -> tuple[Symbol, ...]:
+        """Any operator of any domain, as it is: no promotion, no check of operands.
+
+        inputs: Symbols, arrays (they become constants), Python scalars, None for an optional input left out.
+        attributes: ints, floats, strings, arrays, Graphs and lists of them. out_types: one type an output; where they
+        are not given ONNX's own inference finds them. Returns the outputs. Raises `GraphError` where it finds none.
+        """
+        symbols = tuple(None if v is None else self._operand(v, op_type, f"input {i}") for i, v in enumerate(inputs))
+        if out_types is None:
+            from graphcore.onnx.inference import infer_types
+
+            out_types = infer_types(op_type, symbols, dict(attributes or {}), domain)
+        return self._emit_many(op_type, symbols, tuple(out_types), dict(attributes or {}), domain)
+
+    @contextmanager
+    def layer(self, name: str) -> Iterator[str]:
+        """Names what is made inside after a layer: nodes are called `outer/name/...`. Yields the whole path.
+
+        A layer entered again under the same name gets a number: `block`, `block_1`.
+        """
+        _checked_name(name, "layer")
+        path = outer = f"{self._layer}{name}"
+        count = self._layers.get(outer, 0)
+        if count:
+            path = f"{outer}_{count}"
+        self._layers[outer] = count + 1
+        before, self._layer = self._layer, path + "/"
+        try:
+            yield path
+        finally:
+            self._layer = before
+
+    @property
+    def current_layer(self) -> str:
+        """The path of the layer being built, "" outside of one."""
+        return self._layer.rstrip("/")
+
+    def output(self, *symbols: Symbol | Sequence[Symbol], **named: Symbol) -> None:
+        """Sets the outputs, once: positional ones keep their Symbol's name, named ones get theirs.
+
+        Raises `GraphError` for Symbols of another graph, for names in use, and when called again.
+        """
+        if self._outputs is not None:
+            raise GraphError(
+                f"output: graph {self.name!r} has its outputs already",
+                operands={name or f"output {i}": s for i, (name, s) in enumerate(self._outputs)},
+                help="give all outputs in one call, or build on graph.copy()",
+            )
+        if not symbols and not named:
+            raise GraphError("output: no Symbols given", help="graph.output(y), or graph.output(name=y)")
+        outputs: list[tuple[str | None, Symbol]] = []
+        flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
+        for label, value in [*((None, s) for s in flat), *named.items()]:
+            self._own(value, "output", label or "value")
+            taken = self._names.get(label) if label is not None else None
+            if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
+                raise GraphError(
+                    f"output: the name {label!r} is taken",
+                    operands={"taken by": taken, "output": value},
+                    help="choose another name",
+                )
+            outputs.append((label, value))
+        self._outputs = outputs = self._labelled(outputs)
+        for label, value in outputs:
+            if label is not None and value._name is None and not isinstance(value.producer, Constant):
+                value._name = self._claim(label, "output", value)
+
+    def _labelled(self, outputs: list[tuple[str | None, Symbol]]) -> list[tuple[str | None, Symbol]]:
+        """The outputs with names of their own where a Symbol's will not do: it is an input's, or taken already."""
+        used = {label for label, _ in outputs if label is not None}
+        labelled: list[tuple[str | None, Symbol]] = []
+        for label, value in outputs:
+            if label is None:
+                own = value.name if isinstance(value.producer, Node) else f"{value.name}_out"
+                name, count = own, 0
+                while name in used or self._names.get(name, value) is not value:
+                    count += 1
+                    name = f"{own}_{count}"
+                used.add(name)
+                if name != value.name or sum(value is other for _, other in outputs) > 1:
+                    label = name
+            labelled.append((label, value))
+        return labelled
+
+    # The graph as a whole
+
+    def verify(self) -> None:
+        """Checks that the graph is complete and sound. Raises `GraphError` that says what is not."""
+        if not self._outputs:
+            raise GraphError(f"graph {self.name!r} has no outputs", help="say what it computes: graph.output(y)")
+        for node in self._nodes:
+            made = node.outputs[0].id if node.outputs else len(self._symbols)
+            for symbol in node.inputs:
+                if symbol is not None and (symbol.id >= made or symbol.graph is not self):
+                    raise GraphError(
+                        f"{node.op_type}: an operand is used before it is made", operands={"operand": symbol}
+                    )
+
+    def copy(self) -> Graph:
+        """An independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
+        from graphcore.pickling import restore, state_of
+
+        made = object.__new__(type(self))
+        restore(made, state_of(self))
+        made._outputs = None
+        return made
+
+    def to_onnx(self, *, target: Target = "cpu") -> onnx.ModelProto:
+        """The graph as an `onnx.ModelProto` with its weights inside.
+
+        target: "onnx" for standard ONNX with the ops as built; "cpu" or "cuda" for what a plain onnxruntime session
+        of that provider runs. Raises `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's
+        2 GiB (use `export` then).
+        """
+        from graphcore.onnx.export import model_proto
+
+        return model_proto(self, target)
+
+    def export(
+        self, path: str | os.PathLike[str], *, target: Target = "cpu", external_data: bool | None = None
+    ) -> None:
+        """Writes the graph as an ONNX file, atomically: a whole file or none.
+
+        path: of the file. target: as for `to_onnx`. external_data: weights in a file of their own beside it
+        (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be written.
+        """
+        from graphcore.onnx.export import export
+
+        export(self, path, target, external_data)
+
+    def __str__(self) -> str:
+        from graphcore.text import graph_text
+
+        return graph_text(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Graph {self.name!r}: {len(self._inputs)} inputs, {len(self._nodes)} nodes, {len(self.outputs)} outputs>"
+        )
+
+    def _repr_html_(self) -> str:
+        from graphcore.text import graph_html
+
+        return graph_html(self)
+
+    def _repr_svg_(self) -> str:
+        from graphcore.text import graph_svg
+
+        return graph_svg(self)
+
+    def __enter__(self) -> Graph:
+        self.__dict__.setdefault("_tokens", []).append(_current.set(self))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _current.reset(self.__dict__["_tokens"].pop())
+
+    @staticmethod
+    def current() -> Graph:
+        """The graph of the innermost `with graph:`. Raises `GraphError` outside of one."""
+        graph = _current.get()
+        if graph is None:
+            raise GraphError("no graph is current", help="say which graph is meant: with graph: ...")
+        return graph
+
+    def __getstate__(self) -> dict[str, Any]:
+        from graphcore.pickling import state_of
+
+        return state_of(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from graphcore.pickling import restore
+
+        restore(self, state)
+
+    # For those who declare ops: how nodes and Symbols are made
+
+    def _symbol(self, type_: Type, producer: Node | Constant | Input, name: str | None = None) -> Symbol:
+        made = _new_symbol(Symbol)
+        made.graph = self
+        made.type = type_
+        made.producer = producer
+        made.id = len(self._symbols)
+        made.ambiguous = False
+        made._name = name
+        self._symbols.append(made)
+        if name is not None:
+            self._names[name] = made
+        return made
+
+    def _node(
+        self,
+        op_type: str,
+        inputs: tuple[Symbol | None, ...],
+        attributes: dict[str, Any],
+        domain: str,
+        layer: str,
+        origin: Origin | Line | None,
+    ) -> Node:
+        """A node whose outputs are still to be made; it is not in the graph yet."""
+        node = _new_node(Node)
+        node.op_type = op_type
+        node.inputs = inputs
+        node.attributes = attributes
+        node.domain = domain
+        node.layer = layer
+        node.origin = origin
+        return node
+
+    def _emit(
+        self,
+        op_type: str,
+        inputs: tuple[Symbol | None, ...],
+        type_: Type,
+        attributes: dict[str, Any] | None = None,
+        domain: str = "",
+    ) -> Symbol:
+        """A node with one output of a known type. Written out in one piece: every microsecond here is 1 s a million."""
+        frame = sys._getframe(2)
+        code = frame.f_code
+        node = _new_node(Node)
+        node.op_type = op_type
+        node.inputs = inputs
+        node.attributes = {} if attributes is None else attributes
+        node.domain = domain
+        node.layer = self._layer
+        node.origin = (code, frame.f_lasti) if is_ours.get(code.co_filename) is False else origin_of(frame)
+        symbols = self._symbols
+        made = _new_symbol(Symbol)
+        made.graph = self
+        made.type = type_
+        made.producer = node
+        made.id = len(symbols)
+        made.ambiguous = False
+        made._name = None
+        node.outputs = (made,)
+        symbols.append(made)
+        self._nodes.append(node)
+        return made
+
+    def _emit_many(
+        self,
+        op_type: str,
+        inputs: tuple[Symbol | None, ...],
+        types: Sequence[Type],
+        attributes: dict[str, Any] | None = None,
+        domain: str = "",
+    ) -> tuple[Symbol, ...]:
+        """A node with an output for each of the known types."""
+        node = self._node(op_type, inputs, attributes or {}, domain, self._layer, user_origin(2))
+        node.outputs = tuple(self._symbol(type_, node) for type_ in types)
+        self._nodes.append(node)
+        return node.outputs
+
+    def _constant(self, array: np.ndarray[Any, Any], dtype: DType, name: str | None = None) -> Symbol:
+        """A constant of an array that is already right for `dtype` and that nobody else will change."""
+        claimed = None if name is None else self._claim(name, "constant")
+        return self._symbol(_type_of(array, dtype), Constant(array, False, user_origin(2)), claimed)
+
+    def _scalar(self, value: Scalar, dtype: DType) -> Symbol:
+        """A scalar constant of a Python number that `dtype` holds; the same one is made once."""
+        # 0.0 and -0.0 are equal, and so are 1 and True: neither pair is one constant.
+        key = (dtype, type(value), value if value else str(value))
+        found = self._scalars.get(key)
+        if found is None:
+            own = default_dtype([value])
+            plain = np.array(value, np.float64 if own is DType.float32 else _integer_carrier(value))
+            array = numerics.cast_array(plain, DType.of(plain.dtype), dtype)
+            found = self._scalars[key] = self._symbol(tensor_type(dtype, _shape(())), Constant(array, False, None))
+        return found
+
+    def _vector(self, values: Sequence[int]) -> Symbol:
+        """An int64 constant, as ONNX takes axes, shapes and pads; the same one is made once."""
+        key = ("vector", *values)
+        found = self._scalars.get(key)
+        if found is None:
+            array = np.array(values, np.int64)
+            found = self._scalars[key] = self._symbol(_type_of(array, DType.int64), Constant(array, False, None))
+        return found
+
+    def _cast(self, symbol: Symbol, dtype: DType) -> Symbol:
+        """`symbol` as `dtype`: itself if it is, a new constant of a constant, else a Cast node, made once."""
+        own = symbol.type.dtype
+        if own is dtype:
+            return symbol
+        key = (symbol.id, dtype)
+        found = self._casts.get(key)
+        if found is None:
+            producer = symbol.producer
+            if type(producer) is Constant and not producer.is_weight:
+                array = numerics.cast_array(producer.array, own, dtype)
+                found = self._symbol(tensor_type(dtype, symbol.type.shape), Constant(array, False, producer.origin))
+            else:
+                found = self._emit("Cast", (symbol,), tensor_type(dtype, symbol.type.shape), {"to": dtype})
+            self._casts[key] = found
+        return found
+
+    def _operand(self, value: Any, op: str, role: str) -> Symbol:
+        """An operand as a Symbol of this graph; arrays become constants, Python scalars of their default dtype too."""
+        if isinstance(value, Symbol):
+            return self._own(value, op, role)
+        if isinstance(value, (np.ndarray, np.generic)):
+            array = np.asarray(value)
+            return self._constant(numerics.native(array).copy(), _dtype_of(array, op, role))
+        if isinstance(value, (bool, int, float)):
+            return self._scalar(value, default_dtype([value]))
+        raise _no_operand(value, op, role)
+
+    def _own(self, value: object, op: str, role: str) -> Symbol:
+        if not isinstance(value, Symbol):
+            raise _no_operand(value, op, role)
+        if value.graph is not self:
+            raise GraphError(
+                f"{op}: {role} belongs to graph {value.graph.name!r}, not to {self.name!r}",
+                operands={role: value},
+                help="Symbols of two graphs never mix: make it an input of this graph",
+            )
+        return value
+
+    # Names
+
+    def _claim(self, name: str, kind: str, owner: Symbol | None = None) -> str:
+        _checked_name(name, kind)
+        taken = self._names.get(name)
+        if taken is not None and taken is not owner:
+            raise GraphError(
+                f"{kind}: the name {name!r} is taken", operands={"taken by": taken}, help="choose another name"
+            )
+        if owner is not None:
+            self._names[name] = owner
+        return name
+
+    def _rename(self, symbol: Symbol, name: str) -> None:
+        claimed = self._claim(name, "name", symbol)
+        if symbol._name is not None and symbol._name != claimed:
+            del self._names[symbol._name]
+        symbol._name = claimed
+
+    def _auto_name(self, symbol: Symbol) -> str:
+        producer = symbol.producer
+        if type(producer) is Node:
+            name = f"{producer.layer}{snake(producer.op_type)}_{symbol.id}"
+        else:
+            name = f"constant_{symbol.id}"
+        while name in self._names:
+            name += "_"
+        return name
+
+
+_snakes: dict[str, str] = {"IsNaN": "is_nan"}
+
+
+def snake(op_type: str) -> str:
+    """An operator's name in lower case with underscores: `ReduceSum` is `reduce_sum`."""
+    found = _snakes.get(op_type)
+    if found is None:
+        found = _snakes[op_type] = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
+    return found
+
+
+def _checked_name(name: object, kind: str) -> str:
+    if not isinstance(name, str) or not name or any(ord(c) < 32 for c in name):
+        raise GraphError(f"{kind}: {name!r} is no name", help="a name is a non-empty string")
+    return name
+
+
+def _no_operand(value: object, op: str, role: str) -> DTypeError:
+    fix = "give a Symbol, a NumPy array or a Python number"
+    if isinstance(value, (list, tuple)):
+        fix = "make it an array: np.asarray(value), or a constant: graph.constant(value, dtype)"
+    return DTypeError(f"{op}: {role} is a {type(value).__name__}", operands={role: value}, help=fix)
+
+
+def _dtype_of(array: np.ndarray[Any, Any], op: str, role: str) -> DType:
+    try:
+        return DType.of(array.dtype)
+    except DTypeError as error:
+        raise DTypeError(f"{op}: {role} is an array of {array.dtype}", help=error.help) from None
+
+
+def _type_of(array: np.ndarray[Any, Any], dtype: DType) -> TensorType:
+    return tensor_type(dtype, Shape(array.shape))
+
+
+def _integer_carrier(value: Scalar) -> type[np.generic]:
+    if isinstance(value, bool):
+        return np.bool_
+    if -(1 << 63) <= value < 1 << 63:
+        return np.int64
+    return np.uint64 if 0 <= value < 1 << 64 else np.float64  # held exactly, or it would have been refused
+
+
+def _array_of(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
+    """A constant's value as an array, and the dtype it has by itself."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = numerics.native(np.asarray(value))
+        own = _dtype_of(array, "constant", "value")
+    else:
+        try:
+            array = np.asarray(value)
+            own = DType.of(array.dtype)
+        except (ValueError, DTypeError, OverflowError):
+            raise _no_tensor(value) from None
+    if own is DType.string:
+        array = array.astype(object)
+        if not all(isinstance(item, str) for item in array.ravel()):
+            raise _no_tensor(value)
+    return array, own
+
+
+def _no_tensor(value: object) -> DTypeError:
+    return DTypeError(
+        f"constant: {value!r:.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
+    )
+
+
+def _holds_numpy(value: Any) -> bool:
+    """Whether it is a NumPy value or nested lists of them, which keep their own dtype."""
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def _held(array: np.ndarray[Any, Any], own: DType, wanted: DType, op: str) -> np.ndarray[Any, Any]:
+    """The array as `wanted`, refusing elements that it cannot hold."""
+    if own is DType.string or wanted is DType.string:
+        raise DTypeError(f"{op}: {own} values do not become {wanted}", help="leave out dtype")
+    cast = numerics.cast_array(array, own, wanted)
+    for value in _doubtful(array, own, cast, wanted):
+        try:
+            check_literal(value, wanted)
+        except NoPromotion as refusal:
+            raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
+    return cast
+
+
+def _doubtful(array: np.ndarray[Any, Any], own: DType, cast: np.ndarray[Any, Any], wanted: DType) -> list[Scalar]:
+    """The elements among which one is that `wanted` cannot hold, if there is any."""
+    if not array.size:
+        return []
+    plain = array.astype(np.int8) if own.bits == 4 else array
+    if not wanted.is_float:
+        if own.is_float:
+            return [float(array.flat[0])]
+        convert = bool if own is DType.bool else int
+        return [convert(plain.min()), convert(plain.max())]
+    wide = cast.astype(np.float64)
+    if own.is_float:
+        wrong = np.isfinite(array.astype(np.float64)) & ~np.isfinite(wide)
+    else:
+        # What rounded up to the first number beyond the dtype would saturate on the way back.
+        back = numerics.cast_array(cast, wanted, own)
+        wrong = (back != array) | (wide >= float(int(own.max) + 1))
+    return [float(v) if own.is_float else int(v) for v in plain[wrong][:1]]

@@ -1,0 +1,1 @@
+"""ONNX: graphs written as protobuf, directly."""

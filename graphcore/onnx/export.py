@@ -1,0 +1,115 @@
+"""Graphs to ModelProtos and to files, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from graphcore.errors import ExportError, GraphError
+from graphcore.onnx.wire import Chunk
+from graphcore.onnx.writer import encode, join, raw, within_limit
+from graphcore.symbol import Constant
+
+if TYPE_CHECKING:
+    from graphcore.graph import Graph, Target
+
+EXTERNAL_ABOVE = 1 << 30
+"""Bytes of weights above which they go into a file of their own."""
+
+_ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
+_SMALLEST = 1024  # bytes below which a tensor stays in the model
+
+
+def lowered(graph: Graph, target: Target) -> Graph:
+    """The graph legal for a target. Raises `GraphError` for a target that does not exist."""
+    from graphcore.runtime.lowering import TARGETS, lower
+
+    if target not in TARGETS:
+        raise GraphError(f"no target is called {target!r}", help=f"use one of {', '.join(TARGETS)}")
+    if not graph.outputs:
+        graph.verify()  # which says so; operands were checked as each node was made
+    return lower(graph, target)
+
+
+def model_proto(graph: Graph, target: Target) -> onnx.ModelProto:
+    """See `Graph.to_onnx`."""
+    model: onnx.ModelProto = onnx.ModelProto.FromString(join(encode(lowered(graph, target))))
+    return model
+
+
+def export(graph: Graph, path: str | os.PathLike[str], target: Target, external_data: bool | None) -> None:
+    """See `Graph.export`."""
+    file = os.path.realpath(os.fspath(path))
+    legal = lowered(graph, target)
+    if external_data is None:
+        arrays = [s.producer.array for s in legal.weights.values() if isinstance(s.producer, Constant)]
+        external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
+    try:
+        if not external_data:
+            _replace([(file, within_limit(encode(legal)))])
+            return
+        data = _Data(os.path.basename(file) + ".data")
+        model = encode(legal, data.place)
+        _replace([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))])
+    except OSError as error:
+        raise ExportError(
+            f"export: {os.fspath(path)} cannot be written: {error.strerror or error}",
+            help="choose a folder that exists and can be written to",
+        ) from error
+
+
+class _Data:
+    """The file of weights beside the model: each at a page boundary."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.chunks: list[Chunk] = []
+        self._size = 0
+
+    def place(self, name: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
+        if array.nbytes < _SMALLEST or array.dtype == object:
+            return None
+        from graphcore.dtypes import DType
+
+        content = raw(array, DType.of(array.dtype))
+        padding = -self._size % _ALIGNMENT
+        self.chunks += [bytes(padding), content]
+        offset = self._size + padding
+        self._size = offset + len(content)
+        return self.name, offset
+
+
+def _replace(files: Iterable[tuple[str, list[Chunk]]]) -> None:
+    """Writes files beside their final places and renames them at the end, keeping the mode of those replaced."""
+    waiting: list[tuple[str, str]] = []
+    try:
+        for path, chunks in files:
+            if os.path.isdir(path):
+                raise IsADirectoryError(21, "it is a folder", path)
+            handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
+            waiting.append((temporary, path))
+            with os.fdopen(handle, "wb") as stream:
+                for chunk in chunks:
+                    stream.write(chunk)
+            os.chmod(temporary, _mode(path))
+        while waiting:
+            os.replace(*waiting[0])
+            waiting.pop(0)
+    finally:
+        for temporary, _ in waiting:
+            os.unlink(temporary)
+
+
+def _mode(path: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

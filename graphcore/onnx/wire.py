@@ -1,0 +1,74 @@
+"""Protobuf's wire format, as far as writing ONNX needs it.
+
+Written by hand because a weight must reach the file from its own memory: the protobuf library would copy it twice.
+https://protobuf.dev/programming-guides/encoding describes the format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TypeAlias
+
+Chunk: TypeAlias = "bytes | memoryview"
+
+
+def varint(number: int) -> bytes:
+    """An integer in base 128, least digit first; negative ones as 64-bit two's complement."""
+    if 0 <= number < 128:
+        return SMALL[number]
+    number &= (1 << 64) - 1
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+SMALL = [bytes([number]) for number in range(128)]
+"""The varints of one byte."""
+
+
+def tag(field: int, kind: int) -> bytes:
+    return varint(field << 3 | kind)
+
+
+def integer(field: int, number: int) -> bytes:
+    """A field of an integer or enum type."""
+    return tag(field, 0) + varint(number)
+
+
+def single(field: int, number: float) -> bytes:
+    """A field of type float."""
+    return tag(field, 5) + struct.pack("<f", number)
+
+
+def sized(content: bytes) -> bytes:
+    """Bytes behind their length."""
+    return varint(len(content)) + content
+
+
+def block(field: int, content: bytes) -> bytes:
+    """A field of bytes or of an embedded message."""
+    return tag(field, 2) + varint(len(content)) + content
+
+
+def text(field: int, value: str) -> bytes:
+    """A field of type string."""
+    return block(field, value.encode())
+
+
+def integers(field: int, numbers: Iterable[int]) -> bytes:
+    """A packed repeated field of integers."""
+    return block(field, b"".join(map(varint, numbers)))
+
+
+def singles(field: int, numbers: Iterable[float]) -> bytes:
+    """A packed repeated field of floats."""
+    return block(field, b"".join(struct.pack("<f", number) for number in numbers))
+
+
+def nested(field: int, chunks: list[Chunk]) -> list[Chunk]:
+    """An embedded message given in chunks, none of which is copied."""
+    return [tag(field, 2) + varint(sum(map(len, chunks))), *chunks]

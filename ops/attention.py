@@ -1,0 +1,312 @@
+"""Attention, and rotary position embeddings."""
+
+from __future__ import annotations
+
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.operands import Roles, graph_of, promote, same_dim
+from graphcore.ops import _attention as _attention  # declares what the operators are made of
+from graphcore.ops._attributes import domain_for, real
+from graphcore.ops._dims import Axis, Size, shape_vector
+from graphcore.ops._spatial import whole
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import Shape, _shape, tensor_type
+
+ONE = Dim(1)
+
+
+@op(onnx="Attention", rule="float")
+def scaled_dot_product_attention(
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    attn_mask: TensorLike | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    nonpad_kv_seqlen: TensorLike | None = None,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
+) -> Symbol:
+    """softmax(q @ k^T * scale + mask) @ v, head by head.
+
+    q: [batch, heads, queries, size]. k: [batch, kv_heads, keys, size]. v: [batch, kv_heads, keys, v_size]. heads is a
+    multiple of kv_heads; each of these serves so many neighbouring heads. Or all three with their heads side by side,
+    q [batch, queries, heads*size] and k and v likewise: then q_num_heads and kv_num_heads say how many those are.
+    attn_mask: a shape that broadcasts to [batch, heads, queries, keys]; bools, true for what is looked at, or floats,
+    added to the scores. is_causal: a query sees no key behind its own position. scale: of the scores, 1/sqrt(size) for
+    None. softcap: if not 0, scores become softcap * tanh(scores / softcap) before the mask. nonpad_kv_seqlen: [batch],
+    int64, how many of the keys count; the queries then are the last ones before that end.
+    q, k, v and a mask of floats are promoted together; integers become floats. Returns [batch, heads, queries, v_size],
+    or [batch, queries, heads*v_size]; 0 for a query that sees no key. Raises `ShapeError` for shapes and numbers of
+    heads that do not go together, `DTypeError` for a mask of integers and lengths that are not.
+    Vaswani et al. 2017, arXiv:1706.03762; Ainslie et al. 2023, arXiv:2305.13245; ONNX Attention.
+    """
+    name = "scaled_dot_product_attention"
+    factor = None if scale is None else real(name, "scale", scale)
+    if factor is not None and factor <= 0:
+        raise ShapeError(f"{name}: scale={scale} is not positive", help="leave out scale for 1/sqrt(size)")
+    cap = real(name, "softcap", softcap, least=0)
+    graph = graph_of(name, (q, k, v, attn_mask, nonpad_kv_seqlen))
+    mask = None if attn_mask is None else graph._operand(attn_mask, name, "attn_mask")
+    if mask is not None and mask.dtype is not DType.bool and not mask.dtype.is_float:
+        raise DTypeError(
+            f"{name}: attn_mask holds {mask.dtype}, neither bools nor floats",
+            operands={"attn_mask": mask},
+            help="say which keys count: attn_mask != 0; or cast numbers to add: attn_mask.cast(DType.float32)",
+        )
+    given: dict[str, TensorLike] = {"q": q, "k": k, "v": v}
+    if mask is not None and mask.dtype is not DType.bool:
+        given["attn_mask"] = mask
+    (sq, sk, sv, *promoted), dtype = promote(name, "float", given)
+    mask = promoted[0] if promoted else mask
+    roles = {"q": sq, "k": sk, "v": sv}
+    shape = _attended(name, roles, q_num_heads, kv_num_heads)
+    attributes: dict[str, int | float] = {}
+    if sq.rank == 3:
+        assert q_num_heads is not None
+        assert kv_num_heads is not None
+        attributes |= {"q_num_heads": int(q_num_heads), "kv_num_heads": int(kv_num_heads)}
+    if is_causal:
+        attributes["is_causal"] = 1
+    if factor is not None:
+        attributes["scale"] = factor
+    if cap:
+        attributes["softcap"] = cap
+    lengths = None
+    if nonpad_kv_seqlen is not None:
+        lengths = _lengths(name, graph._operand(nonpad_kv_seqlen, name, "nonpad_kv_seqlen"), sq)
+    if mask is not None:
+        mask = _whole_mask(name, mask, roles, _heads(sq, q_num_heads))
+    inputs: tuple[Symbol | None, ...] = (sq, sk, sv)
+    if lengths is not None:
+        inputs = (*inputs, mask, None, None, lengths)
+    elif mask is not None:
+        inputs = (*inputs, mask)
+    return graph._emit("Attention", inputs, tensor_type(dtype, shape), attributes, domain_for(dtype, factor, cap))
+
+
+def _heads(x: Symbol, heads: int | None) -> Dim:
+    return x.shape[1] if x.rank == 4 else Dim(heads or 0)
+
+
+def _attended(name: str, roles: dict[str, Symbol], q_heads: int | None, kv_heads: int | None) -> Shape:
+    """The shape of the result. Raises `ShapeError` where those of the operands do not go together."""
+    q, k, v = roles.values()
+    if not (q.rank == k.rank == v.rank and q.rank in (3, 4)):
+        raise ShapeError(
+            f"{name}: q, k and v have ranks {q.rank}, {k.rank} and {v.rank}; all must be 4, or all 3",
+            operands=roles,
+            help="give [batch, heads, sequence, size], or [batch, sequence, heads*size] with q_num_heads, kv_num_heads",
+        )
+    if q.rank == 4:
+        if q_heads is not None or kv_heads is not None:
+            raise ShapeError(
+                f"{name}: operands of rank 4 have their heads in axis 1", operands=roles, help="leave out the num_heads"
+            )
+        found, kv_found, sequence = q.shape[1], k.shape[1], 2
+        sizes = [s.shape[3] for s in (q, k, v)]
+    else:
+        if q_heads is None or kv_heads is None:
+            raise ShapeError(
+                f"{name}: operands of rank 3 do not say how many heads they have",
+                operands=roles,
+                help="give q_num_heads and kv_num_heads",
+            )
+        counts = (whole(name, "q_num_heads", q_heads, 1), *(whole(name, "kv_num_heads", kv_heads, 1),) * 2)
+        found, kv_found, sequence = Dim(counts[0]), Dim(counts[1]), 1
+        sizes = []
+        for (role, symbol), count in zip(roles.items(), counts, strict=True):
+            width = symbol.shape[2]
+            if width.is_static and int(width) % count:
+                raise ShapeError(
+                    f"{name}: the {width} features of {role} do not split into {count} heads",
+                    operands=roles,
+                    help=f"give a number of heads that divides {width}",
+                )
+            sizes.append(width // count)
+    _agree(name, "batch sizes", roles, [s.shape[0] for s in (q, k, v)])
+    _agree(name, "sizes of a head of q and k", roles, sizes[:2])
+    _agree(name, "lengths of k and v", roles, [s.shape[sequence] for s in (k, v)])
+    if q.rank == 4:
+        _agree(name, "numbers of heads of k and v", roles, [k.shape[1], v.shape[1]])
+    if found.is_static and kv_found.is_static and (not int(kv_found) or int(found) % int(kv_found)):
+        raise ShapeError(
+            f"{name}: {found} heads of q do not share {kv_found} heads of k and v evenly",
+            operands=roles,
+            help="the heads of q must be a multiple of those of k and v",
+        )
+    if q.rank == 4:
+        return _shape([q.shape[0], found, q.shape[2], sizes[2]])
+    return _shape([q.shape[0], q.shape[1], found * sizes[2]])
+
+
+def _agree(name: str, what: str, roles: Roles, dims: list[Dim]) -> None:
+    if any(not same_dim(dims[0], d) for d in dims[1:]):
+        raise ShapeError(
+            f"{name}: {what} differ: {' and '.join(map(str, dims))}",
+            operands=roles,
+            help="make them equal; if named dims always agree, say so with ops.rebind or give them one name",
+        )
+
+
+def _lengths(name: str, lengths: Symbol, q: Symbol) -> Symbol:
+    roles = {"q": q, "nonpad_kv_seqlen": lengths}
+    if not lengths.dtype.is_integer:
+        raise DTypeError(
+            f"{name}: nonpad_kv_seqlen must be integers, not {lengths.dtype}",
+            operands=roles,
+            help="cast it: .cast(DType.int64)",
+        )
+    if lengths.rank != 1 or not same_dim(lengths.shape[0], q.shape[0]):
+        raise ShapeError(
+            f"{name}: nonpad_kv_seqlen has shape {lengths.shape}, not [{q.shape[0]}]",
+            operands=roles,
+            help="give one length for each item of the batch",
+        )
+    return lengths.graph._cast(lengths, DType.int64)
+
+
+def _whole_mask(name: str, mask: Symbol, roles: dict[str, Symbol], heads: Dim) -> Symbol:
+    """The mask with whole axes of queries and keys, for onnxruntime broadcasts none but those before them."""
+    q, k, _ = roles.values()
+    sequence = 2 if q.rank == 4 else 1
+    wanted = [q.shape[0], heads, q.shape[sequence], k.shape[sequence]]
+    own = mask.shape
+    if mask.rank > 4 or any(d != ONE and not same_dim(d, w) for d, w in zip(own[::-1], wanted[::-1], strict=False)):
+        raise ShapeError(
+            f"{name}: attn_mask of shape {own} does not broadcast to {_shape(wanted)}",
+            operands={**roles, "attn_mask": mask},
+            help="its axes are [batch, heads, queries, keys], each whole or 1; leading ones may be missing",
+        )
+    if mask.rank >= 2 and own[-2] is wanted[2] and own[-1] is wanted[3]:
+        return mask
+    sizes: list[Size] = [ONE] * max(mask.rank - 2, 0)
+    for symbol in (q, k):
+        dim = symbol.shape[sequence]
+        sizes.append(dim if dim.is_static else Axis(symbol, sequence))
+    target = shape_vector(mask.graph, sizes)
+    shape = _shape([*own[:-2], *wanted[2:]])
+    return mask.graph._emit("Expand", (mask, target), tensor_type(mask.dtype, shape))
+
+
+@op(onnx="RotaryEmbedding", rule="float")
+def rotary_embedding(
+    x: TensorLike,
+    cos_cache: TensorLike,
+    sin_cache: TensorLike,
+    position_ids: TensorLike | None = None,
+    interleaved: bool = False,
+    rotary_embedding_dim: int = 0,
+    num_heads: int | None = None,
+) -> Symbol:
+    """Pairs of features turned by angles that grow with the position.
+
+    x: [batch, heads, sequence, size], or [batch, sequence, heads*size] with num_heads. cos_cache, sin_cache: cosine and
+    sine of the angles, [batch, sequence, turned/2], or [positions, turned/2] with position_ids: [batch, sequence],
+    integers from 0 to positions - 1. x and the caches are promoted together; integers become floats.
+    rotary_embedding_dim: how many features of each head are turned, an even number; 0 for all. interleaved: a pair is
+    two neighbours instead of a feature and the one half the turned features behind it. Returns the shape of x. Raises
+    `ShapeError` for shapes that do not go together, `DTypeError` for position_ids that are no integers.
+    Su et al. 2021, arXiv:2104.09864; ONNX RotaryEmbedding.
+    """
+    name = "rotary_embedding"
+    graph = graph_of(name, (x, cos_cache, sin_cache, position_ids))
+    given = {"x": x, "cos_cache": cos_cache, "sin_cache": sin_cache}
+    (sx, cos, sin), dtype = promote(name, "float", given)
+    roles = {"x": sx, "cos_cache": cos, "sin_cache": sin}
+    positions = None
+    if position_ids is not None:
+        positions = graph._operand(position_ids, name, "position_ids")
+        roles["position_ids"] = positions
+    sequence, size = _turned_axes(name, sx, num_heads, roles)
+    turned = whole(name, "rotary_embedding_dim", rotary_embedding_dim, 0)
+    if turned % 2 or (size.is_static and turned > int(size)):
+        raise ShapeError(
+            f"{name}: rotary_embedding_dim={turned} is not an even number up to the size of a head, {size}",
+            operands=roles,
+            help="give an even number of features, 0 for all",
+        )
+    half = Dim(turned // 2) if turned else size // 2
+    wanted = [sx.shape[0], sx.shape[sequence]]
+    cache = [*wanted, half] if positions is None else [Dim.dynamic(), half]
+    for role in ("cos_cache", "sin_cache"):
+        _expect(name, role, roles[role], cache, roles, "" if positions is None else "positions")
+    if positions is None:
+        cos, sin = (_whole_batch(s, sx) for s in (cos, sin))
+    else:
+        _agree(name, "lengths of cos_cache and sin_cache", roles, [cos.shape[0], sin.shape[0]])
+        if not positions.dtype.is_integer:
+            raise DTypeError(
+                f"{name}: position_ids must be integers, not {positions.dtype}",
+                operands=roles,
+                help="cast it: .cast(DType.int64)",
+            )
+        _expect(name, "position_ids", positions, wanted, roles)
+        positions = graph._cast(_whole_batch(positions, sx), DType.int64)
+    attributes = {"interleaved": int(bool(interleaved)), "rotary_embedding_dim": turned}
+    if sx.rank == 3:
+        assert num_heads is not None
+        attributes["num_heads"] = int(num_heads)
+    inputs = (sx, cos, sin) if positions is None else (sx, cos, sin, positions)
+    return graph._emit("RotaryEmbedding", inputs, tensor_type(dtype, sx.shape), attributes)
+
+
+def _turned_axes(name: str, x: Symbol, num_heads: int | None, roles: Roles) -> tuple[int, Dim]:
+    """The axis of positions, and the size of a head."""
+    if x.rank not in (3, 4):
+        raise ShapeError(
+            f"{name}: x has rank {x.rank}, not 4 or 3",
+            operands=roles,
+            help="give [batch, heads, sequence, size], or [batch, sequence, heads*size] with num_heads",
+        )
+    if x.rank == 3 and num_heads is None:
+        raise ShapeError(
+            f"{name}: x of rank 3 does not say how many heads it has", operands=roles, help="give num_heads"
+        )
+    if x.rank == 4 and num_heads is not None and not same_dim(x.shape[1], num_heads):
+        raise ShapeError(
+            f"{name}: x has {x.shape[1]} heads, not {num_heads}", operands=roles, help="leave out num_heads"
+        )
+    size = x.shape[-1]
+    if x.rank == 3:
+        count = whole(name, "num_heads", num_heads, 1)
+        if size.is_static and int(size) % count:
+            raise ShapeError(
+                f"{name}: {size} features do not split into {count} heads",
+                operands=roles,
+                help=f"give a number of heads that divides {size}",
+            )
+        size = size // count
+    if size.is_static and int(size) % 2:
+        raise ShapeError(
+            f"{name}: the size of a head is {size}, which has no pairs", operands=roles, help="give heads an even size"
+        )
+    return (1 if x.rank == 3 else 2), size
+
+
+def _expect(name: str, role: str, symbol: Symbol, wanted: list[Dim], roles: Roles, first: str = "") -> None:
+    """Raises `ShapeError` unless the shape is the one wanted, or has 1 where that has the batch."""
+    fits = symbol.rank == len(wanted) and all(
+        same_dim(d, w) or (not axis and d == 1) for axis, (d, w) in enumerate(zip(symbol.shape, wanted, strict=True))
+    )
+    if not fits:
+        shown = ", ".join([first or str(wanted[0]), *map(str, wanted[1:])])
+        raise ShapeError(
+            f"{name}: {role} has shape {symbol.shape}, not [{shown}]",
+            operands=roles,
+            help="with position_ids caches are [positions, turned/2], without them [batch, sequence, turned/2]",
+        )
+
+
+def _whole_batch(symbol: Symbol, x: Symbol) -> Symbol:
+    """With the batch of x where it is given once for all of it."""
+    batch = x.shape[0]
+    if symbol.shape[0] != 1 or batch == 1:
+        return symbol
+    ones: list[Size] = [ONE] * (symbol.rank - 1)
+    target = shape_vector(x.graph, [batch if batch.is_static else Axis(x, 0), *ones])
+    shape = _shape([batch, *symbol.shape[1:]])
+    return x.graph._emit("Expand", (symbol, target), tensor_type(symbol.dtype, shape))

@@ -1,0 +1,95 @@
+"""Shifts and bitwise logic of integers, logic of bools."""
+
+from __future__ import annotations
+
+from graphcore.declare import binary, expansion, unary
+from graphcore.dtypes import DType
+from graphcore.ops import _emit as e
+from graphcore.symbol import Symbol
+
+# Bits
+
+_CARRIER = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint64}
+
+
+@expansion("ShiftLeft")
+def _shift_left(x: Symbol, count: Symbol) -> Symbol:
+    return _shifted(x, count, "LEFT")
+
+
+@expansion("ShiftRight")
+def _shift_right(x: Symbol, count: Symbol) -> Symbol:
+    return _shifted(x, count, "RIGHT")
+
+
+def _shifted(x: Symbol, count: Symbol, direction: str) -> Symbol:
+    """BitShift, which ONNX has for unsigned integers, on the bits of any integer, with every count seen to."""
+    own = x.dtype
+    if own.bits < 8:
+        wide = DType.int8 if own.is_signed else DType.uint8
+        return e.cast(_shifted_by(e.cast(x, wide), count, direction, own.bits), own)
+    return _shifted_by(x, count, direction, own.bits)
+
+
+def _shifted_by(x: Symbol, count: Symbol, direction: str, bits: int) -> Symbol:
+    own = x.dtype
+    carrier = _CARRIER[own.bits]
+    wide = e.cast(count, DType.int8 if count.dtype.is_signed else DType.uint8) if count.dtype.bits < 8 else count
+    # A count that the dtype of the counts cannot say is never reached.
+    inside = None
+    if wide.dtype.is_signed:
+        inside = e.opposite(e.less(wide, e.const(wide, 0)))
+    if wide.dtype.max >= bits:
+        below = e.less(wide, e.const(wide, bits))
+        inside = below if inside is None else e.both(inside, below)
+    if inside is not None:
+        wide = e.where(inside, wide, e.const(wide, 0))
+    steps = e.cast(wide, carrier)
+    raw = e.bitcast(x, carrier)
+    if direction == "RIGHT" and own.is_signed:
+        # The unsigned view shifts in zeros: flip the bits of negative numbers before and after.
+        mask = e.where(e.less(x, e.const(x, 0)), e.const(x, -1), e.const(x, 0))
+        flipped = e.bitcast(e.emit("BitwiseXor", x, mask), carrier)
+        moved = e.emit("BitwiseXor", e.bitcast(e.emit("BitShift", flipped, steps, direction=direction), own), mask)
+        return moved if inside is None else e.where(inside, moved, mask)
+    moved = e.bitcast(e.emit("BitShift", raw, steps, direction=direction), own)
+    return moved if inside is None else e.where(inside, moved, e.const(x, 0))
+
+
+left_shift = binary(
+    "left_shift",
+    "ShiftLeft",
+    "shift",
+    "x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift.",
+    dunder="lshift",
+)
+right_shift = binary(
+    "right_shift",
+    "ShiftRight",
+    "shift",
+    "x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift.",
+    dunder="rshift",
+)
+bitwise_and = binary(
+    "bitwise_and", "BitwiseAnd", "bitwise", "Bits set in both; *and* of bools. ONNX BitwiseAnd, And.",
+    dunder="and", for_bool="And",
+)  # fmt: skip
+bitwise_or = binary(
+    "bitwise_or", "BitwiseOr", "bitwise", "Bits set in either; *or* of bools. ONNX BitwiseOr, Or.",
+    dunder="or", for_bool="Or",
+)  # fmt: skip
+bitwise_xor = binary(
+    "bitwise_xor", "BitwiseXor", "bitwise", "Bits set in one only; *xor* of bools. ONNX BitwiseXor, Xor.",
+    dunder="xor", for_bool="Xor",
+)  # fmt: skip
+bitwise_not = unary(
+    "bitwise_not", "BitwiseNot", "bitwise", "Every bit flipped; *not* of bools. ONNX BitwiseNot, Not.",
+    dunder="invert", for_bool="Not",
+)  # fmt: skip
+
+# Logic of truth values: numbers are true where they are not 0
+
+logical_and = binary("logical_and", "And", "logical", "Whether both are true. ONNX And.")
+logical_or = binary("logical_or", "Or", "logical", "Whether either is true. ONNX Or.")
+logical_xor = binary("logical_xor", "Xor", "logical", "Whether one only is true. ONNX Xor.")
+logical_not = unary("logical_not", "Not", "logical", "Whether x is not true. ONNX Not.")

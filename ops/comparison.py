@@ -1,0 +1,51 @@
+"""Comparisons: exact in the dtype in which the operands meet; the result is bool."""
+
+from __future__ import annotations
+
+from graphcore.declare import binary, expansion
+from graphcore.ops import _emit as e
+from graphcore.symbol import Symbol
+
+
+@expansion("BoolLess")
+def _bool_less(x: Symbol, y: Symbol) -> Symbol:
+    return e.both(e.opposite(x), y)
+
+
+@expansion("BoolLessEqual")
+def _bool_less_equal(x: Symbol, y: Symbol) -> Symbol:
+    return e.either(e.opposite(x), y)
+
+
+@expansion("BoolGreater")
+def _bool_greater(x: Symbol, y: Symbol) -> Symbol:
+    return e.both(x, e.opposite(y))
+
+
+@expansion("BoolGreaterEqual")
+def _bool_greater_equal(x: Symbol, y: Symbol) -> Symbol:
+    return e.either(x, e.opposite(y))
+
+
+equal = binary("equal", "Equal", "compare", "Whether two are equal. ONNX Equal.", dunder="eq")
+not_equal = binary(
+    "not_equal",
+    "NotEqual",
+    "compare",
+    "Whether two differ; NaN differs from itself. ONNX Not of Equal.",
+    dunder="ne",
+    body=lambda x, y: e.opposite(e.equal(x, y)),
+    for_bool="Xor",
+)
+less = binary("less", "Less", "compare", "Whether the first is less. ONNX Less.", dunder="lt", for_bool="BoolLess")
+less_equal = binary(
+    "less_equal", "LessOrEqual", "compare", "Whether the first is not greater. ONNX LessOrEqual.",
+    dunder="le", for_bool="BoolLessEqual",
+)  # fmt: skip
+greater = binary(
+    "greater", "Greater", "compare", "Whether the first is greater. ONNX Greater.", dunder="gt", for_bool="BoolGreater"
+)
+greater_equal = binary(
+    "greater_equal", "GreaterOrEqual", "compare", "Whether the first is not less. ONNX GreaterOrEqual.",
+    dunder="ge", for_bool="BoolGreaterEqual",
+)  # fmt: skip

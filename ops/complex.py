@@ -1,0 +1,119 @@
+"""Complex numbers as tensors whose last axis holds the real and the imaginary part."""
+
+from __future__ import annotations
+
+from graphcore.declare import LIBRARY, expansion, op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import ShapeError
+from graphcore.operands import broadcast, operand, promote, retype, same_dim
+from graphcore.ops import _emit as e
+from graphcore.ops._dims import Axis
+from graphcore.ops._reshape import reshaped
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import Shape, _shape, tensor_type
+
+
+@op(onnx="Unsqueeze, Concat", rule="join")
+def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
+    """Complex numbers out of their real and imaginary parts.
+
+    real, imag: of one shape [...]; their dtypes meet in a common one. Returns [..., 2]. Raises `ShapeError` for
+    different shapes. ONNX Unsqueeze and Concat.
+    """
+    (real, imag), dtype = promote("as_complex", "join", {"real": real, "imag": imag})
+    roles = {"real": real, "imag": imag}
+    if real.rank != imag.rank or not all(map(same_dim, real.shape, imag.shape)):
+        raise ShapeError(
+            f"as_complex: the parts have different shapes: {real.shape} and {imag.shape}",
+            operands=roles,
+            help="bring them to one shape with ops.broadcast_to, or rebind dims that always agree",
+        )
+    graph = real.graph
+    dims = [a if not a.is_dynamic else b for a, b in zip(real.shape, imag.shape, strict=True)]
+    last = graph._vector([-1])
+    parts = tuple(graph._emit("Unsqueeze", (s, last), retype(s, shape=Shape([*s.shape, 1]))) for s in (real, imag))
+    return graph._emit("Concat", parts, tensor_type(dtype, _shape([*dims, Dim(2)])), {"axis": -1})
+
+
+@op(onnx="Reshape", rule="keep")
+def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
+    """Complex numbers out of real and imaginary parts that alternate on the last axis.
+
+    interleaved: [..., 2 * n], of any dtype. Returns [..., n, 2]. Raises `ShapeError` for a scalar and for a last axis
+    of odd length. ONNX Reshape.
+    """
+    x = operand("as_interleaved_complex", interleaved, "interleaved")
+    roles = {"interleaved": x}
+    if not x.rank:
+        raise ShapeError(
+            "as_interleaved_complex: a scalar has no axis on which parts could alternate",
+            operands=roles,
+            help="use ops.as_complex(real, imag)",
+        )
+    last = x.shape[-1]
+    if (last % 2).value == 1:
+        raise ShapeError(
+            f"as_interleaved_complex: the last axis has an odd length: {last}",
+            operands=roles,
+            help="it must hold pairs: real, imaginary, real, imaginary, ...",
+        )
+    leading = [Axis(x, i) for i in range(x.rank - 1)]
+    pairs = Dim.dynamic() if last.is_dynamic else last // 2
+    out = _shape([*x.shape[:-1], pairs, Dim(2)])
+    known = last.is_static
+    return reshaped("as_interleaved_complex", x, [*leading, pairs if known else None, Dim(2)], roles, out=out)
+
+
+@op(onnx="Gather", rule="keep")
+def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
+    """The real and the imaginary parts of complex numbers.
+
+    complex: [..., 2], of any dtype. Returns two tensors of shape [...]. Raises `ShapeError` where the last axis is not
+    of length 2. ONNX Gather.
+    """
+    x = operand("as_real", complex, "complex")
+    _check_complex("as_real", {"complex": x})
+    return _part(x, 0), _part(x, 1)
+
+
+@op(onnx="MulComplex", rule="subtract")
+def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The products of complex numbers.
+
+    lhs, rhs: [..., 2], numbers, which broadcast; their dtypes meet in a common one. Returns [..., 2]. Raises
+    `ShapeError` where a last axis is not of length 2 or shapes do not broadcast, `DTypeError` for bools.
+    (a + bi)(c + di) = (ac - bd) + (ad + bc)i.
+    """
+    (lhs, rhs), dtype = promote("mul_complex", "subtract", {"lhs": lhs, "rhs": rhs})
+    roles = {"lhs": lhs, "rhs": rhs}
+    _check_complex("mul_complex", roles)
+    dims = broadcast("mul_complex", roles)[:-1]
+    return lhs.graph._emit("MulComplex", (lhs, rhs), tensor_type(dtype, Shape([*dims, 2])), None, LIBRARY)
+
+
+@expansion("MulComplex")
+def _mul_complex(lhs: Symbol, rhs: Symbol) -> Symbol:
+    (a, b), (c, d) = ((_part(s, 0), _part(s, 1)) for s in (lhs, rhs))
+    real = e.emit("Sub", e.emit("Mul", a, c), e.emit("Mul", b, d))
+    imag = e.emit("Add", e.emit("Mul", a, d), e.emit("Mul", b, c))
+    shape = Shape([*real.shape, 1])
+    last = e.ints(lhs, [-1])
+    parts = (e.emit("Unsqueeze", s, last, shape=shape) for s in (real, imag))
+    return e.emit("Concat", *parts, shape=Shape([*real.shape, 2]), axis=-1)
+
+
+def _part(x: Symbol, position: int) -> Symbol:
+    index = x.graph._scalar(position, DType.int64)
+    return x.graph._emit("Gather", (x, index), retype(x, shape=x.shape[:-1]), {"axis": x.rank - 1})
+
+
+def _check_complex(name: str, roles: dict[str, Symbol]) -> None:
+    for role, symbol in roles.items():
+        if not symbol.rank or not same_dim(symbol.shape[-1], 2):
+            last = f"its last axis is {symbol.shape[-1]}, not 2" if symbol.rank else "it is a scalar"
+            raise ShapeError(
+                f"{name}: {role} does not hold complex numbers: {last}",
+                operands=roles,
+                help="make them with ops.as_complex(real, imag) or ops.as_interleaved_complex(x)",
+            )

@@ -1,0 +1,226 @@
+"""Tensors made from nothing: constants, ranges, and tensors of one value."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore import numerics, operands
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.graph import Graph, _array_of, _held
+from graphcore.operands import graph_of, promote
+from graphcore.ops._dims import dim_value, dims_of, provably_differ, shape_vector
+from graphcore.promotion.system import default_dtype
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import DimLike, _shape, tensor_type
+
+
+@op(onnx="Constant")
+def constant(value: Any, dtype: object = None) -> Symbol:
+    """A value known now, in the current graph.
+
+    value: an array, a Python scalar or nested lists of them, of any shape. dtype: by default the array's own, or bool,
+    int64 or float32 for Python numbers. Raises `DTypeError` where `dtype` cannot hold an element, `GraphError` outside
+    of `with graph:`. An ONNX initializer.
+    """
+    return Graph.current().constant(value, None if dtype is None else operands.dtype_of("constant", dtype))
+
+
+@op(onnx="ConstantOfShape")
+def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
+    """A tensor with one value everywhere.
+
+    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. value:
+    a number, or a scalar Symbol. dtype: by default the value's own, or bool, int64 or float32 for Python numbers.
+    Raises `ShapeError` for unknown dims and names, `DTypeError` where `dtype` cannot hold the value. ONNX
+    ConstantOfShape, or Expand of a Symbol.
+    """
+    return _filled("full", shape, value, dtype)
+
+
+@op(onnx="ConstantOfShape")
+def zeros(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
+    """A tensor of zeros.
+
+    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. Raises
+    `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
+    """
+    return _filled("zeros", shape, False, dtype)
+
+
+@op(onnx="ConstantOfShape")
+def ones(shape: DimLike | Sequence[DimLike], dtype: object = DType.float32) -> Symbol:
+    """A tensor of ones.
+
+    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. Raises
+    `ShapeError` for unknown dims and names. ONNX ConstantOfShape.
+    """
+    return _filled("ones", shape, True, dtype)
+
+
+def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
+    graph = graph_of(name, (value,))
+    dims = dims_of(name, shape)
+    wanted = None if dtype is None else operands.dtype_of(name, dtype)
+    if isinstance(value, Symbol):
+        if value.rank:
+            raise ShapeError(
+                f"{name}: value has shape {value.shape}", operands={"value": value}, help="give a number or a scalar"
+            )
+        return _expanded(graph, graph._cast(value, wanted or value.dtype), dims, name)
+    array, own = _array_of(value)
+    if array.ndim:
+        raise ShapeError(
+            f"{name}: value has shape {_shape([Dim(n) for n in array.shape])}",
+            operands={"value": repr(value)},
+            help="give one number; ops.constant holds arrays, ops.broadcast_to repeats them",
+        )
+    if own is not DType.string and not isinstance(value, (np.ndarray, np.generic)):
+        own = default_dtype([value])
+        array = array.astype(np.float64) if own is DType.float32 else array
+        held = DType.of(array.dtype)
+    else:
+        held = own
+    target = wanted or own
+    if name == "full" and target is not held:
+        array = _held(array, held, target, name)
+    else:
+        array = numerics.cast_array(array, held, target)
+    if not dims or target is DType.string:
+        return _expanded(graph, graph._constant(array.reshape(()), target), dims, name)
+    vector = shape_vector(graph, dims, op=name)
+    return graph._emit(
+        "ConstantOfShape",
+        (vector,),
+        tensor_type(target, _shape(dims)),
+        {"value": np.ascontiguousarray(array).reshape(1)},
+    )
+
+
+def _expanded(graph: Graph, value: Symbol, dims: Sequence[Dim], name: str) -> Symbol:
+    if not dims:
+        return value
+    vector = shape_vector(graph, dims, op=name)
+    return graph._emit("Expand", (value, vector), tensor_type(value.dtype, _shape(dims)))
+
+
+# Ranges
+
+Bound = Symbol | Dim | bool | int | float | str
+
+_KERNELS = (DType.int16, DType.int32, DType.int64, DType.float32, DType.float64)
+
+
+@op(onnx="Range", rule="join")
+def range(
+    start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: DimLike | None = None
+) -> Symbol:
+    """The numbers from `start` up to but without `stop`, `step` apart, a tensor of rank 1.
+
+    start, stop, step: numbers, scalar Symbols, or Dims and names (as int64); with one alone it is `stop`, from 0. They
+    meet in a common dtype, which `dtype` overrides. out_dim: the length, where Symbols say the bounds. Raises
+    `ShapeError` for a step of 0 and a wrong `out_dim`, `DTypeError` for bools and for bounds that `dtype` cannot hold.
+    ONNX Range, NumPy's arange.
+    """
+    if stop is None:
+        start, stop = 0, start
+    bounds = {"start": start, "stop": stop, "step": step}
+    wanted = None if dtype is None else operands.dtype_of("range", dtype)
+    if wanted in (DType.bool, DType.string):
+        raise DTypeError(f"range: {wanted} does not count", help="use an integer or a float dtype")
+    said = None if out_dim is None else dims_of("range", [out_dim])[0]
+    graph = graph_of("range", bounds.values())
+    if any(isinstance(b, (Symbol, np.ndarray)) for b in bounds.values()):
+        return _computed(graph, bounds, wanted, said)
+    known = {role: _bound(role, value) for role, value in bounds.items()}
+    if all(not isinstance(value, float) for value in known.values()):
+        return _whole(graph, known, wanted, said)
+    return _real(graph, known, wanted, said)
+
+
+def _bound(role: str, value: Any) -> Any:
+    """A bound as an int, a float or a symbolic Dim."""
+    if isinstance(value, (str, Dim)):
+        (dim,) = dims_of("range", [value])
+        return int(dim) if dim.is_static else dim
+    if isinstance(value, (np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise DTypeError(f"range: {role} is {value!r}", help="give a number, a Dim or a scalar Symbol")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ShapeError(f"range: {role} is {value!r}", help="give a finite number")
+    if role == "step" and value == 0:
+        raise ShapeError("range: step is 0", help="give a step above or below 0")
+    return value
+
+
+def _length(said: Dim | None, length: Dim) -> Dim:
+    if said is not None and provably_differ(said, length):
+        raise ShapeError(f"range: out_dim is {said} and the length is {length}", help="leave out_dim out")
+    return length if said is None else said
+
+
+def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
+    """A range of ints and Dims, counted in int64."""
+    start, stop, step = (b if isinstance(b, Dim) else Dim(0) + b for b in bounds.values())
+    target = dtype or DType.int64
+    if not step.is_static:
+        raise ShapeError(f"range: step is {step}", help="give a number or a scalar Symbol as the step")
+    distance = stop - start if bounds["step"] > 0 else start - stop
+    length = Dim.maximum(distance.ceildiv(builtins.abs(bounds["step"])), 0)
+    if length.is_static and length != 0:
+        last = bounds["step"] * (int(length) - 1)
+        for value in (bounds["start"], bounds["start"] + last if isinstance(bounds["start"], int) else None):
+            if value is not None:
+                _held(np.array(value), DType.of(np.array(value).dtype), target, "range")
+    shape = _shape([_length(said, length)])
+    symbols = tuple(
+        dim_value(graph, b, op="range") if isinstance(b, Dim) else graph._scalar(b, DType.int64)
+        for b in bounds.values()
+    )
+    made = graph._emit("Range", symbols, tensor_type(DType.int64, shape))
+    return graph._cast(made, target)
+
+
+def _real(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
+    """A range with a float among its bounds, all known: a constant, so that its length is that of NumPy's."""
+    start, stop, step = bounds.values()
+    if any(isinstance(b, Dim) for b in bounds.values()):
+        raise ShapeError(
+            "range: a Dim does not go with a float bound",
+            help="make a range of ints and multiply: ops.range(n) * 0.5",
+        )
+    target = dtype or DType.float32
+    if target.is_integer:
+        raise DTypeError(f"range: float bounds do not count in {target}", help="give ints, or leave dtype out")
+    length = builtins.max(0, math.ceil((stop - start) / step))
+    values = start + np.arange(length, dtype=np.float64) * step
+    array = _held(values, DType.float64, target, "range")
+    _length(said, Dim(length))
+    return graph._constant(array, target)
+
+
+def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
+    """A range whose bounds are known when the graph runs."""
+    roles = {
+        role: dim_value(graph, value, op="range") if isinstance(value, (str, Dim)) else value
+        for role, value in bounds.items()
+    }
+    symbols, met = promote("range", "join", roles)
+    for role, symbol in zip(roles, symbols, strict=True):
+        if symbol.rank:
+            raise ShapeError(f"range: {role} has shape {symbol.shape}", operands={role: symbol}, help="give a scalar")
+        if met in (DType.bool, DType.string):
+            raise DTypeError(f"range: {met} does not count", operands={role: symbol}, help="cast to an integer")
+    target = dtype or met
+    counted = met if met in _KERNELS else DType.float32 if met.is_float else DType.int64
+    shape = _shape([Dim.dynamic() if said is None else said])
+    made = graph._emit("Range", tuple(graph._cast(s, counted) for s in symbols), tensor_type(counted, shape))
+    return graph._cast(made, target)

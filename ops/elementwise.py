@@ -1,0 +1,198 @@
+"""Element-wise arithmetic and mathematics."""
+
+from __future__ import annotations
+
+from graphcore.declare import binary, expansion, op, unary
+from graphcore.dtypes import Kind
+from graphcore.ops import _emit as e
+from graphcore.symbol import Symbol, TensorLike
+
+_WHOLE = (Kind.bool, Kind.signed, Kind.unsigned)
+_BOOL = (Kind.bool,)
+_UNSIGNED = (Kind.bool, Kind.unsigned)
+
+# Arithmetic
+
+
+@expansion("FloorDiv")
+def _floor_div(x: Symbol, y: Symbol) -> Symbol:
+    zero = e.const(x, 0)
+    if not x.dtype.is_float:
+        quotient = e.emit("Div", x, y)  # truncates
+        if x.dtype.is_unsigned:
+            return quotient
+        rest = e.emit("Sub", x, e.emit("Mul", quotient, y))
+        apart = e.less(e.emit("BitwiseXor", rest, y), zero)
+        adjust = e.both(apart, e.opposite(e.equal(rest, zero)), e.opposite(e.equal(y, zero)))
+        return e.emit("Sub", quotient, e.cast(adjust, x.dtype))
+    # NumPy's way: through the exact remainder, so that the quotient is never a whole number too high.
+    rest, apart = _remainder(x, y)
+    quotient = e.emit("Div", e.emit("Sub", x, rest), y)
+    quotient = e.where(apart, e.emit("Sub", quotient, e.const(x, 1)), quotient)
+    floor = e.emit("Floor", quotient)
+    short = e.greater(e.emit("Sub", quotient, floor), e.const(x, 0.5))
+    floor = e.where(short, e.emit("Add", floor, e.const(x, 1)), floor)
+    true = e.emit("Div", x, y)
+    # A quotient of nothing has the sign of the true one.
+    nothing = e.emit("Mul", true, zero)
+    return e.where(e.equal(y, zero), true, e.where(e.equal(quotient, zero), nothing, floor))
+
+
+@expansion("FloorMod")
+def _floor_mod(x: Symbol, y: Symbol) -> Symbol:
+    rest, apart = _remainder(x, y)
+    zero = e.const(x, 0)
+    # A remainder of nothing has the divisor's sign.
+    nothing = e.emit("Mul", e.emit("Sign", y), zero)
+    return e.where(e.equal(rest, zero), nothing, e.where(apart, e.emit("Add", rest, y), rest))
+
+
+def _remainder(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
+    """The remainder of the truncated quotient, and whether its sign is not the divisor's."""
+    zero = e.const(x, 0)
+    rest = e.emit("Mod", x, y, fmod=1)
+    opposed = e.emit("Xor", e.less(rest, zero), e.less(y, zero))
+    return rest, e.both(opposed, e.opposite(e.equal(rest, zero)))
+
+
+@expansion("BoolMod")
+def _bool_mod(x: Symbol, y: Symbol) -> Symbol:
+    met = e.emit("And", x, y)
+    return e.emit("Xor", met, met)
+
+
+@expansion("BoolPow")
+def _bool_pow(x: Symbol, y: Symbol) -> Symbol:
+    return e.either(x, e.opposite(y))
+
+
+@expansion("IntegerPow")
+def _integer_pow(x: Symbol, y: Symbol) -> Symbol:
+    """By repeated squaring, which wraps as it should; the exponent's bits choose the factors."""
+    power = _known_exponent(y)
+    one, zero = e.const(x, 1), e.const(x, 0)
+    if power is not None and power >= 0:
+        return _known_power(x, power)
+    # x ** n depends on n modulo 2^(bits - 2) where x is odd, and is 0 for n >= bits where x is even.
+    bits = x.dtype.bits
+    count = y if y.dtype.is_unsigned else e.where(e.less(y, zero), zero, y)
+    result: Symbol | None = None
+    square = x
+    for _ in range(bits if x.dtype.is_unsigned else bits - 1):
+        odd = e.equal(e.emit("Mod", count, e.const(x, 2)), one)
+        factor = e.where(odd, square, one)
+        result = factor if result is None else e.emit("Mul", result, factor)
+        square = e.emit("Mul", square, square)
+        count = e.emit("Div", count, e.const(x, 2))
+    assert result is not None
+    if y.dtype.is_unsigned:
+        return result
+    # 1 / x^n truncated: 1 for 1, 1 or -1 for -1, else 0.
+    minus = e.const(x, -1)
+    even = e.equal(e.emit("BitwiseAnd", y, one), zero)
+    inverse = e.where(e.equal(x, one), one, e.where(e.equal(x, minus), e.where(even, one, minus), zero))
+    return e.where(e.less(y, zero), inverse, result)
+
+
+def _known_exponent(y: Symbol) -> int | None:
+    from graphcore.symbol import Constant
+
+    producer = y.producer
+    if isinstance(producer, Constant) and producer.array.size == 1 and not y.rank:
+        return int(producer.array.reshape(()))
+    return None
+
+
+def _known_power(x: Symbol, power: int) -> Symbol:
+    if power == 0:
+        zero = e.emit("Mul", x, e.const(x, 0))
+        return e.emit("Add", zero, e.const(x, 1))
+    result: Symbol | None = None
+    square = x
+    while power:
+        if power & 1:
+            result = square if result is None else e.emit("Mul", result, square)
+        power >>= 1
+        if power:
+            square = e.emit("Mul", square, square)
+    assert result is not None
+    return result
+
+
+add = binary(
+    "add", "Add", "arithmetic", "The sum. Integers wrap; bools are *or*ed. ONNX Add.", dunder="add", for_bool="Or"
+)
+sub = binary("sub", "Sub", "subtract", "The difference. Integers wrap; bools have none. ONNX Sub.", dunder="sub")
+mul = binary(
+    "mul", "Mul", "arithmetic", "The product. Integers wrap; bools are *and*ed. ONNX Mul.", dunder="mul", for_bool="And"
+)
+div = binary("div", "Div", "divide", "The true quotient; integers and bools give float64. ONNX Div.", dunder="truediv")
+floor_div = binary(
+    "floor_div",
+    "FloorDiv",
+    "arithmetic",
+    "The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps. NumPy's floor_divide.",
+    dunder="floordiv",
+    for_bool="And",
+)
+mod = binary(
+    "mod",
+    "Mod",
+    "arithmetic",
+    "What is left of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder.",
+    dunder="mod",
+    for_bool="BoolMod",
+    for_float="FloorMod",
+)
+pow = binary(
+    "pow",
+    "IntegerPow",
+    "arithmetic",
+    "x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow.",
+    dunder="pow",
+    for_bool="BoolPow",
+    for_float="Pow",
+)
+maximum = binary("maximum", "Max", "arithmetic", "The greater of two; NaN if either is. ONNX Max.", for_bool="Or")
+minimum = binary("minimum", "Min", "arithmetic", "The lesser of two; NaN if either is. ONNX Min.", for_bool="And")
+
+
+@op(onnx="FloorDiv, Mod", rule="arithmetic", dunder="divmod")
+def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
+    """`floor_div` and `mod` of two tensors."""
+    return floor_div(lhs, rhs), mod(lhs, rhs)
+
+
+negate = unary("negate", "Neg", "subtract", "The number with the other sign; integers wrap. ONNX Neg.", dunder="neg")
+positive = unary("positive", "Identity", "number", "The tensor itself.", dunder="pos", same_on=tuple(Kind))
+abs = unary("abs", "Abs", "number", "The magnitude; MIN stays MIN. ONNX Abs.", dunder="abs", same_on=_UNSIGNED)
+sign = unary("sign", "Sign", "number", "-1, 0 or 1 by the sign; NaN stays. ONNX Sign.", same_on=_BOOL)
+square = unary("square", "Square", "number", "x * x. Integers wrap.", same_on=_BOOL, body=lambda x: e.emit("Mul", x, x))
+reciprocal = unary("reciprocal", "Reciprocal", "float", "1 / x. ONNX Reciprocal.")
+
+# Rounding
+
+floor = unary(
+    "floor", "Floor", "number", "The greatest whole number not above x. ONNX Floor.", dunder="floor", same_on=_WHOLE
+)
+ceil = unary("ceil", "Ceil", "number", "The least whole number not below x. ONNX Ceil.", dunder="ceil", same_on=_WHOLE)
+round = unary("round", "Round", "number", "The nearest whole number, ties to even. ONNX Round.", same_on=_WHOLE)
+trunc = unary(
+    "trunc",
+    "Trunc",
+    "number",
+    "The whole number towards zero.",
+    dunder="trunc",
+    same_on=_WHOLE,
+    body=lambda x: e.where(e.less(x, e.const(x, 0)), e.emit("Ceil", x), e.emit("Floor", x)),
+)
+
+
+def _round_method(self: Symbol, digits: int = 0) -> Symbol:
+    if digits:
+        scale = 10.0**digits
+        return round(self * scale) / scale
+    return round(self)
+
+
+setattr(Symbol, "__round__", _round_method)  # noqa: B010 - an assignment would be checked as an override

@@ -1,0 +1,324 @@
+"""Discrete Fourier transforms, and the windows that go before them. Complex numbers are a last axis of size 2."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphcore import numerics
+from graphcore.declare import LIBRARY, expansion, op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.operands import axis_of, dtype_of, graph_of, promote_one
+from graphcore.ops import _emit as e
+from graphcore.ops._attributes import choice
+from graphcore.ops._dims import Axis, dim_value, shape_vector
+from graphcore.ops._spatial import whole
+from graphcore.symbol import Constant, Symbol, TensorLike
+from graphcore.types import DimLike, _dim, _shape, tensor_type
+
+TWO = Dim(2)
+_NORMALIZATIONS = ("backward", "ortho", "forward")
+
+# Transforms
+
+
+@op(onnx="DFT", rule="float")
+def fft(
+    x: TensorLike,
+    n: DimLike | None = None,
+    axis: int = -1,
+    normalization: str = "backward",
+    input_is_complex: bool = True,
+) -> Symbol:
+    """The discrete Fourier transform along an axis.
+
+    x: [..., 2], the last axis real and imaginary parts, or real numbers if not input_is_complex; integers become
+    floats. n: the length of the signal, which is cut or followed by zeros to have it; by default its own. axis: of the
+    signal, counted without that of the parts. normalization: the sum is divided by 1 for "backward", by sqrt(n) for
+    "ortho", by n for "forward". Returns [..., 2] with size n along the axis. Raises `ShapeError` for other shapes, for
+    n below 1 and for what is no axis. NumPy's fft.fft; ONNX DFT.
+    """
+    return _transform("fft", x, n, axis, normalization, is_complex=input_is_complex)
+
+
+@op(onnx="DFT", rule="float")
+def ifft(
+    x: TensorLike,
+    n: DimLike | None = None,
+    axis: int = -1,
+    normalization: str = "backward",
+    input_is_complex: bool = True,
+) -> Symbol:
+    """The inverse of `fft`.
+
+    As for `fft`, but for the normalization: the sum is divided by n for "backward", by sqrt(n) for "ortho", by 1 for
+    "forward". NumPy's fft.ifft; ONNX DFT.
+    """
+    return _transform("ifft", x, n, axis, normalization, is_complex=input_is_complex, inverse=True)
+
+
+@op(onnx="DFT", rule="float")
+def rfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = "backward") -> Symbol:
+    """The discrete Fourier transform of real numbers along an axis: the half of it that says all.
+
+    x: real numbers, at least one axis; integers become floats. n, axis, normalization: as for `fft`. Returns [..., 2]
+    with size n // 2 + 1 along the axis. Raises as `fft` does. NumPy's fft.rfft; ONNX DFT.
+    """
+    return _transform("rfft", x, n, axis, normalization, is_complex=False, onesided=True)
+
+
+@op(onnx="DFT", rule="float")
+def irfft(
+    x: TensorLike,
+    n: DimLike | None = None,
+    axis: int = -1,
+    normalization: str = "backward",
+    input_is_complex: bool = True,
+    buffer_size_mb: int = 512,
+) -> Symbol:
+    """The inverse of `rfft`: real numbers from the first half of their transform.
+
+    x, axis, normalization, input_is_complex: as for `ifft`. n: the length of the result, by default 2 * (size - 1); an
+    odd one must be given. The imaginary part of what must be real (the first, and for an even n the last) does not
+    count. buffer_size_mb: MAX's limit on the memory of a GPU library, without meaning here. Returns real numbers, with
+    size n along the axis. Raises as `fft` does. NumPy's fft.irfft; MAX's irfft; ONNX DFT.
+    """
+    whole("irfft", "buffer_size_mb", buffer_size_mb, 1)
+    return _transform("irfft", x, n, axis, normalization, is_complex=input_is_complex, inverse=True, onesided=True)
+
+
+def _transform(
+    name: str,
+    x: TensorLike,
+    n: DimLike | None,
+    axis: int,
+    normalization: str,
+    *,
+    is_complex: bool,
+    inverse: bool = False,
+    onesided: bool = False,
+) -> Symbol:
+    symbol, dtype = promote_one(name, "float", x)
+    roles = {"x": symbol}
+    choice(name, "normalization", normalization, _NORMALIZATIONS)
+    if is_complex and (not symbol.rank or not (symbol.shape[-1] == 2 or symbol.shape[-1].is_dynamic)):
+        raise ShapeError(
+            f"{name}: x of shape {symbol.shape} has no last axis of size 2, for real and imaginary parts",
+            operands=roles,
+            help="give [..., 2], or say input_is_complex=False" if name != "rfft" else "",
+        )
+    rank = symbol.rank - 1 if is_complex else symbol.rank
+    position = axis_of(name, axis, rank, roles)
+    size = symbol.shape[position]
+    length = None if n is None else _length(name, n)
+    signal = length if length is not None else 2 * (size - 1) if inverse and onesided else size
+    if signal.is_static and int(signal) < 1:
+        raise ShapeError(
+            f"{name}: a signal of length {signal} has no transform", operands=roles, help="give n, at least 1"
+        )
+    made = list(symbol.shape[:rank])
+    made[position] = signal // 2 + 1 if onesided and not inverse else signal
+    shape = _shape(made if onesided and inverse else [*made, TWO])
+    graph = symbol.graph
+    given = None if length is None else dim_value(graph, length, [symbol], op=name)
+    attributes = {
+        "axis": position,
+        "is_complex": int(is_complex),
+        "inverse": int(inverse),
+        "onesided": int(onesided),
+        "normalization": normalization,
+    }
+    return graph._emit("Fourier", (symbol, given), tensor_type(dtype, shape), attributes, LIBRARY)
+
+
+def _length(name: str, n: Any) -> Dim:
+    if isinstance(n, (Dim, str)):
+        return _dim(n)
+    return Dim(whole(name, "n", n, 1))
+
+
+@expansion("Fourier")
+def _fourier(
+    x: Symbol,
+    n: Symbol | None = None,
+    *,
+    axis: int,
+    is_complex: int,
+    inverse: int,
+    onesided: int,
+    normalization: str,
+) -> Symbol:
+    """Always by the forward kernel without scale: that of the inverse is rounded to float32 in float64 too."""
+    own = x.dtype
+    shape = list(x.shape[:-1] if is_complex else x.shape)
+    length = _signal_length(x, n, axis, bool(inverse and onesided))
+    known = _known(length)
+    if known is None or known & (known - 1):
+        # The kernel's algorithm for lengths that are no powers of two loses half the digits.
+        x = e.cast(x, DType.float64)
+    if not is_complex:
+        x = e.emit("Unsqueeze", x, x.graph._vector([-1]), shape=_shape([*shape, Dim(1)]))
+    size = shape[axis] if n is None and not (inverse and onesided) else Dim.dynamic() if known is None else Dim(known)
+    shape[axis] = size
+    if not inverse:
+        shape[axis] = size // 2 + 1 if onesided else size
+        made = _dft(x, length, axis, [*shape, TWO], onesided)
+    elif not onesided:
+        # Swapping real and imaginary parts before and behind turns the transform into its inverse.
+        made = _swapped(_dft(_swapped(x), length, axis, [*shape, TWO]))
+    else:
+        weighted = _dft(_twice_but_ends(x, length, axis), length, axis, [*shape, TWO])
+        made = e.emit("Gather", weighted, x.graph._scalar(0, DType.int64), shape=_shape(shape), axis=-1)
+    return e.cast(_normalised(made, length, normalization, bool(inverse)), own)
+
+
+def _signal_length(x: Symbol, n: Symbol | None, axis: int, halved: bool) -> Symbol:
+    """The length of the signal, an int64 scalar."""
+    if n is not None:
+        return n
+    graph = x.graph
+    size = x.shape[axis]
+    if size.is_static:
+        return graph._scalar(2 * (int(size) - 1) if halved else int(size), DType.int64)
+    found = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
+    if not halved:
+        return found
+    return e.emit("Mul", e.emit("Sub", found, e.const(found, 1)), e.const(found, 2))
+
+
+def _known(length: Symbol) -> int | None:
+    return int(length.producer.array) if isinstance(length.producer, Constant) else None
+
+
+def _dft(x: Symbol, length: Symbol, axis: int, shape: list[Dim], onesided: int = 0) -> Symbol:
+    place = x.graph._scalar(axis, DType.int64)
+    return e.emit("DFT", x, length, place, shape=_shape(shape), onesided=onesided)
+
+
+def _swapped(x: Symbol) -> Symbol:
+    """With real and imaginary parts, or a real part only, in each other's place."""
+    if x.shape[-1] == 1:
+        pads = [0] * (2 * x.rank)
+        pads[x.rank - 1] = 1
+        return e.emit("Pad", x, x.graph._vector(pads), shape=_shape([*x.shape[:-1], TWO]), mode="constant")
+    return e.emit("Gather", x, x.graph._vector([1, 0]), shape=x.shape, axis=-1)
+
+
+def _twice_but_ends(x: Symbol, length: Symbol, axis: int) -> Symbol:
+    """The conjugate of half a spectrum, so that the real part of its transform is that of the whole spectrum.
+
+    What the first number and, for an even length, the middle one stand for is there once, what the others stand for
+    twice, and what is beyond the middle does not count.
+    """
+    graph = x.graph
+    zero, one, two = (graph._scalar(i, DType.int64) for i in (0, 1, 2))
+    counted = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
+    line = _shape([x.shape[axis]])
+    place = e.emit("Range", zero, counted, one, dtype=DType.int64, shape=line)
+    doubled = e.emit("Mul", place, two)
+    inside = e.emit("LessOrEqual", doubled, length, dtype=DType.bool)
+    ends = e.either(e.equal(place, zero), e.equal(doubled, length))
+    weight = e.where(ends, e.const(x, 1.0), e.const(x, 2.0))
+    behind = list(range(1, x.rank - axis))
+    column = _shape([x.shape[axis], *(Dim(1) for _ in behind)])
+    weight = e.emit("Unsqueeze", weight, graph._vector(behind), shape=column)
+    inside = e.emit("Unsqueeze", inside, graph._vector(behind), shape=column)
+    parts = x
+    if x.shape[-1] != 1:
+        conjugate = np.array([1, -1], x.dtype.numpy)
+        parts = e.emit("Mul", x, graph._constant(conjugate, x.dtype), shape=x.shape)
+    # Chosen, not multiplied by 0: what does not count may be infinite.
+    return e.where(inside, e.emit("Mul", parts, weight, shape=x.shape), e.const(x, 0.0))
+
+
+def _normalised(x: Symbol, length: Symbol, normalization: str, inverse: bool) -> Symbol:
+    if normalization == ("forward" if inverse else "backward"):
+        return x
+    divisor = e.cast(length, x.dtype)
+    if normalization == "ortho":
+        divisor = e.emit("Sqrt", divisor)
+    return e.emit("Div", x, divisor, shape=x.shape)
+
+
+# Windows
+
+
+@op(onnx="HannWindow")
+def hann_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = DType.float32) -> Symbol:
+    """The window 1/2 - 1/2 cos(2 pi i / n): a raised cosine.
+
+    window_length: a number >= 0, a dim of the graph or an integer scalar Symbol. periodic: n is the length, as for a
+    spectrum; else the length - 1, so that the last element equals the first. dtype: a float. Returns [window_length];
+    a window of length 1 is [1]. Raises `DTypeError` and `ShapeError` for another length or dtype. NumPy's hanning;
+    ONNX HannWindow.
+    """
+    return _window("hann_window", window_length, periodic, dtype, [0.5, 0.5])
+
+
+@op(onnx="HammingWindow")
+def hamming_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = DType.float32) -> Symbol:
+    """The window 0.54 - 0.46 cos(2 pi i / n): a raised cosine on a step.
+
+    The rest as for `hann_window`. NumPy's hamming; ONNX HammingWindow, which has 25/46 and 21/46.
+    """
+    return _window("hamming_window", window_length, periodic, dtype, [0.54, 0.46])
+
+
+@op(onnx="BlackmanWindow")
+def blackman_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = DType.float32) -> Symbol:
+    """The window 0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n).
+
+    The rest as for `hann_window`. NumPy's blackman; ONNX BlackmanWindow.
+    """
+    return _window("blackman_window", window_length, periodic, dtype, [0.42, 0.5, 0.08])
+
+
+def _window(name: str, length: Any, periodic: bool, dtype: object, terms: list[float]) -> Symbol:
+    wanted = dtype_of(name, dtype)
+    if not wanted.is_float:
+        raise DTypeError(f"{name}: a window holds fractions, {wanted} none", help="use a float: dtype=DType.float32")
+    graph = graph_of(name, (length,))
+    if isinstance(length, Symbol):
+        if not length.dtype.is_integer or length.rank:
+            raise DTypeError(
+                f"{name}: window_length must be an integer scalar",
+                operands={"window_length": length},
+                help="give an int, a dim, or a scalar Symbol of int64",
+            )
+        dim, count = Dim.dynamic(), graph._cast(length, DType.int64)
+    else:
+        dim = _dim(length) if isinstance(length, (Dim, str)) else Dim(whole(name, "window_length", length, 0))
+        if dim.is_static:
+            values = _window_values(int(dim), periodic, terms)
+            return graph._constant(numerics.cast_array(values, DType.float64, wanted), wanted)
+        count = dim_value(graph, dim, op=name)
+    made = {"periodic": int(bool(periodic)), "terms": terms, "dtype": wanted}
+    return graph._emit("CosineWindow", (count,), tensor_type(wanted, _shape([dim])), made, LIBRARY)
+
+
+def _window_values(length: int, periodic: bool, terms: list[float]) -> np.ndarray[Any, Any]:
+    if length <= 1:
+        return np.ones(length, np.float64)
+    turns = np.arange(length, dtype=np.float64) * (2 * math.pi / (length if periodic else length - 1))
+    return np.asarray(sum((-1) ** k * a * np.cos(k * turns) for k, a in enumerate(terms)))
+
+
+@expansion("CosineWindow")
+def _cosine_window(length: Symbol, *, periodic: int, terms: list[float], dtype: DType) -> Symbol:
+    """In float64, so that the result is rounded once whatever its dtype."""
+    zero, one = (e.const(length, n) for n in (0, 1))
+    place = e.cast(e.emit("Range", zero, length, one, shape=_shape([Dim.dynamic()])), DType.float64)
+    whole_turn = length if periodic else e.emit("Sub", length, one)
+    # A window of length 1 would divide by 0: its only turn is 0.
+    divisor = e.cast(e.emit("Max", whole_turn, one), DType.float64)
+    turns = e.emit("Div", e.emit("Mul", place, e.const(place, 2 * math.pi)), divisor)
+    made = e.emit("Mul", turns, e.const(turns, 0.0))
+    for k, factor in enumerate(terms):
+        wave = e.emit("Cos", e.emit("Mul", turns, e.const(turns, float(k))))
+        made = e.emit("Add", made, e.emit("Mul", wave, e.const(turns, (-1) ** k * factor)))
+    alone = e.less(e.const(length, 1), length)
+    return e.where(alone, made, e.const(turns, 1.0))

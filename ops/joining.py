@@ -1,0 +1,328 @@
+"""Tensors put together, taken apart, repeated and padded."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.operands import axis_of, operand, promote, retype
+from graphcore.ops._dims import Axis, dims_of, provably_differ, shape_vector, with_dims
+from graphcore.ops.shape import flatten
+from graphcore.symbol import Constant, Symbol, TensorLike
+from graphcore.types import DimLike, Shape, _shape, tensor_type
+
+
+@op(onnx="Concat", rule="join")
+def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None = None) -> Symbol:
+    """The tensors one after another along an axis.
+
+    values: one or more of one rank >= 1, alike but for that axis; they meet in a common dtype. out_dim: the size of
+    the axis in the result, by default the sum. Raises `ShapeError` where they do not go together. ONNX Concat.
+    """
+    symbols, dtype = _joined("concat", values)
+    roles = _roles(symbols)
+    first = symbols[0]
+    for position, symbol in enumerate(symbols):
+        if symbol.rank != first.rank or not symbol.rank:
+            why = "a scalar has no axes" if not symbol.rank else f"ranks differ: {first.rank} and {symbol.rank}"
+            raise ShapeError(
+                f"concat: value {position} cannot be joined: {why}",
+                operands=roles,
+                help="ops.stack joins along a new axis; ops.unsqueeze gives a tensor one",
+            )
+    along = axis_of("concat", axis, first.rank, roles)
+    shape = functools.reduce(lambda a, b: _alike("concat", a, b, roles, but=along), [s.shape for s in symbols])
+    total = functools.reduce(lambda a, b: a + b, [s.shape[along] for s in symbols])
+    if out_dim is not None:
+        (said,) = dims_of("concat", [out_dim])
+        if provably_differ(said, total):
+            raise ShapeError(
+                f"concat: out_dim is {said} and the sizes of axis {along} add up to {total}",
+                operands=roles,
+                help="leave out_dim out, or give the sum",
+            )
+        total = said
+    shape = with_dims(shape, along, along + 1, total)
+    if len(symbols) == 1 and shape == first.shape:
+        return first
+    return first.graph._emit("Concat", tuple(symbols), tensor_type(dtype, shape), {"axis": along})
+
+
+@op(onnx="Unsqueeze, Concat", rule="join")
+def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
+    """The tensors one after another along a new axis.
+
+    values: one or more of one shape; they meet in a common dtype. axis: where the new one is in the result. Raises
+    `ShapeError` where the shapes differ. ONNX Unsqueeze and Concat.
+    """
+    symbols, dtype = _joined("stack", values)
+    roles = _roles(symbols)
+    first = symbols[0]
+    for position, symbol in enumerate(symbols):
+        if symbol.rank != first.rank:
+            raise ShapeError(
+                f"stack: ranks differ: value 0 has {first.rank} and value {position} has {symbol.rank}",
+                operands=roles,
+                help="give tensors of one shape",
+            )
+    along = axis_of("stack", axis, first.rank + 1, roles)
+    shape = functools.reduce(lambda a, b: _alike("stack", a, b, roles), [s.shape for s in symbols])
+    graph = first.graph
+    layers = []
+    for symbol in symbols:
+        thin = with_dims(symbol.shape, along, along, Dim(1))
+        layers.append(graph._emit("Unsqueeze", (symbol, graph._vector([along])), tensor_type(dtype, thin)))
+    if len(layers) == 1:
+        return layers[0]
+    whole = with_dims(shape, along, along, Dim(len(layers)))
+    return graph._emit("Concat", tuple(layers), tensor_type(dtype, whole), {"axis": along})
+
+
+def _joined(name: str, values: Sequence[TensorLike]) -> tuple[list[Symbol], DType]:
+    if isinstance(values, (Symbol, str)) or not isinstance(values, Iterable):
+        raise ShapeError(f"{name}: one tensor is no list of tensors", operands={"values": values}, help="give a list")
+    listed = list(values)
+    if not listed:
+        raise ShapeError(f"{name}: no tensors are given", help="give one at least")
+    return promote(name, "join", {f"value {i}": value for i, value in enumerate(listed)})
+
+
+def _roles(symbols: Sequence[Symbol]) -> dict[str, Symbol]:
+    return {f"value {i}": symbol for i, symbol in enumerate(symbols)}
+
+
+def _alike(name: str, a: Shape, b: Shape, roles: dict[str, Symbol], *, but: int | None = None) -> Shape:
+    """Two shapes made one, unknown dims known from the other; the dims at `but` need not agree."""
+    dims = []
+    for axis, (left, right) in enumerate(zip(a, b, strict=True)):
+        if axis != but and left is not right and not left.is_dynamic and not right.is_dynamic:
+            raise ShapeError(
+                f"{name}: sizes differ at axis {axis}: {left} and {right}",
+                operands=roles,
+                help="make the shapes agree; if two dims always do, say so with ops.rebind",
+            )
+        dims.append(right if left.is_dynamic else left)
+    return _shape(dims)
+
+
+# Taking apart
+
+
+@op(onnx="Split")
+def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple[Symbol, ...]:
+    """The tensor cut into pieces along an axis.
+
+    x: rank >= 1, any dtype. sizes: of the pieces, as ints, names or Dims; or the number of equal pieces. Raises
+    `ShapeError` where the sizes provably do not add up, or the axis does not divide. ONNX Split.
+    """
+    symbol = operand("split", x)
+    roles = {"x": symbol}
+    along = axis_of("split", axis, symbol.rank, roles)
+    dim = symbol.shape[along]
+    if isinstance(sizes, (int, np.integer)):
+        count = _count("split", sizes, "sizes", roles)
+        rest = dim % count
+        if rest.is_static and rest != 0:
+            raise ShapeError(
+                f"split: axis {along} of size {dim} does not divide into {count} equal pieces",
+                operands=roles,
+                help="give a list of sizes, or use ops.chunk",
+            )
+        return _pieces("split", symbol, [dim // count] * count, along)
+    pieces = dims_of("split", sizes)
+    if not pieces:
+        raise ShapeError("split: no sizes are given", operands=roles, help="give one at least")
+    total = functools.reduce(lambda a, b: a + b, pieces)
+    if provably_differ(total, dim):
+        raise ShapeError(
+            f"split: the sizes add up to {total}, and axis {along} has {dim}",
+            operands=roles,
+            help="give sizes that add up to the whole axis",
+        )
+    return _pieces("split", symbol, pieces, along)
+
+
+@op(onnx="Split")
+def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
+    """The tensor cut into a number of pieces of about one size: the first ones are one longer where it does not divide.
+
+    x: rank >= 1, any dtype. Raises `ShapeError` for fewer than one piece. ONNX Split, NumPy's array_split.
+    """
+    symbol = operand("chunk", x)
+    roles = {"x": symbol}
+    along = axis_of("chunk", axis, symbol.rank, roles)
+    count = _count("chunk", chunks, "chunks", roles)
+    dim = symbol.shape[along]
+    return _pieces("chunk", symbol, [(dim + (count - 1 - i)) // count for i in range(count)], along)
+
+
+def _count(name: str, value: object, role: str, roles: dict[str, Symbol], least: int = 1) -> int:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ShapeError(f"{name}: {role} is {value!r}", operands=roles, help=f"give an int of {least} or more")
+    return int(value)
+
+
+def _pieces(name: str, x: Symbol, sizes: list[Dim], axis: int) -> tuple[Symbol, ...]:
+    if len(sizes) == 1:
+        return (x,)
+    graph = x.graph
+    unknown = x.shape[axis].is_dynamic and all(size.is_dynamic for size in sizes)
+    vector = _equal_sizes(x, axis, name, len(sizes)) if unknown else shape_vector(graph, sizes, (x,), op=name)
+    types = [retype(x, shape=with_dims(x.shape, axis, axis + 1, size)) for size in sizes]
+    return graph._emit_many("Split", (x, vector), types, {"axis": axis})
+
+
+def _equal_sizes(x: Symbol, axis: int, name: str, count: int) -> Symbol:
+    """The sizes of `count` pieces of an axis of which nothing is known."""
+    graph = x.graph
+    type_ = tensor_type(DType.int64, _shape([Dim(count)]))
+    extra = [count - 1 - i if name == "chunk" else 0 for i in range(count)]
+    longer = graph._emit("Add", (shape_vector(graph, [Axis(x, axis)]), graph._vector(extra)), type_)
+    return graph._emit("Div", (longer, graph._vector([count])), type_)
+
+
+# Repeating
+
+
+@op(onnx="Tile")
+def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
+    """The tensor laid out several times along each axis.
+
+    x: any shape and dtype. repeats: how many times along each axis, ints >= 0, names or Dims; fewer than axes count
+    for the last ones, more add axes in front. Raises `ShapeError` for negative ones. ONNX Tile, NumPy's tile.
+    """
+    symbol = operand("tile", x)
+    counts = dims_of("tile", repeats, help="repeats are ints of 0 or more, one for each axis")
+    if len(counts) > symbol.rank:
+        symbol = _with_axes(symbol, range(len(counts) - symbol.rank))
+    counts = [Dim(1)] * (symbol.rank - len(counts)) + counts
+    if all(count == 1 for count in counts):
+        return symbol
+    shape = _shape([dim * count for dim, count in zip(symbol.shape, counts, strict=True)])
+    vector = shape_vector(symbol.graph, counts, (symbol,), op="tile")
+    return symbol.graph._emit("Tile", (symbol, vector), retype(symbol, shape=shape))
+
+
+def _with_axes(x: Symbol, axes: Iterable[int]) -> Symbol:
+    """`x` with new axes of size 1 at places given in order."""
+    dims = list(x.shape)
+    places = list(axes)
+    for place in places:
+        dims.insert(place, Dim(1))
+    return x.graph._emit("Unsqueeze", (x, x.graph._vector(places)), retype(x, shape=_shape(dims)))
+
+
+@op(onnx="Tile, Reshape")
+def repeat_interleave(
+    x: TensorLike, repeats: int | Sequence[int] | TensorLike, axis: int | None = None, out_dim: DimLike | None = None
+) -> Symbol:
+    """Every element along an axis repeated in place.
+
+    x: any shape and dtype. repeats: how many times, an int >= 0; or a number for each element of the axis, as a list,
+    an array or an integer Symbol of rank 1. axis: None for all elements of the flattened tensor. out_dim: the size of
+    the axis in the result, where Symbols say the repeats. Raises `ShapeError` for negative repeats and for a wrong
+    number of them. ONNX Tile and Reshape, or Gather; NumPy's repeat.
+    """
+    symbol = operand("repeat_interleave", x)
+    roles = {"x": symbol}
+    if axis is None:
+        symbol, along = flatten(symbol), 0
+    else:
+        along = axis_of("repeat_interleave", axis, symbol.rank, roles)
+    said = None if out_dim is None else dims_of("repeat_interleave", [out_dim])[0]
+    if isinstance(repeats, Symbol) and isinstance(repeats.producer, Constant) and repeats.dtype.is_integer:
+        repeats = repeats.producer.array
+    if isinstance(repeats, Symbol):
+        return _repeated_by(symbol, repeats, along, said, {**roles, "repeats": repeats})
+    counts = np.asarray(repeats)
+    if counts.ndim > 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise ShapeError(
+            f"repeat_interleave: repeats is {repeats!r:.60}",
+            operands=roles,
+            help="give an int of 0 or more, or one for each element of the axis",
+        )
+    if counts.ndim and counts.size != 1:
+        made = _repeated_each(symbol, counts, along, roles)
+    else:
+        made = _repeated_all(symbol, int(counts.reshape(())), along)
+    return made if said is None else _renamed(made, along, said, roles)
+
+
+def _repeated_all(x: Symbol, count: int, axis: int) -> Symbol:
+    if count == 1:
+        return x
+    thin = _with_axes(x, [axis + 1])
+    copies = [1] * thin.rank
+    copies[axis + 1] = count
+    shape = with_dims(thin.shape, axis + 1, axis + 2, Dim(count))
+    tiled = x.graph._emit("Tile", (thin, x.graph._vector(copies)), retype(x, shape=shape))
+    return flatten(tiled, axis, axis + 1)
+
+
+def _repeated_each(x: Symbol, counts: np.ndarray[Any, Any], axis: int, roles: dict[str, Symbol]) -> Symbol:
+    if provably_differ(x.shape[axis], Dim(counts.size)):
+        raise ShapeError(
+            f"repeat_interleave: {counts.size} repeats are given for an axis of {x.shape[axis]}",
+            operands=roles,
+            help="give one for each element of the axis, or one int for all",
+        )
+    indices = np.repeat(np.arange(counts.size), counts).astype(np.int64)
+    return _gathered(x, x.graph._vector(indices.tolist()), axis, Dim(indices.size))
+
+
+def _repeated_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, roles: dict[str, Symbol]) -> Symbol:
+    """Repeats known when the graph runs: element j of the result is the one before which j or fewer ones end."""
+    graph = x.graph
+    graph._own(repeats, "repeat_interleave", "repeats")
+    if not repeats.dtype.is_integer:
+        raise DTypeError(
+            f"repeat_interleave: repeats are integers, not {repeats.dtype}",
+            operands=roles,
+            help="cast them: .cast(DType.int64)",
+        )
+    if repeats.rank != 1 or provably_differ(repeats.shape[0], x.shape[axis]):
+        raise ShapeError(
+            f"repeat_interleave: repeats of shape {repeats.shape} for an axis of {x.shape[axis]}",
+            operands=roles,
+            help="give one for each element of the axis",
+        )
+    counts = graph._cast(repeats, DType.int64)
+    length = Dim.dynamic() if out_dim is None else out_dim
+    ends = graph._emit("CumSum", (counts, graph._scalar(0, DType.int64)), counts.type)
+    scalar = tensor_type(DType.int64, _shape(()))
+    total = graph._emit("ReduceSum", (counts, graph._vector([0])), scalar, {"keepdims": 0})
+    zero, one = graph._scalar(0, DType.int64), graph._scalar(1, DType.int64)
+    places = graph._emit("Range", (zero, total, one), tensor_type(DType.int64, _shape([length])))
+    column = _with_axes(places, [1])
+    over = tensor_type(DType.bool, _shape([length, counts.shape[0]]))
+    # Counted in float64, which is exact here and spares the detour that integer sums take.
+    ended = graph._cast(graph._emit("LessOrEqual", (ends, column), over), DType.float64)
+    count = tensor_type(DType.float64, places.shape)
+    indices = graph._emit("ReduceSum", (ended, graph._vector([1])), count, {"keepdims": 0})
+    indices = graph._cast(indices, DType.int64)
+    return _gathered(x, indices, axis, length)
+
+
+def _gathered(x: Symbol, indices: Symbol, axis: int, length: Dim) -> Symbol:
+    shape = with_dims(x.shape, axis, axis + 1, length)
+    return x.graph._emit("Gather", (x, indices), retype(x, shape=shape), {"axis": axis})
+
+
+def _renamed(x: Symbol, axis: int, said: Dim, roles: dict[str, Symbol]) -> Symbol:
+    """The size of an axis as the user calls it."""
+    if provably_differ(said, x.shape[axis]):
+        raise ShapeError(
+            f"repeat_interleave: out_dim is {said} and the axis comes to {x.shape[axis]}",
+            operands=roles,
+            help="leave out_dim out: the size is known",
+        )
+    if said is x.shape[axis]:
+        return x
+    return x.graph._emit("Identity", (x,), retype(x, shape=with_dims(x.shape, axis, axis + 1, said)))

@@ -1,0 +1,303 @@
+"""Products of matrices, vectors and other tensors: matmul, linear layers, einsum."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphcore.declare import op
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.operands import axes_of, axis_of, broadcast_shapes, graph_of, promote, same_dim
+from graphcore.ops import _einsum
+from graphcore.ops import _emit as e
+from graphcore.ops._dims import Axis
+from graphcore.ops._einsum import Equation
+from graphcore.ops._reshape import Wanted, reshaped
+from graphcore.ops.elementwise import mul
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import Shape, _shape, tensor_type
+
+
+def _tensors(name: str, values: Mapping[str, TensorLike]) -> dict[str, Symbol]:
+    """Operands as Symbols, not promoted yet: what errors about shapes show."""
+    graph = graph_of(name, values.values())
+    return {role: graph._operand(value, name, role) for role, value in values.items()}
+
+
+# Products
+
+
+@op(onnx="MatMul", rule="arithmetic", dunder="matmul")
+def matmul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The matrix product.
+
+    lhs: [..., m, k] or [k]. rhs: [..., k, n] or [k]. Numbers or bools, which meet in a common dtype; axes in front
+    broadcast. Returns [..., m, n], without the axis of a vector. Integers wrap, bools are *or*ed after *and*, floats
+    narrower than 32 bits are summed in float32. Raises `ShapeError` for scalars, inner dims that differ and axes that
+    do not broadcast. ONNX MatMul, NumPy's matmul.
+    """
+    roles = _tensors("matmul", {"lhs": lhs, "rhs": rhs})
+    shape = _product_shape(roles)
+    (left, right), dtype = promote("matmul", "arithmetic", roles)
+    return left.graph._emit("MatMul", (left, right), tensor_type(dtype, shape))
+
+
+def _product_shape(roles: dict[str, Symbol]) -> Shape:
+    lhs, rhs = roles.values()
+    for role, symbol in roles.items():
+        if not symbol.rank:
+            raise ShapeError(
+                f"matmul: {role} is a scalar, not a vector or a matrix", operands=roles, help="multiply with lhs * rhs"
+            )
+    left, right = lhs.shape[-1], rhs.shape[-2 if rhs.rank > 1 else 0]
+    if not same_dim(left, right):
+        raise ShapeError(
+            f"matmul: inner dimensions differ: {left} and {right}", operands=roles, help=_inner_help(lhs, rhs)
+        )
+    try:
+        batch = broadcast_shapes([lhs.shape[:-2], rhs.shape[:-2]])
+    except ValueError as clash:
+        raise ShapeError(
+            f"matmul: the axes before the matrices do not broadcast: {clash}",
+            operands=roles,
+            help="make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name",
+        ) from None
+    return batch + lhs.shape[-2:-1] + (rhs.shape[-1:] if rhs.rank > 1 else [])
+
+
+def _inner_help(lhs: Symbol, rhs: Symbol) -> str:
+    left, right = lhs.shape[-1], rhs.shape[-2 if rhs.rank > 1 else 0]
+    if rhs.rank > 1 and same_dim(left, rhs.shape[-1]):
+        return f"transpose rhs, or reshape lhs so that its last dimension is {right}"
+    if lhs.rank > 1 and same_dim(lhs.shape[-2], right):
+        return f"transpose lhs, or reshape it so that its last dimension is {right}"
+    if left.is_symbolic or right.is_symbolic:
+        return f"if {left} and {right} always agree, give them one name or say so with ops.rebind"
+    where = "last dimension of lhs and the last but one of rhs" if rhs.rank > 1 else "last dimension of lhs and rhs"
+    return f"the {where} must be equal"
+
+
+@op(onnx="Gemm", rule="arithmetic")
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Symbol:
+    """A linear layer: the product of x with the transposed weight, plus the bias.
+
+    x: [..., in]. weight: [out, in]. bias: [out], or None. Numbers or bools, which meet in a common dtype. Returns
+    [..., out], of floats narrower than 32 bits rounded once at the end. Raises `ShapeError` for other ranks and for
+    dims that differ. ONNX Gemm on rows of x; of integers MatMul and Add.
+    """
+    given = {"x": x, "weight": weight} if bias is None else {"x": x, "weight": weight, "bias": bias}
+    roles = _tensors("linear", given)
+    _check_linear(roles)
+    (x, weight, *rest), dtype = promote("linear", "arithmetic", roles)
+    outputs = weight.shape[0]
+    shape = Shape([*x.shape[:-1], outputs])
+    if not dtype.is_float:
+        return _linear_of_integers(x, weight, rest, tensor_type(dtype, shape))
+    graph = x.graph
+    rows = x
+    if x.rank != 2:
+        count = x.shape[:-1].size
+        first: Wanted = None if x.rank > 1 and x.shape[-1] != 0 else count
+        inner = x.shape[-1] if not x.shape[-1].is_dynamic else Axis(x, x.rank - 1)
+        rows = reshaped("linear", x, [first, inner], roles, out=_shape([count, x.shape[-1]]))
+    type_ = tensor_type(dtype, Shape([rows.shape[0], outputs]))
+    product = graph._emit("Gemm", (rows, weight, *rest), type_, {"transB": 1})
+    if x.rank == 2:
+        return product
+    leading: list[Wanted] = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape[:-1])]
+    last = Axis(weight, 0) if outputs.is_dynamic else outputs
+    return reshaped("linear", product, [*leading, last], roles, out=shape, sources=(x, weight))
+
+
+def _linear_of_integers(x: Symbol, weight: Symbol, bias: Sequence[Symbol], type_: Any) -> Symbol:
+    turned = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
+    made = x.graph._emit("MatMul", (x, turned), type_)
+    for symbol in bias:
+        made = x.graph._emit("Or" if type_.dtype is DType.bool else "Add", (made, symbol), type_)
+    return made
+
+
+def _check_linear(roles: dict[str, Symbol]) -> None:
+    x, weight, bias = roles["x"], roles["weight"], roles.get("bias")
+    if weight.rank != 2:
+        raise ShapeError(
+            f"linear: weight has rank {weight.rank}, not 2", operands=roles, help="weight must be [outputs, inputs]"
+        )
+    if not x.rank:
+        raise ShapeError("linear: x is a scalar", operands=roles, help="x must be [..., inputs]")
+    inputs, outputs = weight.shape[1], weight.shape[0]
+    if not same_dim(x.shape[-1], inputs):
+        turned = same_dim(x.shape[-1], outputs)
+        raise ShapeError(
+            f"linear: inner dimensions differ: {x.shape[-1]} in x and {inputs} in weight",
+            operands=roles,
+            help="weight must be [outputs, inputs]: transpose it, or use ops.matmul"
+            if turned
+            else "the last dimensions of x and weight must be equal",
+        )
+    if bias is not None and (bias.rank != 1 or not same_dim(bias.shape[0], outputs)):
+        raise ShapeError(
+            f"linear: bias is {bias.shape}, not [{outputs}]",
+            operands=roles,
+            help="give one number for each output, or add another tensor after the layer",
+        )
+
+
+@op(onnx="Mul", rule="arithmetic")
+def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The products of every element of one vector with every element of another.
+
+    lhs: [m]. rhs: [n]. Numbers or bools, which meet in a common dtype. Returns [m, n]. Raises `ShapeError` for what is
+    no vector. ONNX Mul of a column and a row.
+    """
+    roles = _tensors("outer", {"lhs": lhs, "rhs": rhs})
+    for role, symbol in roles.items():
+        if symbol.rank != 1:
+            raise ShapeError(
+                f"outer: {role} has rank {symbol.rank}, not 1",
+                operands=roles,
+                help=f"flatten it: ops.reshape({role}, [-1])",
+            )
+    (left, right), _ = promote("outer", "arithmetic", roles)
+    column = e.emit("Unsqueeze", left, e.ints(left, [1]), shape=Shape([*left.shape, 1]))
+    row = e.emit("Unsqueeze", right, e.ints(right, [0]), shape=Shape([1, *right.shape]))
+    return mul(column, row)
+
+
+@op(onnx="MatMul", rule="arithmetic")
+def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
+    """The dot products of vectors that lie along an axis.
+
+    lhs, rhs: numbers or bools, which meet in a common dtype and broadcast, but for `axis`, whose length is the same in
+    both. axis: negative, counted from the end. Returns the broadcast shape without the axis. Raises `ShapeError` for
+    another axis, lengths that differ and shapes that do not broadcast. ONNX MatMul, the array API's vecdot.
+    """
+    roles = _tensors("vecdot", {"lhs": lhs, "rhs": rhs})
+    left, right = roles.values()
+    rank = min(left.rank, right.rank)
+    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < 0:
+        raise ShapeError(
+            f"vecdot: there is no axis {axis!r} in both tensors, counted from the end",
+            operands=roles,
+            help=f"axis must be one of {-rank} to -1" if rank else "scalars have no axes: multiply with lhs * rhs",
+        )
+    if not same_dim(left.shape[axis], right.shape[axis]):
+        raise ShapeError(
+            f"vecdot: the vectors differ in length: {left.shape[axis]} and {right.shape[axis]}",
+            operands=roles,
+            help=f"axis {axis} must have the same length in both",
+        )
+    promoted, _ = promote("vecdot", "arithmetic", roles)
+    left, right = (_moved_last(s, axis_of("vecdot", axis, s.rank, roles)) for s in promoted)
+    row = e.emit("Unsqueeze", left, e.ints(left, [-2]), shape=Shape([*left.shape[:-1], 1, left.shape[-1]]))
+    column = e.emit("Unsqueeze", right, e.ints(right, [-1]), shape=Shape([*right.shape, 1]))
+    product = matmul(row, column)
+    return e.emit("Squeeze", product, e.ints(left, [-2, -1]), shape=product.shape[:-2])
+
+
+def _moved_last(x: Symbol, axis: int) -> Symbol:
+    order = [a for a in range(x.rank) if a != axis] + [axis]
+    if axis == x.rank - 1:
+        return x
+    return e.emit("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order)
+
+
+@op(onnx="Einsum", rule="arithmetic")
+def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Symbol:
+    """The sum of products over chosen axes of two tensors.
+
+    lhs, rhs: numbers or bools, which meet in a common dtype. axes: how many of the last axes of lhs and the first of
+    rhs, or two sequences of axes, one of each, that go together. Returns the other axes of lhs, then those of rhs.
+    Raises `ShapeError` for what is no axis and for dims that differ. ONNX Einsum, the array API's tensordot.
+    """
+    roles = _tensors("tensordot", {"lhs": lhs, "rhs": rhs})
+    left, right = roles.values()
+    ours, theirs = _paired_axes(axes, left, right, roles)
+    if left.rank + right.rank > len(string.ascii_letters):
+        raise ShapeError("tensordot: the ranks are too large", operands=roles, help="reshape to fewer axes")
+    letters = iter(string.ascii_letters)
+    first = [next(letters) for _ in range(left.rank)]
+    second = [next(letters) for _ in range(right.rank)]
+    for mine, other in zip(ours, theirs, strict=True):
+        if not same_dim(left.shape[mine], right.shape[other]):
+            raise ShapeError(
+                f"tensordot: axis {mine} of lhs is {left.shape[mine]}, axis {other} of rhs is {right.shape[other]}",
+                operands=roles,
+                help="axes that go together must have the same length",
+            )
+        second[other] = first[mine]
+    output = [c for i, c in enumerate(first) if i not in ours] + [c for i, c in enumerate(second) if i not in theirs]
+    return einsum(f"{''.join(first)},{''.join(second)}->{''.join(output)}", left, right)
+
+
+def _paired_axes(
+    axes: Any, lhs: Symbol, rhs: Symbol, roles: dict[str, Symbol]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if isinstance(axes, int) and not isinstance(axes, bool):
+        if not 0 <= axes <= min(lhs.rank, rhs.rank):
+            raise ShapeError(
+                f"tensordot: there are no {axes} axes in both tensors",
+                operands=roles,
+                help=f"axes must be one of 0 to {min(lhs.rank, rhs.rank)}",
+            )
+        return tuple(range(lhs.rank - axes, lhs.rank)), tuple(range(axes))
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        raise ShapeError(
+            f"tensordot: axes={axes!r} is no pair of axes", operands=roles, help="give an int or ([...], [...])"
+        )
+    ours = axes_of("tensordot", axes[0], lhs.rank, roles, name="axes[0]")
+    theirs = axes_of("tensordot", axes[1], rhs.rank, roles, name="axes[1]")
+    if len(ours) != len(theirs):
+        raise ShapeError(
+            f"tensordot: {len(ours)} axes of lhs go with {len(theirs)} of rhs",
+            operands=roles,
+            help="give pairs of axes",
+        )
+    return ours, theirs
+
+
+@op(onnx="Einsum", rule="arithmetic")
+def einsum(equation: str, *operands: TensorLike) -> Symbol:
+    """The sum of products that an equation of axis letters describes: "bij,bjk->bik".
+
+    equation: a term of letters for each operand, then `->` and the letters of the result; without it, those that occur
+    once, in the order of the alphabet. A letter missing on the right is summed over, one twice in a term takes the
+    diagonal, `...` carries any axes along, broadcasting. operands: numbers or bools, which meet in a common dtype;
+    integers wrap, bools are *or*ed after *and*. Raises `ShapeError` for an equation that does not fit the operands.
+    ONNX Einsum, NumPy's einsum.
+    """
+    if not isinstance(equation, str):
+        raise DTypeError(f"einsum: the equation is {equation!r}", help='it comes first: ops.einsum("ij,jk->ik", a, b)')
+    if not operands:
+        raise ShapeError(f"einsum: {equation!r}: no operands given", help='ops.einsum("ij,jk->ik", a, b)')
+    roles = _tensors("einsum", {f"operand {i}": value for i, value in enumerate(operands)})
+    parsed = _einsum.parse(equation, len(roles), roles)
+    sizes = _einsum.measure(equation, parsed, roles)
+    symbols, dtype = promote("einsum", "arithmetic", roles)
+    shape = sizes.shape(parsed.output)
+    parsed, symbols = _einsum.plain(equation, parsed, symbols, sizes)
+    graph = symbols[0].graph
+    if dtype.is_float:
+        return graph._emit("Einsum", tuple(symbols), tensor_type(dtype, shape), {"equation": str(parsed)})
+    if dtype is not DType.bool:
+        return _einsum_of_integers(parsed, symbols, shape)
+    counted = [graph._cast(s, DType.int32) for s in symbols]
+    return graph._cast(_einsum_of_integers(parsed, counted, shape), DType.bool)
+
+
+def _einsum_of_integers(equation: Equation, symbols: Sequence[Symbol], shape: Shape) -> Symbol:
+    """Letters that one operand alone has are summed by ReduceSum, which lowering makes exact; Einsum would saturate."""
+    inputs, made = [], []
+    for symbol, labels in zip(symbols, equation.inputs, strict=True):
+        lone = [label for label in dict.fromkeys(labels) if equation.is_lone(label)]
+        if lone:
+            symbol, labels = _einsum.summed(symbol, labels, lone)
+        inputs.append(labels)
+        made.append(symbol)
+    first = made[0]
+    if len(made) == 1 and inputs[0] == equation.output:
+        return first if first is not symbols[0] else e.emit("Identity", first)
+    attributes = {"equation": str(Equation(tuple(inputs), equation.output))}
+    return first.graph._emit("Einsum", tuple(made), tensor_type(first.dtype, shape), attributes)

@@ -1,0 +1,260 @@
+"""Normalisations: values brought to mean 0 and variance 1, or to length 1, over some axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcore.declare import LIBRARY, expansion, op
+from graphcore.dims import Dim
+from graphcore.errors import ShapeError
+from graphcore.operands import axis_of, promote, promote_one, retype, same_dim
+from graphcore.ops import _emit as e
+from graphcore.ops._attributes import domain_for, real
+from graphcore.ops._dims import Axis, Size, shape_vector
+from graphcore.ops._spatial import whole
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import _shape
+
+# Over the last axis
+
+
+@op(onnx="LayerNormalization", rule="float")
+def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None, epsilon: float = 1e-5) -> Symbol:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over the last axis.
+
+    x: [..., features]. gamma, beta: [features]; None for no beta. They are promoted together; integers become floats.
+    epsilon: a Python number >= 0. Returns the shape of x. Raises `ShapeError` for other shapes. Ba et al. 2016,
+    arXiv:1607.06450; ONNX LayerNormalization.
+    """
+    small = real("layer_norm", "epsilon", epsilon, least=0)
+    (symbol, *rest), dtype = promote("layer_norm", "float", _given(x=x, gamma=gamma, beta=beta))
+    _check_features("layer_norm", symbol, -1, ("gamma", "beta"), rest)
+    attributes = {"axis": -1, "epsilon": small}
+    return symbol.graph._emit(
+        "LayerNormalization", (symbol, *rest), retype(symbol, dtype), attributes, domain_for(dtype, small)
+    )
+
+
+@op(onnx="RMSNormalization", rule="float")
+def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-6, weight_offset: float = 0.0) -> Symbol:
+    """x / sqrt(mean of x * x + epsilon) * (weight + weight_offset), over the last axis.
+
+    x: [..., features]. weight: [features]. They are promoted together; integers become floats. epsilon: a Python number
+    >= 0. weight_offset: a Python number, 1.0 for weights kept as their distance from 1. Returns the shape of x. Raises
+    `ShapeError` for other shapes. Zhang and Sennrich 2019, arXiv:1910.07467; ONNX RMSNormalization.
+    """
+    small = real("rms_norm", "epsilon", epsilon, least=0)
+    offset = real("rms_norm", "weight_offset", weight_offset)
+    (symbol, scale), dtype = promote("rms_norm", "float", {"x": x, "weight": weight})
+    _check_features("rms_norm", symbol, -1, ("weight",), [scale])
+    attributes: dict[str, float] = {"axis": -1, "epsilon": small}
+    if offset:
+        attributes["weight_offset"] = offset
+    domain = LIBRARY if offset else domain_for(dtype, small)
+    return symbol.graph._emit("RMSNormalization", (symbol, scale), retype(symbol, dtype), attributes, domain)
+
+
+# Over channels: the second axis
+
+
+@op(onnx="GroupNormalization", rule="float")
+def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: int, epsilon: float = 1e-5) -> Symbol:
+    """Values normalised within groups of channels, times gamma plus beta.
+
+    x: [batch, channels, ...]. gamma, beta: [channels]. They are promoted together; integers become floats. num_groups:
+    how many groups the channels are split in, which must divide their number. epsilon: a Python number >= 0, added to
+    the variance. Returns the shape of x. Raises `ShapeError` for other shapes and for channels that do not divide.
+    Wu and He 2018, arXiv:1803.08494; ONNX GroupNormalization.
+    """
+    small = real("group_norm", "epsilon", epsilon, least=0)
+    groups = whole("group_norm", "num_groups", num_groups, 1)
+    (symbol, scale, shift), dtype = promote("group_norm", "float", {"x": x, "gamma": gamma, "beta": beta})
+    _check_rank("group_norm", symbol, 2)
+    _check_features("group_norm", symbol, 1, ("gamma", "beta"), [scale, shift])
+    channels = symbol.shape[1]
+    if channels.is_static and int(channels) % groups:
+        raise ShapeError(
+            f"group_norm: {channels} channels do not split into {groups} groups",
+            operands={"x": symbol},
+            help=f"give a num_groups that divides {channels}",
+        )
+    attributes = {"num_groups": groups, "epsilon": small}
+    return symbol.graph._emit(
+        "GroupNormalization", (symbol, scale, shift), retype(symbol, dtype), attributes, domain_for(dtype, small)
+    )
+
+
+@op(onnx="InstanceNormalization", rule="float")
+def instance_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: float = 1e-5) -> Symbol:
+    """Values normalised within each channel of each item, times gamma plus beta.
+
+    x: [batch, channels, ...] with at least one axis behind the channels. gamma, beta: [channels]. They are promoted
+    together; integers become floats. epsilon: a Python number >= 0, added to the variance. Returns the shape of x.
+    Raises `ShapeError` for other shapes. Ulyanov et al. 2016, arXiv:1607.08022; ONNX InstanceNormalization.
+    """
+    small = real("instance_norm", "epsilon", epsilon, least=0)
+    (symbol, scale, shift), dtype = promote("instance_norm", "float", {"x": x, "gamma": gamma, "beta": beta})
+    _check_rank("instance_norm", symbol, 3)
+    _check_features("instance_norm", symbol, 1, ("gamma", "beta"), [scale, shift])
+    return symbol.graph._emit(
+        "InstanceNormalization",
+        (symbol, scale, shift),
+        retype(symbol, dtype),
+        {"epsilon": small},
+        domain_for(dtype, small),
+    )
+
+
+@op(onnx="BatchNormalization", rule="float")
+def batch_norm(
+    x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, var: TensorLike, epsilon: float = 1e-5
+) -> Symbol:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias, by channel: the normalisation learnt in training.
+
+    x: [batch, channels, ...]. scale, bias, mean, var: [channels]. They are promoted together; integers become floats.
+    epsilon: a Python number >= 0. Returns the shape of x. Raises `ShapeError` for other shapes. Ioffe and Szegedy 2015,
+    arXiv:1502.03167; ONNX BatchNormalization.
+    """
+    small = real("batch_norm", "epsilon", epsilon, least=0)
+    given = {"x": x, "scale": scale, "bias": bias, "mean": mean, "var": var}
+    (symbol, *rest), dtype = promote("batch_norm", "float", given)
+    _check_rank("batch_norm", symbol, 2)
+    _check_features("batch_norm", symbol, 1, ("scale", "bias", "mean", "var"), rest)
+    return symbol.graph._emit(
+        "BatchNormalization", (symbol, *rest), retype(symbol, dtype), {"epsilon": small}, domain_for(dtype, small)
+    )
+
+
+# Over any axis
+
+
+@op(onnx="LpNormalization", rule="float")
+def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
+    """x divided by its norm along an axis: vectors of length 1; a vector of zeros stays.
+
+    x: at least one axis; integers become floats. p: 1 for the sum of magnitudes, 2 for the root of the sum of squares.
+    Raises `ShapeError` for another p and for what is no axis of x. ONNX LpNormalization.
+    """
+    symbol, dtype = promote_one("lp_normalize", "float", x)
+    position = axis_of("lp_normalize", axis, symbol.rank, {"x": symbol})
+    if isinstance(p, bool) or p not in (1, 2):
+        raise ShapeError(f"lp_normalize: there is no p={p!r}", operands={"x": symbol}, help="p is 1 or 2")
+    return symbol.graph._emit("LpNormalization", (symbol,), retype(symbol, dtype), {"p": int(p), "axis": position})
+
+
+def _given(**operands: TensorLike | None) -> dict[str, TensorLike]:
+    return {role: value for role, value in operands.items() if value is not None}
+
+
+def _check_rank(name: str, x: Symbol, least: int) -> None:
+    if x.rank < least:
+        behind = "" if least == 2 else " and at least one axis behind them"
+        raise ShapeError(
+            f"{name}: x has rank {x.rank}, but needs a batch axis, channels{behind}",
+            operands={"x": x},
+            help="give x as [batch, channels, ...]; ops.unsqueeze adds an axis",
+        )
+
+
+def _check_features(name: str, x: Symbol, axis: int, roles: Sequence[str], vectors: Sequence[Symbol]) -> None:
+    """Each vector must have one element for each place along an axis of x."""
+    what = "features" if axis == -1 else "channels"
+    if not x.rank:
+        raise ShapeError(f"{name}: x is a scalar, which has no axis of {what}", operands={"x": x}, help="give x axes")
+    size = x.shape[axis]
+    for role, vector in zip(roles, vectors, strict=False):
+        if vector.rank != 1 or not same_dim(vector.shape[0], size):
+            raise ShapeError(
+                f"{name}: {role} has shape {vector.shape}, but x has {size} {what} (axis {axis})",
+                operands={"x": x, role: vector},
+                help=f"give a {role} of shape [{size}]",
+            )
+
+
+# What they are made of, where there is no kernel or one that is not accurate
+
+
+def _axes_constant(x: Symbol, axes: Sequence[int]) -> Symbol:
+    return x.graph._vector(list(axes))
+
+
+def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
+    shape = _shape([Dim(1) if i in axes else d for i, d in enumerate(x.shape)])
+    return e.emit("ReduceMean", x, _axes_constant(x, axes), dtype=x.dtype, shape=shape, keepdims=1)
+
+
+def _scaled(x: Symbol, axes: Sequence[int], epsilon: float) -> Symbol:
+    """x over the root of its mean square."""
+    variance = e.emit("Add", _mean(e.emit("Mul", x, x), axes), e.const(x, epsilon))
+    return e.emit("Div", x, e.emit("Sqrt", variance))
+
+
+def _standardised(x: Symbol, axes: Sequence[int], epsilon: float) -> Symbol:
+    """Centred first: the difference of two large squares would leave nothing of a small variance."""
+    return _scaled(e.emit("Sub", x, _mean(x, axes)), axes, epsilon)
+
+
+def _by_channel(x: Symbol, vector: Symbol) -> Symbol:
+    """A vector of channels, made to broadcast along the second axis of x."""
+    behind = list(range(1, x.rank - 1))
+    if not behind:
+        return vector
+    shape = _shape([vector.shape[0], *(Dim(1) for _ in behind)])
+    return e.emit("Unsqueeze", vector, _axes_constant(x, behind), dtype=vector.dtype, shape=shape)
+
+
+def _affine(x: Symbol, scale: Symbol, shift: Symbol) -> Symbol:
+    return e.emit("Add", e.emit("Mul", x, _by_channel(x, scale)), _by_channel(x, shift))
+
+
+@expansion("LayerNormalization")
+def _layer_normalization(
+    x: Symbol, scale: Symbol, bias: Symbol | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Symbol:
+    made = e.emit("Mul", _standardised(x, range(axis % x.rank, x.rank), epsilon), scale)
+    return made if bias is None else e.emit("Add", made, bias)
+
+
+@expansion("RMSNormalization")
+def _rms_normalization(
+    x: Symbol,
+    weight: Symbol,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    weight_offset: float = 0.0,
+    stash_type: int = 1,
+) -> Symbol:
+    if weight_offset:
+        weight = e.emit("Add", weight, e.const(weight, weight_offset))
+    return e.emit("Mul", _scaled(x, range(axis % x.rank, x.rank), epsilon), weight)
+
+
+@expansion("GroupNormalization")
+def _group_normalization(
+    x: Symbol, scale: Symbol, bias: Symbol, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> Symbol:
+    own = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape)]
+    per_group: Size = x.shape[1] // num_groups
+    if not x.shape[1].is_static:
+        per_group = e.emit("Div", shape_vector(x.graph, own[1:2]), x.graph._vector([num_groups]))
+    apart = _shape([x.shape[0], Dim(num_groups), x.shape[1] // num_groups, *x.shape[2:]])
+    split = shape_vector(x.graph, [own[0], Dim(num_groups), per_group, *own[2:]])
+    grouped = e.emit("Reshape", x, split, dtype=x.dtype, shape=apart, allowzero=1)
+    even = _standardised(grouped, range(2, grouped.rank), epsilon)
+    joined = e.emit("Reshape", even, shape_vector(x.graph, own), dtype=x.dtype, shape=x.shape, allowzero=1)
+    return _affine(joined, scale, bias)
+
+
+@expansion("InstanceNormalization")
+def _instance_normalization(x: Symbol, scale: Symbol, bias: Symbol, *, epsilon: float = 1e-5) -> Symbol:
+    return _affine(_standardised(x, range(2, x.rank), epsilon), scale, bias)
+
+
+@expansion("BatchNormalization")
+def _batch_normalization(
+    x: Symbol, scale: Symbol, bias: Symbol, mean: Symbol, var: Symbol, *, epsilon: float = 1e-5
+) -> Symbol:
+    root = e.emit("Sqrt", e.emit("Add", var, e.const(var, epsilon)))
+    centred = e.emit("Sub", x, _by_channel(x, mean))
+    return _affine(e.emit("Div", centred, _by_channel(x, root)), scale, bias)

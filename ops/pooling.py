@@ -1,0 +1,215 @@
+"""Pooling over windows of images, and the way back from windows to images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.errors import ShapeError
+from graphcore.operands import promote_one, same_dim
+from graphcore.ops._dims import dims_of, shape_vector
+from graphcore.ops._spatial import (
+    INPUTS,
+    PerAxis,
+    layout_of,
+    of_rank,
+    padding_of,
+    per_axis,
+    relaid,
+)
+from graphcore.ops._spatial import windows as window_counts
+from graphcore.promotion.system import Rule
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import DimLike, _shape, tensor_type
+
+
+@op(onnx="AveragePool", rule="float")
+def avg_pool2d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: PerAxis = 0,
+    ceil_mode: bool = False,
+    count_boundary: bool = True,
+    input_layout: str = "NHWC",
+) -> Symbol:
+    """The mean over each window of images. ONNX AveragePool.
+
+    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
+    needs no transposes; integers become floats. kernel_size, stride, dilation: of the windows, in elements: one
+    number or (height, width). padding: zeros around the input: (height_before, height_after, width_before,
+    width_after), (height, width) or one number, each smaller than the kernel. ceil_mode: keep a last window that
+    reaches beyond the padded end, unless it begins behind the input. count_boundary: divide by the elements of
+    padding as well, not only by those of the input.
+    Returns the means in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1,
+    rounded up with ceil_mode. Raises `ShapeError` for a wrong rank, padding that is too large, or a kernel larger than
+    the padded input.
+    """
+    more = {"count_include_pad": int(bool(count_boundary))}
+    return _pool(
+        "avg_pool2d", "AveragePool", "float", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, more
+    )
+
+
+@op(onnx="AveragePool", rule="float")
+def avg_pool(
+    x: TensorLike,
+    filter_shape: PerAxis,
+    stride: PerAxis = (1, 1),
+    dilation: PerAxis = (1, 1),
+    padding: PerAxis = (0, 0, 0, 0),
+    count_boundary: bool = True,
+    *,
+    ceil_mode: bool = False,
+    input_layout: str = "NHWC",
+) -> Symbol:
+    """The mean over each window of images: `avg_pool2d` by its older name. ONNX AveragePool."""
+    more = {"count_include_pad": int(bool(count_boundary))}
+    return _pool(
+        "avg_pool", "AveragePool", "float", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, more
+    )
+
+
+@op(onnx="MaxPool", rule="number")
+def max_pool2d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: PerAxis = 0,
+    ceil_mode: bool = False,
+    input_layout: str = "NHWC",
+) -> Symbol:
+    """The greatest element of each window of images. ONNX MaxPool.
+
+    x: numbers of any dtype, which stays. Padding counts as less than everything. The rest, the result and what it
+    raises: as for `avg_pool2d`.
+    """
+    return _pool(
+        "max_pool2d", "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
+    )
+
+
+@op(onnx="MaxPool", rule="number")
+def max_pool(
+    x: TensorLike,
+    filter_shape: PerAxis,
+    stride: PerAxis = (1, 1),
+    dilation: PerAxis = (1, 1),
+    padding: PerAxis = (0, 0, 0, 0),
+    *,
+    ceil_mode: bool = False,
+    input_layout: str = "NHWC",
+) -> Symbol:
+    """The greatest element of each window of images: `max_pool2d` by its older name. ONNX MaxPool."""
+    return _pool(
+        "max_pool", "MaxPool", "number", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, {}
+    )
+
+
+def _pool(
+    name: str,
+    op_type: str,
+    rule: Rule,
+    x: TensorLike,
+    kernel_size: PerAxis,
+    stride: PerAxis,
+    dilation: PerAxis,
+    padding: PerAxis,
+    ceil_mode: bool,
+    input_layout: str,
+    more: dict[str, Any],
+) -> Symbol:
+    layout_of(name, "input_layout", input_layout, INPUTS[2])
+    symbol, dtype = promote_one(name, rule, x)
+    roles = {"x": symbol}
+    of_rank(name, "x", symbol, input_layout, roles)
+    kernel = per_axis(name, "kernel_size", kernel_size, 2)
+    strides, dilations = per_axis(name, "stride", stride, 2), per_axis(name, "dilation", dilation, 2)
+    before, after = padding_of(name, padding, 2)
+    if any(p >= k for p, k in zip((*before, *after), (*kernel, *kernel), strict=True)):
+        raise ShapeError(
+            f"{name}: padding={padding} is not smaller than the kernel {tuple(kernel)}",
+            operands=roles,
+            help="a window must not lie in the padding alone: pad less, or use ops.pad first",
+        )
+    inputs = relaid(symbol, input_layout, "NCHW")
+    sizes = window_counts(
+        name,
+        inputs.shape[2:],
+        [Dim(k) for k in kernel],
+        strides,
+        dilations,
+        before,
+        after,
+        roles,
+        ceil_mode=bool(ceil_mode),
+    )
+    attributes = {
+        "kernel_shape": kernel,
+        "strides": strides,
+        "dilations": dilations,
+        "pads": [*before, *after],
+        "ceil_mode": int(bool(ceil_mode)),
+        **more,
+    }
+    made = tensor_type(dtype, _shape([*inputs.shape[:2], *sizes]))
+    return relaid(inputs.graph._emit(op_type, (inputs,), made, attributes), "NCHW", input_layout)
+
+
+@op(onnx="Col2Im", rule="float")
+def fold(
+    x: TensorLike,
+    output_size: Sequence[DimLike],
+    kernel_size: PerAxis,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: PerAxis = 0,
+) -> Symbol:
+    """Images put together from windows; where windows overlap their elements add up. ONNX Col2Im.
+
+    x: [batch, channels * kernel height * kernel width, windows], floats (integers become floats): a column a window,
+    the windows in the order of rows. output_size: (height, width) of the images; dims of x may be named in it.
+    kernel_size, stride, dilation, padding: of the windows, as for `avg_pool2d`.
+    Returns [batch, channels, height, width]. Raises `ShapeError` for a wrong rank, for channels that the kernel's size
+    does not divide, and where the number of windows is not the one that the sizes give.
+    """
+    name = "fold"
+    symbol, dtype = promote_one(name, "float", x)
+    roles = {"x": symbol}
+    if symbol.rank != 3:
+        raise ShapeError(
+            f"{name}: x has rank {symbol.rank}, not 3",
+            operands=roles,
+            help="its axes must be [batch, channels * kernel height * kernel width, windows]",
+        )
+    kernel = per_axis(name, "kernel_size", kernel_size, 2)
+    strides, dilations = per_axis(name, "stride", stride, 2), per_axis(name, "dilation", dilation, 2)
+    before, after = padding_of(name, padding, 2)
+    image = _shape(dims_of(name, output_size, help="give (height, width)"))
+    if len(image) != 2 or image.is_dynamic:
+        raise ShapeError(f"{name}: output_size={image} is not a height and a width", help="give (height, width)")
+    batch, columns, windows = symbol.shape
+    area = kernel[0] * kernel[1]
+    if columns.is_static and int(columns) % area:
+        raise ShapeError(
+            f"{name}: {columns} rows of x are no multiple of the kernel's {kernel[0]} x {kernel[1]} elements",
+            operands=roles,
+            help="axis 1 of x must be channels * kernel height * kernel width",
+        )
+    counts = window_counts(name, image, [Dim(k) for k in kernel], strides, dilations, before, after, {"x": symbol})
+    if not same_dim(windows, counts[0] * counts[1]):
+        raise ShapeError(
+            f"{name}: x has {windows} windows, an image of {image[0]} x {image[1]} has {counts[0]} x {counts[1]}",
+            operands=roles,
+            help="axis 2 of x must have an element for each window: check output_size, stride, dilation and padding",
+        )
+    attributes = {"strides": strides, "dilations": dilations, "pads": [*before, *after]}
+    made = tensor_type(dtype, _shape([batch, columns // area, *image]))
+    graph = symbol.graph
+    return graph._emit(
+        "Col2Im", (symbol, shape_vector(graph, image, [symbol], op=name), graph._vector(kernel)), made, attributes
+    )

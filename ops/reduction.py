@@ -1,0 +1,349 @@
+"""Reductions: one number out of many, over some or all axes, or the position of one."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from graphcore.declare import LIBRARY, expansion, op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.operands import axes_of, axis_of, operand, promote_one
+from graphcore.ops import _emit as e
+from graphcore.ops._dims import Axis, product
+from graphcore.ops._reshape import reshaped
+from graphcore.ops.elementwise import maximum, minimum
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import Shape, _shape, tensor_type
+
+Axes: TypeAlias = int | Sequence[int] | None
+"""The axes to reduce: one, several, or None for all; () reduces none."""
+
+
+def _reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+    if keepdims:
+        return _shape([Dim(1) if i in axes else d for i, d in enumerate(shape)])
+    return _shape([d for i, d in enumerate(shape) if i not in axes])
+
+
+def _emit_reduction(op_type: str, x: Symbol, axes: Sequence[int], keepdims: bool, dtype: DType | None = None) -> Symbol:
+    """One of ONNX's reductions; `x` itself where there is no axis to reduce."""
+    if not axes:
+        return x
+    type_ = tensor_type(dtype or x.dtype, _reduced_shape(x.shape, axes, keepdims))
+    return x.graph._emit(op_type, (x, x.graph._vector(sorted(axes))), type_, {"keepdims": int(keepdims)})
+
+
+def _check_not_empty(name: str, x: Symbol, axes: Sequence[int]) -> None:
+    for axis in axes:
+        if x.shape[axis] == 0:
+            raise ShapeError(
+                f"{name}: axis {axis} has length 0, and of no elements there is no {name}",
+                operands={"x": x},
+                help="reduce another axis, or handle the empty case before",
+            )
+
+
+# Sums
+
+
+@op(onnx="ReduceSum", rule="sum", method=True)
+def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The sum over axes.
+
+    x: any shape, numbers or bools; bools are counted in int64, integers wrap in their own dtype, floats narrower than
+    32 bits are summed in float32. axis: one, several, or None for all; () sums nothing. keepdims: leave the axes in,
+    with length 1. The sum of nothing is 0. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    ONNX ReduceSum.
+    """
+    symbol, dtype = promote_one("sum", "sum", x)
+    axes = axes_of("sum", axis, symbol.rank, {"x": symbol})
+    return _emit_reduction("ReduceSum", symbol, axes, keepdims, dtype)
+
+
+@op(onnx="ReduceProd", rule="sum", method=True)
+def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The product over axes.
+
+    x: any shape, numbers or bools; bools are taken as int64, integers wrap in their own dtype. axis: one, several, or
+    None for all; () multiplies nothing. keepdims: leave the axes in, with length 1. The product of nothing is 1.
+    Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX ReduceProd.
+    """
+    symbol, dtype = promote_one("prod", "sum", x)
+    axes = axes_of("prod", axis, symbol.rank, {"x": symbol})
+    return _emit_reduction("ReduceProd", symbol, axes, keepdims, dtype)
+
+
+@op(onnx="ReduceSum", rule="keep")
+def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """How many elements are not 0, in int64.
+
+    x: any shape, numbers or bools; NaN counts. axis: one, several, or None for all. keepdims: leave the axes in, with
+    length 1. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX Cast and ReduceSum.
+    """
+    symbol = _truth("count_nonzero", x)
+    axes = axes_of("count_nonzero", axis, symbol.rank, {"x": operand("count_nonzero", x)})
+    return _emit_reduction("ReduceSum", symbol.graph._cast(symbol, DType.int64), axes, keepdims)
+
+
+# Averages
+
+
+@op(onnx="ReduceMean", rule="mean", method=True)
+def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The arithmetic mean over axes.
+
+    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all; () averages
+    nothing. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
+    strings. ONNX ReduceMean.
+    """
+    symbol, dtype = promote_one("mean", "mean", x)
+    axes = axes_of("mean", axis, symbol.rank, {"x": symbol})
+    return _emit_reduction("ReduceMean", symbol, axes, keepdims, dtype)
+
+
+@op(onnx="Variance", rule="mean", method=True)
+def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
+    """The variance over axes: the mean squared distance from the mean.
+
+    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. correction:
+    what is taken from the number of elements before dividing by it, 0 for a population and 1 for a sample; NaN or
+    infinity where nothing is left. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no
+    axis, `DTypeError` for strings and a correction that is no number. The array API's `var`.
+    """
+    return _spread("var", "Variance", x, axis, correction, keepdims)
+
+
+@op(onnx="StandardDeviation", rule="mean", method=True)
+def stdev(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
+    """The standard deviation over axes: the square root of the variance.
+
+    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. correction:
+    as for `var`. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
+    strings and a correction that is no number. The array API's `std`.
+    """
+    return _spread("stdev", "StandardDeviation", x, axis, correction, keepdims)
+
+
+def _spread(name: str, op_type: str, x: TensorLike, axis: Axes, correction: float, keepdims: bool) -> Symbol:
+    symbol, dtype = promote_one(name, "mean", x)
+    axes = axes_of(name, axis, symbol.rank, {"x": symbol})
+    if not isinstance(correction, (int, float)) or isinstance(correction, bool):
+        raise DTypeError(
+            f"{name}: correction={correction!r} is no number",
+            operands={"x": symbol},
+            help="0 for the whole population, 1 for a sample of it",
+        )
+    type_ = tensor_type(dtype, _reduced_shape(symbol.shape, axes, keepdims))
+    attributes = {"axes": sorted(axes), "correction": float(correction), "keepdims": int(keepdims)}
+    return symbol.graph._emit(op_type, (symbol,), type_, attributes, LIBRARY)
+
+
+@expansion("Variance")
+def _variance(x: Symbol, *, axes: Sequence[int], correction: float, keepdims: int) -> Symbol:
+    away = e.emit("Sub", x, _emit_reduction("ReduceMean", x, axes, True))
+    squared = e.emit("Mul", away, away)
+    if not correction:
+        return _emit_reduction("ReduceMean", squared, axes, bool(keepdims))
+    total = _emit_reduction("ReduceSum", squared, axes, bool(keepdims))
+    return e.emit("Div", total, _divisor(x, axes, correction))
+
+
+def _divisor(x: Symbol, axes: Sequence[int], correction: float) -> Symbol:
+    """The number of elements along the axes less the correction, but never below 0, as NumPy has it."""
+    count = _shape([x.shape[a] for a in axes]).size
+    if count.is_static:
+        return e.const(x, builtins.max(int(count) - correction, 0.0))
+    sizes = product(x.graph, [Axis(x, a) for a in axes])
+    scalar = e.emit("Squeeze", sizes, e.ints(x, [0]), shape=_shape(()))
+    return e.emit("Max", e.emit("Sub", e.cast(scalar, x.dtype), e.const(x, correction)), e.const(x, 0.0))
+
+
+@expansion("StandardDeviation")
+def _standard_deviation(x: Symbol, *, axes: Sequence[int], correction: float, keepdims: int) -> Symbol:
+    return e.emit("Sqrt", _variance(x, axes=axes, correction=correction, keepdims=keepdims))
+
+
+@op(onnx="ReduceLogSumExp", rule="float")
+def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The logarithm of the sum of exponentials over axes, without overflow on the way.
+
+    x: any shape, numbers or bools; integers become the float that holds their range. axis: one, several, or None for
+    all; () gives x. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis,
+    `DTypeError` for strings. ONNX ReduceLogSumExp.
+    """
+    symbol, dtype = promote_one("logsumexp", "float", x)
+    axes = axes_of("logsumexp", axis, symbol.rank, {"x": symbol})
+    return _emit_reduction("ReduceLogSumExp", symbol, axes, keepdims, dtype)
+
+
+# Extremes
+
+
+@op(onnx="ReduceMax, Max", rule="number")
+def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The greatest over axes; of two tensors, the greater of each pair.
+
+    x: any shape, numbers or bools; NaN wins. y: a tensor to compare with, which broadcasts. axis: one, several, or None
+    for all; () gives x. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for
+    axes of length 0, `DTypeError` for strings. ONNX ReduceMax, and Max for two.
+    """
+    if y is None:
+        return _extreme("max", "ReduceMax", x, axis, keepdims)
+    _check_compares("max", x, y, axis, keepdims)
+    return maximum(x, y)
+
+
+@op(onnx="ReduceMin, Min", rule="number")
+def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The least over axes; of two tensors, the lesser of each pair.
+
+    x: any shape, numbers or bools; NaN wins. y: a tensor to compare with, which broadcasts. axis: one, several, or None
+    for all; () gives x. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for
+    axes of length 0, `DTypeError` for strings. ONNX ReduceMin, and Min for two.
+    """
+    if y is None:
+        return _extreme("min", "ReduceMin", x, axis, keepdims)
+    _check_compares("min", x, y, axis, keepdims)
+    return minimum(x, y)
+
+
+def _extreme(name: str, op_type: str, x: TensorLike, axis: Axes, keepdims: bool) -> Symbol:
+    symbol, dtype = promote_one(name, "number", x)
+    axes = axes_of(name, axis, symbol.rank, {"x": symbol})
+    _check_not_empty(name, symbol, axes)
+    return _emit_reduction(op_type, symbol, axes, keepdims, dtype)
+
+
+def _check_compares(name: str, x: TensorLike, y: object, axis: Axes, keepdims: bool) -> None:
+    if axis is not None or keepdims:
+        raise ShapeError(
+            f"{name}: of two tensors no axis is reduced",
+            operands={"x": x, "y": y},
+            help=f"reduce one of them, ops.{name}(x, axis=...), or compare both, ops.{name}(x, y)",
+        )
+    if isinstance(y, (tuple, list)):
+        raise DTypeError(
+            f"{name}: the second operand is a {type(y).__name__}",
+            operands={"x": x, "y": y},
+            help=f"axes are given by name: ops.{name}(x, axis={y!r})",
+        )
+
+
+def _max_method(self: Symbol, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The greatest over axes. See `ops.max`."""
+    return max(self, axis=axis, keepdims=keepdims)
+
+
+def _min_method(self: Symbol, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The least over axes. See `ops.min`."""
+    return min(self, axis=axis, keepdims=keepdims)
+
+
+# Methods take the axis first: x.max(1), while ops.max(x, 1) compares with 1.
+setattr(Symbol, "max", _max_method)  # noqa: B010 - an assignment would be checked as an override
+setattr(Symbol, "min", _min_method)  # noqa: B010
+
+
+# Positions
+
+
+@op(onnx="ArgMax", rule="number", method=True)
+def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    """The position of the greatest along an axis, in int64; the first of equal ones.
+
+    x: any shape, numbers or bools; NaN wins. axis: one, or None for the position in all elements in row-major order.
+    keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
+    `DTypeError` for strings. ONNX ArgMax.
+    """
+    return _position("argmax", "ArgMax", x, axis, keepdims)
+
+
+@op(onnx="ArgMin", rule="number", method=True)
+def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    """The position of the least along an axis, in int64; the first of equal ones.
+
+    x: any shape, numbers or bools; NaN wins. axis: one, or None for the position in all elements in row-major order.
+    keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
+    `DTypeError` for strings. ONNX ArgMin.
+    """
+    return _position("argmin", "ArgMin", x, axis, keepdims)
+
+
+@op(onnx="ArgMax", rule="number")
+def arg_max(x: TensorLike, axis: int = -1) -> Symbol:
+    """`argmax` as MAX's Mojo API calls it: along the last axis if not told.
+
+    x: any shape of rank 1 or more, numbers or bools. Returns int64 without the axis. Raises as `argmax` does.
+    ONNX ArgMax.
+    """
+    return argmax(x, axis=axis)
+
+
+def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims: bool) -> Symbol:
+    symbol, _ = promote_one(name, "number", x)
+    roles: Mapping[str, Any] = {"x": symbol}
+    rank = symbol.rank
+    chosen = None if axis is None else axis_of(name, axis, rank, roles)
+    _check_not_empty(name, symbol, builtins.range(rank) if chosen is None else [chosen])
+    graph = symbol.graph
+    if symbol.dtype is DType.bool:
+        symbol = graph._cast(symbol, DType.uint8)
+    if chosen is None:
+        symbol = reshaped(name, symbol, [None], roles)
+    keep = keepdims and chosen is not None
+    shape = _reduced_shape(symbol.shape, [chosen or 0], keep)
+    attributes = {"axis": chosen or 0, "keepdims": int(keep)}
+    found = graph._emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes)
+    if keepdims and chosen is None:
+        return reshaped(name, found, [Dim(1)] * rank, roles)
+    return found
+
+
+# Truth
+
+
+@op(onnx="ReduceMax", rule="keep")
+def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """Whether any element is true, that is not 0.
+
+    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: leave the axes in, with
+    length 1. Returns bool, False for no elements. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    ONNX ReduceMax.
+    """
+    symbol = _truth("any", x)
+    axes = axes_of("any", axis, symbol.rank, {"x": operand("any", x)})
+    return _emit_quantifier("ReduceMax", symbol, axes, keepdims)
+
+
+@op(onnx="ReduceMin", rule="keep")
+def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """Whether all elements are true, that is not 0.
+
+    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: leave the axes in, with
+    length 1. Returns bool, True for no elements. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    ONNX ReduceMin.
+    """
+    symbol = _truth("all", x)
+    axes = axes_of("all", axis, symbol.rank, {"x": operand("all", x)})
+    return _emit_quantifier("ReduceMin", symbol, axes, keepdims)
+
+
+def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
+    bounds = [truth.shape[a].lower_bound for a in axes]
+    if builtins.all(bound is not None and bound >= 1 for bound in bounds):
+        return _emit_reduction(op_type, truth, axes, keepdims)
+    # The extremes of no bools are an error in onnxruntime; those of no uint8s are 0 and 255, as truth values right.
+    graph = truth.graph
+    return graph._cast(_emit_reduction(op_type, graph._cast(truth, DType.uint8), axes, keepdims), DType.bool)
+
+
+def _truth(name: str, x: TensorLike) -> Symbol:
+    symbol = operand(name, x)
+    if symbol.dtype is DType.string:
+        raise DTypeError(
+            f"{name} has no meaning for string", operands={"x": symbol}, help="compare first: x == value gives bools"
+        )
+    return symbol.graph._cast(symbol, DType.bool)

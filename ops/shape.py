@@ -1,0 +1,329 @@
+"""Dtypes and shapes: casts, reshapes, broadcasts, transpositions, axes of size 1, and what is known of a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore import operands
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.graph import Graph
+from graphcore.operands import axis_of, operand, retype
+from graphcore.ops._dims import Axis, Size, dims_of, in_pieces, product, provably_differ, shape_vector, with_dims
+from graphcore.ops._reshape import Wanted, as_size, reshaped, reshaped_by
+from graphcore.symbol import Constant, Node, Symbol, TensorLike
+from graphcore.types import DimLike, Shape, _shape, tensor_type
+
+
+@op(onnx="Cast", method=True)
+def cast(x: TensorLike, dtype: object) -> Symbol:
+    """The values as another dtype.
+
+    x: any shape, any dtype but string. Floats become integers by truncating and saturating, NaN as 0; integers wrap;
+    anything becomes bool as `!= 0`; floats round once, to nearest even. `x` itself where it has the dtype already.
+    Raises `DTypeError` for an unknown dtype and for strings. ONNX Cast.
+    """
+    symbol = operand("cast", x)
+    target = operands.dtype_of("cast", dtype)
+    if target is not symbol.dtype and DType.string in (target, symbol.dtype):
+        raise DTypeError(
+            f"cast: {symbol.dtype} values do not become {target}",
+            operands={"x": symbol},
+            help="convert strings before they enter the graph",
+        )
+    return symbol.graph._cast(symbol, target)
+
+
+@op(onnx="Shape")
+def shape_of(x: TensorLike) -> Symbol:
+    """The sizes of the axes, an int64 tensor of shape [rank].
+
+    x: any shape and dtype. A constant where the shape is static. ONNX Shape.
+    """
+    symbol = operand("shape_of", x)
+    graph = symbol.graph
+    return shape_vector(graph, [Axis(symbol, i) for i in range(symbol.rank)]) if symbol.rank else graph._vector([])
+
+
+@op(onnx="Shape, Concat")
+def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
+    """A Shape as an int64 tensor of shape [len(shape)], in the current graph.
+
+    shape: ints, names and Dims; each name must be one that a Symbol of the graph has. Raises `ShapeError` for an
+    unknown dim or name. ONNX Shape, Concat and integer arithmetic.
+    """
+    return shape_vector(Graph.current(), dims_of("shape_to_tensor", shape), op="shape_to_tensor")
+
+
+# Reshaping
+
+
+@op(onnx="Reshape")
+def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
+    """The same elements in row-major order under another shape.
+
+    x: any shape and dtype. shape: one dim or a sequence of ints, names, Dims and integer scalar Symbols, at most one
+    of them -1 (inferred); or an integer Symbol of shape [rank of the result]. out_dims: the dims of the result, where
+    Symbols make up the shape. Raises `ShapeError` where the element counts provably differ or -1 cannot be inferred,
+    `DTypeError` for a shape of floats. ONNX Reshape.
+    """
+    symbol = operand("reshape", x)
+    out = None if out_dims is None else _shape(dims_of("reshape", out_dims))
+    if isinstance(shape, Symbol) and shape.rank == 1:
+        return _reshape_by(symbol, shape, out)
+    plain = out is None and isinstance(shape, (tuple, list)) and all(type(d) in _PLAIN for d in shape)
+    key = ("reshape", symbol.type, tuple(shape)) if plain else None
+    plan = symbol.graph._plans.get(key) if plain else None
+    if plan is None:
+        roles: dict[str, object] = {"x": symbol}
+        made = reshaped("reshape", symbol, _wanted("reshape", symbol, shape, roles), roles, out=out)
+        node = made.producer
+        if plain and made is not symbol and isinstance(node, Node) and node.op_type == "Reshape":
+            if _is_constant(node.inputs[1]):
+                # The next one of this type needs neither dims nor sizes worked out.
+                symbol.graph._plans[key] = node.inputs[1], made.type, node.attributes
+        return made
+    vector, type_, attributes = plan
+    return symbol.graph._emit("Reshape", (symbol, vector), type_, attributes)
+
+
+_PLAIN = frozenset({int, str, Dim})
+
+
+def _is_constant(symbol: Symbol | None) -> bool:
+    return symbol is not None and symbol.is_constant
+
+
+def _reshape_by(x: Symbol, shape: Symbol, out: Shape | None) -> Symbol:
+    roles = {"x": x, "shape": shape}
+    _check_integers("reshape", shape, roles)
+    length = shape.shape[0]
+    if isinstance(shape.producer, Constant):
+        numbers = [int(n) for n in shape.producer.array]
+        return reshaped("reshape", x, _wanted("reshape", x, numbers, roles), roles, out=out)
+    if out is None:
+        if not length.is_static:
+            raise ShapeError(
+                f"reshape: the rank of the result is not known: shape has {length} sizes",
+                operands=roles,
+                help="give out_dims, one dim for each axis of the result",
+            )
+        out = _shape([Dim.dynamic()] * int(length))
+    elif provably_differ(length, Dim(len(out))):
+        raise ShapeError(
+            f"reshape: out_dims {out} has {len(out)} dims and shape {length} sizes",
+            operands=roles,
+            help="give one dim for each size",
+        )
+    return reshaped_by("reshape", x, shape, out, roles)
+
+
+def _check_integers(name: str, value: Symbol, roles: dict[str, Symbol]) -> None:
+    if not value.dtype.is_integer:
+        raise DTypeError(
+            f"{name}: sizes are integers, not {value.dtype}",
+            operands=roles,
+            help="cast them: .cast(DType.int64)",
+        )
+
+
+def _wanted(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[Wanted]:
+    """A shape as the user wrote it, with -1 as None and unknown dims as the axes they must mean."""
+    single = isinstance(shape, (str, Dim, Symbol)) or not isinstance(shape, Iterable)
+    wanted: list[Wanted] = []
+    for size in [shape] if single else shape:
+        if isinstance(size, Symbol):
+            x.graph._own(size, name, "shape")
+            _check_integers(name, size, {**roles, "size": size})
+            if size.rank:
+                raise ShapeError(
+                    f"{name}: a size is a scalar", operands={**roles, "size": size}, help="take one element"
+                )
+            wanted.append(as_size(size))
+        elif isinstance(size, (int, np.integer)) and size == -1:
+            wanted.append(None)
+        else:
+            wanted += dims_of(name, [size], help="a dim is a number >= 0, a name, a Dim, or -1 for the inferred one")
+    if sum(size is None for size in wanted) > 1:
+        raise ShapeError(f"{name}: more than one dim is -1", operands=roles, help="write the other sizes")
+    return _unknown_resolved(name, x, wanted, roles)
+
+
+def _unknown_resolved(name: str, x: Symbol, wanted: list[Wanted], roles: dict[str, Any]) -> list[Wanted]:
+    """An unknown dim means the axis of `x` in its place, or, being the only one, the inferred size."""
+    unknown = [i for i, size in enumerate(wanted) if isinstance(size, Dim) and size.is_dynamic]
+    inferred = any(size is None for size in wanted)
+    if len(unknown) == 1 and not inferred:
+        wanted[unknown[0]] = None
+        return wanted
+    for position in unknown:
+        if position < x.rank and x.shape[position].is_dynamic:
+            wanted[position] = Axis(x, position)
+        elif not inferred:
+            wanted[position], inferred = None, True
+        else:
+            raise ShapeError(
+                f"{name}: more than one dim of the shape is unknown",
+                operands=roles,
+                help="name the dims, or give their sizes as Symbols: ops.shape_of(x)[axis]",
+            )
+    return wanted
+
+
+@op(onnx="Reshape")
+def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
+    """The elements of `x` under the shape of `like`.
+
+    x, like: any dtypes, with as many elements. Raises `ShapeError` where the counts provably differ. ONNX Reshape.
+    """
+    graph = operands.graph_of("reshape_like", (x, like))
+    symbol, other = graph._operand(x, "reshape_like", "x"), graph._operand(like, "reshape_like", "like")
+    roles = {"x": symbol, "like": other}
+    wanted: list[Wanted] = [Axis(other, i) if d.is_dynamic else d for i, d in enumerate(other.shape)]
+    return reshaped("reshape_like", symbol, wanted, roles, sources=(other,))
+
+
+@op(onnx="Flatten, Reshape", method=True)
+def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
+    """The axes from `start_dim` to `end_dim`, both included, made into one.
+
+    x: any shape and dtype; a scalar becomes [1]. Raises `ShapeError` for what is no axis, and for `end_dim` before
+    `start_dim`. ONNX Flatten or Reshape.
+    """
+    symbol = operand("flatten", x)
+    roles = {"x": symbol}
+    if not symbol.rank:
+        axis_of("flatten", start_dim, 1, roles, name="start_dim")
+        axis_of("flatten", end_dim, 1, roles, name="end_dim")
+        return reshaped("flatten", symbol, [Dim(1)], roles)
+    start = axis_of("flatten", start_dim, symbol.rank, roles, name="start_dim")
+    end = axis_of("flatten", end_dim, symbol.rank, roles, name="end_dim")
+    if end < start:
+        raise ShapeError(
+            f"flatten: end_dim {end_dim} comes before start_dim {start_dim}", operands=roles, help="swap the two"
+        )
+    if start == end:
+        return symbol
+    merged = symbol.shape[start : end + 1].size
+    split = {(1, symbol.rank - 1): 1, (0, symbol.rank - 2): symbol.rank - 1}.get((start, end))
+    if split is not None and not symbol.shape.is_static:
+        shape = with_dims(symbol.shape, start, end + 1, merged)
+        return symbol.graph._emit("Flatten", (symbol,), retype(symbol, shape=shape), {"axis": split})
+    kept: list[Wanted] = [Axis(symbol, i) if d.is_dynamic else d for i, d in enumerate(symbol.shape)]
+    whole: Wanted = merged
+    if merged.is_dynamic:
+        # It can be inferred only beside axes that are never empty.
+        sizes = [Axis(symbol, i) for i in range(symbol.rank)]
+        others = symbol.shape[:start] + symbol.shape[end + 1 :]
+        full = all(d.is_static and d != 0 for d in others)
+        whole = None if full else product(symbol.graph, sizes[start : end + 1])
+    return reshaped("flatten", symbol, [*kept[:start], whole, *kept[end + 1 :]], roles)
+
+
+# Broadcasting
+
+
+@op(onnx="Expand")
+def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
+    """The tensor repeated along axes of size 1, and along new ones in front, until it has the shape.
+
+    x: any shape and dtype. shape: one dim or a sequence of ints, names and Dims; or an integer Symbol of shape
+    [rank of the result], with out_dims for what is known of its sizes. Raises `ShapeError` where the shapes do not
+    broadcast, `DTypeError` for a shape of floats. ONNX Expand, NumPy's broadcast_to.
+    """
+    symbol = operand("broadcast_to", x)
+    if isinstance(shape, Symbol):
+        return _broadcast_by(symbol, shape, out_dims)
+    dims = dims_of("broadcast_to", shape)
+    _check_broadcasts(symbol, _shape(dims), {"x": symbol})
+    if symbol.shape == dims and not symbol.shape.is_dynamic:
+        return symbol
+    sizes: list[Size] = []
+    for position, dim in enumerate(dims):
+        own = symbol.shape[position - len(dims)] if position >= len(dims) - symbol.rank else Dim(1)
+        kept = own is dim or (dim.is_dynamic and own != 1)
+        # ONNX keeps an axis whose target is 1, so what stays as it is needs no size at run time.
+        sizes.append(Dim(1) if kept and not dim.is_static else dim)
+    vector = shape_vector(symbol.graph, sizes, (symbol,), op="broadcast_to")
+    out = [
+        own if dim.is_dynamic else dim
+        for own, dim in zip([*([Dim(1)] * (len(dims) - symbol.rank)), *symbol.shape], dims, strict=True)
+    ]
+    return symbol.graph._emit("Expand", (symbol, vector), retype(symbol, shape=_shape(out)))
+
+
+def _broadcast_by(x: Symbol, shape: Symbol, out_dims: Sequence[DimLike] | None) -> Symbol:
+    roles = {"x": x, "shape": shape}
+    x.graph._own(shape, "broadcast_to", "shape")
+    _check_integers("broadcast_to", shape, roles)
+    if shape.rank != 1 or (out_dims is None and not shape.shape[0].is_static):
+        raise ShapeError(
+            f"broadcast_to: the rank of the result is not known from a shape of type {shape.type}",
+            operands=roles,
+            help="give the sizes as a Symbol of shape [rank], or give out_dims",
+        )
+    out = [Dim.dynamic()] * int(shape.shape[0]) if out_dims is None else dims_of("broadcast_to", out_dims)
+    if provably_differ(shape.shape[0], Dim(len(out))):
+        raise ShapeError(
+            f"broadcast_to: out_dims {_shape(out)} has {len(out)} dims and shape {shape.shape[0]} sizes",
+            operands=roles,
+            help="give one dim for each size",
+        )
+    _check_broadcasts(x, _shape(out), roles)
+    return x.graph._emit("Expand", (x, x.graph._cast(shape, DType.int64)), retype(x, shape=_shape(out)))
+
+
+def _check_broadcasts(x: Symbol, shape: Shape, roles: dict[str, Symbol]) -> None:
+    if len(shape) < x.rank:
+        raise ShapeError(
+            f"broadcast_to: {shape} has fewer dims than {x.shape}", operands=roles, help="keep every axis of x"
+        )
+    for own, dim in zip(x.shape[::-1], shape[::-1], strict=False):
+        if own != 1 and own is not dim and not own.is_dynamic and not dim.is_dynamic:
+            raise ShapeError(
+                f"broadcast_to: {x.shape} does not broadcast to {shape}: {own} is neither 1 nor {dim}",
+                operands=roles,
+                help="only dims of 1 are repeated; if two dims always agree, say so with ops.rebind",
+            )
+
+
+# What the user knows
+
+
+@op(onnx="Identity")
+def rebind(x: TensorLike, shape: Any, message: str = "") -> Symbol:
+    """The same tensor, of which the user says what its dims are.
+
+    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; whether they
+    are right is the user's to know. message: for the error. Raises `ShapeError` where they provably are not.
+    ONNX Identity.
+    """
+    symbol = operand("rebind", x)
+    dims = dims_of("rebind", shape)
+    told = f" ({message})" if message else ""
+    roles = {"x": symbol}
+    if len(dims) != symbol.rank:
+        raise ShapeError(
+            f"rebind: {_shape(dims)} has {len(dims)} dims and {symbol.shape} has {symbol.rank}{told}",
+            operands=roles,
+            help="give one dim for each axis; ops.reshape changes the rank",
+        )
+    for axis, (own, dim) in enumerate(zip(symbol.shape, dims, strict=True)):
+        if provably_differ(own, dim):
+            raise ShapeError(
+                f"rebind: axis {axis} is {own} and cannot be {dim}{told}",
+                operands=roles,
+                help="rebind states what is true already; ops.reshape and slices change a shape",
+            )
+    if symbol.shape == dims:
+        return symbol
+    return symbol.graph._emit("Identity", (symbol,), tensor_type(symbol.dtype, _shape(dims)))
+
+
+for _function in (reshape, broadcast_to, rebind):
+    setattr(Symbol, _function.__name__, in_pieces(_function))

@@ -1,0 +1,140 @@
+"""Orders and running totals along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.operands import axis_of, promote_one
+from graphcore.ops._dims import Axis, shape_vector
+from graphcore.ops._reshape import as_size
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import DimLike, _dim, _shape, tensor_type
+
+# Orders
+
+
+@op(onnx="TopK", rule="number")
+def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
+    """The elements in order along an axis.
+
+    x: any shape of rank 1 or more, numbers or bools. axis: along which. descending: the greatest first. Equal values
+    stay in the order of their positions. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    ONNX TopK of all elements.
+    """
+    return _sorted("sort", x, axis, descending)[0]
+
+
+@op(onnx="TopK", rule="number")
+def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
+    """The positions, in int64, at which the elements stand that `sort` gives.
+
+    x: any shape of rank 1 or more, numbers or bools. axis: along which. descending: that of the greatest first. The
+    sort is stable both ways: of equal values the one at the lower position comes first. Raises `ShapeError` for what
+    is no axis, `DTypeError` for strings. ONNX TopK of all elements.
+    """
+    return _sorted("argsort", x, axis, descending)[1]
+
+
+@op(onnx="TopK", rule="number")
+def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
+    """The `k` greatest along an axis, the greatest first, and their positions in int64.
+
+    x: any shape of rank 1 or more, numbers or bools. k: how many, from 0 to the length of the axis: an int, a dim, or
+    an integer scalar Symbol. axis: along which. Of equal values the one at the lower position comes first. Returns
+    values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for what is no axis or for a `k`
+    out of range, `DTypeError` for strings and a `k` that is no integer. ONNX TopK.
+    """
+    return _chosen("top_k", x, k, axis, largest=True)
+
+
+@op(onnx="TopK", rule="number")
+def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
+    """The `k` least along an axis, the least first, and their positions in int64.
+
+    x: any shape of rank 1 or more, numbers or bools. k: how many, from 0 to the length of the axis: an int, a dim, or
+    an integer scalar Symbol. axis: along which. Of equal values the one at the lower position comes first. Returns
+    values and positions, both shaped as `x` with `k` on the axis. Raises `ShapeError` for what is no axis or for a `k`
+    out of range, `DTypeError` for strings and a `k` that is no integer. ONNX TopK.
+    """
+    return _chosen("bottom_k", x, k, axis, largest=False)
+
+
+def _sorted(name: str, x: TensorLike, axis: int, descending: bool) -> tuple[Symbol, Symbol]:
+    symbol, _ = promote_one(name, "number", x)
+    position = axis_of(name, axis, symbol.rank, {"x": symbol})
+    count = symbol.shape[position]
+    vector = shape_vector(symbol.graph, [count if count.is_static else Axis(symbol, position)])
+    return _emit_top_k(symbol, vector, count, position, largest=descending)
+
+
+def _chosen(name: str, x: TensorLike, k: DimLike | Symbol, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
+    symbol, _ = promote_one(name, "number", x)
+    roles: dict[str, Any] = {"x": symbol}
+    position = axis_of(name, axis, symbol.rank, roles)
+    if isinstance(k, Symbol):
+        if k.rank or not k.dtype.is_integer:
+            raise DTypeError(f"{name}: k is {k.type}", operands={**roles, "k": k}, help="k is one integer, of rank 0")
+        return _emit_top_k(symbol, as_size(k), Dim.dynamic(), position, largest=largest)
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer, str, Dim)):
+        raise DTypeError(f"{name}: k={k!r} is no count", operands=roles, help="give an int, a dim or an integer Symbol")
+    if isinstance(k, (int, np.integer)) and k < 0:
+        raise ShapeError(f"{name}: k is {k}", operands=roles, help="k is how many to take: 0 or more")
+    count, length = _dim(k), symbol.shape[position]
+    over = (count - length).lower_bound
+    if over is not None and over > 0:
+        raise ShapeError(
+            f"{name}: k is {count}, but axis {position} has only {length} elements",
+            operands=roles,
+            help=f"take at most {length}, or choose another axis",
+        )
+    vector = shape_vector(symbol.graph, [count], (symbol,), op=name)
+    return _emit_top_k(symbol, vector, count, position, largest=largest)
+
+
+def _emit_top_k(x: Symbol, k: Symbol, count: Dim, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
+    graph, dtype = x.graph, x.dtype
+    shape = _shape([count if i == axis else d for i, d in enumerate(x.shape)])
+    source = graph._cast(x, DType.uint8) if dtype is DType.bool else x
+    types = [tensor_type(source.dtype, shape), tensor_type(DType.int64, shape)]
+    attributes = {"axis": axis, "largest": int(largest), "sorted": 1}
+    values, positions = graph._emit_many("TopK", (source, k), types, attributes)
+    return graph._cast(values, dtype), positions
+
+
+# Running totals
+
+
+@op(onnx="CumSum", rule="sum")
+def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
+    """The running sum along an axis.
+
+    x: any shape of rank 1 or more, numbers or bools; bools are counted in int64, integers wrap in their own dtype.
+    axis: along which. exclusive: without the element itself, so that the first sum is 0. reverse: from the end.
+    Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX CumSum.
+    """
+    return _running("cumsum", "CumSum", x, axis, exclusive, reverse)
+
+
+@op(onnx="CumProd", rule="sum")
+def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
+    """The running product along an axis.
+
+    x: any shape of rank 1 or more, numbers or bools; bools are taken as int64, integers wrap in their own dtype.
+    axis: along which. exclusive: without the element itself, so that the first product is 1. reverse: from the end.
+    Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX CumProd.
+    """
+    return _running("cumprod", "CumProd", x, axis, exclusive, reverse)
+
+
+def _running(name: str, op_type: str, x: TensorLike, axis: int, exclusive: bool, reverse: bool) -> Symbol:
+    symbol, dtype = promote_one(name, "sum", x)
+    position = axis_of(name, axis, symbol.rank, {"x": symbol})
+    attributes = {"exclusive": int(exclusive), "reverse": int(reverse)}
+    inputs = (symbol, symbol.graph._scalar(position, DType.int64))
+    return symbol.graph._emit(op_type, inputs, tensor_type(dtype, symbol.shape), attributes)

@@ -1,0 +1,67 @@
+"""Lowering: from a graph as it was built to one that a target runs, with the numbers DESIGN section 4 promises.
+
+Two passes, each making a new graph: `expand` replaces the library's own operators by ONNX's, `legalise` replaces
+dtypes by those ONNX stores and operators by what the target has kernels for. A graph that needs neither is returned
+as it is.
+"""
+
+from __future__ import annotations
+
+import json
+
+from graphcore.declare import LIBRARY
+from graphcore.graph import Graph, Target
+from graphcore.runtime.lowering.expand import expand
+from graphcore.runtime.lowering.legalise import legalise
+from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality, legality
+from graphcore.symbol import Node, Symbol
+from graphcore.types import TensorType, Type
+
+TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
+
+
+def lower(graph: Graph, target: Target) -> Graph:
+    """A graph of ONNX operators and dtypes that computes the same on `target`.
+
+    Inputs and outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
+    """
+    rules = legality(target)
+    if _is_legal(graph, rules):
+        return graph
+    lowered = legalise(expand(graph, rules), rules)
+    semantic = {
+        s.name: s.dtype.name for s in (*graph.inputs, *graph.outputs, *graph.weights.values()) if _is_semantic(s)
+    }
+    semantic.update({name: s.dtype.name for name, s in graph._outputs or () if name and _is_semantic(s)})
+    if semantic:
+        lowered._metadata = {"graphcore.dtypes": json.dumps(semantic)}
+    return lowered
+
+
+def _is_semantic(symbol: Symbol) -> bool:
+    return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
+
+
+def _is_legal(graph: Graph, rules: Legality) -> bool:
+    if any(isinstance(t, TensorType) and t.dtype.storage is not t.dtype for t in {s.type for s in graph._symbols}):
+        return False
+    kinds = {
+        (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)
+        for n in graph._nodes
+    }
+    if any(not _kind_is_legal(rules, *kind) for kind in kinds):
+        return False
+    outputs = graph._outputs or []
+    produced = {s.id for _, s in outputs if isinstance(s.producer, Node)}
+    return len(produced) == len(outputs) and all(name is None or name == s._name for name, s in outputs)
+
+
+def _kind_is_legal(rules: Legality, op_type: str, domain: str, operand: Type | None, result: Type) -> bool:
+    if domain:
+        return domain != LIBRARY
+    # The operand that decides where it is not the first one has the result's dtype.
+    decides = result if operand is None or op_type in BY_RESULT or op_type in PRIMARY else operand
+    return op_type != "Cast" and (not isinstance(decides, TensorType) or rules.keeps(op_type, decides.dtype))
+
+
+__all__ = ["TARGETS", "lower"]

@@ -1,0 +1,82 @@
+"""Making a new graph of an old one, node by node: what both passes of lowering share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from graphcore.graph import Graph
+from graphcore.symbol import Constant, Input, Node, Symbol
+from graphcore.types import TensorType, Type, tensor_type
+
+
+def storage_type(type_: Type) -> Type:
+    """The type that ONNX stores it as."""
+    if isinstance(type_, TensorType) and type_.dtype.storage is not type_.dtype:
+        return tensor_type(type_.dtype.storage, type_.shape)
+    return type_
+
+
+def same_type(type_: Type) -> Type:
+    return type_
+
+
+class Rewrite:
+    """A new graph in the making, and which of its Symbols stand for those of the old one.
+
+    Every node made while an old one is looked at takes that one's layer and line.
+    """
+
+    def __init__(self, graph: Graph, retype: Callable[[Type], Type] = same_type) -> None:
+        self.old = graph
+        self.new = Graph(graph.name, promotion=graph.promotion)
+        self._retype = retype
+        self._symbols: dict[int, Symbol] = {}
+        for symbol in graph._inputs:
+            made = self.new._symbol(
+                retype(symbol.type), Input(len(self.new._inputs), symbol.producer.origin), symbol._name
+            )
+            self.new._inputs += (made,)
+            self._symbols[symbol.id] = made
+
+    def nodes(self) -> Iterator[tuple[Node, tuple[Symbol | None, ...]]]:
+        """The old graph's nodes in order, each with its operands in the new graph."""
+        made = self.new._nodes
+        for node in self.old._nodes:
+            self.new._layer = node.layer
+            before = len(made)
+            yield node, tuple(None if s is None else self.of(s) for s in node.inputs)
+            for position in range(before, len(made)):
+                made[position].origin = node.origin
+        self.new._layer = ""
+
+    def of(self, symbol: Symbol) -> Symbol:
+        """What stands for a Symbol of the old graph."""
+        found = self._symbols.get(symbol.id)
+        if found is None:
+            producer = symbol.producer
+            assert isinstance(producer, Constant), "nodes come in an order they can run in"
+            found = self.new._symbol(self._retype(symbol.type), producer, symbol._name)
+            self._symbols[symbol.id] = found
+        return found
+
+    def bind(self, symbol: Symbol, made: Symbol) -> None:
+        """From now on `made` stands for `symbol`."""
+        self._symbols[symbol.id] = made
+
+    def replace(self, node: Node, made: Sequence[Symbol]) -> None:
+        """The results of an old node are `made`; they take over its names."""
+        for symbol, result in zip(node.outputs, made, strict=True):
+            self._symbols[symbol.id] = result
+            if symbol._name is not None and result._name is None and isinstance(result.producer, Node):
+                self.new._rename(result, symbol._name)
+
+    def keep(self, node: Node, inputs: tuple[Symbol | None, ...]) -> None:
+        """The node as it is, on new operands."""
+        types = [self._retype(s.type) for s in node.outputs]
+        self.replace(node, self.new._emit_many(node.op_type, inputs, types, node.attributes, node.domain))
+
+    def finish(self) -> Graph:
+        """The new graph, its outputs those of the old one."""
+        assert self.old._outputs is not None
+        self.new._outputs = [(name or symbol.name, self.of(symbol)) for name, symbol in self.old._outputs]
+        return self.new

@@ -1,0 +1,76 @@
+"""Running a piece of a graph end to end: what most tests of ops are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+import graphcore as gc
+from graphcore import DType, Graph, Symbol, TensorType
+from graphcore.graph import Target
+
+Array = np.ndarray[Any, Any]
+
+
+def graph_of(
+    function: Callable[..., Any],
+    *arrays: Array,
+    dims: Sequence[Sequence[int | str]] | None = None,
+    dtypes: Sequence[DType] | None = None,
+    promotion: str = "max",
+) -> Graph:
+    """A Graph of `function`: inputs of the arrays' dtypes, every axis named unless `dims` says otherwise."""
+    types = {}
+    for i, array in enumerate(arrays):
+        shape = dims[i] if dims is not None else [f"d{i}_{j}" for j in range(array.ndim)]
+        types[f"x{i}"] = TensorType(dtypes[i] if dtypes else DType.of(array.dtype), shape)
+    graph = Graph("test", types, promotion=promotion)
+    with graph:
+        made = function(*graph.inputs)
+    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+    return graph
+
+
+def run(
+    function: Callable[..., Any],
+    *arrays: Array,
+    dims: Sequence[Sequence[int | str]] | None = None,
+    dtypes: Sequence[DType] | None = None,
+    promotion: str = "max",
+    target: Target = "cpu",
+    check: bool = True,
+) -> list[Array]:
+    """The arrays that `function` of Symbols computes from `arrays` on onnxruntime.
+
+    Checks the exported model with onnx.checker, and that shapes and dtypes come out as the graph said they would.
+    """
+    graph = graph_of(function, *arrays, dims=dims, dtypes=dtypes, promotion=promotion)
+    if check:
+        onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)
+    results = gc.InferenceSession().load(graph)(*arrays)
+    sizes = {
+        name: size
+        for symbol, array in zip(graph.inputs, arrays, strict=True)
+        for dim, size in zip(symbol.shape, array.shape, strict=True)
+        if (name := dim.name)
+    }
+    for symbol, result in zip(graph.outputs, results, strict=True):
+        _check_type(symbol, result, sizes)
+    return list(results)
+
+
+def run1(function: Callable[..., Any], *arrays: Array, **options: Any) -> Array:
+    """`run` for a function of one result."""
+    (result,) = run(function, *arrays, **options)
+    return result
+
+
+def _check_type(symbol: Symbol, result: Array, sizes: dict[str, int]) -> None:
+    assert result.dtype == symbol.dtype.numpy, f"{symbol} came out as {result.dtype}"
+    assert result.ndim == symbol.rank, f"{symbol} came out with shape {result.shape}"
+    for dim, size in zip(symbol.shape, result.shape, strict=True):
+        if not dim.is_dynamic and dim.parameters <= sizes.keys():
+            assert dim.evaluate(sizes) == size, f"{symbol} came out with shape {result.shape} for {sizes}"

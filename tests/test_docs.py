@@ -1,0 +1,75 @@
+"""The documents say what is so: their tables are those of the code, and the README's code does what it shows."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import re
+import runpy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphcore.declare import REGISTRY
+from graphcore.errors import GraphcoreError
+
+ROOT = Path(__file__).parent.parent
+TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
+
+
+def test_ops_page_lists_every_op_when_made_anew() -> None:
+    assert (ROOT / "docs" / "ops.md").read_text() == TABLES["ops_page"](), "run python docs/make_tables.py"
+
+
+def test_promotion_page_has_the_tables_of_the_code() -> None:
+    assert (ROOT / "docs" / "promotion.md").read_text() == TABLES["promotion_page"](), "run python docs/make_tables.py"
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_docstring_of_every_op_begins_with_a_sentence(name: str) -> None:
+    summary = REGISTRY[name].summary
+    assert summary.endswith("."), f"{name}: {summary!r}"
+    assert "|" not in summary
+
+
+def test_readme_code_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```(python|text)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 8
+    namespace: dict[str, Any] = {}
+    printed, shown = "", ""
+    code = "".join(block for kind, block in blocks if kind == "python")
+    # The lines that `str(graph)` and errors name are those of the README's code read as one file.
+    linecache.cache["readme.py"] = (len(code), None, code.splitlines(keepends=True), "readme.py")
+    number = 0
+    for kind, block in blocks:
+        if kind == "text":
+            shown += block
+            continue
+        out = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out), warnings.catch_warnings():
+                exec(compile("\n" * number + block, "readme.py", "exec"), namespace)
+        except GraphcoreError as error:
+            out.write(f"{type(error).__module__}.{type(error).__name__}: {error}\n")
+        number += block.count("\n")
+        printed += out.getvalue()
+    assert printed == shown
+    assert (tmp_path / "scale.onnx").exists()
+
+
+def test_promotion_page_code_gives_what_its_comments_say() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "promotion.md").read_text(), re.DOTALL)
+    namespace: dict[str, Any] = {}
+    checked = 0
+    for line in "".join(blocks).splitlines():
+        expression, _, comment = line.partition("  #")
+        if comment:
+            assert str(eval(expression, namespace)) == comment.split()[0].strip(" ,#"), line
+            checked += 1
+        else:
+            exec(line, namespace)
+    assert checked == 4

@@ -1,0 +1,99 @@
+"""What is fed is checked before a kernel sees it, and what can be made right is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import graphcore as gc
+from graphcore import DType, Graph, Model, TensorType
+from graphcore.errors import FeedError
+
+Array = np.ndarray[Any, Any]
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+Y = np.ones((2, 5), np.int64)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    graph = Graph(
+        "fed",
+        {
+            "x": TensorType(DType.float32, ["batch", 3]),
+            "y": TensorType(DType.int64, ["batch", "n"]),
+            "z": TensorType(DType.bfloat16, ["n * 2"]),
+        },
+    )
+    x, y, z = graph.inputs
+    graph.output(x + 1, y, z)
+    return gc.InferenceSession().load(graph)
+
+
+Z = np.zeros(10, ml_dtypes.bfloat16)
+
+
+def test_arrays_are_taken_by_position_and_by_name(model: Model) -> None:
+    for results in (model(X, Y, Z), model(X, y=Y, z=Z), model(z=Z, y=Y, x=X), model.execute(X, Y, Z)):
+        assert np.array_equal(results[0], X + 1)
+        assert np.array_equal(results[1], Y)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [X.astype(">f4"), np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[::-1][::-1]],
+    ids=["big-endian", "fortran", "strided", "negative strides"],
+)
+def test_array_is_made_right_when_only_its_memory_is_unusual(model: Model, x: Array) -> None:
+    (got, *_) = model(x, Y, Z)
+    assert np.array_equal(got, X + 1)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named", "message"),
+    [
+        ((X, Y), {}, r"fed: nothing is given for z\n  help: the inputs: x float32\[batch, 3\], y int64\[batch, n\]"),
+        ((), {}, "fed: nothing is given for x, y, z"),
+        ((X, Y, Z, Z), {}, "fed: 4 arrays given for 3 inputs"),
+        ((X, Y, Z), {"w": Y}, "fed: there is no input 'w'"),
+        ((X, Y, Z), {"x": X}, "fed: input 'x' is given twice"),
+        ((X.tolist(), Y, Z), {}, r"fed: input 'x' is a list, no array\n  help: give an array: np.asarray"),
+        ((None, Y, Z), {}, "fed: input 'x' is a NoneType, no array"),
+        ((1.0, Y, Z), {}, "fed: input 'x' is a float, no array"),
+        ((X.astype(np.float64), Y, Z), {}, r"fed: input 'x' is float32, and float64\[2, 3\] is given"),
+        ((X, Y.astype(object), Z), {}, "fed: input 'y' is int64, and"),
+        ((X, Y, Z.astype(np.float16)), {}, r"fed: input 'z' is bfloat16, and float16\[10\] is given"),
+        ((X[0], Y, Z), {}, r"fed: input 'x' has rank 2, and float32\[3\] is given"),
+        ((X[:, :2], Y, Z), {}, r"fed: axis 1 of input 'x' is 3, and float32\[2, 2\] is given"),
+        ((X, Y[:1], Z), {}, r"fed: axis 0 of input 'y' is batch, which is 2 in input 'x', and int64\[1, 5\] is given"),
+        ((X, Y, Z[:7]), {}, r"fed: axis 0 of input 'z' is 2 \* n = 10, and bfloat16\[7\] is given"),
+    ],
+)
+def test_feed_is_refused_when_wrong(model: Model, arrays: Any, named: Any, message: str) -> None:
+    with pytest.raises(FeedError, match=message):
+        model(*arrays, **named)
+
+
+def test_error_shows_what_is_taken_and_what_is_given(model: Model) -> None:
+    with pytest.raises(FeedError) as caught:
+        model(X[:, :2], Y, Z)
+    lines = str(caught.value).splitlines()
+    assert lines[1:4] == [
+        "    takes  float32[batch, 3]",
+        "    given  float32[2, 2]",
+        "  help: give an array whose axis 1 has that size, not 2",
+    ]
+
+
+def test_feed_error_is_what_python_raises_for_wrong_arguments(model: Model) -> None:
+    with pytest.raises(TypeError):
+        model(1, 2, 3)
+    with pytest.raises(ValueError, match="axis 1"):
+        model(X[:, :2], Y, Z)
+
+
+def test_empty_batch_runs(model: Model) -> None:
+    got, *_ = model(X[:0], Y[:0], Z)
+    assert got.shape == (0, 3)
