@@ -11,21 +11,28 @@ import math
 import operator
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, SupportsIndex, TypeAlias, final
+from typing import Any, SupportsIndex, final
 
 from graphcore import _dim_text
+from graphcore._dim_bounds import MAX_PRODUCTS, is_at_least, lower_bound
+from graphcore._dim_poly import (
+    Poly,
+    Terms,
+    added,
+    cancelled,
+    exact_quotient,
+    minus,
+    order,
+    product,
+    scaled,
+    split,
+    terms,
+    written,
+)
 
-_Monomial: TypeAlias = "tuple[Dim, ...]"  # atoms in the order of their text, repeated for powers
-_Terms: TypeAlias = "tuple[tuple[_Monomial, int], ...]"
-_Poly: TypeAlias = "dict[_Monomial, int]"
-
-_MAX_PRODUCTS = 1000  # a product of sums larger than this is refused, not multiplied out
-_MAX_STEPS = 200  # of a polynomial division before it counts as not exact
 _MAX_ARGS = 16  # of a max or min
-_MAX_CASES = 16  # looked at for one lower bound
 _KEPT = 1024  # sizes that stay when nothing uses them
 
 
@@ -62,7 +69,7 @@ class Dim:
     """The names that occur in it."""
     _op: str  # "name", "//", "max" or "min" for an atom, else ""
     _args: tuple[Dim, ...]
-    _terms: _Terms  # empty for an atom, which would otherwise hold itself
+    _terms: Terms  # empty for an atom, which would otherwise hold itself
     _text: str
     _hash: int
     _lower: tuple[int | None] | None  # None until it is asked for
@@ -98,7 +105,7 @@ class Dim:
         """A number that it is provably never below, or None where none is known."""
         known = self._lower
         if known is None:
-            known = (_lower_bound(self),)
+            known = (lower_bound(self),)
             object.__setattr__(self, "_lower", known)
         return known[0]
 
@@ -142,7 +149,7 @@ class Dim:
             return _constant(self.value + right.value)
         if self.is_dynamic or right.is_dynamic:
             return _DYNAMIC
-        return _build(_added(dict(_terms(self)), _terms(right)))
+        return _build(added(dict(terms(self)), terms(right)))
 
     def __mul__(self, other: Dim | int) -> Dim:
         right = _operand(other)
@@ -152,10 +159,10 @@ class Dim:
             return _constant(self.value * right.value)
         if self.is_dynamic or right.is_dynamic:
             return _DYNAMIC
-        left, factor = _terms(self), _terms(right)
-        if len(left) * len(factor) > _MAX_PRODUCTS:
+        left, factor = terms(self), terms(right)
+        if len(left) * len(factor) > MAX_PRODUCTS:
             raise ValueError(f"a dim cannot have so many terms: product of sums of {len(left)} and {len(factor)}")
-        return _build(_product(left, factor))
+        return _build(product(left, factor))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -169,7 +176,7 @@ class Dim:
             return NotImplemented
         if self.value is not None or right.value is not None or self.is_dynamic or right.is_dynamic:
             return self + -right
-        return _build(_minus(dict(_terms(self)), dict(_terms(right))))
+        return _build(minus(dict(terms(self)), dict(terms(right))))
 
     def __rsub__(self, other: int) -> Dim:
         left = _operand(other)
@@ -269,8 +276,8 @@ def _make(key: object, text: str, *, value: int | None = None, op: str = "", arg
     """A new dim, or the one that another thread made meanwhile."""
     made = object.__new__(Dim)
     put = object.__setattr__
-    terms: Any = key if op == "" and value is None and isinstance(key, tuple) else ()
-    parts = args or [atom for m, _ in terms for atom in m]
+    own: Any = key if op == "" and value is None and isinstance(key, tuple) else ()
+    parts = args or [atom for m, _ in own for atom in m]
     put(made, "value", value)
     put(made, "name", text if op == "name" else None)
     put(made, "is_static", value is not None)
@@ -279,7 +286,7 @@ def _make(key: object, text: str, *, value: int | None = None, op: str = "", arg
     put(made, "parameters", frozenset((text,)) if op == "name" else frozenset().union(*(p.parameters for p in parts)))
     put(made, "_op", op)
     put(made, "_args", args)
-    put(made, "_terms", (((), value),) if value else terms)
+    put(made, "_terms", (((), value),) if value else own)
     put(made, "_text", text)
     put(made, "_hash", hash(text if value is None else value))
     put(made, "_lower", None)
@@ -310,26 +317,26 @@ def _atom(op: str, args: tuple[Dim, ...]) -> Dim:
     if found is not None:
         return found
     if op == "//":
-        above = args[0]._text if len(_terms(args[0])) == 1 and args[0]._text[0] != "-" else f"({args[0]})"
+        above = args[0]._text if len(terms(args[0])) == 1 and args[0]._text[0] != "-" else f"({args[0]})"
         below = args[1]._text if args[1].is_static or args[1]._op in ("name", "max", "min") else f"({args[1]})"
         return _make((op, args), f"{above} // {below}", op=op, args=args)
     return _make((op, args), f"{op}({', '.join(map(str, args))})", op=op, args=args)
 
 
-def _build(poly: _Poly) -> Dim:
+def _build(poly: Poly) -> Dim:
     """The dim of a polynomial, which may hold zero coefficients."""
-    terms = [(m, c) for m, c in poly.items() if c]
-    if not terms:
+    kept = [(m, c) for m, c in poly.items() if c]
+    if not kept:
         return _constant(0)
-    if len(terms) == 1:
-        m, c = terms[0]
+    if len(kept) == 1:
+        m, c = kept[0]
         if not m:
             return _constant(c)
         if c == 1 and len(m) == 1:
             return m[0]
-    key = tuple(sorted(terms, key=_order))
+    key = tuple(sorted(kept, key=order))
     found = _interned.get(key)
-    return _make(key, _dim_text.of_sum(_written(key))) if found is None else found
+    return _make(key, _dim_text.of_sum(written(key))) if found is None else found
 
 
 def _dim(value: object) -> Dim:
@@ -381,17 +388,11 @@ def _size_of(name: str, values: Mapping[str, int]) -> int:
 
 
 def _at_most(a: Dim, b: Dim, question: str) -> bool:
-    if _is_at_least(b - a, 0):
+    if is_at_least(b - a, 0):
         return True
-    if _is_at_least(a - b, 1):
+    if is_at_least(a - b, 1):
         return False
     raise TypeError(f"{question} cannot be decided: it depends on the sizes when the graph runs")
-
-
-def _is_at_least(dim: Dim, number: int) -> bool:
-    """Provably."""
-    bound = dim.lower_bound
-    return bound is not None and bound >= number
 
 
 def _substituted(dim: Dim, chosen: Mapping[str, Dim]) -> Dim:
@@ -408,50 +409,6 @@ def _substituted(dim: Dim, chosen: Mapping[str, Dim]) -> Dim:
     return total
 
 
-# Polynomials.
-def _terms(dim: Dim) -> _Terms:
-    return (((dim,), 1),) if dim._op else dim._terms
-
-
-def _order(term: tuple[_Monomial, int]) -> tuple[int, list[str]]:
-    """Higher degrees first, then by the text of the atoms: an order that multiplication keeps."""
-    return -len(term[0]), [atom._text for atom in term[0]]
-
-
-def _times(a: _Monomial, b: _Monomial) -> _Monomial:
-    return tuple(sorted(a + b, key=str)) if a and b else a or b
-
-
-def _without(m: _Monomial, factors: _Monomial) -> _Monomial | None:
-    """m divided by the factors, or None where it is not divisible."""
-    left = list(m)
-    for atom in factors:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return tuple(left)
-
-
-def _added(total: _Poly, terms: Iterable[tuple[_Monomial, int]]) -> _Poly:
-    for m, c in terms:
-        total[m] = total.get(m, 0) + c
-    return total
-
-
-def _minus(a: _Poly, b: _Poly) -> _Poly:
-    return _added(dict(a), ((m, -c) for m, c in b.items()))
-
-
-def _product(a: _Terms, b: _Terms) -> _Poly:
-    return _added({}, ((_times(m, n), c * d) for m, c in a for n, d in b))
-
-
-def _written(terms: _Terms) -> list[tuple[int, list[str]]]:
-    """Coefficients and the texts of the factors; a division stands bare only where it is the whole term."""
-    return [(c, [f"({a})" if a._op == "//" and (c, len(m)) != (1, 1) else a._text for a in m]) for m, c in terms]
-
-
-# Floor division, maximum and minimum.
 @functools.lru_cache(maxsize=1024)
 def _floordiv(x: Dim, d: Dim) -> Dim:
     if d.value == 0:
@@ -462,78 +419,35 @@ def _floordiv(x: Dim, d: Dim) -> Dim:
         return _constant(x.value // d.value)
     if x.value == 0:
         return x
-    top, bottom = dict(_terms(x)), dict(_terms(d))
-    if _terms(d)[0][1] < 0:
-        top, bottom = _scaled(top, -1), _scaled(bottom, -1)
-    top, bottom = _cancelled(top, bottom)
+    top, bottom = dict(terms(x)), dict(terms(d))
+    if terms(d)[0][1] < 0:
+        top, bottom = scaled(top, -1), scaled(bottom, -1)
+    top, bottom = cancelled(top, bottom)
     if len(bottom) == 1:
-        whole, rest = _split(top, bottom)
+        whole, rest = split(top, bottom)
         if whole:
             return _build(whole) + _floordiv(_build(rest), _build(bottom))
-    elif (exact := _exact_quotient(top, bottom)) is not None:
+    elif (exact := exact_quotient(top, bottom)) is not None:
         return _build(exact)
     return _quotient(_build(top), _build(bottom))
 
 
 def _quotient(x: Dim, d: Dim) -> Dim:
     """x // d where nothing can be cancelled or split off; d is not negated."""
-    constant = dict(_terms(x)).get((), 0)
+    constant = dict(terms(x)).get((), 0)
     if d.value is not None:
-        common = math.gcd(d.value, *(c for m, c in _terms(x) if m))
+        common = math.gcd(d.value, *(c for m, c in terms(x) if m))
         if common > 1:  # (g y + c) // (g k) = (y + c // g) // k
-            return _floordiv(_build({m: c // common for m, c in _terms(x)}), _constant(d.value // common))
+            return _floordiv(_build({m: c // common for m, c in terms(x)}), _constant(d.value // common))
         inner = x - constant
         if inner._op == "//" and inner._args[1].is_static:  # (y // m + c) // n = (y + c m) // (m n)
             return _floordiv(inner._args[0] + inner._args[1] * constant, inner._args[1] * d)
-    if _is_at_least(d, 0):
-        if all(c < 0 for m, c in _terms(x) if m or x.is_static):  # keeps a.ceildiv(2) as (a + 1) // 2
+    if is_at_least(d, 0):
+        if all(c < 0 for m, c in terms(x) if m or x.is_static):  # keeps a.ceildiv(2) as (a + 1) // 2
             return -_floordiv(-x - 1, d) - 1
-        if _is_at_least(x, 0) and _is_at_least(d - x, 1):
+        if is_at_least(x, 0) and is_at_least(d - x, 1):
             return _constant(0)
     return _atom("//", (x, d))
-
-
-def _scaled(poly: _Poly, factor: int) -> _Poly:
-    return {m: c * factor for m, c in poly.items()}
-
-
-def _cancelled(top: _Poly, bottom: _Poly) -> tuple[_Poly, _Poly]:
-    """Both divided by the numbers and atoms that every term has."""
-    number = math.gcd(*top.values(), *bottom.values())
-    shared = tuple(functools.reduce(operator.and_, map(Counter, (*top, *bottom))).elements())
-    return _divided(top, shared, number), _divided(bottom, shared, number)
-
-
-def _divided(poly: _Poly, factors: _Monomial, number: int) -> _Poly:
-    """The terms that the factors divide, divided; coefficients are rounded towards zero."""
-    quotients = ((_without(m, factors), abs(c) // number * (1 if c > 0 else -1)) for m, c in poly.items())
-    return {m: c for m, c in quotients if m is not None and c}
-
-
-def _split(top: _Poly, bottom: _Poly) -> tuple[_Poly, _Poly]:
-    """`whole` and `rest` with top = bottom * whole + rest, for a bottom of one term."""
-    [(factors, number)] = bottom.items()
-    whole = _divided(top, factors, number)
-    if not factors and top.get((), 0) // number:
-        whole[()] = top[()] // number  # the constant that is left is in range(number)
-    return whole, _minus(top, _product(tuple(whole.items()), ((factors, number),)))
-
-
-def _exact_quotient(top: _Poly, bottom: _Poly) -> _Poly | None:
-    """top / bottom by long division, or None where something is left over."""
-    divisor = tuple(bottom.items())
-    leading, number = min(divisor, key=_order)
-    whole: _Poly = {}
-    for _ in range(_MAX_STEPS):
-        if not top:
-            return whole
-        m, c = min(top.items(), key=_order)
-        factor = _without(m, leading)
-        if factor is None or c % number:
-            return None
-        whole[factor] = c // number
-        top = {m: c for m, c in _minus(top, _product(((factor, c // number),), divisor)).items() if c}
-    return None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -557,84 +471,7 @@ def _argument_order(dim: Dim) -> tuple[bool, str]:
 
 def _covers(op: str, a: Dim, b: Dim) -> bool:
     """With a, the maximum or minimum needs no b."""
-    return _is_at_least(a - b if op == "max" else b - a, 0)
-
-
-# Lower bounds.
-def _lower_bound(dim: Dim) -> int | None:
-    if dim.is_dynamic:
-        return None
-    if dim._op == "name":
-        return 0
-    if dim._op == "":
-        return _poly_bound(dict(dim._terms), _MAX_CASES)
-    bounds = [arg.lower_bound for arg in dim._args]
-    known = [bound for bound in bounds if bound is not None]
-    if dim._op == "max":
-        return max(known, default=None)
-    if len(known) < len(bounds):
-        return None
-    if dim._op == "min":
-        return min(known)
-    below = dim._args[1].value
-    if below is not None:
-        return known[0] // below
-    return min(known[0], 0) if known[1] >= 0 else None
-
-
-def _poly_bound(poly: _Poly, cases: int) -> int | None:
-    bounds = [_term_bound(m, c) for m, c in poly.items() if c]
-    known = [bound for bound in bounds if bound is not None]
-    return sum(known) if len(known) == len(bounds) else _bound_by_cases(poly, cases)
-
-
-def _term_bound(m: _Monomial, c: int) -> int | None:
-    if not m:
-        return c
-    known = [bound for atom in m if (bound := atom.lower_bound) is not None]
-    if c < 0 or len(known) < len(m) or (len(m) > 1 and min(known) < 0):
-        return None
-    return c * math.prod(known)
-
-
-def _bound_by_cases(poly: _Poly, cases: int) -> int | None:
-    """The bound after the outermost division, max or min is replaced: by x / d, or by each of its arguments."""
-    atoms = {atom for m, c in poly.items() if c for atom in m if atom._op != "name"}
-    for atom in sorted(atoms, key=lambda a: (-len(a._text), a._text)):
-        held = {m: c for m, c in poly.items() if c and atom in m}
-        others = {m: c for m, c in poly.items() if c and atom not in m}
-        factors = {_without(m, (atom,)) or (): c for m, c in held.items()}
-        size = max(len(_terms(arg)) for arg in atom._args) + 1
-        if any(atom in m for m in factors) or len(poly) * size > _MAX_PRODUCTS or cases < len(atom._args):
-            continue
-        steady = all(bound is not None and bound >= 0 for bound in (_term_bound(m, 1) for m in factors))
-        if atom._op == "//":
-            x, d = atom._args
-            if steady and _is_at_least(d, 0):
-                return _bound_by_division(others, factors, x, d, cases - 1)
-            continue
-        bounds = [_poly_bound(_plus(others, factors, arg), cases // len(atom._args)) for arg in atom._args]
-        known = [bound for bound in bounds if bound is not None]
-        if steady and all((c > 0) == (atom._op == "max") for c in factors.values()):
-            return max(known, default=None)
-        return min(known) if len(known) == len(bounds) else None
-    return None
-
-
-def _bound_by_division(others: _Poly, factors: _Poly, x: Dim, d: Dim, cases: int) -> int | None:
-    """The bound of others + factors * (x // d), from d times that: x - d + 1 <= x // d * d <= x, and d >= 1."""
-    rising = {m: c for m, c in factors.items() if c > 0}
-    falling = {m: c for m, c in factors.items() if c < 0}
-    scaled = _plus(_plus(_product(tuple(others.items()), _terms(d)), rising, x - d + 1), falling, x)
-    bound = _poly_bound(scaled, cases)
-    if bound is None or d.value is None:
-        return None if bound is None else min(bound, 1)
-    return -(-bound // d.value)
-
-
-def _plus(a: _Poly, factors: _Poly, dim: Dim) -> _Poly:
-    """a + factors * dim."""
-    return _added(dict(a), _product(tuple(factors.items()), _terms(dim)).items())
+    return is_at_least(a - b if op == "max" else b - a, 0)
 
 
 _small: dict[int, Dim] = {}  # sizes up to _KEPT, once made

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from graphcore import numerics
+from graphcore.constants import array_dtype, array_of, held_as, holds_numpy, scalar_array
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphError
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
-from graphcore.promotion.system import NoPromotion, Scalar, check_literal, default_dtype
+from graphcore.promotion.system import Scalar, default_dtype
 from graphcore.sources import Line, Origin, is_ours, origin_of, user_origin
 from graphcore.symbol import Constant, Input, Node, Symbol
 from graphcore.types import DimLike, OptionalType, SequenceType, Shape, TensorType, Type, _shape, tensor_type
@@ -127,11 +128,11 @@ class Graph:
         dtype: what to hold it as, by default the array's own (bool, int64 or float32 for Python numbers). Raises
         `DTypeError` where an element cannot be held in `dtype` (ints exactly, floats rounded but not overflowed).
         """
-        array, own = _array_of(value)
-        default = DType.float32 if own is DType.float64 and not _holds_numpy(value) else own
+        array, own = array_of(value)
+        default = DType.float32 if own is DType.float64 and not holds_numpy(value) else own
         wanted = default if dtype is None else DType.of(dtype)
         if wanted is not own:
-            array = _held(array, own, wanted, "constant")
+            array = held_as(array, own, wanted, "constant")
         if array is value or array.base is not None:
             array = array.copy()
         return self._constant(array, wanted, name)
@@ -172,11 +173,11 @@ class Graph:
             raise DTypeError(
                 f"weight {name!r}: a {type(array).__name__} is no array", help="give a NumPy array: np.asarray(value)"
             )
-        own = _dtype_of(array, "weight", repr(name))
+        own = array_dtype(array, "weight", repr(name))
         wanted = own if dtype is None else DType.of(dtype)
         held = numerics.native(array)
         if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
-            held = _held(held, own, wanted, "weight")
+            held = held_as(held, own, wanted, "weight")
         claimed = self._claim(name, "weight")
         return self._symbol(_type_of(held, wanted), Constant(held, True, user_origin()), claimed)
 
@@ -455,9 +456,7 @@ class Graph:
         key = (dtype, type(value), value if value else str(value))
         found = self._scalars.get(key)
         if found is None:
-            own = default_dtype([value])
-            plain = np.array(value, np.float64 if own is DType.float32 else _integer_carrier(value))
-            array = numerics.cast_array(plain, DType.of(plain.dtype), dtype)
+            array = scalar_array(value, dtype)
             found = self._scalars[key] = self._symbol(tensor_type(dtype, _shape(())), Constant(array, False, None))
         return found
 
@@ -493,7 +492,7 @@ class Graph:
             return self._own(value, op, role)
         if isinstance(value, (np.ndarray, np.generic)):
             array = np.asarray(value)
-            return self._constant(numerics.native(array).copy(), _dtype_of(array, op, role))
+            return self._constant(numerics.native(array).copy(), array_dtype(array, op, role))
         if isinstance(value, (bool, int, float)):
             return self._scalar(value, default_dtype([value]))
         raise _no_operand(value, op, role)
@@ -563,84 +562,5 @@ def _no_operand(value: object, op: str, role: str) -> DTypeError:
     return DTypeError(f"{op}: {role} is a {type(value).__name__}", operands={role: value}, help=fix)
 
 
-def _dtype_of(array: np.ndarray[Any, Any], op: str, role: str) -> DType:
-    try:
-        return DType.of(array.dtype)
-    except DTypeError as error:
-        raise DTypeError(f"{op}: {role} is an array of {array.dtype}", help=error.help) from None
-
-
 def _type_of(array: np.ndarray[Any, Any], dtype: DType) -> TensorType:
     return tensor_type(dtype, Shape(array.shape))
-
-
-def _integer_carrier(value: Scalar) -> type[np.generic]:
-    if isinstance(value, bool):
-        return np.bool_
-    if -(1 << 63) <= value < 1 << 63:
-        return np.int64
-    return np.uint64 if 0 <= value < 1 << 64 else np.float64  # held exactly, or it would have been refused
-
-
-def _array_of(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
-    """A constant's value as an array, and the dtype it has by itself."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        array = numerics.native(np.asarray(value))
-        own = _dtype_of(array, "constant", "value")
-    else:
-        try:
-            array = np.asarray(value)
-            own = DType.of(array.dtype)
-        except (ValueError, DTypeError, OverflowError):
-            raise _no_tensor(value) from None
-    if own is DType.string:
-        array = array.astype(object)
-        if not all(isinstance(item, str) for item in array.ravel()):
-            raise _no_tensor(value)
-    return array, own
-
-
-def _no_tensor(value: object) -> DTypeError:
-    return DTypeError(
-        f"constant: {value!r:.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
-    )
-
-
-def _holds_numpy(value: Any) -> bool:
-    """Whether it is a NumPy value or nested lists of them, which keep their own dtype."""
-    while isinstance(value, (list, tuple)) and value:
-        value = value[0]
-    return isinstance(value, (np.ndarray, np.generic))
-
-
-def _held(array: np.ndarray[Any, Any], own: DType, wanted: DType, op: str) -> np.ndarray[Any, Any]:
-    """The array as `wanted`, refusing elements that it cannot hold."""
-    if own is DType.string or wanted is DType.string:
-        raise DTypeError(f"{op}: {own} values do not become {wanted}", help="leave out dtype")
-    cast = numerics.cast_array(array, own, wanted)
-    for value in _doubtful(array, own, cast, wanted):
-        try:
-            check_literal(value, wanted)
-        except NoPromotion as refusal:
-            raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
-    return cast
-
-
-def _doubtful(array: np.ndarray[Any, Any], own: DType, cast: np.ndarray[Any, Any], wanted: DType) -> list[Scalar]:
-    """The elements among which one is that `wanted` cannot hold, if there is any."""
-    if not array.size:
-        return []
-    plain = array.astype(np.int8) if own.bits == 4 else array
-    if not wanted.is_float:
-        if own.is_float:
-            return [float(array.flat[0])]
-        convert = bool if own is DType.bool else int
-        return [convert(plain.min()), convert(plain.max())]
-    wide = cast.astype(np.float64)
-    if own.is_float:
-        wrong = np.isfinite(array.astype(np.float64)) & ~np.isfinite(wide)
-    else:
-        # What rounded up to the first number beyond the dtype would saturate on the way back.
-        back = numerics.cast_array(cast, wanted, own)
-        wrong = (back != array) | (wide >= float(int(own.max) + 1))
-    return [float(v) if own.is_float else int(v) for v in plain[wrong][:1]]

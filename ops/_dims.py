@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from graphcore.dims import Dim, _build, _terms
+from graphcore._dim_poly import terms as _terms
+from graphcore.dims import Dim, _build
 from graphcore.dtypes import DType
 from graphcore.errors import ShapeError
 from graphcore.graph import Graph

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from graphcore import numerics, operands
+from graphcore.constants import array_of, held_as
 from graphcore.declare import op
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.graph import Graph, _array_of, _held
+from graphcore.graph import Graph
 from graphcore.operands import graph_of, promote
 from graphcore.ops._dims import dim_value, dims_of, provably_differ, shape_vector
 from graphcore.promotion.system import default_dtype
@@ -75,7 +76,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
                 f"{name}: value has shape {value.shape}", operands={"value": value}, help="give a number or a scalar"
             )
         return _expanded(graph, graph._cast(value, wanted or value.dtype), dims, name)
-    array, own = _array_of(value)
+    array, own = array_of(value)
     if array.ndim:
         raise ShapeError(
             f"{name}: value has shape {_shape([Dim(n) for n in array.shape])}",
@@ -90,7 +91,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
         held = own
     target = wanted or own
     if name == "full" and target is not held:
-        array = _held(array, held, target, name)
+        array = held_as(array, held, target, name)
     else:
         array = numerics.cast_array(array, held, target)
     if not dims or target is DType.string:
@@ -179,7 +180,7 @@ def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim 
         last = bounds["step"] * (int(length) - 1)
         for value in (bounds["start"], bounds["start"] + last if isinstance(bounds["start"], int) else None):
             if value is not None:
-                _held(np.array(value), DType.of(np.array(value).dtype), target, "range")
+                held_as(np.array(value), DType.of(np.array(value).dtype), target, "range")
     shape = _shape([_length(said, length)])
     symbols = tuple(
         dim_value(graph, b, op="range") if isinstance(b, Dim) else graph._scalar(b, DType.int64)
@@ -202,7 +203,7 @@ def _real(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim |
         raise DTypeError(f"range: float bounds do not count in {target}", help="give ints, or leave dtype out")
     length = builtins.max(0, math.ceil((stop - start) / step))
     values = start + np.arange(length, dtype=np.float64) * step
-    array = _held(values, DType.float64, target, "range")
+    array = held_as(values, DType.float64, target, "range")
     _length(said, Dim(length))
     return graph._constant(array, target)
 

@@ -1,0 +1,98 @@
+"""Values that users give for constants and weights, as arrays of the dtypes they are to have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore import numerics
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError
+from graphcore.numerics import Array
+from graphcore.promotion.system import NoPromotion, Scalar, check_literal
+
+
+def array_dtype(array: Array, op: str, role: str) -> DType:
+    try:
+        return DType.of(array.dtype)
+    except DTypeError as error:
+        raise DTypeError(f"{op}: {role} is an array of {array.dtype}", help=error.help) from None
+
+
+def scalar_array(value: Scalar, dtype: DType) -> Array:
+    """A Python number that `dtype` holds, as an array of no axes."""
+    plain = np.array(value, np.float64 if isinstance(value, float) else _integer_carrier(value))
+    return numerics.cast_array(plain, DType.of(plain.dtype), dtype)
+
+
+def _integer_carrier(value: Scalar) -> type[np.generic]:
+    if isinstance(value, bool):
+        return np.bool_
+    if -(1 << 63) <= value < 1 << 63:
+        return np.int64
+    return np.uint64 if 0 <= value < 1 << 64 else np.float64  # held exactly, or it would have been refused
+
+
+def array_of(value: Any) -> tuple[Array, DType]:
+    """A constant's value as an array, and the dtype it has by itself."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = numerics.native(np.asarray(value))
+        own = array_dtype(array, "constant", "value")
+    else:
+        try:
+            array = np.asarray(value)
+            own = DType.of(array.dtype)
+        except (ValueError, DTypeError, OverflowError):
+            raise _no_tensor(value) from None
+    if own is DType.string:
+        array = array.astype(object)
+        if not all(isinstance(item, str) for item in array.ravel()):
+            raise _no_tensor(value)
+    return array, own
+
+
+def _no_tensor(value: object) -> DTypeError:
+    return DTypeError(
+        f"constant: {value!r:.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
+    )
+
+
+def holds_numpy(value: Any) -> bool:
+    """Whether it is a NumPy value or nested lists of them, which keep their own dtype."""
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def held_as(array: Array, own: DType, wanted: DType, op: str) -> Array:
+    """The array as `wanted`, refusing elements that it cannot hold."""
+    if own is DType.string or wanted is DType.string:
+        raise DTypeError(f"{op}: {own} values do not become {wanted}", help="leave out dtype")
+    cast = numerics.cast_array(array, own, wanted)
+    for value in _doubtful(array, own, cast, wanted):
+        try:
+            check_literal(value, wanted)
+        except NoPromotion as refusal:
+            raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
+    return cast
+
+
+def _doubtful(array: Array, own: DType, cast: Array, wanted: DType) -> list[Scalar]:
+    """The elements among which one is that `wanted` cannot hold, if there is any."""
+    if not array.size:
+        return []
+    plain = array.astype(np.int8) if own.bits == 4 else array
+    if not wanted.is_float:
+        if own.is_float:
+            return [float(array.flat[0])]
+        convert = bool if own is DType.bool else int
+        return [convert(plain.min()), convert(plain.max())]
+    wide = cast.astype(np.float64)
+    if own.is_float:
+        wrong = np.isfinite(array.astype(np.float64)) & ~np.isfinite(wide)
+    else:
+        # What rounded up to the first number beyond the dtype would saturate on the way back.
+        back = numerics.cast_array(cast, wanted, own)
+        wrong = (back != array) | (wide >= float(int(own.max) + 1))
+    return [float(v) if own.is_float else int(v) for v in plain[wrong][:1]]
