@@ -38,7 +38,10 @@ def _attention(
     k, v = _for_each_head(k, q), _for_each_head(v, q)
     turned = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
     grid = _shape([*q.shape[:3], k.shape[2]])
-    scores = e.emit("Mul", e.emit("MatMul", q, turned, shape=grid), _factor(q, scale), shape=grid)
+    scores = e.emit("MatMul", q, turned, shape=grid)
+    # onnxruntime draws a constant factor into the product, as a float32; not past a BitCast.
+    scores = e.emit("BitCast", scores, shape=grid, to=q.dtype)
+    scores = e.emit("Mul", scores, _factor(q, scale), shape=grid)
     if softcap:
         cap = e.const(q, softcap)
         scores = e.emit("Mul", e.emit("Tanh", e.emit("Div", scores, cap, shape=grid)), cap, shape=grid)
