@@ -544,3 +544,24 @@ def test_op_without_a_way_names_the_target_and_a_fix() -> None:
     assert raised.value.summary == "LRN: the cpu target has no way to compute it in float64"
     assert raised.value.help == "cast the operands to float32 first: .cast(DType.float32)"
     assert "input 0" in str(raised.value)
+
+
+def test_integer_sum_is_refused_when_its_axes_are_not_known() -> None:
+    graph = Graph("axes", {"x": TensorType(DType.int32, ["n", 3]), "axes": TensorType(DType.int64, [1])})
+    x, axes = graph.inputs
+    graph.output(*graph.op("ReduceSum", [x, axes], {"keepdims": 0}, [TensorType(DType.int32, ["?"])]))
+    with pytest.raises(GraphError, match="a reduction of integers needs axes that are known"):
+        graph.to_onnx()
+
+
+@pytest.mark.parametrize("place", ["before", "behind", "divided"])
+def test_factor_of_a_float64_product_keeps_its_digits(place: str) -> None:
+    a, b = np.random.default_rng(0).standard_normal((2, 4, 4))
+    graph = Graph("scaled", {"a": TensorType(DType.float64, ["n", 4]), "b": TensorType(DType.float64, [4, "m"])})
+    x, y = graph.inputs
+    graph.output(
+        {"before": lambda: (x * 0.3) @ y, "behind": lambda: (x @ y) * 0.3, "divided": lambda: (x @ y) / 0.3}[place]()
+    )
+    want = {"before": (a * 0.3) @ b, "behind": (a @ b) * 0.3, "divided": (a @ b) / 0.3}[place]
+    (got,) = onnxruntime.InferenceSession(graph.to_onnx().SerializeToString()).run(None, {"a": a, "b": b})
+    assert np.abs(got - want).max() < 1e-14

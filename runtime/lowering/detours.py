@@ -13,8 +13,9 @@ import numpy as np
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
+from graphcore.errors import GraphError
 from graphcore.runtime.lowering import double, scatter
-from graphcore.symbol import Symbol
+from graphcore.symbol import Node, Symbol
 from graphcore.types import Type, _shape
 
 if TYPE_CHECKING:
@@ -97,6 +98,13 @@ def _matmul_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes:
     return on.casts.cast(count, DType.int32, DType.bool)
 
 
+def _matmul_double(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """onnxruntime draws a constant factor before or behind a product into it, as a float32: keep them apart."""
+    x, y = (on.native("BitCast", s, to=s.dtype) if isinstance(s.producer, Node) else s for s in inputs)
+    made = on.native(op, x, y, shape=types[0].shape)
+    return on.native("BitCast", made, to=made.dtype)
+
+
 def _matmul_unsigned(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
     """The kernels of unsigned integers fail where there is nothing to add up; those of signed ones wrap alike."""
     view = DType.int32 if inputs[0].dtype is DType.uint32 else DType.int64
@@ -174,8 +182,16 @@ def _reduced_last(
 
 
 def _axes(on: Legaliser, inputs: Inputs, rank: int) -> list[int]:
-    given = on.known(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
-    return [] if given is None else [int(a) % rank for a in given]
+    if len(inputs) < 2 or inputs[1] is None:
+        return []
+    given = on.known(inputs[1])
+    if given is None:
+        raise GraphError(
+            "a reduction of integers needs axes that are known when the graph is lowered",
+            operands={"x": str(inputs[0].type), "axes": str(inputs[1].type)},
+            help="give the axes as a constant, or cast x to a float first",
+        )
+    return [int(a) % rank for a in given]
 
 
 def _extreme_floats(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
@@ -260,6 +276,7 @@ def _table() -> dict[tuple[str, DType], Detour]:
         (("Max", "Min"), (DType.int64,), _extreme_int64),
         (("Clip",), (DType.int64,), _clip_int64),
         (("MatMul",), (DType.bool,), _matmul_bool),
+        (("MatMul",), (DType.float64,), _matmul_double),
         (("MatMul",), (DType.uint32, DType.uint64), _matmul_unsigned),
         (("ReduceSum",), INTEGERS, _sum_integers),
         (("ReduceProd",), INTEGERS, _product_integers),
