@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeAlias
 
 import ml_dtypes
 import numpy as np
-import onnx
 
 from graphcore.errors import DTypeError
 
@@ -166,28 +165,27 @@ def _make(name: str, kind: Kind, bits: int, numpy: object, onnx_type: int, stora
     return made
 
 
-_T = onnx.TensorProto
-
-# name, kind, bits, NumPy dtype, ONNX type: the dtypes that ONNX has a type for.
+# name, kind, bits, NumPy dtype, onnx.TensorProto.DataType: the dtypes that ONNX has a type for. Its numbers are written
+# out because the import of onnx takes longer than that of all the rest, and only reading and writing models needs it.
 _STORED: tuple[tuple[str, Kind, int, object, int], ...] = (
-    ("bool", Kind.bool, 1, np.bool_, _T.BOOL),
-    ("int4", Kind.signed, 4, ml_dtypes.int4, _T.INT4),
-    ("uint4", Kind.unsigned, 4, ml_dtypes.uint4, _T.UINT4),
-    ("int8", Kind.signed, 8, np.int8, _T.INT8),
-    ("int16", Kind.signed, 16, np.int16, _T.INT16),
-    ("int32", Kind.signed, 32, np.int32, _T.INT32),
-    ("int64", Kind.signed, 64, np.int64, _T.INT64),
-    ("uint8", Kind.unsigned, 8, np.uint8, _T.UINT8),
-    ("uint16", Kind.unsigned, 16, np.uint16, _T.UINT16),
-    ("uint32", Kind.unsigned, 32, np.uint32, _T.UINT32),
-    ("uint64", Kind.unsigned, 64, np.uint64, _T.UINT64),
-    ("float8_e4m3fn", Kind.float, 8, ml_dtypes.float8_e4m3fn, _T.FLOAT8E4M3FN),
-    ("float8_e5m2", Kind.float, 8, ml_dtypes.float8_e5m2, _T.FLOAT8E5M2),
-    ("float16", Kind.float, 16, np.float16, _T.FLOAT16),
-    ("bfloat16", Kind.float, 16, ml_dtypes.bfloat16, _T.BFLOAT16),
-    ("float32", Kind.float, 32, np.float32, _T.FLOAT),
-    ("float64", Kind.float, 64, np.float64, _T.DOUBLE),
-    ("string", Kind.string, 0, np.object_, _T.STRING),
+    ("bool", Kind.bool, 1, np.bool_, 9),
+    ("int4", Kind.signed, 4, ml_dtypes.int4, 22),
+    ("uint4", Kind.unsigned, 4, ml_dtypes.uint4, 21),
+    ("int8", Kind.signed, 8, np.int8, 3),
+    ("int16", Kind.signed, 16, np.int16, 5),
+    ("int32", Kind.signed, 32, np.int32, 6),
+    ("int64", Kind.signed, 64, np.int64, 7),
+    ("uint8", Kind.unsigned, 8, np.uint8, 2),
+    ("uint16", Kind.unsigned, 16, np.uint16, 4),
+    ("uint32", Kind.unsigned, 32, np.uint32, 12),
+    ("uint64", Kind.unsigned, 64, np.uint64, 13),
+    ("float8_e4m3fn", Kind.float, 8, ml_dtypes.float8_e4m3fn, 17),
+    ("float8_e5m2", Kind.float, 8, ml_dtypes.float8_e5m2, 19),
+    ("float16", Kind.float, 16, np.float16, 10),
+    ("bfloat16", Kind.float, 16, ml_dtypes.bfloat16, 16),
+    ("float32", Kind.float, 32, np.float32, 1),
+    ("float64", Kind.float, 64, np.float64, 11),
+    ("string", Kind.string, 0, np.object_, 8),
 )
 
 # The dtypes that are more than what ONNX stores: name, kind, bits, storage.

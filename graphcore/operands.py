@@ -53,7 +53,7 @@ def operand(op: str, value: TensorLike, role: str = "x") -> Symbol:
 def promote(op: str, rule: Rule, roles: Roles) -> tuple[list[Symbol], DType]:
     """The operands cast to what the graph's promotion system says, and the dtype of the result.
 
-    roles: operands by role; None values are left out. Raises `PromotionError` or `DTypeError` where they do not go
+    roles: operands by role. Raises `PromotionError` or `DTypeError` where they do not go
     together, `GraphError` where they are of different graphs.
     """
     graph = graph_of(op, roles.values())
