@@ -5,27 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphcore import ops
-from graphcore.declare import REGISTRY
+from graphcore.declare import MEANINGS, REGISTRY
 from graphcore.promotion.max import DTYPES, max_published, max_system
 from graphcore.promotion.system import PromotionSystem
 
 HERE = Path(__file__).parent
-
-_RULES = {
-    "join": "any dtypes meet in a common one",
-    "arithmetic": "numbers and bools meet in a common dtype",
-    "subtract": "numbers meet in a common dtype; bools are refused",
-    "divide": "floats meet in a common dtype; integers and bools become float64",
-    "compare": "operands meet in a common dtype; the result is bool",
-    "bitwise": "integers and bools meet in a common dtype; floats are refused",
-    "shift": "the left dtype is kept; both are integers",
-    "logical": "operands become bool by `!= 0`",
-    "float": "floats meet; integers become float16 (8 bits), float32 (16 bits) or float64",
-    "number": "the dtype is kept",
-    "keep": "the dtype is kept, whatever it is",
-    "sum": "the dtype is kept; bools are counted in int64",
-    "mean": "floats are kept; integers and bools give float64",
-}
 
 
 def ops_page() -> str:
@@ -43,7 +27,7 @@ def ops_page() -> str:
         "",
         "The last column is how operands promote:",
         "",
-        *(f"- `{rule}`: {meaning}" for rule, meaning in _RULES.items()),
+        *(f"- `{rule}`: {meaning}" for rule, meaning in MEANINGS.items()),
     ]
     for family, rows in sorted(families.items()):
         lines += ["", f"## {family}", "", "| op | what it gives | ONNX | promotion |", "|---|---|---|---|", *rows]

@@ -55,6 +55,23 @@ The function is called while lowering, on Symbols of the dtype to compute in (fl
 with ops. It sees None for an optional operand left out.
 """
 
+MEANINGS: dict[Rule, str] = {
+    "join": "any dtypes meet in a common one",
+    "arithmetic": "numbers and bools meet in a common dtype",
+    "subtract": "numbers meet in a common dtype; bools are refused",
+    "divide": "floats meet in a common dtype; integers and bools become float64",
+    "compare": "operands meet in a common dtype; the result is bool",
+    "bitwise": "integers and bools meet in a common dtype; floats are refused",
+    "shift": "the left dtype is kept; both are integers",
+    "logical": "operands become bool by `!= 0`",
+    "float": "floats meet; integers become float16 (8 bits), float32 (16 bits) or float64",
+    "number": "the dtype is kept",
+    "keep": "the dtype is kept, whatever it is",
+    "sum": "the dtype is kept; bools are counted in int64",
+    "mean": "floats are kept; integers and bools give float64",
+}
+"""How operands promote under each rule, in words."""
+
 _PYTHON_OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
     "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
@@ -135,7 +152,7 @@ def unary(
             made.ambiguous = True
         return made
 
-    _dress(function, name, doc)
+    _dress(function, name, f"{doc}\n\n{_contract_of_one(rule, result)}")
     _register(name, function, onnx, rule, 1, dunder)
     if body:
         EXPANSIONS[onnx] = body
@@ -224,7 +241,7 @@ def binary(
             made.ambiguous = True
         return made
 
-    _dress(function, name, doc)
+    _dress(function, name, f"{doc}\n\n{_contract_of_two(rule)}")
     _register(name, function, onnx, rule, 2, dunder)
     if dunder:
         _attach_operator(dunder, function)
@@ -245,6 +262,23 @@ class _Plan:
 
 
 _PYTHON_NUMBERS = frozenset({bool, int, float})
+
+
+def _contract_of_one(rule: Rule, result: DType | None) -> str:
+    gives = f"of dtype {result}" if result else "of the dtype that promotion gives"
+    return (
+        f"x: a Symbol, array or Python number of any shape; promotion `{rule}`: {MEANINGS[rule]}.\n"
+        f"Returns a Symbol of the same shape, {gives}. Raises `DTypeError` for dtypes it has no meaning for."
+    )
+
+
+def _contract_of_two(rule: Rule) -> str:
+    return (
+        "lhs, rhs: Symbols, arrays or Python numbers whose shapes broadcast, as in NumPy; promotion\n"
+        f"`{rule}`: {MEANINGS[rule]}.\n"
+        "Returns a Symbol of the broadcast shape. Raises `PromotionError` for dtypes that do not meet, `DTypeError`\n"
+        "for those it has no meaning for and numbers it cannot hold, `ShapeError` for shapes that do not broadcast."
+    )
 
 
 def _dress(function: Callable[..., Any], name: str, doc: str) -> None:
