@@ -32,10 +32,11 @@ class Feeds:
         if len(arrays) != len(plain):
             return None
         feed = {}
-        for (name, dtype, rank), array in zip(plain, arrays, strict=True):
-            if type(array) is not np.ndarray or array.dtype != dtype or array.ndim != rank:
+        for (name, dtype, rank), array in zip(plain, arrays):  # noqa: B905 - as many, and every nanosecond counts
+            # A dtype of the other byte order, or one made anew, is another object.
+            if type(array) is not np.ndarray or array.dtype is not dtype or array.ndim != rank:
                 return None
-            if not array.flags.c_contiguous or not array.dtype.isnative:
+            if not array.flags.c_contiguous:
                 return None
             feed[name] = array
         self._dims(feed)

@@ -60,9 +60,15 @@ class Model:
         strides are made right. Returns the outputs, in order. Raises `FeedError` for anything else, and `RunError`
         where the runtime fails.
         """
-        feed = None if named else self._feeds.quick(arrays)
+        feeds = self._feeds
+        if not named:
+            feed = feeds.quick(arrays)
+        elif not arrays and named.keys() == feeds.types.keys():
+            feed = feeds.quick(tuple([named[name] for name in feeds.names]))
+        else:
+            feed = None
         if feed is None:
-            feed = self._feeds.named(arrays, named)
+            feed = feeds.named(arrays, named)
         try:
             if self._is_plain:
                 return self.session.run(self._output_names, feed)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from graphcore.declare import LIBRARY
+from graphcore.dtypes import DType
 from graphcore.graph import Graph, Target
 from graphcore.runtime.lowering.expand import expand
 from graphcore.runtime.lowering.legalise import legalise
@@ -43,25 +44,33 @@ def _is_semantic(symbol: Symbol) -> bool:
 
 
 def _is_legal(graph: Graph, rules: Legality) -> bool:
-    if any(isinstance(t, TensorType) and t.dtype.storage is not t.dtype for t in {s.type for s in graph._symbols}):
+    dtypes = {t.dtype for t in {s.type for s in graph._symbols} if isinstance(t, TensorType)}
+    if any(dtype.storage is not dtype for dtype in dtypes):
         return False
-    kinds = {
-        (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)
-        for n in graph._nodes
-    }
-    if any(not _kind_is_legal(rules, *kind) for kind in kinds):
-        return False
+    operators = {(n.op_type, n.domain) for n in graph._nodes}
+    if not all(_keeps(rules, *operator, dtype) for operator in operators for dtype in dtypes):
+        # Not every operator takes every dtype that there is: which has which?
+        kinds = {
+            (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)
+            for n in graph._nodes
+        }
+        if not all(_kind_is_legal(rules, *kind) for kind in kinds):
+            return False
     outputs = graph._outputs or []
     produced = {s.id for _, s in outputs if isinstance(s.producer, Node)}
     return len(produced) == len(outputs) and all(name is None or name == s._name for name, s in outputs)
 
 
 def _kind_is_legal(rules: Legality, op_type: str, domain: str, operand: Type | None, result: Type) -> bool:
-    if domain:
-        return domain != LIBRARY
     # The operand that decides where it is not the first one has the result's dtype.
     decides = result if operand is None or op_type in BY_RESULT or op_type in PRIMARY else operand
-    return op_type != "Cast" and (not isinstance(decides, TensorType) or rules.keeps(op_type, decides.dtype))
+    return _keeps(rules, op_type, domain, decides.dtype if isinstance(decides, TensorType) else None)
+
+
+def _keeps(rules: Legality, op_type: str, domain: str, dtype: DType | None) -> bool:
+    if domain:
+        return domain != LIBRARY
+    return op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype))
 
 
 __all__ = ["TARGETS", "lower"]

@@ -14,7 +14,7 @@ from graphcore.graph import Target
 from graphcore.onnx.writer import OPSET
 
 PRIMARY = {"Where": 1, "OneHot": 2}
-"""The operand whose dtype an operator's kernels are chosen by, where it is not the first."""
+"""The operand whose dtype an operator's kernels are chosen by, where not the first; the result has that dtype too."""
 
 BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
 """Operators whose kernels are chosen by the dtype of the result."""
