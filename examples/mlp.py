@@ -1,6 +1,6 @@
 """An MLP that tells the inside of a circle from its outside: layers, weights, export, run.
 
-    python examples/mlp.py
+python examples/mlp.py
 """
 
 import numpy as np

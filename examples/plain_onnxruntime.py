@@ -1,6 +1,6 @@
 """What is exported runs with nothing but onnxruntime and NumPy, also where onnxruntime has no kernels for its dtypes.
 
-    python examples/plain_onnxruntime.py
+python examples/plain_onnxruntime.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Dtypes that differ meet in one: int8 and bfloat16 in bfloat16, which onnxruntime has no kernels for.
 
-    python examples/promotion.py
+python examples/promotion.py
 """
 
 import numpy as np

@@ -1,0 +1,109 @@
+"""Building and writing 10,000 element-wise nodes, beside the same nodes made as protobufs by onnx.helper.
+
+    python -m benchmarks.bench_build
+
+onnx.helper checks nothing and infers nothing; here every node has its dtype, its shape and the line that made it.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+from onnx import helper
+
+from benchmarks.timing import Bounds, compare
+from graphcore import DType, Graph, Symbol, TensorType
+from graphcore.onnx.export import lowered
+from graphcore.onnx.writer import OPSET, encode, join
+
+NODES = 10_000
+BUILD_BOUND = 2.0
+WRITE_BOUND = 1.5
+
+Step = Callable[[Symbol, Symbol], Symbol]
+
+
+def build(other: DType, step: Step, steps: int) -> Graph:
+    """`x = step(x, y)`, over and over; x is float32, y of dtype `other`."""
+    graph = Graph("chain", {"x": TensorType(DType.float32, ["batch", 64]), "y": TensorType(other, [64])})
+    x, y = graph.inputs
+    for _ in range(steps):
+        x = step(x, y)
+    graph.output(result=x)
+    return graph
+
+
+# What is built, the dtype of y, the step, and the nodes that a step makes.
+CASES: tuple[tuple[str, DType, Step, int], ...] = (
+    ("x + y, one dtype", DType.float32, lambda x, y: x + y, 1),
+    ("x * 2.0, a Python number", DType.float32, lambda x, y: x * 2.0, 1),
+    ("x + y, promoted: y is cast once", DType.int8, lambda x, y: x + y, 1),
+    ("y + x.cast(float16), promoted: a cast each", DType.float32, lambda x, y: y + x.cast(DType.float16), 3),
+)
+
+
+def peer_nodes(graph: Graph) -> tuple[list[onnx.NodeProto], Callable[[], list[onnx.NodeProto]]]:
+    """The nodes of a graph as protobufs, and a function that makes them with onnx.helper as a user would."""
+    wanted: list[tuple[str, list[str], list[str], dict[str, Any]]] = [
+        (
+            node.op_type,
+            [s.name for s in node.inputs if s is not None],
+            [s.name for s in node.outputs],
+            {key: value.onnx if isinstance(value, DType) else value for key, value in node.attributes.items()},
+        )
+        for node in graph.nodes
+    ]
+
+    def make() -> list[onnx.NodeProto]:
+        return [
+            helper.make_node(op_type, inputs, outputs, name=outputs[0], **attributes)
+            for op_type, inputs, outputs, attributes in wanted
+        ]
+
+    return make(), make
+
+
+def peer_writer(graph: Graph, nodes: list[onnx.NodeProto]) -> Callable[[], bytes]:
+    """A function that makes a model of the nodes and writes it, with the constants of the graph's own model."""
+    model = onnx.ModelProto.FromString(join(encode(lowered(graph, "cpu"))))
+    inputs, outputs = list(model.graph.input), list(model.graph.output)
+    initializers, opset = list(model.graph.initializer), helper.make_opsetid("", OPSET)
+
+    def write() -> bytes:
+        made = helper.make_model(
+            helper.make_graph(nodes, graph.name, inputs, outputs, initializers), opset_imports=[opset]
+        )
+        written: bytes = made.SerializeToString()
+        return written
+
+    return write
+
+
+def main() -> int:
+    bounds = Bounds()
+    warnings.simplefilter("ignore")
+    for what, other, step, nodes_a_step in CASES:
+        steps = NODES // nodes_a_step
+        graph = build(other, step, steps)
+        nodes, make = peer_nodes(graph)
+
+        def ours(other: DType = other, step: Step = step, steps: int = steps) -> Graph:
+            return build(other, step, steps)
+
+        bounds.ratio(f"build  {what}", compare(ours, make), BUILD_BOUND, each=len(nodes), unit="us")
+        if any(node.op_type == "Cast" for node in graph.nodes):
+            continue  # lowering rewrites casts, which onnx.helper has no counterpart of
+
+        def write(graph: Graph = graph) -> bytes:
+            return join(encode(lowered(graph, "cpu")))
+
+        bounds.ratio(f"write  {what}", compare(write, peer_writer(graph, nodes)), WRITE_BOUND, len(nodes), "us")
+    return bounds.exit_code()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The examples run and print what they are there to show."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def printed(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"promotion", "mlp", "plain_onnxruntime"}
+
+
+def test_promotion_prints_graph_with_cast_and_runs_in_bfloat16(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("promotion", capsys)
+    graph = [line.partition("#")[0].strip() for line in lines[:8]]
+    assert graph == [
+        "graph scale (max) {",
+        "input   tokens: int8[batch, 4]",
+        "input   gain: bfloat16[4]",
+        "cast_2: bfloat16[batch, 4] = Cast(tokens, to=bfloat16)",
+        "mul_3: bfloat16[batch, 4] = Mul(cast_2, gain)",
+        "add_5: bfloat16[batch, 4] = Add(mul_3, bfloat16(1.0))",
+        "prob: bfloat16[batch, 4] = Softmax(add_5, axis=1)",
+        "output  prob: bfloat16[batch, 4]",
+    ]
+    assert lines[3].endswith("# promotion.py:13")
+    assert lines[9:] == [
+        "int8 and bfloat16 meet in bfloat16",
+        "int8 and uint8 meet in int16",
+        "int64 and uint64 meet in float16",
+        "float16 and bfloat16 meet in bfloat16",
+        "bfloat16 [[0.101562 0.455078 0.275391 0.166992]]",
+    ]
+
+
+def test_mlp_names_its_layers_and_its_file_answers_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("mlp", capsys)
+    assert [line.split() for line in lines[:5]] == [
+        ["hidden/gemm_3", "float32[batch,", "32]"],
+        ["relu_4", "float32[batch,", "32]"],
+        ["out/gemm_7", "float32[batch,", "1]"],
+        ["squeeze_9", "float32[batch]"],
+        ["inside", "bool[batch]"],
+    ]
+    assert re.fullmatch(r"right for 9[5-9]% of 2000 points", lines[5])
+    assert lines[6:] == ["the file answers the same: True"]
+    assert Path("circle.onnx").exists()
+
+
+LEVEL = [
+    "samples tensor(int16) ['channel', 'time']",
+    "energy int16 [169, -15487]",
+    "half int16 [[1, -2, 6], [100, 50, -4]]",
+    "rounded float32 [[1.0, -1.3359375, 4.0], [66.5, 33.25, -2.328125]]",
+]
+
+
+def test_plain_onnxruntime_prints_exact_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("plain_onnxruntime", capsys) == LEVEL
+
+
+def test_plain_onnxruntime_runs_its_file_where_graphcore_cannot_be_imported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    printed("plain_onnxruntime", capsys)
+    code = "import runpy, sys; sys.modules['graphcore'] = None; runpy.run_path(sys.argv[1])['run']('level.onnx')"
+    path = str(EXAMPLES / "plain_onnxruntime.py")
+    done = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == LEVEL
