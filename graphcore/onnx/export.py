@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -98,6 +99,10 @@ def _replace(files: Iterable[tuple[str, list[Chunk]]]) -> None:
                 for chunk in chunks:
                     stream.write(chunk)
             os.chmod(temporary, _mode(path))
+        if len(waiting) > 1:
+            # An old model must not be found beside new weights, not even by who looks between the two renames.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(waiting[-1][1])
         while waiting:
             os.replace(*waiting[0])
             waiting.pop(0)
