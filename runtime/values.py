@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnxruntime
@@ -11,7 +11,7 @@ import onnxruntime
 from graphcore.dtypes import DType
 from graphcore.onnx.writer import raw
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 
 PLAIN = frozenset(
     {
@@ -25,9 +25,10 @@ _CARRIERS = {1: np.uint8, 2: np.uint16}
 
 
 def to_ort(array: Array, dtype: DType) -> onnxruntime.OrtValue:
-    """An OrtValue of a C-contiguous array of a stored dtype. It shares the array's memory, but for 4-bit integers.
+    """An OrtValue of a C-contiguous array of a stored dtype other than string, of which onnxruntime makes none.
 
-    The OrtValue keeps the array alive; onnxruntime keeps neither.
+    It shares the array's memory, but for 4-bit integers, and keeps the array alive. A session that was given the
+    OrtValue keeps neither.
     """
     if dtype in PLAIN:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
@@ -42,16 +43,26 @@ def to_ort(array: Array, dtype: DType) -> onnxruntime.OrtValue:
 
 
 def from_ort(value: onnxruntime.OrtValue, dtype: DType) -> Array:
-    """The array of an OrtValue of a stored dtype; a copy where onnxruntime cannot make it itself."""
+    """The array of an OrtValue of a stored dtype.
+
+    It shares the memory, and keeps it alive, for dtypes in `PLAIN`; of others it is a copy.
+    """
     if dtype in PLAIN:
         return value.numpy()  # type: ignore[no-any-return]
-    shape = value.shape()
-    size = value.tensor_size_in_bytes()
-    data = np.frombuffer(ctypes.string_at(value.data_ptr(), size), np.uint8) if size else np.empty(0, np.uint8)
+    shape = tuple(value.shape())
     if dtype.bits == 4:
-        count = int(np.prod(shape, dtype=np.int64))
-        nibbles = np.stack([data & 15, data >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
-        if dtype.is_signed:
-            nibbles = np.where(nibbles > 7, nibbles - 16, nibbles).astype(np.int8)
-        return nibbles.astype(dtype.numpy).reshape(shape)
-    return data.copy().view(dtype.numpy).reshape(shape)
+        return _unpacked(value, dtype, shape)
+    array = np.empty(shape, dtype.numpy)
+    if array.size:
+        ctypes.memmove(array.ctypes.data, value.data_ptr(), array.nbytes)
+    return array
+
+
+def _unpacked(value: onnxruntime.OrtValue, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Two elements a byte, the first in the low half."""
+    packed = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), np.uint8)
+    count = int(np.prod(shape, dtype=np.int64))
+    nibbles = np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
+    if dtype.is_signed:
+        nibbles -= (nibbles > 7) * np.int8(16)
+    return nibbles.astype(dtype.numpy).reshape(shape)

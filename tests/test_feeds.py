@@ -97,3 +97,80 @@ def test_feed_error_is_what_python_raises_for_wrong_arguments(model: Model) -> N
 def test_empty_batch_runs(model: Model) -> None:
     got, *_ = model(X[:0], Y[:0], Z)
     assert got.shape == (0, 3)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Model:
+    graph = Graph("plain", {"x": TensorType(DType.float32, ["n", "m"]), "y": TensorType(DType.float32, ["n", "m"])})
+    graph.output(graph["x"] - graph["y"])
+    return gc.InferenceSession().load(graph)
+
+
+class Kept(np.ndarray[Any, Any]):
+    """A subclass such as a memory map is."""
+
+
+def unaligned(array: Array) -> Array:
+    return np.frombuffer(b"\0" + array.tobytes(), array.dtype, offset=1).reshape(array.shape)
+
+
+def read_only(array: Array) -> Array:
+    made = array.copy()
+    made.flags.writeable = False
+    return made
+
+
+@pytest.mark.parametrize(
+    "x",
+    [X.astype(">f4"), np.asfortranarray(X), X[::-1][::-1], X.view(Kept), unaligned(X), read_only(X)],
+    ids=["big-endian", "fortran", "negative strides", "subclass", "unaligned", "read-only"],
+)
+def test_memory_is_made_right_before_and_after_usual_arrays(plain: Model, x: Array) -> None:
+    for _ in range(2):
+        assert np.array_equal(plain(x, np.zeros_like(X))[0], X)
+        assert np.array_equal(plain(X, X)[0], np.zeros_like(X))
+
+
+def test_feed_is_checked_again_when_shapes_change(plain: Model) -> None:
+    for n in (1, 2, 1):
+        assert plain(X[:n], X[:n])[0].shape == (n, 3)
+        with pytest.raises(FeedError, match=f"axis 0 of input 'y' is n, which is {n} in input 'x'"):
+            plain(X[:n], X[:0])
+        with pytest.raises(FeedError, match="input 'y' is float32, and float64"):
+            plain(X[:n], X[:n].astype(np.float64))
+        with pytest.raises(FeedError, match="input 'x' is a list"):
+            plain(X[:n].tolist(), X[:n])
+
+
+def test_names_decide_and_not_their_order(plain: Model) -> None:
+    assert np.array_equal(plain(y=np.zeros_like(X), x=X)[0], X)
+    assert np.array_equal(plain(X, y=np.zeros_like(X))[0], X)
+
+
+def test_masked_arrays_are_refused(plain: Model) -> None:
+    with pytest.raises(FeedError, match="input 'x' is a masked array"):
+        plain(np.ma.array(X, mask=X > 1), X)
+
+
+def test_help_names_the_cast(plain: Model) -> None:
+    with pytest.raises(FeedError, match=r"help: cast it: array.astype\('float32'\)"):
+        plain(X.astype(np.float64), X)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (np.array(["a", None], object), "input 'x' is string, and holds None, a NoneType"),
+        (np.array(["a", 1], object), "input 'x' is string, and holds 1, a int"),
+        (np.array([b"a"]), r"input 'x' is string, and bytes\[1\] is given(.|\n)*np.char.decode"),
+        (np.array([1]), r"input 'x' is string, and int64\[1\] is given"),
+        (np.array("a"), r"input 'x' has rank 1, and string\[\] is given"),
+    ],
+)
+def test_strings_are_str_and_nothing_else(text: Array, message: str) -> None:
+    graph = Graph("text", {"x": TensorType(DType.string, ["n"])})
+    graph.output(graph["x"])
+    model = gc.InferenceSession().load(graph)
+    model(np.array(["a", "b"], object))
+    with pytest.raises(FeedError, match=message):
+        model(text)

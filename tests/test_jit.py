@@ -92,3 +92,86 @@ def test_threads_share_one_trace() -> None:
         thread.join()
     assert len(traced) == 1
     assert all(r.tolist() == [2.0] * 4 for r in results)
+
+
+def test_zeros_of_both_signs_and_bools_are_different_arguments() -> None:
+    @gc.jit
+    def times(x: Symbol, factor: Any) -> Any:
+        return x * (factor[0] if isinstance(factor, tuple) else factor)
+
+    x = np.ones(1, np.float32)
+    for zero in (0.0, -0.0, np.float32(0.0), np.float32(-0.0), (0.0,), (-0.0,)):
+        expected = zero[0] if isinstance(zero, tuple) else zero
+        assert np.signbit(times(x, zero)[0]) == np.signbit(expected)
+    assert gc.jit(lambda a, b: a + b)(np.ones(1, np.int8), 1).dtype == np.int8
+
+
+def test_nan_is_traced_once() -> None:
+    traced = []
+
+    @gc.jit
+    def plus(x: Symbol, y: float) -> Symbol:
+        traced.append(y)
+        return x + y
+
+    for _ in range(3):
+        plus(np.ones(1), float("nan"))
+    assert len(traced) == 1
+
+
+def test_arguments_are_told_apart_whatever_they_are_called() -> None:
+    @gc.jit
+    def minus(*arguments: Symbol, **named: Symbol) -> Symbol:
+        return arguments[0] - named["arg0"]
+
+    assert minus(np.array([3]), arg0=np.array([1])).tolist() == [2]
+
+    @gc.jit
+    def order(a: Symbol, b: Symbol) -> Symbol:
+        return a - b
+
+    three, one = np.array([3]), np.array([1])
+    assert order(three, one) == order(three, b=one) == order(b=one, a=three) == 2
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'b'"):
+        order(three)
+
+
+def test_function_builds_into_the_graph_when_called_while_another_is_traced() -> None:
+    inner = gc.jit(lambda x: x + 1)
+    outer = gc.jit(lambda x: inner(x) * 2)
+    assert outer(np.array([1, 2])).tolist() == [4, 6]
+
+
+def test_method_can_be_jitted() -> None:
+    class Scale:
+        def __init__(self, factor: int) -> None:
+            self.factor = factor
+
+        @gc.jit
+        def apply(self, x: Symbol) -> Symbol:
+            return x * self.factor
+
+    assert [Scale(f).apply(np.array([2]))[0] for f in (3, 4)] == [6, 8]
+
+
+def test_dtype_that_no_graph_has_is_refused() -> None:
+    with pytest.raises(FeedError, match="jit: argument 'x' is complex128, which no graph computes with"):
+        gc.jit(lambda x: x)(np.ones(1, complex))
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(GraphError, match="jit: a int is no function"):
+        gc.jit(3)  # type: ignore[call-overload]
+
+
+def test_failed_trace_is_not_kept() -> None:
+    broken = [True]
+
+    @gc.jit
+    def sometimes(x: Symbol) -> Any:
+        return None if broken[0] else x
+
+    with pytest.raises(GraphError):
+        sometimes(np.ones(1))
+    broken[0] = False
+    assert sometimes(np.ones(1)).tolist() == [1]

@@ -8,12 +8,17 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.errors import GraphError, ModelError, RunError
+from graphcore.errors import FeedError, GraphError, ModelError, RunError
+from graphcore.runtime import references, session
+from graphcore.runtime.providers import require_started
+from graphcore.types import SequenceType
 
 Array = np.ndarray[Any, Any]
 
@@ -29,6 +34,23 @@ def weight(seed: int = 0, shape: tuple[int, int] = (32, 64)) -> Array:
 
 
 X = np.ones((2, 32), np.float32)
+
+
+def doubled(
+    shape: list[str | int] | None, dtype: int = onnx.TensorProto.FLOAT, name: str = "x", metadata: str | None = None
+) -> onnx.ModelProto:
+    """A model of another tool: y = x + x."""
+    graph = helper.make_graph(
+        [helper.make_node("Add", [name, name], ["y"])],
+        "doubled",
+        [helper.make_tensor_value_info(name, dtype, shape)],
+        [helper.make_tensor_value_info("y", dtype, shape)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    model.ir_version = 10
+    if metadata is not None:
+        helper.set_model_props(model, {"graphcore.dtypes": metadata})
+    return model
 
 
 def test_model_says_what_it_takes_and_gives() -> None:
@@ -198,3 +220,185 @@ def test_bfloat16_goes_in_and_out_when_mixed_with_float32() -> None:
     assert a.dtype == np.float32
     assert b.dtype == ml_dtypes.bfloat16
     assert (b == 2).all()
+
+
+def test_large_constants_are_right_when_operators_read_them_early_and_late() -> None:
+    table = np.random.default_rng(3).standard_normal((64, 32)).astype(np.float32)
+    graph = Graph("table", {"i": TensorType(DType.int64, ["n"]), "x": TensorType(DType.float32, [64, 32])})
+    graph.output(ops.gather(graph.constant(table), graph["i"]), graph["x"] + table)
+    rows, total = gc.InferenceSession().load(graph)(np.array([5, 0]), table)
+    assert np.array_equal(rows, table[[5, 0]])
+    assert np.array_equal(total, table + table)
+
+
+def test_weight_that_nothing_uses_does_no_harm() -> None:
+    graph = linear(weight())
+    spare = Graph("spare", {"x": TensorType(DType.float32, ["n"])})
+    spare.weight("unused", weight())
+    spare.output(spare["x"] + 1)
+    assert np.allclose(gc.InferenceSession().load(graph)(X)[0], X @ weight(), atol=1e-5)
+    assert gc.InferenceSession().load(spare)(np.ones(2, np.float32))[0].tolist() == [2, 2]
+
+
+def test_weights_are_right_when_an_optimiser_reads_them_against_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "_READ_LATE", frozenset({"Conv"}))  # which is reordered while the session is made
+    test_convolution_weights_are_right_when_the_session_reorders_them()
+
+
+def test_results_outlive_the_model() -> None:
+    graph = Graph("kept", {"x": TensorType(DType.bfloat16, ["n"]), "y": TensorType(DType.float32, ["n"])})
+    graph.output(graph["x"] + 1, graph["y"] + 1)
+    n = 1 << 18
+    model = gc.InferenceSession().load(graph)
+    low, plain = model(np.ones(n, ml_dtypes.bfloat16), np.ones(n, np.float32))
+    for i in range(4):
+        model(np.full(n, i, ml_dtypes.bfloat16), np.full(n, i, np.float32))
+    del model
+    assert (low == 2).all()
+    assert (plain == 2).all()
+
+
+def test_output_that_is_an_input_is_not_the_callers_memory() -> None:
+    bfloat16 = helper.make_tensor_value_info("low", onnx.TensorProto.BFLOAT16, ["n"])
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
+    nodes = [helper.make_node("Cast", ["x"], ["low"], to=onnx.TensorProto.BFLOAT16)]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "through", [x], [x, bfloat16]), opset_imports=[helper.make_opsetid("", 21)]
+    )
+    proto.ir_version = 10
+    given = np.ones(3, np.float32)
+    same, _ = gc.InferenceSession().load(proto)(given)
+    same[:] = 9
+    assert (given == 1).all()
+
+
+def test_weights_given_are_made_right_or_refused() -> None:
+    graph = linear(weight())
+    swapped = weight(1).astype(">f4")
+    assert np.allclose(gc.InferenceSession().load(graph, weights={"w": swapped})(X)[0], X @ weight(1), atol=1e-5)
+    with pytest.raises(ModelError, match=r"weight 'w' is float32\[32, 64\], and a list is given"):
+        gc.InferenceSession().load(graph, weights={"w": weight().tolist()})
+
+
+def test_extra_to_install_is_named_when_cuda_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(RunError, match=r"installed are CPUExecutionProvider\n(.|\n)*graphcore-engine\[gpu\]"):
+        gc.InferenceSession(["cuda", "cpu"])
+
+
+def test_provider_that_does_not_start_is_an_error_and_not_another_provider() -> None:
+    started = gc.InferenceSession().load(linear(weight())).session
+    require_started(started, ["CPUExecutionProvider"])
+    with pytest.raises(RunError, match="CUDAExecutionProvider is installed and did not start; started are CPUExec"):
+        require_started(started, ["CUDAExecutionProvider"])
+
+
+@pytest.mark.parametrize("providers", [5, [], [None], [["cpu"]], [("CPUExecutionProvider", {})]])
+def test_providers_that_are_no_names_are_refused(providers: Any) -> None:
+    with pytest.raises(RunError, match="are no names"):
+        gc.InferenceSession(providers)
+
+
+def test_provider_given_twice_counts_once() -> None:
+    assert gc.InferenceSession(["cpu", "CPUExecutionProvider"]).providers == ("CPUExecutionProvider",)
+
+
+def test_unknown_options_are_all_named_and_a_close_one_proposed() -> None:
+    with pytest.raises(GraphError, match=r"'intra_op_threads', 'bar'\n  help: did you mean intra_op_num_threads"):
+        gc.InferenceSession(intra_op_threads=1, bar=2)
+    with pytest.raises(GraphError, match="no session option 'add_initializer'"):
+        gc.InferenceSession(add_initializer=1)
+    with pytest.raises(GraphError, match="no session option '__doc__'"):
+        gc.InferenceSession(__doc__="text")
+
+
+def test_nothing_is_printed_when_a_model_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ModelError):
+        gc.InferenceSession().load(b"garbage that is no model")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_MANY", 3)
+    asked: list[list[str]] = []
+    real = onnxruntime.InferenceSession
+
+    def spy(*args: Any, disabled_optimizers: list[str], **kwargs: Any) -> Any:
+        asked.append(disabled_optimizers)
+        return real(*args, disabled_optimizers=disabled_optimizers, **kwargs)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", spy)
+    for count in (2, 3):
+        graph = Graph("many", {"x": TensorType(DType.float32, [4])})
+        total = graph["x"]
+        for i in range(count):
+            total = total + graph.weight(f"w{i}", np.full(4, i, np.float32))
+        graph.output(total)
+        assert gc.InferenceSession().load(graph)(np.zeros(4, np.float32))[0][0] == sum(range(count))
+    assert ["ConstantSharing" in names for names in asked] == [False, True]
+
+
+@pytest.mark.parametrize("noted", ["{", "[]", "null", '{"x": 3}', '{"x": "nope"}', '{"x": "float64"}', "[" * 100_000])
+def test_metadata_that_makes_no_sense_is_ignored(noted: str) -> None:
+    model = gc.InferenceSession().load(doubled(["n"], metadata=noted))
+    assert model.inputs == {"x": TensorType(DType.float32, ["n"])}
+    assert model(np.ones(2, np.float32))[0].tolist() == [2, 2]
+
+
+def test_input_of_unknown_rank_takes_any() -> None:
+    model = gc.InferenceSession().load(doubled(None))
+    assert model(np.ones((2, 1), np.float32))[0].tolist() == [[2], [2]]
+    assert model(np.ones(2, np.float32))[0].tolist() == [2, 2]
+
+
+def test_inputs_may_be_called_like_a_methods_own_argument() -> None:
+    model = gc.InferenceSession().load(doubled(["n"], name="self"))
+    assert model(self=np.ones(1, np.float32))[0].tolist() == [2]
+    with pytest.raises(FeedError, match="nothing is given for self"):
+        model()
+
+
+def test_dtypes_that_no_array_has_are_refused_when_loaded() -> None:
+    with pytest.raises(ModelError, match=r"x is tensor\(complex64\)|onnxruntime does not take"):
+        gc.InferenceSession().load(doubled(["n"], onnx.TensorProto.COMPLEX64))
+
+
+def test_sequences_are_refused_when_loaded() -> None:
+    graph = Graph("list", {"s": SequenceType(TensorType(DType.float32, ["n"]))})
+    graph.output(*graph.op("SequenceLength", [graph["s"]], out_types=[TensorType(DType.int64, [])]))
+    for model in (graph, graph.to_onnx()):
+        with pytest.raises(ModelError, match=r"s is seq\(.*, which is fed and read as no array"):
+            gc.InferenceSession().load(model)
+
+
+def test_strings_beside_low_precision_outputs_are_refused_when_loaded() -> None:
+    types = {"s": TensorType(DType.string, ["n"]), "x": TensorType(DType.bfloat16, ["n"])}
+    graph = Graph("both", types)
+    graph.output(graph["s"], graph["x"] + 1)
+    with pytest.raises(ModelError, match="no bfloat16, float8 or 4-bit outputs where it is fed strings"):
+        gc.InferenceSession().load(graph)
+    graph = Graph("cast", types)
+    graph.output(graph["s"], (graph["x"] + 1).cast(DType.float32))
+    text, number = gc.InferenceSession().load(graph)(np.array(["a"]), np.ones(1, ml_dtypes.bfloat16))
+    assert (text.tolist(), number.tolist()) == (["a"], [2.0])
+
+
+def test_profile_tells_kernels_layers_and_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph = Graph("profiled", {"x": TensorType(DType.float32, ["n", 32])})
+    with graph.layer("head"):
+        graph.output(ops.softmax(graph["x"] @ graph.weight("w", weight())))
+    profile = gc.InferenceSession().load(graph).profile(X, runs=4)
+    assert profile.runs == 4
+    assert set(profile.by_operator()) == {"MatMul", "Softmax"}
+    assert set(profile.by_layer()) == {"head"}
+    assert all(kernel.calls == 1 and kernel.provider == "CPUExecutionProvider" for kernel in profile.kernels)
+    assert 0 < sum(kernel.seconds for kernel in profile.kernels) <= profile.seconds
+    assert "2 kernels, 4 runs" in str(profile)
+    assert not list(tmp_path.iterdir())
+
+
+def test_profile_of_a_file_runs_it_again(tmp_path: Path) -> None:
+    linear(weight()).export(tmp_path / "linear.onnx")
+    profile = gc.InferenceSession().load(tmp_path / "linear.onnx").profile(x=X, runs=1)
+    assert [kernel.operator for kernel in profile.kernels] == ["MatMul"]

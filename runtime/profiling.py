@@ -1,0 +1,93 @@
+"""Where the time of a run goes: what onnxruntime's profiler measured, by kernel, operator and layer."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphcore.runtime.model import Model
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel of a session. seconds: in a run, on average. calls: in a run; more than 1 in loops."""
+
+    name: str
+    operator: str
+    provider: str
+    seconds: float
+    calls: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The kernels of a model, slowest first. seconds: of a whole run, on average over `runs` runs."""
+
+    kernels: tuple[Kernel, ...]
+    seconds: float
+    runs: int
+
+    def by_operator(self) -> dict[str, float]:
+        """Seconds in a run by operator, slowest first."""
+        return _summed((kernel.operator, kernel.seconds) for kernel in self.kernels)
+
+    def by_layer(self) -> dict[str, float]:
+        """Seconds in a run by the layer that kernels were built in, slowest first; "" outside of any."""
+        return _summed((kernel.name.rpartition("/")[0], kernel.seconds) for kernel in self.kernels)
+
+    def __str__(self) -> str:
+        lines = [f"{self.seconds * 1e6:.1f} us a run, {len(self.kernels)} kernels, {self.runs} runs"]
+        total = sum(kernel.seconds for kernel in self.kernels) or 1.0
+        for kernel in self.kernels[:_SHOWN]:
+            share = kernel.seconds / total
+            lines.append(f"{kernel.seconds * 1e6:10.1f} us {share:6.1%}  {kernel.operator:<24} {kernel.name}")
+        rest = self.kernels[_SHOWN:]
+        if rest:
+            seconds = sum(kernel.seconds for kernel in rest)
+            lines.append(f"{seconds * 1e6:10.1f} us {seconds / total:6.1%}  in {len(rest)} more")
+        return "\n".join(lines)
+
+
+def profiled(
+    load: Callable[[Mapping[str, Any]], Model], arrays: Sequence[Any], named: Mapping[str, Any], runs: int
+) -> Profile:
+    """The profile of `runs` calls after a first one. load: loads the model with more session options."""
+    with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
+        model = load({"enable_profiling": True, "profile_file_prefix": os.path.join(folder, "profile")})
+        try:
+            for _ in range(runs + 1):
+                model(*arrays, **named)
+        finally:
+            file = model.session.end_profiling()
+        with open(file, encoding="utf-8") as stream:
+            events = json.load(stream)
+    return _read(events, runs)
+
+
+def _read(events: list[dict[str, Any]], runs: int) -> Profile:
+    """The profile in a list of trace events, of which the first run's are left out."""
+    whole = sorted((e for e in events if e["name"] == "model_run"), key=lambda e: e["ts"])[-runs:]
+    begin = min(e["ts"] for e in whole)
+    seconds: dict[tuple[str, str, str], list[float]] = {}
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time") and event["ts"] >= begin:
+            about = event["args"]
+            key = (event["name"].removesuffix("_kernel_time"), about["op_name"], about.get("provider", ""))
+            seconds.setdefault(key, []).append(event["dur"] * 1e-6)
+    kernels = [Kernel(*key, sum(taken) / runs, len(taken) / runs) for key, taken in seconds.items()]
+    kernels.sort(key=lambda kernel: -kernel.seconds)
+    return Profile(tuple(kernels), sum(e["dur"] for e in whole) * 1e-6 / runs, runs)
+
+
+def _summed(parts: Iterator[tuple[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for key, seconds in parts:
+        sums[key] = sums.get(key, 0.0) + seconds
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))

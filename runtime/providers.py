@@ -1,0 +1,59 @@
+"""Execution providers of onnxruntime: their short names, what is installed, what they are lowered for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnxruntime
+
+from graphcore.errors import RunError
+from graphcore.graph import Target
+
+_SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_MISSING = {"CUDAExecutionProvider": "pip uninstall onnxruntime, then pip install 'graphcore-engine[gpu]'"}
+
+
+def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
+    """onnxruntime's names of providers, in order, each once; the CPU's for None.
+
+    Raises `RunError` for one that is not installed and for what is no name.
+    """
+    if providers is None:
+        providers = ["cpu"]
+    names = [providers] if isinstance(providers, str) else providers
+    if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
+        raise RunError(
+            f"InferenceSession: providers={providers!r} are no names",
+            help=f'give "cpu", "cuda" or a list of names; installed are {_installed()}',
+        )
+    return tuple(dict.fromkeys(_full(name) for name in names))
+
+
+def target_of(provider: str) -> Target:
+    """What graphs are lowered to for a provider."""
+    return "cuda" if provider == _SHORT["cuda"] else "cpu"
+
+
+def require_started(session: onnxruntime.InferenceSession, providers: Sequence[str]) -> None:
+    """Raises `RunError` where onnxruntime left one out because its libraries or its device are missing."""
+    running = session.get_providers()
+    for name in providers:
+        if name not in running:
+            raise RunError(
+                f"InferenceSession: {name} is installed and did not start; started are {', '.join(running)}",
+                help="log_severity_level=2 makes onnxruntime print what it lacks",
+            )
+
+
+def _full(name: str) -> str:
+    full = _SHORT.get(name, name)
+    if full not in onnxruntime.get_available_providers():
+        raise RunError(
+            f"InferenceSession: provider {name!r} is not installed; installed are {_installed()}",
+            help=_MISSING.get(full, "choose one of those"),
+        )
+    return full
+
+
+def _installed() -> str:
+    return ", ".join(onnxruntime.get_available_providers())

@@ -1,0 +1,106 @@
+"""A lowered graph's session, with the weights given to onnxruntime where they lie."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnxruntime
+
+from graphcore.dtypes import DType
+from graphcore.errors import ModelError
+from graphcore.graph import Graph
+from graphcore.onnx.writer import encode, join
+from graphcore.runtime.values import to_ort
+from graphcore.symbol import Constant
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Create: TypeAlias = Callable[[bytes, onnxruntime.SessionOptions], onnxruntime.InferenceSession]
+
+_BY_REFERENCE = 1024
+"""Bytes from which on an initializer stays where it is."""
+
+# Operators that read a weight when they run and not while the session is optimised.
+_READ_LATE = frozenset({"MatMul", "Gemm", "Gather", "LayerNormalization", "RMSNormalization", "Attention"})
+
+
+def start(
+    graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create
+) -> tuple[onnxruntime.InferenceSession, object]:
+    """A session of a lowered graph, and what must live as long as it does.
+
+    options: makes new session options. create: makes a session of a model's bytes. Large weights are declared to lie in
+    a file that is empty and are replaced by OrtValues. The file is empty on purpose: an optimiser that reads such a
+    weight while the session is made fails, where a sparse file of the right size would give it zeros. Those that
+    optimisers are known to read are copied, and where others turn out to be read, all are. Raises `ModelError`.
+    """
+    large: dict[str, Array] = {}
+
+    def place(name: str, array: Array) -> tuple[str, int] | None:
+        if not _is_large(array):
+            return None
+        large[name] = array
+        return "weights", 0
+
+    content = join(encode(graph, place))
+    late = _read_late(graph)
+    shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name in late}
+    copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name not in late}
+    try:
+        return _session(content, options(), create, shared, copied), (large, shared)
+    except Exception as error:
+        if not shared:
+            raise refused(graph.name, error) from error
+    try:
+        return _session(content, options(), create, {}, shared | copied), None
+    except Exception as error:
+        raise refused(graph.name, error) from error
+
+
+def refused(model: str, error: Exception) -> ModelError:
+    """What says that onnxruntime does not take a model."""
+    reason = str(error).strip() or type(error).__name__
+    return ModelError(f"load: onnxruntime does not take {model}: {reason}", help="check the model with onnx.checker")
+
+
+def _session(
+    content: bytes,
+    options: onnxruntime.SessionOptions,
+    create: Create,
+    shared: Mapping[str, onnxruntime.OrtValue],
+    copied: Mapping[str, onnxruntime.OrtValue],
+) -> onnxruntime.InferenceSession:
+    for name, value in shared.items():
+        options.add_initializer(name, value)
+    if copied:
+        options.add_external_initializers(list(copied), list(copied.values()))
+    with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
+        with open(os.path.join(folder, "weights"), "wb"):
+            pass
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        return create(content, options)
+
+
+def _is_large(array: Array) -> bool:
+    """4-bit integers have another layout in onnxruntime, and strings are no plain memory."""
+    return array.nbytes >= _BY_REFERENCE and array.dtype != object and DType.of(array.dtype).bits != 4
+
+
+def _read_late(graph: Graph) -> frozenset[str]:
+    """The constants that only kernels read: operands of operators that wait for an operand of the run."""
+    constant = {s.id for s in graph._symbols if isinstance(s.producer, Constant)}
+    late: dict[int, bool] = {}
+    for node in graph._nodes:
+        inputs = [s for s in node.inputs if s is not None]
+        folded = all(s.id in constant for s in inputs)
+        if folded:
+            constant.update(s.id for s in node.outputs)
+        for symbol in inputs:
+            if isinstance(symbol.producer, Constant):
+                waits = not folded and node.op_type in _READ_LATE
+                late[symbol.id] = late.get(symbol.id, True) and waits
+    outputs = {s.id for s in graph.outputs}
+    return frozenset(graph._symbols[i].name for i, waits in late.items() if waits and i not in outputs)
