@@ -10,7 +10,9 @@ from graphcore.errors import RunError
 from graphcore.graph import Target
 
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-_MISSING = {"CUDAExecutionProvider": "pip uninstall onnxruntime, then pip install 'graphcore-engine[gpu]'"}
+_MISSING = {
+    "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime, which brings the same module"
+}
 
 
 def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
