@@ -11,7 +11,7 @@ from graphcore.graph import Target
 
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _MISSING = {
-    "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime, which brings the same module"
+    "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime: both bring one module"
 }
 
 
