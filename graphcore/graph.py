@@ -64,6 +64,7 @@ class Graph:
         self._metadata: dict[str, str] = {}
         self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
         self._casts: dict[tuple[int, DType], Symbol] = {}
+        self._implicit_casts: dict[int, Symbol] = {}  # what errors show in place of a cast that the user did not write
         self._scalars: dict[Any, Symbol] = {}
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
         self._inputs: tuple[Symbol, ...] = ()

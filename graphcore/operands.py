@@ -124,7 +124,11 @@ def apply(
         elif dtype is None or symbol.type.dtype is dtype:
             made.append(symbol)
         else:
-            made.append(graph._cast(symbol, dtype))
+            before = len(graph._symbols)
+            cast = graph._cast(symbol, dtype)
+            if cast.id >= before:  # and not one that the user had made already
+                graph._implicit_casts[cast.id] = symbol
+            made.append(cast)
     return made
 
 

@@ -340,3 +340,10 @@ def test_columns_line_up_when_operands_are_of_different_lengths() -> None:
     starts = {row.index(part) for row, part in zip(rows, ("bool[]", "float32[", "1.5"), strict=True)}
     assert len(starts) == 1
     assert {row.index("test_errors.py") for row in rows[:2]} == {rows[0].index("test_errors.py")}
+
+
+def test_operand_is_shown_as_written_when_promotion_cast_it() -> None:
+    graph = Graph("shown", {"x": TensorType(DType.float32, ["b", 3]), "i": TensorType(DType.int32, ["b"])})
+    with pytest.raises(ShapeError) as caught:
+        ops.concat([graph["x"], graph["i"]])
+    assert "value 1  i   int32[b]" in str(caught.value)
