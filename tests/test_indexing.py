@@ -340,7 +340,7 @@ def _indices(draw: st.DrawFn) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(_indices(), min_size=4, max_size=4))
 def test_any_index_gives_what_numpy_gives(indices: list[tuple[Any, ...]]) -> None:
     check(indices, _GRID)
