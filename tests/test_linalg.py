@@ -418,3 +418,11 @@ def test_bands_refuse_what_is_no_matrix_or_bound() -> None:
         ops.band_part(matrix, 0, 0.5)  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match=r"band_part: num_lower is float32\[4\]"):
         ops.band_part(matrix, vector, 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint64])
+def test_matmul_with_a_vector_gives_nothing_when_there_are_no_rows(dtype: Any) -> None:
+    vector = np.arange(4).astype(dtype)
+    for rows in (0, 3):
+        x = np.ones((rows, 4), dtype)
+        assert_close(run1(lambda a, b: a @ b, x, vector, dims=[["n", 4], [4]]), x @ vector)
