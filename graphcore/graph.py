@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from graphcore import numerics
 from graphcore.constants import array_dtype, array_of, held_as, holds_numpy, scalar_array
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphError
+from graphcore.naming import Names, checked_name
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
 from graphcore.promotion.system import Scalar, default_dtype
@@ -52,12 +52,12 @@ class Graph:
         promotion: str | PromotionSystem = "max",
         strict: bool = False,
     ) -> None:
-        self.name = _checked_name(name, "Graph")
+        self.name = checked_name(name, "Graph")
         self.promotion = promotion_system(promotion)
         self.strict = strict
         self._symbols: list[Symbol] = []
         self._nodes: list[Node] = []
-        self._names: dict[str, Symbol] = {}
+        self._names = Names()
         self._layer = ""
         self._layers: dict[str, int] = {}
         self._outputs: list[tuple[str | None, Symbol]] | None = None
@@ -74,7 +74,7 @@ class Graph:
                     f"Graph: the type of input {label!r} is {type_!r}",
                     help="give a TensorType: TensorType(DType.float32, ['batch', 4])",
                 )
-            made = self._symbol(type_, Input(position, user_origin()), self._claim(label, "input"))
+            made = self._symbol(type_, Input(position, user_origin()), self._names.claim(label, "input"))
             self._inputs += (made,)
 
     # What the graph is made of
@@ -107,8 +107,8 @@ class Graph:
     def __getitem__(self, key: int | str) -> Symbol:
         """An input by position; an input, weight or named Symbol by name. Raises `GraphError` where there is none."""
         if isinstance(key, str):
-            if key in self._names:
-                return self._names[key]
+            if key in self._names.taken:
+                return self._names.taken[key]
             known = ", ".join(repr(s.name) for s in self._inputs) or "none"
             raise GraphError(
                 f"graph[{key!r}]: nothing in graph {self.name!r} is called so", help=f"its inputs: {known}"
@@ -179,7 +179,7 @@ class Graph:
         held = numerics.native(array)
         if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
             held = held_as(held, own, wanted, "weight")
-        claimed = self._claim(name, "weight")
+        claimed = self._names.claim(name, "weight")
         return self._symbol(_type_of(held, wanted), Constant(held, True, user_origin()), claimed)
 
     # Operators
@@ -212,7 +212,7 @@ class Graph:
 
         A layer entered again under the same name gets a number: `block`, `block_1`.
         """
-        _checked_name(name, "layer")
+        checked_name(name, "layer")
         path = outer = f"{self._layer}{name}"
         count = self._layers.get(outer, 0)
         if count:
@@ -246,7 +246,7 @@ class Graph:
         flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
         for label, value in [*((None, s) for s in flat), *named.items()]:
             self._own(value, "output", label or "value")
-            taken = self._names.get(label) if label is not None else None
+            taken = self._names.taken.get(label) if label is not None else None
             if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
                 raise GraphError(
                     f"output: the name {label!r} is taken",
@@ -254,27 +254,10 @@ class Graph:
                     help="choose another name",
                 )
             outputs.append((label, value))
-        self._outputs = outputs = self._labelled(outputs)
+        self._outputs = outputs = self._names.of_outputs(outputs)
         for label, value in outputs:
             if label is not None and value._name is None and not isinstance(value.producer, Constant):
-                value._name = self._claim(label, "output", value)
-
-    def _labelled(self, outputs: list[tuple[str | None, Symbol]]) -> list[tuple[str | None, Symbol]]:
-        """The outputs with names of their own where a Symbol's will not do: it is an input's, or taken already."""
-        used = {label for label, _ in outputs if label is not None}
-        labelled: list[tuple[str | None, Symbol]] = []
-        for label, value in outputs:
-            if label is None:
-                own = value.name if isinstance(value.producer, Node) else f"{value.name}_out"
-                name, count = own, 0
-                while name in used or self._names.get(name, value) is not value:
-                    count += 1
-                    name = f"{own}_{count}"
-                used.add(name)
-                if name != value.name or sum(value is other for _, other in outputs) > 1:
-                    label = name
-            labelled.append((label, value))
-        return labelled
+                value._name = self._names.claim(label, "output", value)
 
     # The graph as a whole
 
@@ -379,7 +362,7 @@ class Graph:
         made._name = name
         self._symbols.append(made)
         if name is not None:
-            self._names[name] = made
+            self._names.taken[name] = made
         return made
 
     def _node(
@@ -448,7 +431,7 @@ class Graph:
 
     def _constant(self, array: np.ndarray[Any, Any], dtype: DType, name: str | None = None) -> Symbol:
         """A constant of an array that is already right for `dtype` and that nobody else will change."""
-        claimed = None if name is None else self._claim(name, "constant")
+        claimed = None if name is None else self._names.claim(name, "constant")
         return self._symbol(_type_of(array, dtype), Constant(array, False, user_origin(2)), claimed)
 
     def _scalar(self, value: Scalar, dtype: DType) -> Symbol:
@@ -508,52 +491,6 @@ class Graph:
                 help="Symbols of two graphs never mix: make it an input of this graph",
             )
         return value
-
-    # Names
-
-    def _claim(self, name: str, kind: str, owner: Symbol | None = None) -> str:
-        _checked_name(name, kind)
-        taken = self._names.get(name)
-        if taken is not None and taken is not owner:
-            raise GraphError(
-                f"{kind}: the name {name!r} is taken", operands={"taken by": taken}, help="choose another name"
-            )
-        if owner is not None:
-            self._names[name] = owner
-        return name
-
-    def _rename(self, symbol: Symbol, name: str) -> None:
-        claimed = self._claim(name, "name", symbol)
-        if symbol._name is not None and symbol._name != claimed:
-            del self._names[symbol._name]
-        symbol._name = claimed
-
-    def _auto_name(self, symbol: Symbol) -> str:
-        producer = symbol.producer
-        if type(producer) is Node:
-            name = f"{producer.layer}{snake(producer.op_type)}_{symbol.id}"
-        else:
-            name = f"constant_{symbol.id}"
-        while name in self._names:
-            name += "_"
-        return name
-
-
-_snakes: dict[str, str] = {"IsNaN": "is_nan"}
-
-
-def snake(op_type: str) -> str:
-    """An operator's name in lower case with underscores: `ReduceSum` is `reduce_sum`."""
-    found = _snakes.get(op_type)
-    if found is None:
-        found = _snakes[op_type] = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
-    return found
-
-
-def _checked_name(name: object, kind: str) -> str:
-    if not isinstance(name, str) or not name or any(ord(c) < 32 for c in name):
-        raise GraphError(f"{kind}: {name!r} is no name", help="a name is a non-empty string")
-    return name
 
 
 def _no_operand(value: object, op: str, role: str) -> DTypeError:

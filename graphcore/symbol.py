@@ -119,11 +119,11 @@ class Symbol:
     @property
     def name(self) -> str:
         """Its name in the graph and in the exported model: the one given, or made of the op and the number."""
-        return self._name if self._name is not None else self.graph._auto_name(self)
+        return self._name if self._name is not None else self.graph._names.automatic(self)
 
     @name.setter
     def name(self, name: str) -> None:
-        self.graph._rename(self, name)
+        self.graph._names.rename(self, name)
 
     @property
     def line(self) -> Line | None:

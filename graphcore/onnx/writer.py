@@ -15,7 +15,8 @@ import onnx
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError, ResourceLimitError
-from graphcore.graph import Graph, snake
+from graphcore.graph import Graph
+from graphcore.naming import snake
 from graphcore.onnx.wire import SMALL, Chunk, block, integer, integers, nested, single, singles, sized, text, varint
 from graphcore.symbol import Constant, Node, Symbol
 from graphcore.types import OptionalType, SequenceType, TensorType, Type
@@ -82,7 +83,7 @@ def _nodes(graph: Graph, names: list[bytes]) -> list[bytes]:
     """
     shared: dict[tuple[str, str, str], tuple[str, bytes]] = {}
     written = []
-    taken = graph._names
+    taken = graph._names.taken
     for node in graph._nodes:
         operator = (node.op_type, node.domain, node.layer)
         known = shared.get(operator)

@@ -80,7 +80,7 @@ class Legaliser:
         assert self._old._outputs is not None
         outputs: list[tuple[str | None, Symbol]] = []
         for label, symbol in self._old._outputs:
-            name = label or self._free_name(symbol)
+            name = label or symbol.name
             value = self.rewrite.of(symbol)
             fits = isinstance(value.producer, Node) and value._name in (None, name)
             if not fits or any(value is other for _, other in outputs):
@@ -88,17 +88,10 @@ class Legaliser:
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
                     value = self.native("Identity", value)
             if value._name is None:
-                self.graph._rename(value, name)
+                self.graph._names.rename(value, name)
             outputs.append((name, value))
         self.graph._outputs = outputs
         return self.graph
-
-    def _free_name(self, symbol: Symbol) -> str:
-        """The Symbol's own name, or one like it where an input or constant has that already."""
-        name = symbol.name
-        while not isinstance(symbol.producer, Node) and (name in self._old._names or name in self.graph._names):
-            name += "_out"
-        return name
 
     def _node(self, node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol, ...]:
         types = [s.type for s in node.outputs]

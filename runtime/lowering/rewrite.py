@@ -68,7 +68,7 @@ class Rewrite:
         for symbol, result in zip(node.outputs, made, strict=True):
             self._symbols[symbol.id] = result
             if symbol._name is not None and result._name is None and isinstance(result.producer, Node):
-                self.new._rename(result, symbol._name)
+                self.new._names.rename(result, symbol._name)
 
     def keep(self, node: Node, inputs: tuple[Symbol | None, ...]) -> None:
         """The node as it is, on new operands."""
