@@ -22,13 +22,13 @@ import numpy as np
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import MissingExtraError
 from graphcore.models.weights import load_safetensors
+from graphcore.numerics import Array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from graphcore.runtime import Model
 
-Array = np.ndarray[Any, Any]
 
 LONGEST = 256
 """Tokens of a sentence that count; those behind are left out."""

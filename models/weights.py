@@ -14,6 +14,7 @@ import numpy as np
 
 from graphcore import DType
 from graphcore.errors import ModelError
+from graphcore.numerics import Array
 
 _DTYPES = {
     "BOOL": DType.bool, "I8": DType.int8, "I16": DType.int16, "I32": DType.int32, "I64": DType.int64,
@@ -22,8 +23,6 @@ _DTYPES = {
     "F16": DType.float16, "BF16": DType.bfloat16, "F32": DType.float32, "F64": DType.float64,
 }  # fmt: skip
 _LARGEST_HEADER = 100 << 20
-
-Array = np.ndarray[Any, Any]
 
 
 def load_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:

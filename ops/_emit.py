@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from graphcore.dtypes import DType
 from graphcore.operands import broadcast_shapes
 from graphcore.symbol import Symbol
 from graphcore.types import Shape, tensor_type
-
-Array = np.ndarray[Any, Any]
 
 
 def emit(

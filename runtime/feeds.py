@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -11,9 +11,8 @@ from graphcore import numerics
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, FeedError
+from graphcore.numerics import Array
 from graphcore.types import TensorType
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Feeds:

@@ -7,17 +7,15 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
 import onnxruntime
 
 from graphcore.dtypes import DType
 from graphcore.errors import ModelError, RunError
+from graphcore.numerics import Array
 from graphcore.runtime.feeds import Feeds
 from graphcore.runtime.profiling import Profile, profiled
 from graphcore.runtime.values import PLAIN, from_ort, to_ort
 from graphcore.types import TensorType
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSession, object]]
 """Starts an onnxruntime session with more session options; the other result must live as long as the session."""

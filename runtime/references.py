@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
 import onnxruntime
 
 from graphcore.dtypes import DType
 from graphcore.errors import ModelError
 from graphcore.graph import Graph
+from graphcore.numerics import Array
 from graphcore.onnx.writer import encode, join
 from graphcore.runtime.values import to_ort
 from graphcore.symbol import Constant
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Create: TypeAlias = Callable[[bytes, onnxruntime.SessionOptions], onnxruntime.InferenceSession]
 
 _BY_REFERENCE = 1024

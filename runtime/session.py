@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ import onnxruntime
 
 from graphcore.errors import GraphError, ModelError
 from graphcore.graph import Graph, Target
-from graphcore.numerics import native
+from graphcore.numerics import Array, native
 from graphcore.onnx.writer import LIMIT
 from graphcore.runtime import described, references
 from graphcore.runtime.lowering import lower
@@ -22,8 +22,6 @@ from graphcore.runtime.providers import require_started, resolve, target_of
 from graphcore.runtime.references import refused
 from graphcore.symbol import Constant
 from graphcore.types import TensorType, Type
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 # Measured: the CPU kernel of the first is five times slower than what it replaces, the second gains nothing.
 _SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, TypeAlias
 
 import numpy as np
 import onnxruntime
 
 from graphcore.dtypes import DType
+from graphcore.numerics import Array
 from graphcore.onnx.writer import raw
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 PLAIN = frozenset(
     {

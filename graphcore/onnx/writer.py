@@ -96,7 +96,7 @@ def _nodes(graph: Graph, names: list[bytes]) -> list[bytes]:
         else:  # what most nodes are, in a third of the time
             (lhs, rhs), (made,) = inputs, outputs
             name = made._name
-            if name is None:  # the rule is that of Graph._auto_name
+            if name is None:  # the rule of Names.automatic, without its calls
                 name = f"{stem}{made.id}"
                 while name in taken:
                     name += "_"
