@@ -144,8 +144,7 @@ def unary(
             type_ = tensor_type(result or resolution.result, symbol.type.shape)
             plan = graph._plans[name, symbol.type] = resolution.operands[0], type_, resolution.ambiguous
         dtype, type_, ambiguous = plan
-        if dtype is not None and symbol.type.dtype is not dtype:
-            symbol = graph._cast(symbol, dtype)
+        symbol = operands.cast_operand(symbol, dtype)
         op_type = for_bool if for_bool and symbol.type.dtype is DType.bool else onnx
         made = graph._emit(op_type, (symbol,), type_, attributes, domain)
         if ambiguous:
@@ -233,9 +232,9 @@ def binary(
             given = {"lhs": (lhs, plan.lhs), "rhs": (rhs, plan.rhs)}
             operands.report_lossy(graph, name, {role: (s, to) for role, (s, to) in given.items() if to is not None})
         if plan.lhs is not None and lhs.type.dtype is not plan.lhs:
-            lhs = graph._cast(lhs, plan.lhs)
+            lhs = operands.cast_operand(lhs, plan.lhs)
         if plan.rhs is not None and rhs.type.dtype is not plan.rhs:
-            rhs = graph._cast(rhs, plan.rhs)
+            rhs = operands.cast_operand(rhs, plan.rhs)
         made = graph._emit(plan.op_type, (lhs, rhs), plan.type, None, plan.domain)
         if plan.ambiguous:
             made.ambiguous = True

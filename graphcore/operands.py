@@ -53,8 +53,8 @@ def operand(op: str, value: TensorLike, role: str = "x") -> Symbol:
 def promote(op: str, rule: Rule, roles: Roles) -> tuple[list[Symbol], DType]:
     """The operands cast to what the graph's promotion system says, and the dtype of the result.
 
-    roles: operands by role. Raises `PromotionError` or `DTypeError` where they do not go
-    together, `GraphError` where they are of different graphs.
+    roles: operands by role. Raises `PromotionError` or `DTypeError` where they do not go together, `GraphError` where
+    they are of different graphs.
     """
     graph = graph_of(op, roles.values())
     symbols, literals = _split(graph, op, roles)
@@ -121,15 +121,21 @@ def apply(
         if symbol is None:
             assert literal is not None
             made.append(graph._scalar(literal, dtype or resolution.result))
-        elif dtype is None or symbol.type.dtype is dtype:
-            made.append(symbol)
         else:
-            before = len(graph._symbols)
-            cast = graph._cast(symbol, dtype)
-            if cast.id >= before:  # and not one that the user had made already
-                graph._implicit_casts[cast.id] = symbol
-            made.append(cast)
+            made.append(cast_operand(symbol, dtype))
     return made
+
+
+def cast_operand(symbol: Symbol, dtype: DType | None) -> Symbol:
+    """An operand as promotion wants it; None leaves it as it is. Errors go on showing what the user wrote."""
+    if dtype is None or symbol.type.dtype is dtype:
+        return symbol
+    graph = symbol.graph
+    is_written = (symbol.id, dtype) in graph._casts
+    cast = graph._cast(symbol, dtype)
+    if not is_written:
+        graph._implicit_casts[cast.id] = symbol
+    return cast
 
 
 def is_lossy(source: DType, target: DType) -> bool:

@@ -347,3 +347,11 @@ def test_operand_is_shown_as_written_when_promotion_cast_it() -> None:
     with pytest.raises(ShapeError) as caught:
         ops.concat([graph["x"], graph["i"]])
     assert "value 1  i   int32[b]" in str(caught.value)
+
+
+def test_operand_is_shown_as_written_when_an_earlier_op_cast_it() -> None:
+    graph = Graph("shown", {"x": TensorType(DType.float32, ["b", 3]), "i": TensorType(DType.int32, [3])})
+    graph["x"] * graph["i"]
+    with pytest.raises(ShapeError) as caught:
+        ops.concat([graph["x"], graph["i"]])
+    assert "value 1  i   int32[3]" in str(caught.value)
