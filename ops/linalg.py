@@ -17,7 +17,7 @@ from graphcore.ops._einsum import Equation
 from graphcore.ops._reshape import Wanted, reshaped
 from graphcore.ops.elementwise import mul
 from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Shape, TensorType, _shape, tensor_type
+from graphcore.types import Shape, _shape, tensor_type
 
 
 def _tensors(name: str, values: Mapping[str, TensorLike]) -> dict[str, Symbol]:
@@ -41,13 +41,7 @@ def matmul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     roles = _tensors("matmul", {"lhs": lhs, "rhs": rhs})
     shape = _product_shape(roles)
     (left, right), dtype = promote("matmul", "arithmetic", roles)
-    graph, type_ = left.graph, tensor_type(dtype, shape)
-    if right.rank > 1 or left.rank == 1 or shape.is_static:
-        return graph._emit("MatMul", (left, right), type_)
-    # onnxruntime refuses a vector on the right where the rows on the left turn out to be none; a column will do.
-    column = graph._emit("Unsqueeze", (right, graph._vector([1])), TensorType(dtype, [*right.shape, 1]))
-    product = graph._emit("MatMul", (left, column), TensorType(dtype, [*shape, 1]))
-    return graph._emit("Squeeze", (product, graph._vector([-1])), type_)
+    return left.graph._emit("MatMul", (left, right), tensor_type(dtype, shape))
 
 
 def _product_shape(roles: dict[str, Symbol]) -> Shape:

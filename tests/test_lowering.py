@@ -565,3 +565,14 @@ def test_factor_of_a_float64_product_keeps_its_digits(place: str) -> None:
     want = {"before": (a * 0.3) @ b, "behind": (a @ b) * 0.3, "divided": (a @ b) / 0.3}[place]
     (got,) = onnxruntime.InferenceSession(graph.to_onnx().SerializeToString()).run(None, {"a": a, "b": b})
     assert np.abs(got - want).max() < 1e-14
+
+
+def test_product_with_a_vector_is_detoured_only_where_there_may_be_no_rows() -> None:
+    def operators(rows: str | int, right: list[str | int], target: Target) -> list[str]:
+        types = {"x": TensorType(DType.float32, [rows, 4]), "y": TensorType(DType.float32, right)}
+        graph = Graph("product", types)
+        graph.output(graph["x"] @ graph["y"])
+        return [node.op_type for node in lower(graph, target).nodes]
+
+    assert operators("n", [4], "cpu") == ["Unsqueeze", "MatMul", "Squeeze"]
+    assert operators("n", [4], "onnx") == operators(3, [4], "cpu") == operators("n", [4, 5], "cpu") == ["MatMul"]

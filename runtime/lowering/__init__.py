@@ -64,13 +64,21 @@ def _is_legal(graph: Graph, rules: Legality) -> bool:
 def _kind_is_legal(rules: Legality, op_type: str, domain: str, operand: Type | None, result: Type) -> bool:
     # The operand that decides where it is not the first one has the result's dtype.
     decides = result if operand is None or op_type in BY_RESULT or op_type in PRIMARY else operand
-    return _keeps(rules, op_type, domain, decides.dtype if isinstance(decides, TensorType) else None)
+    dtype = decides.dtype if isinstance(decides, TensorType) else None
+    return _keeps(rules, op_type, domain, dtype, operand, result)
 
 
-def _keeps(rules: Legality, op_type: str, domain: str, dtype: DType | None) -> bool:
+def _keeps(
+    rules: Legality,
+    op_type: str,
+    domain: str,
+    dtype: DType | None,
+    operand: Type | None = None,
+    result: Type | None = None,
+) -> bool:
     if domain:
         return domain != LIBRARY
-    return op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype))
+    return op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype, operand, result))
 
 
 __all__ = ["TARGETS", "lower"]

@@ -16,7 +16,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.runtime.lowering import double, scatter
 from graphcore.symbol import Node, Symbol
-from graphcore.types import Type, _shape
+from graphcore.types import TensorType, Type, _shape
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
@@ -98,8 +98,27 @@ def _matmul_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes:
     return on.casts.cast(count, DType.int32, DType.bool)
 
 
+def _is_by_vector(x: TensorType, result: TensorType) -> bool:
+    """Whether a product of rows, of which there may be none, with a vector."""
+    return 1 < x.rank > result.rank and not result.is_static
+
+
+def _matmul(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """The kernels refuse a vector on the right where the rows on the left turn out to be none; a column will do."""
+    x, y = inputs
+    shape = types[0].shape
+    if not _is_by_vector(x.type, types[0]):
+        return None
+    column = on.native("Unsqueeze", y, on.ints([1]), shape=_shape([*y.shape, Dim(1)]))
+    product = on.op(op, x, column, shape=_shape([*shape, Dim(1)]))
+    return on.native("Squeeze", product, on.ints([-1]), shape=shape)
+
+
 def _matmul_double(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
     """onnxruntime draws a constant factor before or behind a product into it, as a float32: keep them apart."""
+    by_vector = _matmul(on, op, inputs, types, attributes)
+    if by_vector is not None:
+        return by_vector
     x, y = (on.native("BitCast", s, to=s.dtype) if isinstance(s.producer, Node) else s for s in inputs)
     made = on.native(op, x, y, shape=types[0].shape)
     return on.native("BitCast", made, to=made.dtype)
@@ -276,6 +295,7 @@ def _table() -> dict[tuple[str, DType], Detour]:
         (("Max", "Min"), (DType.int64,), _extreme_int64),
         (("Clip",), (DType.int64,), _clip_int64),
         (("MatMul",), (DType.bool,), _matmul_bool),
+        (("MatMul",), (DType.float32, DType.int32, DType.int64), _matmul),
         (("MatMul",), (DType.float64,), _matmul_double),
         (("MatMul",), (DType.uint32, DType.uint64), _matmul_unsigned),
         (("ReduceSum",), INTEGERS, _sum_integers),
@@ -302,3 +322,9 @@ def _double(function: Callable[..., Symbol]) -> Detour:
 
 
 DETOURS: dict[tuple[str, DType], Detour] = _table()
+
+NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
+    ("MatMul", dtype): _is_by_vector for dtype in (DType.float32, DType.int32, DType.int64)
+}
+"""When a detour is taken, by the types of the first operand and the result, where that can be told without building it:
+so that a graph which needs none is seen to be legal."""

@@ -17,6 +17,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.graph import Target
 from graphcore.onnx.writer import OPSET
+from graphcore.types import TensorType, Type
 
 PRIMARY = {"Where": 1, "OneHot": 2}
 """The operand whose dtype an operator's kernels are chosen by, where not the first; the result has that dtype too."""
@@ -44,11 +45,18 @@ class Legality:
             self.table[op_type] = _schema_dtypes(op_type)
         return self.table.get(op_type)
 
-    def keeps(self, op_type: str, dtype: DType) -> bool:
-        """Whether an operator chosen by `dtype` stays as it is."""
-        from graphcore.runtime.lowering.detours import DETOURS
+    def keeps(self, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
+        """Whether an operator chosen by `dtype` stays as it is: on any operands, or on one of the type given."""
+        from graphcore.runtime.lowering.detours import DETOURS, NEEDED
 
-        return self.allows(op_type, dtype) and not (self.detours and (op_type, dtype) in DETOURS)
+        if not self.allows(op_type, dtype):
+            return False
+        if not self.detours or (op_type, dtype) not in DETOURS:
+            return True
+        needed = NEEDED.get((op_type, dtype))
+        if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
+            return False
+        return not needed(operand, result)
 
 
 @functools.cache
