@@ -1,0 +1,44 @@
+"""Choosing among values: Where and TopK."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphcore.dtypes import DType
+from graphcore.runtime.lowering.detours.kind import Inputs, Made
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.legalise import Legaliser
+
+
+def where_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    condition, x, y = inputs
+    return on.native(
+        "Or", on.native("And", condition, x), on.native("And", on.native("Not", condition), y), shape=types[0].shape
+    )
+
+
+def where_bits(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """The float kernel takes -0.0 for nothing chosen and gives 0.0; that of integers, on the same bits, cannot err."""
+    condition, x, y = inputs
+    own = x.dtype
+    if any((array := on.known(s)) is not None and array.size and not (array == 0).any() for s in (x, y)):
+        return None
+    bits = DType.int32 if own is DType.float32 else DType.int64
+    made = on.native(op, condition, on.viewed(x, bits), on.viewed(y, bits), dtype=bits, shape=types[0].shape)
+    return on.native("BitCast", made, dtype=own, to=own)
+
+
+def top_k_floats(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """TopK misplaces NaN: look for integers in the order of the floats, NaN the greatest, and take what is there."""
+    x, k = inputs
+    whole = DType.int32 if x.dtype is DType.float32 else DType.int64
+    least = -(1 << (whole.bits - 1))
+    bits = on.viewed(x, whole)
+    below = on.native("Less", bits, on.const(0, whole), dtype=DType.bool)
+    keys = on.native("Where", below, on.native("Sub", on.const(least, whole), bits), bits, dtype=whole)
+    unknown = on.native("IsNaN", x, dtype=DType.bool)
+    keys = on.native("Where", unknown, on.const(-least - 1, whole), keys, dtype=whole)
+    _, positions = on.legal(op, [keys, k], [t.cast(whole) if t.dtype is x.dtype else t for t in types], attributes, "")
+    axis = attributes.get("axis", -1)
+    return on.native("GatherElements", x, positions, shape=types[0].shape, axis=axis), positions

@@ -1,0 +1,53 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.runtime.lowering.detours.kind import Inputs, Made
+from graphcore.symbol import Node
+from graphcore.types import TensorType, _shape
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.legalise import Legaliser
+
+
+def matmul_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """*or* of *and*s: whether any product is true."""
+    x, y = (on.casts.cast(s, DType.bool, DType.int32) for s in inputs)
+    count = on.native("MatMul", x, y, shape=types[0].shape)
+    return on.casts.cast(count, DType.int32, DType.bool)
+
+
+def is_by_vector(x: TensorType, result: TensorType) -> bool:
+    """Whether a product of rows, of which there may be none, with a vector."""
+    return 1 < x.rank > result.rank and not result.is_static
+
+
+def matmul(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """The kernels refuse a vector on the right where the rows on the left turn out to be none; a column will do."""
+    x, y = inputs
+    shape = types[0].shape
+    if not is_by_vector(x.type, types[0]):
+        return None
+    column = on.native("Unsqueeze", y, on.ints([1]), shape=_shape([*y.shape, Dim(1)]))
+    product = on.op(op, x, column, shape=_shape([*shape, Dim(1)]))
+    return on.native("Squeeze", product, on.ints([-1]), shape=shape)
+
+
+def matmul_double(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """onnxruntime draws a constant factor before or behind a product into it, as a float32: keep them apart."""
+    by_vector = matmul(on, op, inputs, types, attributes)
+    if by_vector is not None:
+        return by_vector
+    x, y = (on.native("BitCast", s, to=s.dtype) if isinstance(s.producer, Node) else s for s in inputs)
+    made = on.native(op, x, y, shape=types[0].shape)
+    return on.native("BitCast", made, to=made.dtype)
+
+
+def matmul_unsigned(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """The kernels of unsigned integers fail where there is nothing to add up; those of signed ones wrap alike."""
+    view = DType.int32 if inputs[0].dtype is DType.uint32 else DType.int64
+    return on.through(view, op, inputs, types, attributes, by_bits=True)
