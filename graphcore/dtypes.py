@@ -70,6 +70,12 @@ class DType:
     float32: ClassVar[DType]
     float64: ClassVar[DType]
     string: ClassVar[DType]
+    int2: ClassVar[DType]
+    uint2: ClassVar[DType]
+    float4_e2m1: ClassVar[DType]
+    float8_e4m3fnuz: ClassVar[DType]
+    float8_e5m2fnuz: ClassVar[DType]
+    float8_e8m0: ClassVar[DType]
 
     def __init__(self) -> None:
         raise TypeError("DType(): use a named one such as DType.int8, DType.int(n), DType.uint(n) or DType.of(x)")
@@ -186,6 +192,13 @@ _STORED: tuple[tuple[str, Kind, int, object, int], ...] = (
     ("float32", Kind.float, 32, np.float32, 1),
     ("float64", Kind.float, 64, np.float64, 11),
     ("string", Kind.string, 0, np.object_, 8),
+    # What models may hold and only casts and movement know.
+    ("int2", Kind.signed, 2, ml_dtypes.int2, 26),
+    ("uint2", Kind.unsigned, 2, ml_dtypes.uint2, 25),
+    ("float4_e2m1", Kind.float, 4, ml_dtypes.float4_e2m1fn, 23),
+    ("float8_e4m3fnuz", Kind.float, 8, ml_dtypes.float8_e4m3fnuz, 18),
+    ("float8_e5m2fnuz", Kind.float, 8, ml_dtypes.float8_e5m2fnuz, 20),
+    ("float8_e8m0", Kind.float, 8, ml_dtypes.float8_e8m0fnu, 24),
 )
 
 # The dtypes that are more than what ONNX stores: name, kind, bits, storage.

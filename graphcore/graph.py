@@ -20,8 +20,18 @@ from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
 from graphcore.promotion.system import Scalar, default_dtype
 from graphcore.sources import Line, Origin, is_ours, origin_of, user_origin
-from graphcore.symbol import Constant, Input, Node, Symbol
-from graphcore.types import DimLike, OptionalType, SequenceType, Shape, TensorType, Type, _shape, tensor_type
+from graphcore.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.types import (
+    DimLike,
+    ForeignType,
+    OptionalType,
+    SequenceType,
+    Shape,
+    TensorType,
+    Type,
+    _shape,
+    tensor_type,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -62,14 +72,18 @@ class Graph:
         self._layers: dict[str, int] = {}
         self._outputs: list[tuple[str | None, Symbol]] | None = None
         self._metadata: dict[str, str] = {}
+        self._domains: dict[str, int] = {}  # the versions of other domains that a model read from a file names
         self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
         self._casts: dict[tuple[int, DType], Symbol] = {}
         self._implicit_casts: dict[int, Symbol] = {}  # what errors show in place of a cast that the user did not write
         self._scalars: dict[Any, Symbol] = {}
+        self._outer: Graph | None = None
+        """The graph whose node has this one as a body."""
+        self._captured: dict[int, Symbol] = {}  # what stands in a body for a Symbol of the graph around it, by number
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
         self._inputs: tuple[Symbol, ...] = ()
         for position, (label, type_) in enumerate(named):
-            if not isinstance(type_, (TensorType, SequenceType, OptionalType)):
+            if not isinstance(type_, (TensorType, SequenceType, OptionalType, ForeignType)):
                 raise GraphError(
                     f"Graph: the type of input {label!r} is {type_!r}",
                     help="give a TensorType: TensorType(DType.float32, ['batch', 4])",
@@ -352,7 +366,7 @@ class Graph:
 
     # For those who declare ops: how nodes and Symbols are made
 
-    def _symbol(self, type_: Type, producer: Node | Constant | Input, name: str | None = None) -> Symbol:
+    def _symbol(self, type_: Type, producer: Node | Constant | Input | Captured, name: str | None = None) -> Symbol:
         made = _new_symbol(Symbol)
         made.graph = self
         made.type = type_
@@ -470,6 +484,20 @@ class Graph:
             self._casts[key] = found
         return found
 
+    def _capture(self, symbol: Symbol) -> Symbol | None:
+        """What stands in this graph for a Symbol of it or of one around it; None for a Symbol of any other."""
+        if symbol.graph is self:
+            return symbol
+        if self._outer is None:
+            return None
+        outer = self._outer._capture(symbol)
+        if outer is None:
+            return None
+        found = self._captured.get(outer.id)
+        if found is None:
+            found = self._captured[outer.id] = self._symbol(outer.type, Captured(outer))
+        return found
+
     def _operand(self, value: Any, op: str, role: str) -> Symbol:
         """An operand as a Symbol of this graph; arrays become constants, Python scalars of their default dtype too."""
         if isinstance(value, Symbol):
@@ -484,13 +512,14 @@ class Graph:
     def _own(self, value: object, op: str, role: str) -> Symbol:
         if not isinstance(value, Symbol):
             raise _no_operand(value, op, role)
-        if value.graph is not self:
+        own = self._capture(value)
+        if own is None:
             raise GraphError(
                 f"{op}: {role} belongs to graph {value.graph.name!r}, not to {self.name!r}",
                 operands={role: value},
                 help="Symbols of two graphs never mix: make it an input of this graph",
             )
-        return value
+        return own
 
 
 def _no_operand(value: object, op: str, role: str) -> DTypeError:

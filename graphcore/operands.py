@@ -195,6 +195,8 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     first = shapes[0]
     if all(s is first or s == first for s in shapes):
         return first
+    if not all(s.is_ranked for s in shapes):
+        return Shape.unknown()
     rank = max(map(len, shapes))
     dims = []
     for position in range(-rank, 0):

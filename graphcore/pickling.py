@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphcore.sources import line_of
-from graphcore.symbol import Constant, Input, Node, Symbol
+from graphcore.symbol import Captured, Constant, Input, Node, Symbol
 
 if TYPE_CHECKING:
     from graphcore.graph import Graph
 
 
+class _Body(dict[str, Any]):
+    """The state of a graph that is an attribute of a node."""
+
+
 def state_of(graph: Graph) -> dict[str, Any]:
     """Everything there is to know of a graph, without references between Symbols."""
+    from graphcore.graph import Graph
+
+    def attribute_state(value: Any) -> Any:
+        return _Body(state_of(value)) if isinstance(value, Graph) else value
+
     numbers = {id(node): number for number, node in enumerate(graph._nodes)}
 
     def producer_state(symbol: Symbol) -> tuple[Any, ...]:
@@ -21,6 +30,8 @@ def state_of(graph: Graph) -> dict[str, Any]:
             return ("node", numbers[id(producer)])
         if isinstance(producer, Input):
             return ("input", producer.position, line_of(producer.origin))
+        if isinstance(producer, Captured):
+            return ("captured", producer.symbol.id)
         return ("constant", producer.array, producer.is_weight, line_of(producer.origin))
 
     return {
@@ -32,7 +43,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
             (
                 n.op_type,
                 [None if s is None else s.id for s in n.inputs],
-                n.attributes,
+                {key: attribute_state(value) for key, value in n.attributes.items()},
                 n.domain,
                 n.layer,
                 line_of(n.origin),
@@ -44,24 +55,32 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "outputs": None if graph._outputs is None else [(name, s.id) for name, s in graph._outputs],
         "casts": [(key, s.id) for key, s in graph._casts.items()],
         "layers": dict(graph._layers),
+        "metadata": dict(graph._metadata),
+        "domains": dict(graph._domains),
     }
 
 
-def restore(graph: Graph, state: dict[str, Any]) -> None:
-    """Makes `graph`, an empty object, what `state` says."""
+def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> None:
+    """Makes `graph`, an empty object, what `state` says. outer: the graph whose node has it as a body."""
     from graphcore.graph import Graph
 
     Graph.__init__(graph, state["name"], promotion=state["promotion"], strict=state["strict"])
+    graph._outer = outer
     nodes = [
-        graph._node(op_type, (), attributes, domain, layer, line)
+        graph._node(op_type, (), dict(attributes), domain, layer, line)
         for op_type, _, attributes, domain, layer, line, _ in state["nodes"]
     ]
     for type_, name, ambiguous, (kind, *rest) in state["symbols"]:
-        producer: Node | Constant | Input
+        producer: Node | Constant | Input | Captured
         if kind == "node":
             producer = nodes[rest[0]]
         elif kind == "input":
             producer = Input(rest[0], rest[1])
+        elif kind == "captured":
+            assert outer is not None, "a body is restored with the graph around it"
+            producer = Captured(outer._symbols[rest[0]])
+            graph._captured[rest[0]] = graph._symbol(type_, producer, name)
+            continue
         else:
             producer = Constant(rest[0], rest[1], rest[2])
         graph._symbol(type_, producer, name).ambiguous = ambiguous
@@ -69,9 +88,15 @@ def restore(graph: Graph, state: dict[str, Any]) -> None:
     for node, (_, inputs, _, _, _, _, outputs) in zip(nodes, state["nodes"], strict=True):
         node.inputs = tuple(None if i is None else symbols[i] for i in inputs)
         node.outputs = tuple(symbols[i] for i in outputs)
+        for key, value in node.attributes.items():
+            if isinstance(value, _Body):
+                body = node.attributes[key] = object.__new__(Graph)
+                restore(body, value, graph)
     graph._nodes = nodes
     graph._inputs = tuple(symbols[i] for i in state["inputs"])
     if state["outputs"] is not None:
         graph._outputs = [(name, symbols[i]) for name, i in state["outputs"]]
     graph._casts = {key: symbols[i] for key, i in state["casts"]}
     graph._layers = dict(state["layers"])
+    graph._metadata = dict(state["metadata"])
+    graph._domains = dict(state["domains"])

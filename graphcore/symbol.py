@@ -62,6 +62,20 @@ class Input:
         self.origin = origin
 
 
+class Captured:
+    """What makes a Symbol in the body of an If, Loop or Scan that stands for one of the graph around it."""
+
+    __slots__ = ("symbol",)
+
+    def __init__(self, symbol: Symbol) -> None:
+        self.symbol = symbol
+
+    @property
+    def origin(self) -> Origin | Line | None:
+        """Where that one was made."""
+        return self.symbol.producer.origin
+
+
 class Symbol:
     """A value of a Graph: a dtype and a shape now, a tensor when the graph runs.
 
@@ -78,7 +92,7 @@ class Symbol:
     """The graph it belongs to."""
     type: Any
     """Its TensorType (or SequenceType, OptionalType)."""
-    producer: Node | Constant | Input
+    producer: Node | Constant | Input | Captured
     """What makes it."""
     id: int
     """Its number within the graph, in order of making."""
@@ -119,7 +133,10 @@ class Symbol:
     @property
     def name(self) -> str:
         """Its name in the graph and in the exported model: the one given, or made of the op and the number."""
-        return self._name if self._name is not None else self.graph._names.automatic(self)
+        if self._name is not None:
+            return self._name
+        producer = self.producer
+        return producer.symbol.name if type(producer) is Captured else self.graph._names.automatic(self)
 
     @name.setter
     def name(self, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias, overload
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
@@ -24,6 +24,16 @@ class Shape(tuple[Dim, ...]):
     @property
     def rank(self) -> int:
         return len(self)
+
+    @staticmethod
+    def unknown() -> Shape:
+        """The shape of a tensor whose rank is not known: in models that do not say it. One object."""
+        return _UNKNOWN
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the rank is known; without it there are no dims to ask for."""
+        return True
 
     @property
     def is_static(self) -> bool:
@@ -100,6 +110,51 @@ def _shape(dims: Iterable[Dim]) -> Shape:
     return tuple.__new__(Shape, dims)
 
 
+class _UnknownShape(Shape):
+    """The shape without a rank. Whatever asks for its dims gets an error that says so."""
+
+    __slots__ = ()
+
+    is_ranked = property(lambda self: False)
+    is_static = property(lambda self: False)
+    is_dynamic = property(lambda self: True)
+    parameters = property(lambda self: frozenset())
+    size = property(lambda self: Dim.dynamic())
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ShapeError(
+            "the rank of a tensor is not known, and is needed here",
+            help="give the tensor a shape: ops.reshape, or the type of the model's input",
+        )
+
+    rank = property(_refuse)
+    __len__ = __iter__ = __getitem__ = __add__ = __radd__ = __mul__ = _refuse
+
+    def substitute(self, values: Mapping[str, DimLike]) -> Shape:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __str__(self) -> str:
+        return "[...]"
+
+    def __repr__(self) -> str:
+        return "Shape.unknown()"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shape.unknown, ()
+
+
+_UNKNOWN = tuple.__new__(_UnknownShape)
+
+
 def _dim(value: DimLike) -> Dim:
     if isinstance(value, Dim):
         return value
@@ -128,7 +183,7 @@ class TensorType:
     def __new__(cls, dtype: object, shape: Iterable[DimLike] = ()) -> TensorType:
         if isinstance(shape, (str, int)):
             raise ShapeError(f"{shape!r} is no shape", help=f"a shape is a list of dims: [{shape!r}]")
-        return tensor_type(DType.of(dtype), shape if type(shape) is Shape else Shape(shape))
+        return tensor_type(DType.of(dtype), shape if isinstance(shape, Shape) else Shape(shape))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a TensorType is immutable")
@@ -157,11 +212,13 @@ class TensorType:
         return f"{self.dtype.name}{self.shape}"
 
     def __repr__(self) -> str:
+        if not self.shape.is_ranked:
+            return f"TensorType({self.dtype!r}, {self.shape!r})"
         dims = ", ".join(str(d) if d.is_static else repr(str(d)) for d in self.shape)
         return f"TensorType({self.dtype!r}, [{dims}])"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TensorType, (self.dtype, tuple(self.shape))
+        return TensorType, (self.dtype, self.shape)
 
     def __copy__(self) -> TensorType:
         return self
@@ -229,4 +286,38 @@ class OptionalType(_ElementType):
         return f"optional({self.element})"
 
 
-Type: TypeAlias = TensorType | SequenceType | OptionalType
+class ForeignType:
+    """A type that graphcore only hands on: a map, a sparse tensor, or what a model does not tell.
+
+    onnx: the serialised `onnx.TypeProto`, empty where nothing is known.
+    """
+
+    __slots__ = ("name", "onnx")
+
+    name: str
+    onnx: bytes
+
+    def __init__(self, name: str = "unknown", onnx: bytes = b"") -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "onnx", onnx)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a ForeignType is immutable")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ForeignType) and self.onnx == other.onnx
+
+    def __hash__(self) -> int:
+        return hash(self.onnx)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"ForeignType({self.name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ForeignType, (self.name, self.onnx)
+
+
+Type: TypeAlias = TensorType | SequenceType | OptionalType | ForeignType

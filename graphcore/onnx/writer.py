@@ -6,7 +6,10 @@ lowering. Weights are written from their own memory, as chunks that are never jo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,8 +21,8 @@ from graphcore.errors import GraphError, ResourceLimitError
 from graphcore.graph import Graph
 from graphcore.naming import snake
 from graphcore.onnx.wire import SMALL, Chunk, block, integer, integers, nested, single, singles, sized, text, varint
-from graphcore.symbol import Constant, Node, Symbol
-from graphcore.types import OptionalType, SequenceType, TensorType, Type
+from graphcore.symbol import Captured, Constant, Node, Symbol
+from graphcore.types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 OPSET = 26
 IR_VERSION = 13
@@ -45,37 +48,80 @@ def encode(graph: Graph, external: External | None = None) -> list[Chunk]:
 
     graph: lowered, so that all its dtypes are ONNX's. external: where initializers lie that are not written inside.
     """
-    body = _graph(graph, external)
-    domains = sorted({node.domain for node in graph._nodes} - {""})
+    body = _graph(graph, _Scope(external))
+    domains = sorted(_domains(graph) - {""})
+    versions = {**DOMAINS, **graph._domains}
     properties = {"graphcore.promotion": graph.promotion.name, **graph._metadata}
     head = b"".join(
         (
             integer(1, IR_VERSION),  # ir_version
             text(2, "graphcore"),  # producer_name
             block(8, integer(2, OPSET)),  # opset_import: version
-            *(block(8, text(1, domain) + integer(2, DOMAINS.get(domain, 1))) for domain in domains),
+            *(block(8, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in domains),
             *(block(14, text(1, key) + text(2, value)) for key, value in properties.items()),  # metadata_props
         )
     )
     return [head, *nested(7, body)]
 
 
-def _graph(graph: Graph, external: External | None) -> list[Chunk]:
+def _domains(graph: Graph) -> set[str]:
+    found = {node.domain for node in graph._nodes}
+    for node in graph._nodes:
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                found |= _domains(value)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where a graph is written: at the top, or as the body of a node, whose names must not be those outside."""
+
+    external: External | None = None
+    prefix: str = ""
+    """What the names of a body begin with, unlike any other."""
+    outer: list[bytes] = field(default_factory=list)
+    """The names, by number, of the Symbols of the graph around a body."""
+    bodies: Iterator[int] = field(default_factory=count)
+
+    def inside(self, graph: Graph, names: list[bytes]) -> _Scope:
+        """The scope of a body of a node of `graph`, which has these names."""
+        prefix = self.prefix or _unlike(graph._names.taken)
+        return _Scope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies)
+
+
+def _unlike(taken: Iterable[str]) -> str:
+    """The beginning of names that none of those taken has."""
+    stem = "body"
+    while any(name.startswith(stem) for name in taken):
+        stem += "_"
+    return stem
+
+
+def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
+    prefix = scope.prefix
     names = [b""] * len(graph._symbols)
-    chunks: list[Chunk] = [b"".join(_nodes(graph, names)), text(2, graph.name)]
+    for symbol in graph._captured.values():
+        assert isinstance(symbol.producer, Captured)
+        held = symbol.producer.symbol  # a constant outside may be used in bodies only
+        names[symbol.id] = scope.outer[held.id] or _given(held, scope.outer)
+    chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
     outputs = graph.outputs
     for symbol in outputs:
-        _given(symbol, names)
+        names[symbol.id] or _given(symbol, names, prefix)
     for symbol in graph._symbols:
         producer = symbol.producer
         if type(producer) is Constant and names[symbol.id]:
-            chunks += nested(5, tensor(producer.array, symbol.type.dtype, symbol.name, external))  # initializer
-    chunks += [block(11, _value(symbol.name, symbol.type)) for symbol in graph._inputs]
-    chunks += [block(12, _value(symbol.name, symbol.type)) for symbol in outputs]
+            content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
+            chunks += nested(5, content)  # initializer
+    chunks += [block(11, _value(f"{prefix}{symbol.name}", symbol.type)) for symbol in graph._inputs]
+    for symbol in outputs:
+        own = "" if type(symbol.producer) is Captured else prefix
+        chunks.append(block(12, _value(f"{own}{symbol.name}", symbol.type)))
     return chunks
 
 
-def _nodes(graph: Graph, names: list[bytes]) -> list[bytes]:
+def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
     """The node fields. Fills in the names, by number, of all Symbols that they use: in UTF-8 behind their length.
 
     What is the same for every node of an operator is encoded once, and every Symbol is looked at once: most of the
@@ -84,50 +130,64 @@ def _nodes(graph: Graph, names: list[bytes]) -> list[bytes]:
     shared: dict[tuple[str, str, str], tuple[str, bytes]] = {}
     written = []
     taken = graph._names.taken
+    prefix = scope.prefix
     for node in graph._nodes:
         operator = (node.op_type, node.domain, node.layer)
         known = shared.get(operator)
         if known is None:
-            known = shared[operator] = f"{node.layer}{snake(node.op_type)}_", _tail(*operator)
+            stem = f"{prefix}{node.layer}{snake(node.op_type)}_"
+            known = shared[operator] = stem, _tail(*operator)
         stem, tail = known
         inputs, outputs = node.inputs, node.outputs
         if len(inputs) != 2 or len(outputs) != 1 or node.attributes:
-            content = _node(node, names, tail)
+            content = _node(node, names, tail, scope)
         else:  # what most nodes are, in a third of the time
             (lhs, rhs), (made,) = inputs, outputs
             name = made._name
-            if name is None:  # the rule of Names.automatic, without its calls
+            if name is not None:
+                name = prefix + name
+            else:  # the rule of Names.automatic, without its calls
                 name = f"{stem}{made.id}"
                 while name in taken:
                     name += "_"
             encoded = name.encode()
             size = len(encoded)
             result = names[made.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
-            first = _ABSENT if lhs is None else names[lhs.id] or _given(lhs, names)
-            second = _ABSENT if rhs is None else names[rhs.id] or _given(rhs, names)
+            first = _ABSENT if lhs is None else names[lhs.id] or _given(lhs, names, prefix)
+            second = _ABSENT if rhs is None else names[rhs.id] or _given(rhs, names, prefix)
             content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
         size = len(content)
         written.append(b"\x0a" + (SMALL[size] if size < 128 else varint(size)) + content)  # node
     return written
 
 
-def _node(node: Node, names: list[bytes], tail: bytes) -> bytes:
+def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
     parts: list[bytes] = []
+    prefix = scope.prefix
     for symbol in node.inputs:
-        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _given(symbol, names)  # input
+        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _given(symbol, names, prefix)  # input
     for symbol in node.outputs:
-        parts += b"\x12", _given(symbol, names)  # output
+        parts += b"\x12", _given(symbol, names, prefix)  # output
     if node.outputs:
         parts += b"\x1a", names[node.outputs[0].id]  # name
     parts.append(tail)
-    parts += [block(5, attribute(key, value)) for key, value in node.attributes.items()]
+    for key, value in node.attributes.items():
+        if isinstance(value, Graph):
+            parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names))))
+        else:
+            parts.append(block(5, attribute(key, value)))
     return b"".join(parts)
 
 
-def _given(symbol: Symbol, names: list[bytes]) -> bytes:
+def _given(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
     """The name of a Symbol, entered into `names`."""
-    name = names[symbol.id] = sized(symbol.name.encode())
+    name = names[symbol.id] = sized(f"{prefix}{symbol.name}".encode())
     return name
+
+
+def _body(name: str, graph: Graph, scope: _Scope) -> bytes:
+    """The AttributeProto of a graph."""
+    return text(1, name) + block(6, b"".join(_graph(graph, scope))) + integer(20, _KIND.GRAPH)
 
 
 def _tail(op_type: str, domain: str, layer: str) -> bytes:
@@ -152,7 +212,9 @@ def attribute(name: str, value: Any) -> bytes:
     if isinstance(value, np.ndarray):
         return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + integer(20, _KIND.TENSOR)
     if isinstance(value, Graph):
-        return head + block(6, b"".join(_graph(value, None))) + integer(20, _KIND.GRAPH)
+        return _body(name, value, _Scope())
+    if isinstance(value, (TensorType, SequenceType, OptionalType, ForeignType)):
+        return head + block(14, _type(value)) + integer(20, _KIND.TYPE_PROTO)
     if isinstance(value, (list, tuple)):
         return head + _list(name, value)
     raise GraphError(
@@ -166,8 +228,9 @@ def _list(name: str, values: list[Any] | tuple[Any, ...]) -> bytes:
         return integers(8, map(int, values)) + integer(20, _KIND.INTS)
     if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values):
         return singles(7, map(float, values)) + integer(20, _KIND.FLOATS)
-    if all(isinstance(v, str) for v in values):
-        return b"".join(text(9, v) for v in values) + integer(20, _KIND.STRINGS)
+    if all(isinstance(v, (str, bytes)) for v in values):
+        encoded = (v.encode() if isinstance(v, str) else v for v in values)
+        return b"".join(block(9, v) for v in encoded) + integer(20, _KIND.STRINGS)
     raise GraphError(
         f"attribute {name!r}: {values!r:.80} is of no type that ONNX attributes have",
         help="give a list of ints, of floats or of strings",
@@ -178,7 +241,8 @@ def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: Exter
     """A TensorProto in chunks: the array itself is the last one, unless it lies elsewhere."""
     head = b"".join((integers(1, array.shape), integer(2, dtype.onnx), text(8, name) if name else b""))
     if dtype is DType.string:
-        return [head, *(block(6, str(item).encode()) for item in array.ravel())]
+        encoded = (item if isinstance(item, bytes) else str(item).encode() for item in array.ravel())
+        return [head, *(block(6, item) for item in encoded)]
     place = external(name, array) if external else None
     content = raw(array, dtype)
     if place is None:
@@ -190,24 +254,30 @@ def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: Exter
 
 
 def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
-    """The little-endian bytes of an array, two elements a byte for 4-bit dtypes: its own memory where it can be."""
+    """The little-endian bytes of an array, several elements a byte for 2 and 4 bits: its own memory where it can be."""
     flat = np.ascontiguousarray(array).reshape(-1)
-    if dtype.storage.bits == 4:
-        nibbles = flat.astype(np.int8).view(np.uint8) & np.uint8(15)
-        if nibbles.size % 2:
-            nibbles = np.append(nibbles, np.uint8(0))
-        flat = nibbles[0::2] | nibbles[1::2] << np.uint8(4)
+    bits = dtype.storage.bits
+    if bits in (2, 4):
+        padded = np.zeros(-(-flat.size * bits // 8) * (8 // bits), np.uint8)
+        padded[: flat.size] = flat.view(np.uint8) & np.uint8((1 << bits) - 1)
+        places = (padded[i :: 8 // bits] << np.uint8(i * bits) for i in range(8 // bits))
+        flat = functools.reduce(np.bitwise_or, places)
     return memoryview(flat.view(np.uint8))  # type: ignore[arg-type]
 
 
 def _value(name: str, type_: Type) -> bytes:
-    return text(1, name) + block(2, _type(type_))
+    encoded = _type(type_)
+    return text(1, name) + (block(2, encoded) if encoded else b"")
 
 
 def _type(type_: Type) -> bytes:
     if isinstance(type_, TensorType):
+        if not type_.shape.is_ranked:
+            return block(1, integer(1, type_.dtype.onnx))
         dims = b"".join(block(1, _dim(dim)) for dim in type_.shape)
         return block(1, integer(1, type_.dtype.onnx) + block(2, dims))
+    if isinstance(type_, ForeignType):
+        return type_.onnx
     field = {SequenceType: 4, OptionalType: 9}[type(type_)]
     return block(field, block(1, _type(type_.element)))
 

@@ -15,6 +15,7 @@ from graphcore.graph import Graph, Target
 from graphcore.runtime.lowering.expand import expand
 from graphcore.runtime.lowering.legalise import legalise
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
 
@@ -35,7 +36,7 @@ def lower(graph: Graph, target: Target) -> Graph:
     }
     semantic.update({name: s.dtype.name for name, s in graph._outputs or () if name and _is_semantic(s)})
     if semantic:
-        lowered._metadata = {"graphcore.dtypes": json.dumps(semantic)}
+        lowered._metadata["graphcore.dtypes"] = json.dumps(semantic)
     return lowered
 
 
@@ -48,6 +49,8 @@ def _is_legal(graph: Graph, rules: Legality) -> bool:
     if any(dtype.storage is not dtype for dtype in dtypes):
         return False
     operators = {(n.op_type, n.domain) for n in graph._nodes}
+    if not all(_is_legal(body, rules) for node in graph._nodes for body in bodies(node)):
+        return False
     if not all(_keeps(rules, *operator, dtype) for operator in operators for dtype in dtypes):
         # Not every operator takes every dtype that there is: which has which?
         kinds = {

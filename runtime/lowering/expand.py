@@ -7,7 +7,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
 from graphcore.runtime.lowering.legality import Legality
-from graphcore.runtime.lowering.rewrite import Rewrite
+from graphcore.runtime.lowering.rewrite import Rewrite, bodies
 from graphcore.symbol import Node, Symbol
 
 
@@ -16,14 +16,20 @@ def expand(graph: Graph, rules: Legality) -> Graph:
 
     Expansions compute floats narrower than 32 bits in float32 and round once, and int4 in int8.
     """
-    if not any(_has_expansion(node, rules) for node in graph._nodes):
-        return graph
-    rewrite = Rewrite(graph)
+    return _expand(graph, rules, None) if _expands(graph, rules) else graph
+
+
+def _expands(graph: Graph, rules: Legality) -> bool:
+    return any(_has_expansion(n, rules) or any(_expands(b, rules) for b in bodies(n)) for n in graph._nodes)
+
+
+def _expand(graph: Graph, rules: Legality, outer: Rewrite | None) -> Graph:
+    rewrite = Rewrite(graph, outer=outer)
     for node, inputs in rewrite.nodes():
         if _has_expansion(node, rules):
             rewrite.replace(node, _expanded(node, inputs))
         else:
-            rewrite.keep(node, inputs)
+            rewrite.keep(node, inputs, lambda body: _expand(body, rules, rewrite))
     return rewrite.finish()
 
 

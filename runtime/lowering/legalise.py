@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
@@ -17,7 +18,7 @@ from graphcore.runtime.lowering.casts import Casts
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality
 from graphcore.runtime.lowering.rewrite import Rewrite, storage_type
 from graphcore.symbol import Constant, Node, Symbol
-from graphcore.types import Shape, TensorType, Type, tensor_type
+from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
 
 # Operators that put values elsewhere and leave them as they are: any dtype that holds them does.
 MOVES = frozenset(
@@ -51,6 +52,14 @@ VIEWED = frozenset(
 )
 
 
+def _broadcast(operands: Sequence[Symbol]) -> Shape:
+    try:
+        return broadcast_shapes([s.shape for s in operands])
+    except ValueError:  # of two names for one dim, which models that others wrote may have
+        rank = max(s.rank for s in operands)
+        return _shape([Dim.dynamic()] * rank)
+
+
 def legalise(graph: Graph, rules: Legality) -> Graph:
     """A graph that holds nothing but what `rules` allow. Raises `GraphError` where there is no way."""
     return Legaliser(graph, rules).run()
@@ -59,8 +68,8 @@ def legalise(graph: Graph, rules: Legality) -> Graph:
 class Legaliser:
     """One run over one graph. Detours build with `op`, which legalises, or `native`, which does not."""
 
-    def __init__(self, graph: Graph, rules: Legality) -> None:
-        self.rewrite = Rewrite(graph, storage_type)
+    def __init__(self, graph: Graph, rules: Legality, outer: Legaliser | None = None) -> None:
+        self.rewrite: Rewrite = Rewrite(graph, storage_type, outer.rewrite if outer else None)
         self.graph = self.rewrite.new
         self.rules = rules
         self.casts = Casts(self)
@@ -68,7 +77,7 @@ class Legaliser:
 
     def run(self) -> Graph:
         for symbol in self._old._inputs:
-            if symbol.type.dtype is DType.tensor_float32:
+            if isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.tensor_float32:
                 # What is fed may have more bits than the dtype.
                 self.rewrite.bind(symbol, self.casts.round_tf32(self.rewrite.of(symbol)))
         for node, inputs in self.rewrite.nodes():
@@ -84,14 +93,20 @@ class Legaliser:
             value = self.rewrite.of(symbol)
             fits = isinstance(value.producer, Node) and value._name in (None, name)
             if not fits or any(value is other for _, other in outputs):
-                value = self.op("Identity", value)
+                value = self._again(value)
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
                     value = self.native("Identity", value)
-            if value._name is None:
+            if value._name is None and self.graph._outer is None:
                 self.graph._names.rename(value, name)
             outputs.append((name, value))
         self.graph._outputs = outputs
         return self.graph
+
+    def _again(self, value: Symbol) -> Symbol:
+        """The value as the result of a node."""
+        if isinstance(value.type, TensorType):
+            return self.op("Identity", value)
+        return self.graph._emit("Identity", (value,), value.type)
 
     def _node(self, node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol, ...]:
         types = [s.type for s in node.outputs]
@@ -102,7 +117,8 @@ class Legaliser:
             assert value is not None
             return (self.casts.cast(value, source.dtype, types[0].dtype),)
         stored = [storage_type(t) for t in types]
-        made = self.legal(node.op_type, inputs, stored, node.attributes, node.domain)
+        attributes = self.rewrite.attributes(node, lambda body: Legaliser(body, self.rules, self).run())
+        made = self.legal(node.op_type, inputs, stored, attributes, node.domain)
         if node.op_type in MOVES:
             return made
         return tuple(
@@ -136,9 +152,7 @@ class Legaliser:
 
     def _type(self, inputs: Sequence[Symbol | None], dtype: DType | None, shape: Shape | None) -> TensorType:
         given = [s for s in inputs if s is not None]
-        return tensor_type(
-            dtype or given[0].dtype, broadcast_shapes([s.shape for s in given]) if shape is None else shape
-        )
+        return tensor_type(dtype or given[0].dtype, _broadcast(given) if shape is None else shape)
 
     def const(self, value: bool | int | float, dtype: DType) -> Symbol:
         """A scalar constant."""

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from graphcore.graph import Graph
-from graphcore.symbol import Constant, Input, Node, Symbol
-from graphcore.types import TensorType, Type, tensor_type
+from graphcore.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.types import OptionalType, SequenceType, TensorType, Type, tensor_type
 
 
 def storage_type(type_: Type) -> Type:
     """The type that ONNX stores it as."""
-    if isinstance(type_, TensorType) and type_.dtype.storage is not type_.dtype:
-        return tensor_type(type_.dtype.storage, type_.shape)
+    if isinstance(type_, TensorType):
+        return type_ if type_.dtype.storage is type_.dtype else tensor_type(type_.dtype.storage, type_.shape)
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return type(type_)(storage_type(type_.element))
     return type_
+
+
+def bodies(node: Node) -> list[Graph]:
+    """The graphs that are attributes of a node."""
+    return [value for value in node.attributes.values() if isinstance(value, Graph)]
 
 
 def same_type(type_: Type) -> Type:
@@ -23,12 +31,16 @@ def same_type(type_: Type) -> Type:
 class Rewrite:
     """A new graph in the making, and which of its Symbols stand for those of the old one.
 
-    Every node made while an old one is looked at takes that one's layer and line.
+    Every node made while an old one is looked at takes that one's layer and line. outer: the rewrite of the graph
+    around, where this one is a body.
     """
 
-    def __init__(self, graph: Graph, retype: Callable[[Type], Type] = same_type) -> None:
+    def __init__(self, graph: Graph, retype: Callable[[Type], Type] = same_type, outer: Rewrite | None = None) -> None:
         self.old = graph
         self.new = Graph(graph.name, promotion=graph.promotion)
+        self.new._metadata = dict(graph._metadata)
+        self.new._domains = dict(graph._domains)
+        self._outer = outer
         self._retype = retype
         self._symbols: dict[int, Symbol] = {}
         for symbol in graph._inputs:
@@ -37,6 +49,8 @@ class Rewrite:
             )
             self.new._inputs += (made,)
             self._symbols[symbol.id] = made
+        if outer is not None:
+            self.new._outer = outer.new
 
     def nodes(self) -> Iterator[tuple[Node, tuple[Symbol | None, ...]]]:
         """The old graph's nodes in order, each with its operands in the new graph."""
@@ -54,8 +68,14 @@ class Rewrite:
         found = self._symbols.get(symbol.id)
         if found is None:
             producer = symbol.producer
-            assert isinstance(producer, Constant), "nodes come in an order they can run in"
-            found = self.new._symbol(self._retype(symbol.type), producer, symbol._name)
+            if isinstance(producer, Captured):
+                assert self._outer is not None
+                captured = self.new._capture(self._outer.of(producer.symbol))
+                assert captured is not None
+                found = captured
+            else:
+                assert isinstance(producer, Constant), "nodes come in an order they can run in"
+                found = self.new._symbol(self._retype(symbol.type), producer, symbol._name)
             self._symbols[symbol.id] = found
         return found
 
@@ -70,10 +90,17 @@ class Rewrite:
             if symbol._name is not None and result._name is None and isinstance(result.producer, Node):
                 self.new._names.rename(result, symbol._name)
 
-    def keep(self, node: Node, inputs: tuple[Symbol | None, ...]) -> None:
-        """The node as it is, on new operands."""
+    def attributes(self, node: Node, again: Callable[[Graph], Graph]) -> dict[str, Any]:
+        """The attributes of a node, its bodies made anew by `again`."""
+        if not bodies(node):
+            return node.attributes
+        return {key: again(value) if isinstance(value, Graph) else value for key, value in node.attributes.items()}
+
+    def keep(self, node: Node, inputs: tuple[Symbol | None, ...], again: Callable[[Graph], Graph]) -> None:
+        """The node as it is, on new operands, its bodies made anew by `again`."""
         types = [self._retype(s.type) for s in node.outputs]
-        self.replace(node, self.new._emit_many(node.op_type, inputs, types, node.attributes, node.domain))
+        attributes = self.attributes(node, again)
+        self.replace(node, self.new._emit_many(node.op_type, inputs, types, attributes, node.domain))
 
     def finish(self) -> Graph:
         """The new graph, its outputs those of the old one."""
