@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import onnx
 
 Target: TypeAlias = Literal["onnx", "cpu", "cuda"]
+Precision: TypeAlias = Literal["exact", "fast"]
 
 _new_node = Node.__new__
 _new_symbol = Symbol.__new__
@@ -72,6 +73,7 @@ class Graph:
         self._layers: dict[str, int] = {}
         self._outputs: list[tuple[str | None, Symbol]] | None = None
         self._metadata: dict[str, str] = {}
+        self._read = 0  # how many of its first nodes are those of a model that others wrote
         self._domains: dict[str, int] = {}  # the versions of other domains that a model read from a file names
         self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
         self._casts: dict[tuple[int, DType], Symbol] = {}
@@ -273,6 +275,26 @@ class Graph:
             if label is not None and value._name is None and not isinstance(value.producer, Constant):
                 value._name = self._names.claim(label, "output", value)
 
+    @staticmethod
+    def load(
+        source: str | os.PathLike[str] | bytes | onnx.ModelProto,
+        *,
+        implicit_casts: bool = False,
+        promotion: str | PromotionSystem | None = None,
+    ) -> Graph:
+        """An ONNX model as a Graph.
+
+        source: a path, bytes or a ModelProto of opset 7 or newer. Weights stay in the mapped file; external data is
+        read from plain files in the model's folder only. Operators are brought to the opset that graphs are written
+        with; those of other domains stay as they are. implicit_casts: operands that should be of one dtype and are not
+        are cast to what the promotion system says. promotion: the system, by default the one that the model notes, or
+        "max". Raises `ModelError` for what is no valid model, `UnsafePathError` for data outside of its folder,
+        `ResourceLimitError` for one nested or expanded beyond all measure.
+        """
+        from graphcore.onnx.reader import load
+
+        return load(source, implicit_casts=implicit_casts, promotion=promotion)
+
     # The graph as a whole
 
     def verify(self) -> None:
@@ -296,28 +318,34 @@ class Graph:
         made._outputs = None
         return made
 
-    def to_onnx(self, *, target: Target = "cpu") -> onnx.ModelProto:
+    def to_onnx(self, *, target: Target = "cpu", precision: Precision = "exact") -> onnx.ModelProto:
         """The graph as an `onnx.ModelProto` with its weights inside.
 
         target: "onnx" for standard ONNX with the ops as built; "cpu" or "cuda" for what a plain onnxruntime session
-        of that provider runs. Raises `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's
-        2 GiB (use `export` then).
+        of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats narrower than float32
+        in float32. Raises `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's 2 GiB (use
+        `export` then).
         """
         from graphcore.onnx.export import model_proto
 
-        return model_proto(self, target)
+        return model_proto(self, target, precision)
 
     def export(
-        self, path: str | os.PathLike[str], *, target: Target = "cpu", external_data: bool | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        target: Target = "cpu",
+        precision: Precision = "exact",
+        external_data: bool | None = None,
     ) -> None:
         """Writes the graph as an ONNX file, atomically: a whole file or none.
 
-        path: of the file. target: as for `to_onnx`. external_data: weights in a file of their own beside it
+        path: of the file. target, precision: as for `to_onnx`. external_data: weights in a file of their own beside it
         (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be written.
         """
         from graphcore.onnx.export import export
 
-        export(self, path, target, external_data)
+        export(self, path, target, external_data, precision)
 
     def __str__(self) -> str:
         from graphcore.text import graph_text

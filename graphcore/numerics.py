@@ -13,9 +13,14 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 def native(array: Array) -> Array:
-    """The array in the machine's byte order and C-contiguous; itself where it already is."""
+    """The array in the machine's byte order, C-contiguous, and bools as 0 and 1; itself where it already is.
+
+    NumPy takes any byte for a bool, and kernels would compute with what they find.
+    """
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        array = array.view(np.uint8).astype(np.bool_)
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 

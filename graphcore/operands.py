@@ -193,7 +193,10 @@ def broadcast(op: str, roles: Mapping[str, Symbol]) -> Shape:
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     """Like `broadcast`; raises `ValueError` naming the two dims."""
     first = shapes[0]
-    if all(s is first or s == first for s in shapes):
+    for shape in shapes:
+        if shape is not first and shape != first:
+            break
+    else:
         return first
     if not all(s.is_ranked for s in shapes):
         return Shape.unknown()

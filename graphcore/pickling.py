@@ -57,6 +57,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "layers": dict(graph._layers),
         "metadata": dict(graph._metadata),
         "domains": dict(graph._domains),
+        "read": graph._read,
     }
 
 
@@ -100,3 +101,4 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
     graph._layers = dict(state["layers"])
     graph._metadata = dict(state["metadata"])
     graph._domains = dict(state["domains"])
+    graph._read = state["read"]

@@ -16,15 +16,29 @@ if TYPE_CHECKING:
 
 def graph_text(graph: Graph) -> str:
     """One line each for inputs, weights, nodes and outputs: name, type, operator, operands, source line."""
-    rows: list[tuple[str, str]] = [(f"  input   {s}", _where(s)) for s in graph.inputs]
-    rows += [(f"  weight  {s}", _where(s)) for s in graph.weights.values()]
-    for node in graph.nodes:
-        made = ", ".join(map(str, node.outputs))
-        rows.append((f"  {made} = {_call(node)}", str(node.line or "")))
-    rows += [(f"  output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
+    rows = _rows(graph, "  ")
     width = min(max((len(left) for left, right in rows if right), default=0), 100)
     lines = [f"{left.ljust(width)}  # {right}" if right else left for left, right in rows]
     return "\n".join([f"graph {graph.name} ({graph.promotion.name}) {{", *lines, "}"])
+
+
+def _rows(graph: Graph, indent: str) -> list[tuple[str, str]]:
+    """The lines of a graph, and the source lines beside them; bodies stand below their node, further in."""
+    rows = [(f"{indent}input   {s}", _where(s)) for s in graph.inputs]
+    rows += [(f"{indent}weight  {s}", _where(s)) for s in graph.weights.values()]
+    for node in graph.nodes:
+        made = ", ".join(map(str, node.outputs))
+        rows.append((f"{indent}{made} = {_call(node)}", str(node.line or "")))
+        for key, value in node.attributes.items():
+            if _is_body(value):
+                rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    "), (f"{indent}  }}", "")]
+    return rows + [(f"{indent}output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
+
+
+def _is_body(value: object) -> bool:
+    from graphcore.graph import Graph
+
+    return isinstance(value, Graph)
 
 
 def _where(symbol: Symbol) -> str:
@@ -33,7 +47,7 @@ def _where(symbol: Symbol) -> str:
 
 def _call(node: Node) -> str:
     operands = ["_" if s is None else _operand(s) for s in node.inputs]
-    attributes = [f"{key}={_attribute(value)}" for key, value in node.attributes.items()]
+    attributes = [f"{key}={_attribute(value)}" for key, value in node.attributes.items() if not _is_body(value)]
     domain = f"{node.domain}." if node.domain not in ("", "graphcore") else ""
     return f"{domain}{node.op_type}({', '.join([*operands, *attributes])})"
 

@@ -68,13 +68,14 @@ class Shape(tuple[Dim, ...]):
         return Shape(d.substitute(values) for d in self)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, (tuple, list)):
-            return len(self) == len(other) and all(a is b or a == b for a, b in zip(self, other, strict=True))
-        return NotImplemented
+        if isinstance(other, list):
+            other = tuple(other)
+        return tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
-        equal = self.__eq__(other)
-        return equal if equal is NotImplemented else not equal
+        if isinstance(other, list):
+            other = tuple(other)
+        return tuple.__ne__(self, other)
 
     __hash__ = tuple.__hash__
 

@@ -1,19 +1,24 @@
-"""What attention and rotary embeddings are made of, for dtypes that no kernel computes in."""
+"""What attention is made of, in every form that ONNX gives it, for those that no kernel computes right."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from graphcore.declare import expansion
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
+from graphcore.errors import GraphError
 from graphcore.ops import _emit as e
-from graphcore.ops._dims import Axis, Size, shape_vector
+from graphcore.ops._dims import Size, shape_vector
+from graphcore.ops._heads import in_heads, length, reshaped, side_by_side, size
 from graphcore.symbol import Symbol
-from graphcore.types import _shape, tensor_type
+from graphcore.types import Shape, _shape
 
 ONE = Dim(1)
+FARTHEST = 2**62
+"""No sequence is as long; positions may go that far beyond one without a carry out of int64."""
+
+Results = tuple[Symbol, Symbol, Symbol, Symbol]
 
 
 @expansion("Attention")
@@ -31,73 +36,178 @@ def _attention(
     softcap: float = 0.0,
     q_num_heads: int = 0,
     kv_num_heads: int = 0,
-) -> Symbol:
-    flat = q.rank == 3
+    qk_matmul_output_mode: int = 0,
+    softmax_precision: int = 0,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+) -> Results:
+    """The result, all keys and values there are now, and what the scores were at the stage that the mode says.
+
+    As in ONNX's function body: the scores of mode 0 are before the softcap, a mask with fewer keys hides the others,
+    and a query that sees no key gets 0. Unlike there, what is masked is masked even where its score is NaN.
+    """
+    if (past_key is None) != (past_value is None):
+        raise GraphError(
+            "Attention: past_key and past_value go together, and one is missing",
+            operands={"k": k, "v": v},
+            help="give both, or none",
+        )
+    flat = q.rank == 3 if q.type.shape.is_ranked else q_num_heads > 0
+    q, k, v = (_ranked(x, 3 if flat else 4) for x in (q, k, v))
     if flat:
-        q, k, v = _in_heads(q, q_num_heads), _in_heads(k, kv_num_heads), _in_heads(v, kv_num_heads)
-    k, v = _for_each_head(k, q), _for_each_head(v, q)
-    turned = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
+        q, k, v = in_heads(q, q_num_heads), in_heads(k, kv_num_heads), in_heads(v, kv_num_heads)
+    before: Symbol | None = None
+    if past_key is not None and past_value is not None:
+        past_key, past_value = _ranked(past_key, 4), _ranked(past_value, 4)
+        before = length(past_key, 2)
+        k, v = _behind(past_key, k), _behind(past_value, v)
     grid = _shape([*q.shape[:3], k.shape[2]])
-    scores = e.emit("MatMul", q, turned, shape=grid)
+    turned = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
+    product = _apart(e.emit("MatMul", _shared(q, k), turned, shape=_over(q, k, grid)), q, k, grid)
     # onnxruntime draws a constant factor into the product, as a float32; not past a BitCast.
-    scores = e.emit("BitCast", scores, shape=grid, to=q.dtype)
-    scores = e.emit("Mul", scores, _factor(q, scale), shape=grid)
-    if softcap:
+    product = e.emit("BitCast", product, shape=grid, to=q.dtype)
+    scores = raw = e.emit("Mul", product, _factor(q, scale), shape=grid)
+    if softcap > 0:
         cap = e.const(q, softcap)
         scores = e.emit("Mul", e.emit("Tanh", e.emit("Div", scores, cap, shape=grid)), cap, shape=grid)
+    capped = scores
+    mask = attn_mask
+    if mask is not None:
+        mask = padded(mask if mask.dtype is DType.bool else e.cast(mask, q.dtype), k.shape[2], size(k, 2))
+        if mask.dtype is not DType.bool:
+            scores = e.emit("Add", scores, mask, shape=grid)
     nothing = e.const(q, -math.inf)
-    if attn_mask is not None and attn_mask.dtype is not DType.bool:
-        scores = e.emit("Add", scores, attn_mask, shape=grid)
-    for seen in _seen(q, k, attn_mask, nonpad_kv_seqlen, bool(is_causal)):
-        scores = e.emit("Where", seen, scores, nothing, dtype=q.dtype, shape=grid)
-    made = e.emit("MatMul", _weights(scores), v, shape=_shape([*q.shape[:3], v.shape[3]]))
-    return _side_by_side(made) if flat else made
+    right = 0 if is_causal else right_window_size
+    seen = [*_unmasked(mask, nothing), *_near(q, k, before, nonpad_kv_seqlen, left_window_size, right)]
+    if seen:
+        scores = e.emit("Where", e.both(*seen), scores, nothing, dtype=q.dtype, shape=grid)
+    weights = _weights(scores, softmax_precision)
+    values = e.cast(v, DType.float64 if DType.float64 in (q.dtype, v.dtype) else q.dtype)
+    shape = _shape([*q.shape[:3], v.shape[3]])
+    parts = _shared(e.cast(weights, values.dtype), k)
+    made = _apart(e.emit("MatMul", parts, values, shape=_over(q, v, shape)), q, v, shape)
+    shown = (raw, capped, scores, weights)[qk_matmul_output_mode]
+    return side_by_side(made) if flat else made, k, v, shown
 
 
-def _weights(scores: Symbol) -> Symbol:
-    """The softmax over keys, with 0 where there are none to see."""
-    column = _shape([*scores.shape[:3], ONE])
-    last = scores.graph._vector([-1])
-    greatest = e.emit("ReduceMax", scores, last, shape=column, keepdims=1)
-    zero, one = e.const(scores, 0.0), e.const(scores, 1.0)
-    none = e.equal(greatest, e.const(scores, -math.inf))
-    parts = e.emit("Exp", e.emit("Sub", scores, e.where(none, zero, greatest), shape=scores.shape))
-    total = e.emit("ReduceSum", parts, last, shape=column, keepdims=1)
-    return e.emit("Div", parts, e.where(none, one, total), shape=scores.shape)
+def _ranked(x: Symbol, rank: int) -> Symbol:
+    """With dims to ask for, where the model did not say how many there are."""
+    if x.type.shape.is_ranked:
+        return x
+    return e.emit("Identity", x, shape=Shape(["?"] * rank))
 
 
-def _seen(q: Symbol, k: Symbol, mask: Symbol | None, lengths: Symbol | None, is_causal: bool) -> list[Symbol]:
-    """Conditions on [batch, heads, queries, keys], all of which a key must meet."""
-    conditions = [mask] if mask is not None and mask.dtype is DType.bool else []
-    if lengths is None and not is_causal:
-        return conditions
+def _behind(past: Symbol, x: Symbol) -> Symbol:
+    shape = _shape([*x.shape[:2], past.shape[2] + x.shape[2], x.shape[3]])
+    return e.emit("Concat", past, x, shape=shape, axis=2)
+
+
+# Heads of q that share one of k and v stand below each other
+
+
+def _is_shared(q: Symbol, k: Symbol) -> bool:
+    return q.shape[1] is not k.shape[1] or q.shape[1].is_dynamic
+
+
+def _shared(x: Symbol, k: Symbol) -> Symbol:
+    """[batch, heads, queries, n] as [batch, kv_heads, heads/kv_heads*queries, n]."""
+    if not _is_shared(x, k):
+        return x
+    batch, heads, queries, width = x.shape
+    every: Size = heads // k.shape[1] * queries
+    if not (heads.is_static and k.shape[1].is_static and queries.is_static):
+        own, kv, rows = (shape_vector(x.graph, [s]) for s in (size(x, 1), size(k, 1), size(x, 2)))
+        every = e.emit("Mul", e.emit("Div", own, kv), rows)
+    dims = [batch, k.shape[1], every if isinstance(every, Dim) else Dim.dynamic(), width]
+    return reshaped(x, [size(x, 0), size(k, 1), every, size(x, 3)], dims)
+
+
+def _over(q: Symbol, k: Symbol, grid: Shape) -> Shape:
+    """The shape that a product of what is shared has."""
+    if not _is_shared(q, k):
+        return grid
+    every = q.shape[1] // k.shape[1] * q.shape[2] if k.shape[1].is_static else Dim.dynamic()
+    return _shape([grid[0], k.shape[1], every, grid[3]])
+
+
+def _apart(x: Symbol, q: Symbol, k: Symbol, grid: Shape) -> Symbol:
+    """[batch, kv_heads, heads/kv_heads*queries, n] as [batch, heads, queries, n]."""
+    if not _is_shared(q, k):
+        return x
+    return reshaped(x, [size(q, 0), size(q, 1), size(q, 2), size(x, 3)], grid)
+
+
+# Which keys a query sees
+
+
+def padded(mask: Symbol, keys: Dim, count: Size) -> Symbol:
+    """The mask with all keys, of which it may lack the last: those are hidden.
+
+    count: how many there are, where the dim is not known. A mask of one key lacks the others, as in ONNX's function.
+    """
+    is_ranked = mask.type.shape.is_ranked
+    if is_ranked and (not mask.rank or (mask.shape[-1] is keys and not keys.is_dynamic)):
+        return mask
+    graph = mask.graph
+    if is_ranked and mask.shape[-1].is_static and keys.is_static:
+        ends = graph._vector([0, max(int(keys) - int(mask.shape[-1]), 0)])
+    else:
+        own = e.emit("Shape", mask, dtype=DType.int64, shape=_shape([ONE]), start=-1)
+        more = e.emit("Max", e.emit("Sub", shape_vector(graph, [count]), own), graph._vector([0]))
+        ends = e.emit("Concat", graph._vector([0]), more, shape=_shape([Dim(2)]), axis=0)
+    hidden = e.const(mask, False if mask.dtype is DType.bool else -math.inf)
+    shape = _shape([*mask.shape[:-1], keys]) if is_ranked else mask.type.shape
+    return e.emit("Pad", mask, ends, hidden, graph._vector([-1]), shape=shape, mode="constant")
+
+
+def _unmasked(mask: Symbol | None, nothing: Symbol) -> list[Symbol]:
+    if mask is None:
+        return []
+    if mask.dtype is DType.bool:
+        return [mask]
+    return [e.opposite(e.emit("Equal", mask, nothing, dtype=DType.bool, shape=mask.type.shape))]
+
+
+def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, left: int, right: int) -> list[Symbol]:
+    """Conditions on [batch, heads, queries, keys]: before the end, and at most so far from the query.
+
+    before: how many keys lie before the first query. lengths: how many there are of each item of the batch; the
+    queries then are the last ones. left, right: at most so far before and behind the query, any distance below 0.
+    """
+    if lengths is None and left < 0 and right < 0:
+        return []
     graph = q.graph
-    key = _places(k, 2)
-    offset = graph._scalar(0, DType.int64)
+    conditions = []
+    key = _places(k)
+    first = before
     if lengths is not None:
-        shape = _shape([lengths.shape[0], ONE, ONE, ONE])
+        shape = _shape([lengths.shape[0] if lengths.type.shape.is_ranked else Dim.dynamic(), ONE, ONE, ONE])
         ends = e.emit("Unsqueeze", lengths, graph._vector([1, 2, 3]), shape=shape)
         conditions.append(e.less(key, ends))
-        offset = e.emit("Sub", ends, _length(q, 2))
-    if is_causal:
-        column = _shape([q.shape[2], ONE])
-        query = e.emit("Unsqueeze", _places(q, 2), graph._vector([1]), shape=column)
-        last = e.emit("Add", query, offset)
+        first = e.emit("Sub", ends, length(q, 2)) if before is None else before
+    if left < 0 and right < 0:
+        return conditions
+    query = e.emit("Unsqueeze", _places(q), graph._vector([1]), shape=_shape([q.shape[2], ONE]))
+    place = query if first is None else e.emit("Add", query, first)
+    if right >= 0:
+        last = e.emit("Add", place, _distance(q, right)) if right else place
         conditions.append(e.emit("LessOrEqual", key, last, dtype=DType.bool))
+    if left >= 0:
+        conditions.append(e.emit("GreaterOrEqual", key, e.emit("Sub", place, _distance(q, left)), dtype=DType.bool))
     return conditions
 
 
-def _length(x: Symbol, axis: int) -> Symbol:
-    """The size of an axis, an int64 scalar."""
-    if x.shape[axis].is_static:
-        return x.graph._scalar(int(x.shape[axis]), DType.int64)
-    return e.emit("Squeeze", shape_vector(x.graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
+def _distance(q: Symbol, keys: int) -> Symbol:
+    return q.graph._scalar(min(keys, FARTHEST), DType.int64)
 
 
-def _places(x: Symbol, axis: int) -> Symbol:
-    """0, 1, ... along an axis, int64."""
+def _places(x: Symbol) -> Symbol:
+    """0, 1, ... along the sequence, int64."""
     zero, one = (x.graph._scalar(n, DType.int64) for n in (0, 1))
-    return e.emit("Range", zero, _length(x, axis), one, dtype=DType.int64, shape=_shape([x.shape[axis]]))
+    return e.emit("Range", zero, length(x, 2), one, dtype=DType.int64, shape=_shape([x.shape[2]]))
+
+
+# Scores
 
 
 def _factor(q: Symbol, scale: float | None) -> Symbol:
@@ -105,109 +215,21 @@ def _factor(q: Symbol, scale: float | None) -> Symbol:
         return e.const(q, scale)
     if q.shape[3].is_static:
         return e.const(q, 1 / math.sqrt(max(int(q.shape[3]), 1)))
-    return e.emit("Reciprocal", e.emit("Sqrt", e.cast(_length(q, 3), q.dtype)))
+    return e.emit("Reciprocal", e.emit("Sqrt", e.cast(length(q, 3), q.dtype)))
 
 
-def _size(x: Symbol, axis: int) -> Size:
-    return x.shape[axis] if x.shape[axis].is_static else Axis(x, axis)
-
-
-def _divided(x: Symbol, axis: int, count: int) -> Size:
-    if x.shape[axis].is_static:
-        return x.shape[axis] // count
-    return e.emit("Div", shape_vector(x.graph, [Axis(x, axis)]), x.graph._vector([count]))
-
-
-def _in_heads(x: Symbol, heads: int) -> Symbol:
-    """[batch, sequence, heads*size] as [batch, heads, sequence, size]."""
-    batch, sequence, width = x.shape
-    apart = _reshaped(
-        x, [_size(x, 0), _size(x, 1), Dim(heads), _divided(x, 2, heads)], [batch, sequence, Dim(heads), width // heads]
-    )
-    shape = _shape([batch, Dim(heads), sequence, width // heads])
-    return e.emit("Transpose", apart, shape=shape, perm=[0, 2, 1, 3])
-
-
-def _side_by_side(x: Symbol) -> Symbol:
-    """[batch, heads, sequence, size] as [batch, sequence, heads*size]."""
-    batch, heads, sequence, size = x.shape
-    turned = e.emit("Transpose", x, shape=_shape([batch, sequence, heads, size]), perm=[0, 2, 1, 3])
-    width: Size = heads * size
-    if not (heads * size).is_static:
-        width = e.emit("Mul", shape_vector(x.graph, [_size(x, 1)]), shape_vector(x.graph, [_size(x, 3)]))
-    return _reshaped(turned, [_size(turned, 0), _size(turned, 1), width], [batch, sequence, heads * size])
-
-
-def _for_each_head(x: Symbol, q: Symbol) -> Symbol:
-    """Keys or values repeated for the heads of q that share them."""
-    if x.shape[1] is q.shape[1] and not q.shape[1].is_dynamic:
-        return x
-    batch, kv_heads, sequence, size = x.shape
-    own = [_size(x, i) for i in range(4)]
-    every: Size = q.shape[1] // kv_heads
-    if not (q.shape[1].is_static and kv_heads.is_static):
-        every = e.emit("Div", *(shape_vector(x.graph, [s]) for s in (_size(q, 1), own[1])))
-    shape = _shape([batch, kv_heads, ONE, sequence, size])
-    alone = e.emit("Unsqueeze", x, x.graph._vector([2]), shape=shape)
-    shape = _shape([batch, kv_heads, q.shape[1] // kv_heads, sequence, size])
-    target = shape_vector(x.graph, [ONE, ONE, every, ONE, ONE])
-    repeated = e.emit("Expand", alone, target, shape=shape)
-    return _reshaped(repeated, [own[0], _size(q, 1), own[2], own[3]], [batch, q.shape[1], sequence, size])
-
-
-def _reshaped(x: Symbol, sizes: Sequence[Size], dims: Sequence[Dim]) -> Symbol:
-    return e.emit("Reshape", x, shape_vector(x.graph, sizes), shape=_shape(dims), allowzero=1)
-
-
-# Rotary embeddings
-
-
-@expansion("RotaryEmbedding")
-def _rotary_embedding(
-    x: Symbol,
-    cos: Symbol,
-    sin: Symbol,
-    position_ids: Symbol | None = None,
-    *,
-    interleaved: int = 0,
-    rotary_embedding_dim: int = 0,
-    num_heads: int = 0,
-) -> Symbol:
-    flat = x.rank == 3
-    if flat:
-        x = _in_heads(x, num_heads)
-    half = Dim(rotary_embedding_dim // 2) if rotary_embedding_dim else x.shape[3] // 2
-    angles = _shape([x.shape[0], ONE, x.shape[2], half])
-    if position_ids is not None:
-        taken = _shape([x.shape[0], x.shape[2], half])
-        cos, sin = (e.emit("Gather", s, position_ids, shape=taken, axis=0) for s in (cos, sin))
-    cos, sin = (e.emit("Unsqueeze", s, x.graph._vector([1]), shape=angles) for s in (cos, sin))
-    turned, rest = x, None
-    if rotary_embedding_dim:
-        turned = _features(x, 0, rotary_embedding_dim, 2 * half)
-        rest = _features(x, rotary_embedding_dim, 2**62, x.shape[3] - 2 * half)
-    pairs = _shape([*x.shape[:3], half])
-    if interleaved:
-        shape = _shape([*x.shape[:3], half, Dim(2)])
-        apart = _reshaped(turned, [*(_size(x, i) for i in range(3)), _divided(turned, 3, 2), Dim(2)], shape)
-        a, b = (e.emit("Gather", apart, x.graph._scalar(i, DType.int64), shape=pairs, axis=-1) for i in (0, 1))
-    else:
-        a, b = x.graph._emit_many("Split", (turned,), [tensor_type(x.dtype, pairs)] * 2, {"axis": 3, "num_outputs": 2})
-    real = e.emit("Sub", *(e.emit("Mul", s, t, shape=pairs) for s, t in ((cos, a), (sin, b))), shape=pairs)
-    imaginary = e.emit("Add", *(e.emit("Mul", s, t, shape=pairs) for s, t in ((sin, a), (cos, b))), shape=pairs)
-    if interleaved:
-        shape = _shape([*x.shape[:3], half, Dim(2)])
-        ends = [e.emit("Unsqueeze", s, x.graph._vector([4]), shape=_shape([*pairs, ONE])) for s in (real, imaginary)]
-        both = e.emit("Concat", *ends, shape=shape, axis=4)
-        made = _reshaped(both, [_size(turned, i) for i in range(4)], turned.shape)
-    else:
-        made = e.emit("Concat", real, imaginary, shape=_shape([*x.shape[:3], 2 * half]), axis=3)
-    if rest is not None:
-        made = e.emit("Concat", made, rest, shape=x.shape, axis=3)
-    return _side_by_side(made) if flat else made
-
-
-def _features(x: Symbol, start: int, stop: int, size: Dim) -> Symbol:
-    """Those of the last axis from `start` up to `stop`."""
-    ends = (x.graph._vector([n]) for n in (start, stop, x.rank - 1))
-    return e.emit("Slice", x, *ends, shape=_shape([*x.shape[:-1], size]))
+def _weights(scores: Symbol, precision: int) -> Symbol:
+    """The softmax over keys, with 0 where there are none to see; in another dtype if ONNX's number of one is given."""
+    own = scores.dtype
+    asked = DType.of(precision) if precision else own
+    wide = DType.float32 if asked.bits < 32 else asked
+    scores = e.cast(e.cast(scores, asked), wide)
+    column = _shape([*scores.shape[:3], ONE])
+    last = scores.graph._vector([-1])
+    greatest = e.emit("ReduceMax", scores, last, shape=column, keepdims=1)
+    zero, one = e.const(scores, 0.0), e.const(scores, 1.0)
+    none = e.equal(greatest, e.const(scores, -math.inf))
+    parts = e.emit("Exp", e.emit("Sub", scores, e.where(none, zero, greatest), shape=scores.shape))
+    total = e.emit("ReduceSum", parts, last, shape=column, keepdims=1)
+    made = e.emit("Div", parts, e.where(none, one, total), shape=scores.shape)
+    return e.cast(e.cast(made, asked), own)

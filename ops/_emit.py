@@ -16,8 +16,15 @@ def emit(
 ) -> Symbol:
     """An ONNX operator with one output, of the first operand's dtype and the operands' broadcast shape if not told."""
     given = [s for s in inputs if s is not None]
-    out = tensor_type(dtype or given[0].dtype, broadcast_shapes([s.shape for s in given]) if shape is None else shape)
+    out = tensor_type(dtype or given[0].dtype, _joint([s.shape for s in given]) if shape is None else shape)
     return given[0].graph._emit(op_type, inputs, out, attributes)
+
+
+def _joint(shapes: Sequence[Shape]) -> Shape:
+    try:
+        return broadcast_shapes(shapes)
+    except ValueError:  # of two names for one dim, which models that others wrote may have
+        return Shape(["?"] * max(shape.rank for shape in shapes))
 
 
 def const(like: Symbol, value: Any, dtype: DType | None = None) -> Symbol:
@@ -36,7 +43,7 @@ def bitcast(x: Symbol, dtype: DType) -> Symbol:
 
 def where(condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
     """ONNX Where."""
-    shape = broadcast_shapes([condition.shape, x.shape, y.shape])
+    shape = _joint([condition.shape, x.shape, y.shape])
     return x.graph._emit("Where", (condition, x, y), tensor_type(x.dtype, shape))
 
 

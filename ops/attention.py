@@ -8,6 +8,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.operands import Roles, graph_of, promote, same_dim
 from graphcore.ops import _attention as _attention  # declares what the operators are made of
+from graphcore.ops import _rotary as _rotary
 from graphcore.ops._attributes import domain_for, real
 from graphcore.ops._dims import Axis, Size, shape_vector
 from graphcore.ops._spatial import whole

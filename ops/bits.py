@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from graphcore.declare import binary, expansion, unary
 from graphcore.dtypes import DType
 from graphcore.ops import _emit as e
+from graphcore.ops._positions import known
 from graphcore.symbol import Symbol
 
 # Bits
@@ -35,25 +40,41 @@ def _shifted_by(x: Symbol, count: Symbol, direction: str, bits: int) -> Symbol:
     own = x.dtype
     carrier = _CARRIER[own.bits]
     wide = e.cast(count, DType.int8 if count.dtype.is_signed else DType.uint8) if count.dtype.bits < 8 else count
-    # A count that the dtype of the counts cannot say is never reached.
-    inside = None
-    if wide.dtype.is_signed:
-        inside = e.opposite(e.less(wide, e.const(wide, 0)))
-    if wide.dtype.max >= bits:
-        below = e.less(wide, e.const(wide, bits))
-        inside = below if inside is None else e.both(inside, below)
+    counts = known(wide)
+    certain = counts is not None and bool(((counts >= 0) & (counts < bits)).all())
+    if certain and counts is not None and direction == "LEFT" and (own.is_signed or own is DType.uint16):
+        # BitShift has none of these; a product wraps to the same bits.
+        return e.emit("Mul", x, _powers(x, counts))
+    inside = None if certain else _inside(wide, bits)
     if inside is not None:
         wide = e.where(inside, wide, e.const(wide, 0))
     steps = e.cast(wide, carrier)
     raw = e.bitcast(x, carrier)
     if direction == "RIGHT" and own.is_signed:
         # The unsigned view shifts in zeros: flip the bits of negative numbers before and after.
-        mask = e.where(e.less(x, e.const(x, 0)), e.const(x, -1), e.const(x, 0))
+        mask = e.emit("Neg", e.cast(e.less(x, e.const(x, 0)), own))
         flipped = e.bitcast(e.emit("BitwiseXor", x, mask), carrier)
         moved = e.emit("BitwiseXor", e.bitcast(e.emit("BitShift", flipped, steps, direction=direction), own), mask)
         return moved if inside is None else e.where(inside, moved, mask)
     moved = e.bitcast(e.emit("BitShift", raw, steps, direction=direction), own)
     return moved if inside is None else e.where(inside, moved, e.const(x, 0))
+
+
+def _inside(count: Symbol, bits: int) -> Symbol | None:
+    """Whether a count is one of 0 to `bits` - 1; None where its dtype can say no other."""
+    inside = None
+    if count.dtype.is_signed:
+        inside = e.opposite(e.less(count, e.const(count, 0)))
+    if count.dtype.max >= bits:
+        below = e.less(count, e.const(count, bits))
+        inside = below if inside is None else e.both(inside, below)
+    return inside
+
+
+def _powers(x: Symbol, counts: np.ndarray[Any, Any]) -> Symbol:
+    """Two to the power of each count, in the dtype of `x`."""
+    ones = np.ones((), x.dtype.numpy)
+    return x.graph._constant(np.asarray(np.left_shift(ones, counts.astype(x.dtype.numpy))), x.dtype)
 
 
 left_shift = binary(

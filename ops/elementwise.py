@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphcore.declare import binary, expansion, op, unary
 from graphcore.dtypes import Kind
 from graphcore.ops import _emit as e
+from graphcore.ops._positions import known
 from graphcore.symbol import Symbol, TensorLike
 
 _WHOLE = (Kind.bool, Kind.signed, Kind.unsigned)
@@ -22,6 +23,9 @@ def _floor_div(x: Symbol, y: Symbol) -> Symbol:
         if x.dtype.is_unsigned:
             return quotient
         rest = e.emit("Sub", x, e.emit("Mul", quotient, y))
+        divisor = known(y)
+        if divisor is not None and divisor.size and (divisor > 0).all():
+            return e.emit("Sub", quotient, e.cast(e.less(rest, zero), x.dtype))
         apart = e.less(e.emit("BitwiseXor", rest, y), zero)
         adjust = e.both(apart, e.opposite(e.equal(rest, zero)), e.opposite(e.equal(y, zero)))
         return e.emit("Sub", quotient, e.cast(adjust, x.dtype))

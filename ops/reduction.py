@@ -96,12 +96,23 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The arithmetic mean over axes.
 
     x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all; () averages
-    nothing. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
-    strings. ONNX ReduceMean.
+    nothing. keepdims: leave the axes in, with length 1. The mean of nothing is NaN. Raises `ShapeError` for what is no
+    axis, `DTypeError` for strings. ONNX ReduceMean.
     """
-    symbol, dtype = promote_one("mean", "mean", x)
+    symbol, _ = promote_one("mean", "mean", x)
     axes = axes_of("mean", axis, symbol.rank, {"x": symbol})
-    return _emit_reduction("ReduceMean", symbol, axes, keepdims, dtype)
+    return _mean(symbol, axes, keepdims)
+
+
+def _mean(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
+    """ReduceMean, and NaN where there may be nothing to average: what it gives then is not defined, often 0."""
+    made = _emit_reduction("ReduceMean", x, axes, keepdims)
+    count = _shape([x.shape[a] for a in axes]).size
+    if (count.lower_bound or 0) >= 1:
+        return made
+    sizes = product(x.graph, [Axis(x, a) for a in axes])
+    scalar = e.emit("Squeeze", sizes, e.ints(x, [0]), shape=_shape(()))
+    return e.where(e.equal(scalar, e.const(scalar, 0)), e.const(x, float("nan")), made)
 
 
 @op(onnx="Variance", rule="mean", method=True)
@@ -143,10 +154,10 @@ def _spread(name: str, op_type: str, x: TensorLike, axis: Axes, correction: floa
 
 @expansion("Variance")
 def _variance(x: Symbol, *, axes: Sequence[int], correction: float, keepdims: int) -> Symbol:
-    away = e.emit("Sub", x, _emit_reduction("ReduceMean", x, axes, True))
+    away = e.emit("Sub", x, _mean(x, axes, True))
     squared = e.emit("Mul", away, away)
     if not correction:
-        return _emit_reduction("ReduceMean", squared, axes, bool(keepdims))
+        return _mean(squared, axes, bool(keepdims))
     total = _emit_reduction("ReduceSum", squared, axes, bool(keepdims))
     return e.emit("Div", total, _divisor(x, axes, correction))
 

@@ -9,8 +9,8 @@ import onnxruntime
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
-from graphcore.errors import DTypeError, ModelError
-from graphcore.types import Shape, TensorType
+from graphcore.errors import DTypeError
+from graphcore.types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type
 
 _METADATA = "graphcore.dtypes"
 
@@ -18,23 +18,21 @@ _METADATA = "graphcore.dtypes"
 _ELEMENTS = {
     "float": DType.float32,
     "double": DType.float64,
+    "float4e2m1": DType.float4_e2m1,
     "float8e4m3fn": DType.float8_e4m3fn,
+    "float8e4m3fnuz": DType.float8_e4m3fnuz,
     "float8e5m2": DType.float8_e5m2,
+    "float8e5m2fnuz": DType.float8_e5m2fnuz,
+    "float8e8m0": DType.float8_e8m0,
 }
 
 
-def types_of(
-    session: onnxruntime.InferenceSession, model: str
-) -> tuple[dict[str, TensorType], dict[str, TensorType], frozenset[str]]:
-    """Types of the inputs and of the outputs by name, and the inputs whose rank may be any.
-
-    Raises `ModelError` for sequences, optionals and dtypes that the library does not know.
-    """
+def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], dict[str, Type]]:
+    """Types of the inputs and of the outputs by name. What graphcore has no type for is foreign."""
     semantic = _semantic(session.get_modelmeta().custom_metadata_map.get(_METADATA, "{}"))
-    inputs = {v.name: _type(v, semantic, model) for v in session.get_inputs()}
-    outputs = {v.name: _type(v, semantic, model) for v in session.get_outputs()}
-    # onnxruntime says [] of a scalar and of a tensor of unknown rank alike.
-    return inputs, outputs, frozenset(name for name, type_ in inputs.items() if type_.rank == 0)
+    inputs = {v.name: _type(v, semantic) for v in session.get_inputs()}
+    outputs = {v.name: _type(v, semantic) for v in session.get_outputs()}
+    return inputs, outputs
 
 
 def _semantic(text: str) -> dict[str, object]:
@@ -46,24 +44,27 @@ def _semantic(text: str) -> dict[str, object]:
     return noted if isinstance(noted, dict) else {}
 
 
-def _type(value: Any, semantic: dict[str, object], model: str) -> TensorType:
-    stored = _stored(value.type)
-    if stored is None:
-        raise ModelError(
-            f"load: {model}: {value.name} is {value.type}, which is fed and read as no array",
-            help="run it with onnxruntime itself",
-        )
-    return TensorType(_noted(semantic.get(value.name), stored), Shape(_dim(d) for d in value.shape or ()))
+def _type(value: Any, semantic: dict[str, object]) -> Type:
+    # onnxruntime says [] of a scalar and of a tensor of unknown rank alike, and says no shapes of elements.
+    shape = Shape(map(_dim, value.shape)) if value.shape else Shape.unknown()
+    type_ = _parsed(value.type, shape)
+    if isinstance(type_, TensorType):
+        return TensorType(_noted(semantic.get(value.name), type_.dtype), shape)
+    return type_
 
 
-def _stored(described: str) -> DType | None:
-    if not described.startswith("tensor("):
-        return None
-    element = described.removeprefix("tensor(").removesuffix(")")
-    try:
-        return _ELEMENTS.get(element) or DType.of(element)
-    except DTypeError:
-        return None
+def _parsed(described: str, shape: Shape) -> Type:
+    kind, _, rest = described.removesuffix(")").partition("(")
+    if kind == "tensor":
+        try:
+            return TensorType(_ELEMENTS.get(rest) or DType.of(rest), shape)
+        except DTypeError:
+            return ForeignType(described)
+    if kind == "seq":
+        return SequenceType(_parsed(rest, Shape.unknown()))
+    if kind == "optional":
+        return OptionalType(_parsed(rest, shape))
+    return ForeignType(described)
 
 
 def _noted(name: object, stored: DType) -> DType:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -12,25 +12,44 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, FeedError
 from graphcore.numerics import Array
-from graphcore.types import TensorType
+from graphcore.types import OptionalType, SequenceType, TensorType, Type
+
+
+class _Leaf(NamedTuple):
+    """One array of what is fed. what: how errors call it."""
+
+    what: str
+    type: TensorType
+    array: Array
+
+
+def _unnamed(type_: Type) -> Type:
+    """The type of an element of a sequence: what a dim is called there may have another size in each."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return type(type_)(_unnamed(type_.element))
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return type_
+    return TensorType(type_.dtype, [d if d.is_static else Dim.dynamic() for d in type_.shape])
 
 
 class Feeds:
     """The inputs of one model, in order, and the check of what is given for them.
 
-    any_rank: inputs of which a file does not say the rank; the runtime is left to judge them.
+    Tensors are arrays, sequences are lists or tuples, an optional that is absent is None or not given at all. What is
+    of another type is for the runtime to judge.
     """
 
-    def __init__(self, model: str, types: Mapping[str, TensorType], any_rank: Collection[str] = ()) -> None:
+    def __init__(self, model: str, types: Mapping[str, Type]) -> None:
         self.model = model
         self.types = dict(types)
         self.names = tuple(types)
-        self._any_rank = frozenset(any_rank)
-        self._dims = _dim_check(self)
-        self._has_text = any(t.dtype is DType.string for t in types.values())
+        self._bools = tuple(name for name, t in types.items() if isinstance(t, TensorType) and t.dtype is DType.bool)
+        # Of lists and strings each element is looked at, every time.
+        self._is_plain = all(isinstance(t, TensorType) and t.dtype is not DType.string for t in types.values())
+        self._known: dict[TensorType, list[tuple[int, str | None, Dim | int]]] = {}
         self._accepted: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] | None = None
 
-    def take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Array]:
+    def take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """The feed of what is given by position and by name, in the inputs' order. Raises `FeedError`.
 
         Arrays like those accepted the last time, as most are, need no more than a look at each.
@@ -46,12 +65,17 @@ class Feeds:
             if not ((flags := array.flags).carray or (flags.c_contiguous and flags.aligned)):
                 return self._checked(given)
             feed[name] = array
+        for name in self._bools:  # whose bytes may be others than 0 and 1; a copy costs less than a look
+            feed[name] = feed[name].view(np.uint8).astype(np.bool_)
         return feed
 
-    def _checked(self, given: Sequence[Any]) -> dict[str, Array]:
-        feed = {name: self._array(name, value) for name, value in zip(self.names, given, strict=True)}
-        self._dims(feed)
-        if not self._has_text:  # of which each element is looked at, every time
+    def _checked(self, given: Sequence[Any]) -> dict[str, Any]:
+        leaves: list[_Leaf] = []
+        feed = {}
+        for (name, type_), value in zip(self.types.items(), given, strict=True):
+            feed[name] = self._value(f"input {name!r}", type_, value, leaves)
+        self._check_sizes(leaves)
+        if self._is_plain:
             self._accepted = tuple((name, array.dtype, array.shape) for name, array in feed.items())
         return feed
 
@@ -70,54 +94,121 @@ class Feeds:
             if name in feed:
                 raise FeedError(f"{self.model}: input {name!r} is given twice", help="give it by position or by name")
             feed[name] = value
-        missing = [name for name in self.names if name not in feed]
+        missing = [n for n in self.names if n not in feed and not isinstance(self.types[n], OptionalType)]
         if missing:
             raise FeedError(f"{self.model}: nothing is given for {', '.join(missing)}", help=f"the inputs: {takes}")
-        return [feed[name] for name in self.names]
+        return [feed.get(name) for name in self.names]
 
-    def _array(self, name: str, value: Any) -> Array:
-        wanted = self.types[name]
+    def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
+        """The value as the runtime takes it; its arrays are added to the leaves."""
+        if isinstance(wanted, TensorType):
+            array = self._array(what, wanted, value)
+            leaves.append(_Leaf(what, wanted, array))
+            return array
+        if isinstance(wanted, OptionalType):
+            return None if value is None else self._value(what, wanted.element, value, leaves)
+        if not isinstance(wanted, SequenceType):
+            return value
+        if isinstance(value, (list, tuple)):
+            each = _unnamed(wanted.element)
+            return [self._value(f"element {i} of {what}", each, v, leaves) for i, v in enumerate(value)]
+        raise FeedError(
+            f"{self.model}: {what} is a {type(value).__name__}, no list",
+            operands={"takes": str(wanted), "given": summary(value)},
+            help="give a list of the elements; an array is cut along its first axis by list(array)",
+        )
+
+    def _array(self, what: str, wanted: TensorType, value: Any) -> Array:
         if not isinstance(value, (np.ndarray, np.generic)):
             fix = f"give an array: np.asarray(value, {wanted.dtype.numpy.name!r})"
-            raise FeedError(f"{self.model}: input {name!r} is a {type(value).__name__}, no array", help=fix)
+            raise FeedError(f"{self.model}: {what} is a {type(value).__name__}, no array", help=fix)
         if isinstance(value, np.ma.MaskedArray):
             raise FeedError(
-                f"{self.model}: input {name!r} is a masked array, and a model knows no masks",
+                f"{self.model}: {what} is a masked array, and a model knows no masks",
                 help="fill what is masked: array.filled(0)",
             )
         array = np.asarray(value)
         if wanted.dtype is DType.string:
-            array = self._text(name, array)
+            array = self._text(what, wanted, array)
         elif array.dtype.newbyteorder("=") != wanted.dtype.numpy:
             fix = f"cast it: array.astype({wanted.dtype.numpy.name!r})"
-            self._fail(name, array, f"input {name!r} is {wanted.dtype}", fix)
-        if array.ndim != wanted.rank and name not in self._any_rank:
-            self._fail(name, array, f"input {name!r} has rank {wanted.rank}", "reshape it, or add the axes it lacks")
+            self._fail(wanted, array, f"{what} is {wanted.dtype}", fix)
+        if wanted.shape.is_ranked and array.ndim != wanted.rank:
+            self._fail(wanted, array, f"{what} has rank {wanted.rank}", "reshape it, or add the axes it lacks")
         array = numerics.native(array)
         return array if array.flags.aligned else array.copy()
 
-    def _text(self, name: str, array: Array) -> Array:
+    def _text(self, what: str, wanted: TensorType, array: Array) -> Array:
         """Strings as the objects that onnxruntime reads. It would take any object, and print it."""
         if array.dtype.kind in "UT":
             return array.astype(object)
         if array.dtype.kind != "O":
             fix = "decode it: np.char.decode(array)" if array.dtype.kind == "S" else "convert it: array.astype(str)"
-            self._fail(name, array, f"input {name!r} is string", fix)
+            self._fail(wanted, array, f"{what} is string", fix)
         for item in array.flat:
             if not isinstance(item, str):
                 raise FeedError(
-                    f"{self.model}: input {name!r} is string, and holds {item!r:.40}, a {type(item).__name__}",
+                    f"{self.model}: {what} is string, and holds {item!r:.40}, a {type(item).__name__}",
                     help="give an array of str only",
                 )
         return array
 
-    def _fail(self, name: str, array: Array, reason: str, fix: str) -> NoReturn:
-        given = f"{_dtype_name(array)}{list(array.shape)}"
+    def _check_sizes(self, leaves: Sequence[_Leaf]) -> None:
+        """Checks static dims, and that a name means one size everywhere."""
+        sizes: dict[str, int] = {}
+        first: dict[str, _Leaf] = {}
+        derived: list[tuple[_Leaf, int, Dim]] = []
+        for leaf in leaves:
+            shape = leaf.array.shape
+            for axis, name, dim in self._known_dims(leaf.type):
+                size = shape[axis]
+                if name is not None:
+                    if sizes.setdefault(name, size) != size:
+                        self._wrong(leaf, axis, f"{name}, which is {sizes[name]} in {first[name].what}")
+                    first.setdefault(name, leaf)
+                elif isinstance(dim, Dim):
+                    derived.append((leaf, axis, dim))
+                elif dim != size:
+                    self._wrong(leaf, axis, str(dim))
+        for leaf, axis, dim in derived:
+            if dim.parameters <= sizes.keys() and dim.evaluate(sizes) != leaf.array.shape[axis]:
+                self._wrong(leaf, axis, f"{dim} = {dim.evaluate(sizes)}")
+
+    def _known_dims(self, type_: TensorType) -> list[tuple[int, str | None, Dim | int]]:
+        """Of each dim of which something is known: its axis, its name where it is one, and the dim or its number."""
+        found = self._known.get(type_)
+        if found is None:
+            shape = type_.shape if type_.shape.is_ranked else ()
+            known = [(axis, dim) for axis, dim in enumerate(shape) if not dim.is_dynamic]
+            found = [(axis, dim.name, int(dim) if dim.is_static else dim) for axis, dim in known]
+            self._known[type_] = found
+        return found
+
+    def _wrong(self, leaf: _Leaf, axis: int, expected: str) -> NoReturn:
+        fix = f"give an array whose axis {axis} has that size, not {leaf.array.shape[axis]}"
+        self._fail(leaf.type, leaf.array, f"axis {axis} of {leaf.what} is {expected}", fix)
+
+    def _fail(self, wanted: TensorType, array: Array, reason: str, fix: str) -> NoReturn:
+        given = summary(array)
         raise FeedError(
             f"{self.model}: {reason}, and {given} is given",
-            operands={"takes": str(self.types[name]), "given": given},
+            operands={"takes": str(wanted), "given": given},
             help=fix,
         )
+
+
+def summary(value: object) -> str:
+    """What errors show of a value that is fed: `float32[2, 3]`, `[float32[2], float32[3]]`, `None`."""
+    if isinstance(value, np.ndarray):
+        return f"{_dtype_name(value)}{list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        more = [f"and {len(value) - _SHOWN} more"] if len(value) > _SHOWN else []
+        return f"[{', '.join([*map(summary, value[:_SHOWN]), *more])}]"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+_SHOWN = 4
+"""How many elements of a list errors show."""
 
 
 def _dtype_name(array: Array) -> str:
@@ -127,53 +218,3 @@ def _dtype_name(array: Array) -> str:
         return DType.of(array.dtype).name
     except DTypeError:
         return str(array.dtype)
-
-
-def _dim_check(feeds: Feeds) -> Callable[[Mapping[str, Array]], None]:
-    """The check of sizes: static dims, and that a name means one size everywhere."""
-    places: list[tuple[str, int, Dim]] = [
-        (name, axis, dim)
-        for name, type_ in feeds.types.items()
-        for axis, dim in enumerate(type_.shape)
-        if not dim.is_dynamic
-    ]
-    static = [(name, axis, int(dim)) for name, axis, dim in places if dim.is_static]
-    first: dict[str, tuple[str, int]] = {}
-    repeated: list[tuple[str, int, str]] = []
-    derived: list[tuple[str, int, Dim]] = []
-    for name, axis, dim in places:
-        if dim.name is not None and dim.name in first:
-            repeated.append((name, axis, dim.name))
-        elif dim.name is not None:
-            first[dim.name] = (name, axis)
-        elif dim.is_symbolic:
-            derived.append((name, axis, dim))
-    derived = [(name, axis, dim) for name, axis, dim in derived if dim.parameters <= first.keys()]
-
-    def check(feed: Mapping[str, Array]) -> None:
-        for name, axis, size in static:
-            if feed[name].shape[axis] != size:
-                _wrong(feeds, feed, name, axis, f"{size}")
-        for name, axis, called in repeated:
-            other, place = first[called]
-            size = feed[other].shape[place]
-            if feed[name].shape[axis] != size:
-                _wrong(feeds, feed, name, axis, f"{called}, which is {size} in input {other!r}")
-        if not derived:
-            return
-        sizes = {called: feed[other].shape[place] for called, (other, place) in first.items()}
-        for name, axis, dim in derived:
-            if dim.evaluate(sizes) != feed[name].shape[axis]:
-                _wrong(feeds, feed, name, axis, f"{dim} = {dim.evaluate(sizes)}")
-
-    return check
-
-
-def _wrong(feeds: Feeds, feed: Mapping[str, Array], name: str, axis: int, expected: str) -> NoReturn:
-    array = feed[name]
-    feeds._fail(
-        name,
-        array,
-        f"axis {axis} of input {name!r} is {expected}",
-        f"give an array whose axis {axis} has that size, not {array.shape[axis]}",
-    )

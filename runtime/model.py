@@ -1,21 +1,22 @@
-"""A loaded model: arrays in, arrays out."""
+"""A loaded model: arrays in, arrays out; lists of them for sequences, and None for an absent optional."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import onnxruntime
 
-from graphcore.dtypes import DType
 from graphcore.errors import ModelError, RunError
+from graphcore.graph import Graph
 from graphcore.numerics import Array
-from graphcore.runtime.feeds import Feeds
+from graphcore.runtime import carriers
+from graphcore.runtime.feeds import Feeds, summary
+from graphcore.runtime.placement import RECORD, Placement, recorded
 from graphcore.runtime.profiling import Profile, profiled
-from graphcore.runtime.values import PLAIN, from_ort, to_ort
-from graphcore.types import TensorType
+from graphcore.types import TensorType, Type
 
 Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSession, object]]
 """Starts an onnxruntime session with more session options; the other result must live as long as the session."""
@@ -31,67 +32,82 @@ class Model:
         self,
         name: str,
         start: Start,
-        inputs: Mapping[str, TensorType],
-        outputs: Mapping[str, TensorType],
+        inputs: Mapping[str, Type],
+        outputs: Mapping[str, Type],
         started: tuple[onnxruntime.InferenceSession, object] | None = None,
-        any_rank: Collection[str] = (),
+        is_carried: bool = False,
+        lowered: Graph | None = None,
     ) -> None:
+        carriers.check(name, {**inputs, **outputs})
+        if carriers.needed(inputs, outputs) and not is_carried:
+            raise ModelError(
+                f"load: {name}: onnxruntime gives no bfloat16, float8 or 4-bit outputs beside strings or lists",
+                operands={n: str(t) for n, t in (*inputs.items(), *outputs.items())},
+                help="load the ONNX model that this one was made of, or cast those outputs to float32 or int8",
+            )
         self.name = name
         self.session, self._keep = started or start({})
-        """The onnxruntime session. It refers to the weights' memory and does not own it."""
+        """The onnxruntime session. It refers to the weights' memory and does not own it.
+
+        `session.io_binding()` binds inputs and outputs to memory of a device, and `session.run_with_iobinding` runs on
+        them: so are arrays that lie on a GPU fed without a copy, and CUDA graphs captured.
+        """
         self._start = start
+        self._lowered = lowered
         self._inputs = dict(inputs)
         self._outputs = dict(outputs)
-        self._output_names = list(outputs)
-        self._feeds = Feeds(name, self._inputs, any_rank)
-        self._carried = {n: t.dtype.storage for n, t in self._inputs.items() if t.dtype.storage not in PLAIN}
-        self._is_bound = any(t.dtype.storage not in PLAIN for t in self._outputs.values())
-        if self._is_bound and any(t.dtype is DType.string for t in self._inputs.values()):
-            raise ModelError(
-                f"load: {name}: onnxruntime gives no bfloat16, float8 or 4-bit outputs where it is fed strings",
-                operands={n: str(t) for n, t in (*self._inputs.items(), *self._outputs.items())},
-                help="cast those outputs to float32 or int8, or keep the strings in a graph of their own",
-            )
+        self._output_names = [output.name for output in self.session.get_outputs()]
+        self._feeds = Feeds(name, self._inputs)
+        self._stored = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
+        self._fed = {n: t.dtype.storage for n, t in inputs.items() if carriers.is_unusual(t)}
+        unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if carriers.is_unusual(t)]
+        self._restored = unusual if is_carried else []
+        self._is_bound = bool(unusual) and not is_carried
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
         self._run = getattr(self.session, "_sess", self.session).run
 
     @property
-    def inputs(self) -> dict[str, TensorType]:
+    def inputs(self) -> dict[str, Type]:
         """The inputs' types by name, in order."""
         return dict(self._inputs)
 
     @property
-    def outputs(self) -> dict[str, TensorType]:
+    def outputs(self) -> dict[str, Type]:
         """The outputs' types by name, in order."""
         return dict(self._outputs)
 
-    def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
-        """Runs the model on one array for each input, given by position or by name.
+    def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
+        """Runs the model on one value for each input, given by position or by name.
 
         Arrays have the inputs' dtypes (ml_dtypes' for bfloat16, float8 and int4), ranks and dims; other byte orders and
-        strides are made right. Returns the outputs, in order. Raises `FeedError` for anything else, and `RunError`
-        where the runtime fails.
+        strides are made right. A sequence is a list or tuple of arrays; an optional is None where it is absent, and may
+        then be left out. Returns the outputs, in order, of the same kinds; types that graphcore only hands on come as
+        onnxruntime gives them. Raises `FeedError` for anything else, and `RunError` where the runtime fails.
         """
         feed = self._feeds.take(arrays, named)
         try:
             if self._is_bound:
                 return self._run_bound(feed)
-            if self._carried:
-                values = {n: to_ort(a, self._carried[n]) if n in self._carried else a for n, a in feed.items()}
-                return self._run(self._output_names, values, None)  # type: ignore[no-any-return]
-            return self._run(self._output_names, feed, None)  # type: ignore[no-any-return]
+            if self._fed:
+                given = {n: carriers.fed(a, self._fed[n]) if n in self._fed else a for n, a in feed.items()}
+                results = self._run(self._output_names, given, None)
+            else:
+                results = self._run(self._output_names, feed, None)
         except Exception as error:
             raise RunError(
                 f"{self.name}: onnxruntime failed: {error}",
-                operands={name: f"{self._inputs[name].dtype}{list(a.shape)}" for name, a in feed.items()},
+                operands={name: summary(value) for name, value in feed.items()},
                 help="see the message of the runtime; sizes that only the run knows may not fit together",
             ) from error
+        for position, dtype in self._restored:
+            results[position] = carriers.restored(results[position], dtype)
+        return results  # type: ignore[no-any-return]
 
     execute = __call__
 
     def _run_bound(self, feed: Mapping[str, Array]) -> list[Array]:
         """Runs where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""
-        values = {name: to_ort(array, self._inputs[name].dtype.storage) for name, array in feed.items()}
+        values = {name: carriers.fed(array, self._stored[name]) for name, array in feed.items()}
         binding = self.session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
@@ -101,7 +117,8 @@ class Model:
         binding.synchronize_outputs()
         results = []
         for (name, type_), value in zip(self._outputs.items(), binding.get_outputs(), strict=True):
-            array = from_ort(value, type_.dtype.storage)
+            assert isinstance(type_, TensorType)
+            array = carriers.taken(value, type_.dtype.storage)
             results.append(array.copy() if name in values else array)  # such an output is the input's own memory
         return results
 
@@ -123,9 +140,18 @@ class Model:
 
         def again(options: Mapping[str, Any]) -> Model:
             started = self._start(options)
-            return Model(self.name, self._start, self._inputs, self._outputs, started, self._feeds._any_rank)
+            return Model(self.name, self._start, self._inputs, self._outputs, started, bool(self._restored))
 
         return profiled(again, arrays, named, max(1, runs))
+
+    def placement(self) -> Placement:
+        """Which provider runs each operator, and why the first one does not run those that are left to another.
+
+        Starts a second session, which tells where it put them, and closes it again. `print(model.placement())` shows
+        the counts, and what is left to the CPU by operator.
+        """
+        session, _keep = self._start({RECORD: "1"})
+        return recorded(session, self._lowered, self.session.get_providers()[0])
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnxruntime
 
-from graphcore.errors import RunError
+from graphcore.errors import GraphError, RunError
 from graphcore.graph import Target
 
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+EXACT: Mapping[str, Mapping[str, str]] = {_SHORT["cuda"]: {"use_tf32": "0"}}
+"""Options that providers start with: by default the CUDA provider rounds the operands of float32 products."""
+
+TENSOR_CORES: Mapping[str, Mapping[str, str]] = {_SHORT["cuda"]: {"use_tf32": "1"}}
+"""The same where all products are of tensor_float32, whose values are rounded already."""
+
 _MISSING = {
     "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime: both bring one module"
 }
@@ -29,6 +36,25 @@ def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
             help=f'give "cpu", "cuda" or a list of names; installed are {_installed()}',
         )
     return tuple(dict.fromkeys(_full(name) for name in names))
+
+
+def options_of(providers: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """What is given for providers by any of their names, as onnxruntime takes it. Raises `GraphError`."""
+    made = {}
+    for name, options in given.items():
+        full = _SHORT.get(name, name)
+        if full not in providers:
+            raise GraphError(
+                f"InferenceSession: provider_options for {name!r}, which is not among the providers",
+                help=f"the providers are {', '.join(providers)}",
+            )
+        if not isinstance(options, Mapping):
+            raise GraphError(
+                f"InferenceSession: provider_options for {name!r} are {options!r}",
+                help='give a mapping, such as {"device_id": 0}',
+            )
+        made[full] = {key: str(int(v) if isinstance(v, bool) else v) for key, v in options.items()}
+    return made
 
 
 def target_of(provider: str) -> Target:

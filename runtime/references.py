@@ -84,8 +84,8 @@ def _session(
 
 
 def _is_large(array: Array) -> bool:
-    """4-bit integers have another layout in onnxruntime, and strings are no plain memory."""
-    return array.nbytes >= _BY_REFERENCE and array.dtype != object and DType.of(array.dtype).bits != 4
+    """Elements of less than a byte are packed in onnxruntime, and strings are no plain memory."""
+    return array.nbytes >= _BY_REFERENCE and array.dtype != object and DType.of(array.dtype).bits not in (2, 4)
 
 
 def _read_late(graph: Graph) -> frozenset[str]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 
-from graphcore.errors import GraphError, ModelError
-from graphcore.graph import Graph, Target
+from graphcore.errors import GraphcoreError, GraphError, ModelError
+from graphcore.graph import Graph, Precision, Target
 from graphcore.numerics import Array, native
 from graphcore.onnx.writer import LIMIT
-from graphcore.runtime import described, references
-from graphcore.runtime.lowering import lower
+from graphcore.runtime import carriers, described, references
+from graphcore.runtime.lowering import PRECISIONS, lower
 from graphcore.runtime.model import Model
-from graphcore.runtime.providers import require_started, resolve, target_of
+from graphcore.runtime.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.references import refused
+from graphcore.runtime.tensor_cores import multiplies_in_tf32
 from graphcore.symbol import Constant
-from graphcore.types import TensorType, Type
 
 # Measured: the CPU kernel of the first is five times slower than what it replaces, the second gains nothing.
 _SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion")
@@ -35,21 +35,28 @@ class InferenceSession:
     """Loads graphs and models for one or more providers.
 
     providers: by preference, among those installed: "cpu", "cuda" or onnxruntime's names; by default the CPU's.
-    precision: "exact" rounds after every op. session_options: attributes of `onnxruntime.SessionOptions`, such as
-    `intra_op_num_threads=2`. Raises `RunError` for a provider that is not installed, `GraphError` for an option that
-    does not exist or a value it does not take.
+    precision: "exact" rounds after every op, "fast" leaves consecutive ones on floats narrower than float32 in float32.
+    provider_options: options of onnxruntime's providers by name, such as
+    `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. session_options: attributes of
+    `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. Raises `RunError` for a provider that is not
+    installed, `GraphError` for an option that does not exist or a value it does not take.
     """
 
     def __init__(
         self,
         providers: str | Sequence[str] | None = None,
         *,
-        precision: Literal["exact"] = "exact",
+        precision: Precision = "exact",
+        provider_options: Mapping[str, Mapping[str, Any]] | None = None,
         **session_options: Any,
     ) -> None:
-        if precision != "exact":
-            raise GraphError(f"InferenceSession: there is no precision {precision!r}", help='use "exact"')
+        if precision not in PRECISIONS:
+            raise GraphError(
+                f"InferenceSession: there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}"
+            )
+        self.precision = precision
         self.providers = resolve(providers)
+        self._provider_options = options_of(self.providers, provider_options or {})
         _check_options(session_options)
         self._options = session_options
         self._session_options({})
@@ -66,24 +73,35 @@ class InferenceSession:
     ) -> Model:
         """A Model that runs.
 
-        model: a Graph, which is lowered for the first provider; or a finished ONNX model as a path, bytes or a
-        ModelProto, which is run as it is. weights: arrays to use in place of a Graph's weights, by name, of the same
-        types. The arrays of weights are not copied as a rule: leave them as they are while the Model lives. Raises
-        `ModelError` for what cannot be read or run, `GraphError` for an unfinished graph, `RunError` where a provider
-        does not start.
+        model: a Graph, or an ONNX model as a path, bytes or a ModelProto, which `Graph.load` reads; it is lowered for
+        the first provider. A model in onnxruntime's own format (.ort) is run as it is. weights: arrays to use in place
+        of the graph's weights, by name, of the same types. The arrays of weights are not copied as a rule: leave them
+        as they are while the Model lives. Raises `ModelError` for what cannot be read or run, `GraphError` for an
+        unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
         """
         if isinstance(model, Graph):
             return self._load_graph(model, weights or {})
-        if weights:
+        if _is_compiled(model):
+            if weights:
+                raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
+            return self._load_compiled(model)
+        try:
+            return self._load_graph(Graph.load(model), weights or {})
+        except GraphcoreError:
+            raise
+        except Exception as error:  # of a model that ONNX's checks let through and that makes no sense
             raise ModelError(
-                "load: weights can be given for a Graph only", help="build the Graph, or leave weights out"
-            )
-        return self._load_model(model)
+                f"load: the model cannot be lowered: {type(error).__name__}: {error}",
+                help="check the model with onnx.checker, full_check=True",
+            ) from error
 
     def _session_options(self, more: Mapping[str, Any]) -> onnxruntime.SessionOptions:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # failures come as exceptions
         for name, value in {**self._options, **more}.items():
+            if "." in name:
+                options.add_session_config_entry(name, value)
+                continue
             try:
                 setattr(options, name, value)
             except (TypeError, ValueError, AttributeError, RuntimeError):
@@ -94,21 +112,32 @@ class InferenceSession:
         return options
 
     def _create(
-        self, model: bytes | str, options: onnxruntime.SessionOptions, disabled: Sequence[str] = _SLOWER
+        self,
+        model: bytes | str,
+        options: onnxruntime.SessionOptions,
+        disabled: Sequence[str] = _SLOWER,
+        defaults: Mapping[str, Mapping[str, str]] = EXACT,
     ) -> onnxruntime.InferenceSession:
         # The fallback would print on stdout, drop the options and run on another provider than was asked for.
         return onnxruntime.InferenceSession(
-            model, options, providers=list(self.providers), disabled_optimizers=list(disabled), enable_fallback=0
+            model,
+            options,
+            providers=list(self.providers),
+            provider_options=[{**defaults.get(p, {}), **self._provider_options.get(p, {})} for p in self.providers],
+            disabled_optimizers=list(disabled),
+            enable_fallback=0,
         )
 
     def _load_graph(self, graph: Graph, weights: Mapping[str, Array]) -> Model:
         graph.verify()
         if weights:
             graph = _with_weights(graph, weights)
-        inputs = {s.name: _tensor_type(graph, s.name, s.type) for s in graph.inputs}
-        lowered = lower(graph, self.target)
-        pairs = zip(lowered.outputs, graph.outputs, strict=True)
-        outputs = {new.name: _tensor_type(graph, new.name, old.type) for new, old in pairs}
+        inputs = {s.name: s.type for s in graph.inputs}
+        outputs = graph.output_types
+        is_carried = carriers.needed(inputs, outputs)
+        source = carriers.carried(graph) if is_carried else graph
+        lowered = lower(source, self.target, self.precision)
+        defaults = TENSOR_CORES if self.target == "cuda" and multiplies_in_tf32(source, lowered) else EXACT
         constants = sum(isinstance(s.producer, Constant) for s in lowered._symbols)
         disabled = (*_SLOWER, *_QUADRATIC) if constants >= _MANY else _SLOWER
 
@@ -116,14 +145,14 @@ class InferenceSession:
             started = references.start(
                 lowered,
                 lambda: self._session_options(more),
-                lambda model, options: self._create(model, options, disabled),
+                lambda model, options: self._create(model, options, disabled, defaults),
             )
             require_started(started[0], self.providers)
             return started
 
-        return Model(graph.name, start, inputs, outputs)
+        return Model(graph.name, start, inputs, outputs, is_carried=is_carried, lowered=lowered)
 
-    def _load_model(self, model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> Model:
+    def _load_compiled(self, model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> Model:
         name, content = _content(model)
 
         def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
@@ -136,8 +165,17 @@ class InferenceSession:
             return session, None
 
         started = start({})
-        inputs, outputs, any_rank = described.types_of(started[0], name)
-        return Model(name, start, inputs, outputs, started, any_rank)
+        return Model(name, start, *described.types_of(started[0]), started)
+
+
+def _is_compiled(model: object) -> bool:
+    """Whether a model is in onnxruntime's own format, a flatbuffer."""
+    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
+        with open(model, "rb") as file:
+            head = file.read(8)
+    else:
+        head = bytes(model[:8]) if isinstance(model, (bytes, bytearray, memoryview)) else b""
+    return head[4:8] == b"ORTM"
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -150,15 +188,6 @@ def _check_options(options: Mapping[str, Any]) -> None:
             f"InferenceSession: onnxruntime has no session option {', '.join(map(repr, unknown))}",
             help=f"did you mean {' or '.join(close)}?" if close else "see the attributes of onnxruntime.SessionOptions",
         )
-
-
-def _tensor_type(graph: Graph, name: str, type_: Type) -> TensorType:
-    if isinstance(type_, TensorType):
-        return type_
-    raise ModelError(
-        f"load: {graph.name}: {name} is {type_}, which is fed and read as no array",
-        help="export the graph and run it with onnxruntime itself",
-    )
 
 
 def _content(model: object) -> tuple[str, bytes | str]:

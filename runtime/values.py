@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 
 import numpy as np
 import onnxruntime
@@ -25,8 +26,8 @@ _CARRIERS = {1: np.uint8, 2: np.uint16}
 def to_ort(array: Array, dtype: DType) -> onnxruntime.OrtValue:
     """An OrtValue of a C-contiguous array of a stored dtype other than string, of which onnxruntime makes none.
 
-    It shares the array's memory, but for 4-bit integers, and keeps the array alive. A session that was given the
-    OrtValue keeps neither.
+    It shares the array's memory, but for dtypes of less than a byte, and keeps the array alive. A session that was
+    given the OrtValue keeps neither.
     """
     if dtype in PLAIN:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
@@ -48,7 +49,7 @@ def from_ort(value: onnxruntime.OrtValue, dtype: DType) -> Array:
     if dtype in PLAIN:
         return value.numpy()  # type: ignore[no-any-return]
     shape = tuple(value.shape())
-    if dtype.bits == 4:
+    if dtype.bits < 8:
         return _unpacked(value, dtype, shape)
     array = np.empty(shape, dtype.numpy)
     if array.size:
@@ -57,10 +58,9 @@ def from_ort(value: onnxruntime.OrtValue, dtype: DType) -> Array:
 
 
 def _unpacked(value: onnxruntime.OrtValue, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Two elements a byte, the first in the low half."""
+    """Several elements a byte, the first in the lowest bits."""
     packed = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), np.uint8)
-    count = int(np.prod(shape, dtype=np.int64))
-    nibbles = np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
-    if dtype.is_signed:
-        nibbles -= (nibbles > 7) * np.int8(16)
-    return nibbles.astype(dtype.numpy).reshape(shape)
+    mask = np.uint8((1 << dtype.bits) - 1)
+    places = [packed >> np.uint8(place) & mask for place in range(0, 8, dtype.bits)]
+    codes = np.stack(places, axis=-1).reshape(-1)[: math.prod(shape)]
+    return codes.view(dtype.numpy).reshape(shape)  # ml_dtypes has an element a byte, in its low bits

@@ -536,12 +536,12 @@ def test_casts_are_shared_when_an_operand_is_used_twice() -> None:
 
 
 def test_op_without_a_way_names_the_target_and_a_fix() -> None:
-    graph = Graph("g", {"x": TensorType(D.float64, ["n", "c", "h", "w"])})
-    (made,) = graph.op("LRN", [graph["x"]], {"size": 3})
+    graph = Graph("g", {"x": TensorType(D.int32, ["n", "n"])})
+    (made,) = graph.op("Gemm", [graph["x"], graph["x"]], {"alpha": 0.5}, [TensorType(D.int32, ["n", "n"])])
     graph.output(made)
     with pytest.raises(GraphError) as raised:
         graph.to_onnx(target="cpu")
-    assert raised.value.summary == "LRN: the cpu target has no way to compute it in float64"
+    assert raised.value.summary == "Gemm: the cpu target has no way to compute it in int32"
     assert raised.value.help == "cast the operands to float32 first: .cast(DType.float32)"
     assert "input 0" in str(raised.value)
 

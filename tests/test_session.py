@@ -66,8 +66,8 @@ def test_semantic_dtypes_are_reported_when_loaded_and_when_read_back(tmp_path: P
     graph.output(a=graph["i"] + 1, b=graph["t"] * 2)
     graph.export(tmp_path / "semantic.onnx")
     for model in (gc.InferenceSession().load(graph), gc.InferenceSession().load(tmp_path / "semantic.onnx")):
-        assert [t.dtype for t in model.inputs.values()] == [DType.index, DType.tf32]
-        assert [t.dtype for t in model.outputs.values()] == [DType.index, DType.tf32]
+        assert [str(t) for t in model.inputs.values()] == ["index[2]", "tensor_float32[2]"]
+        assert [str(t) for t in model.outputs.values()] == ["index[2]", "tensor_float32[2]"]
 
 
 @pytest.mark.parametrize("kind", ["path", "text", "bytes", "proto", "external"])
@@ -165,8 +165,8 @@ def test_graph_without_outputs_is_refused() -> None:
     [
         ("nowhere.onnx", "load: nowhere.onnx is no file"),
         (".", r"load: \. is a folder"),
-        (b"garbage that is no model", "onnxruntime does not take model"),
-        (b"", "onnxruntime does not take model"),
+        (b"garbage that is no model", "load: the bytes are no ONNX model"),
+        (b"", "load: the model has no outputs"),
         (3, "load: a int is no model"),
         (None, "load: a NoneType is no model"),
     ],
@@ -180,7 +180,7 @@ def test_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     linear(weight()).export(path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match="onnxruntime does not take"):
+    with pytest.raises(ModelError, match="load: the bytes are no ONNX model"):
         gc.InferenceSession().load(path)
 
 
@@ -359,28 +359,25 @@ def test_inputs_may_be_called_like_a_methods_own_argument() -> None:
 
 
 def test_dtypes_that_no_array_has_are_refused_when_loaded() -> None:
-    with pytest.raises(ModelError, match=r"x is tensor\(complex64\)|onnxruntime does not take"):
+    with pytest.raises(ModelError, match=r"A is tensor\(complex64\), which Add of opset 14 does not take"):
         gc.InferenceSession().load(doubled(["n"], onnx.TensorProto.COMPLEX64))
 
 
-def test_sequences_are_refused_when_loaded() -> None:
+def test_sequences_are_lists_when_a_graph_and_when_its_model_is_loaded() -> None:
     graph = Graph("list", {"s": SequenceType(TensorType(DType.float32, ["n"]))})
     graph.output(*graph.op("SequenceLength", [graph["s"]], out_types=[TensorType(DType.int64, [])]))
-    for model in (graph, graph.to_onnx()):
-        with pytest.raises(ModelError, match=r"s is seq\(.*, which is fed and read as no array"):
-            gc.InferenceSession().load(model)
+    for source in (graph, graph.to_onnx()):
+        model = gc.InferenceSession().load(source)
+        assert str(model.inputs["s"]) == "seq(float32[n])"
+        assert model([np.zeros(2, np.float32)] * 3)[0] == 3
 
 
-def test_strings_beside_low_precision_outputs_are_refused_when_loaded() -> None:
+def test_strings_go_beside_low_precision_outputs() -> None:
     types = {"s": TensorType(DType.string, ["n"]), "x": TensorType(DType.bfloat16, ["n"])}
     graph = Graph("both", types)
     graph.output(graph["s"], graph["x"] + 1)
-    with pytest.raises(ModelError, match="no bfloat16, float8 or 4-bit outputs where it is fed strings"):
-        gc.InferenceSession().load(graph)
-    graph = Graph("cast", types)
-    graph.output(graph["s"], (graph["x"] + 1).cast(DType.float32))
     text, number = gc.InferenceSession().load(graph)(np.array(["a"]), np.ones(1, ml_dtypes.bfloat16))
-    assert (text.tolist(), number.tolist()) == (["a"], [2.0])
+    assert (text.tolist(), number.tolist(), number.dtype) == (["a"], [2.0], ml_dtypes.bfloat16)
 
 
 def test_profile_tells_kernels_layers_and_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,9 @@ STORED = [
     DType.uint32, DType.uint64, DType.float8_e4m3fn, DType.float8_e5m2, DType.float16, DType.bfloat16, DType.float32,
     DType.float64,
 ]  # fmt: skip
+RARE = [
+    DType.int2, DType.uint2, DType.float4_e2m1, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz, DType.float8_e8m0,
+]  # fmt: skip
 
 
 def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
@@ -30,7 +33,15 @@ def test_array_comes_back_as_it_was(dtype: DType, shape: tuple[int, ...]) -> Non
     assert same(from_ort(to_ort(array, dtype), dtype), array)
 
 
-@pytest.mark.parametrize("dtype", [d for d in STORED if d.bits >= 8], ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (64,), (3, 5, 7)], ids=str)
+@pytest.mark.parametrize("dtype", [*RARE, DType.int4, DType.uint4], ids=str)
+def test_every_bit_pattern_comes_back_as_it_was(dtype: DType, shape: tuple[int, ...]) -> None:
+    codes = np.resize(np.arange((1 << dtype.bits) - 1, -1, -1, dtype=np.uint8), shape)
+    array = np.asarray(codes).view(dtype.numpy)
+    assert same(from_ort(to_ort(array, dtype), dtype), array)
+
+
+@pytest.mark.parametrize("dtype", [d for d in (*STORED, *RARE) if d.bits >= 8], ids=str)
 def test_memory_is_shared_when_an_element_is_a_byte_or_more(dtype: DType) -> None:
     array = np.zeros(64, dtype.numpy)
     assert to_ort(array, dtype).data_ptr() == array.ctypes.data

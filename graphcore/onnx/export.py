@@ -18,7 +18,7 @@ from graphcore.onnx.writer import encode, join, raw, within_limit
 from graphcore.symbol import Constant
 
 if TYPE_CHECKING:
-    from graphcore.graph import Graph, Target
+    from graphcore.graph import Graph, Precision, Target
 
 EXTERNAL_ABOVE = 1 << 30
 """Bytes of weights above which they go into a file of their own."""
@@ -27,27 +27,35 @@ _ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
 _SMALLEST = 1024  # bytes below which a tensor stays in the model
 
 
-def lowered(graph: Graph, target: Target) -> Graph:
-    """The graph legal for a target. Raises `GraphError` for a target that does not exist."""
-    from graphcore.runtime.lowering import TARGETS, lower
+def lowered(graph: Graph, target: Target, precision: Precision = "exact") -> Graph:
+    """The graph legal for a target. Raises `GraphError` for a target or precision that does not exist."""
+    from graphcore.runtime.lowering import PRECISIONS, TARGETS, lower
 
     if target not in TARGETS:
         raise GraphError(f"no target is called {target!r}", help=f"use one of {', '.join(TARGETS)}")
+    if precision not in PRECISIONS:
+        raise GraphError(f"there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    return lower(graph, target)
+    return lower(graph, target, precision)
 
 
-def model_proto(graph: Graph, target: Target) -> onnx.ModelProto:
+def model_proto(graph: Graph, target: Target, precision: Precision = "exact") -> onnx.ModelProto:
     """See `Graph.to_onnx`."""
-    model: onnx.ModelProto = onnx.ModelProto.FromString(join(encode(lowered(graph, target))))
+    model: onnx.ModelProto = onnx.ModelProto.FromString(join(encode(lowered(graph, target, precision))))
     return model
 
 
-def export(graph: Graph, path: str | os.PathLike[str], target: Target, external_data: bool | None) -> None:
+def export(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    target: Target,
+    external_data: bool | None,
+    precision: Precision = "exact",
+) -> None:
     """See `Graph.export`."""
     file = os.path.realpath(os.fspath(path))
-    legal = lowered(graph, target)
+    legal = lowered(graph, target, precision)
     if external_data is None:
         arrays = [s.producer.array for s in legal.weights.values() if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE

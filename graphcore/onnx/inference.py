@@ -7,14 +7,13 @@ from typing import Any
 
 import onnx
 
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
+from graphcore.onnx.type_protos import read_type
 from graphcore.onnx.wire import block, text
 from graphcore.onnx.writer import DOMAINS, IR_VERSION, OPSET, attribute
 from graphcore.symbol import Constant, Symbol
-from graphcore.types import OptionalType, SequenceType, Shape, TensorType, Type
+from graphcore.types import TensorType, Type
 
 
 def infer_types(
@@ -45,7 +44,10 @@ def infer_types(
         proto_type = found.get(f"y{i}")
         if proto_type is None or not proto_type.WhichOneof("value"):
             raise GraphError(f"{op_type}: ONNX cannot say what its output {i} is", help="give out_types")
-        types.append(_read(proto_type))
+        found_type = read_type(proto_type)
+        if isinstance(found_type, TensorType) and not found_type.shape.is_ranked:
+            raise GraphError("op: ONNX cannot say what rank an output has", help="give out_types")
+        types.append(found_type)
     return tuple(types)
 
 
@@ -85,23 +87,3 @@ def _probe_bytes(probe: Graph) -> bytes:
 
     values = b"".join(block(11, _value(s.name, s.type)) for s in probe.inputs)
     return integer(1, IR_VERSION) + block(8, integer(2, OPSET)) + block(7, text(2, "probe") + values)
-
-
-def _read(proto: onnx.TypeProto) -> Type:
-    kind = proto.WhichOneof("value")
-    if kind == "sequence_type":
-        return SequenceType(_read(proto.sequence_type.elem_type))
-    if kind == "optional_type":
-        return OptionalType(_read(proto.optional_type.elem_type))
-    tensor = proto.tensor_type
-    if not tensor.HasField("shape"):
-        raise GraphError("op: ONNX cannot say what rank an output has", help="give out_types")
-    return TensorType(DType.of(tensor.elem_type), Shape(_dim(d) for d in tensor.shape.dim))
-
-
-def _dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
-    if proto.HasField("dim_value"):
-        return Dim(proto.dim_value)
-    if not proto.dim_param or proto.dim_param.startswith("unk__"):
-        return Dim.dynamic()
-    return Dim(proto.dim_param)

@@ -31,6 +31,9 @@ IR_VERSION = 13
 DOMAINS = {"ai.onnx.ml": 5}
 """The versions of other domains, where it is not 1."""
 
+TARGET_NOTE = "graphcore.target"
+"""The key under which a model notes what it was lowered for."""
+
 LIMIT = (1 << 31) - 1
 """The bytes that a protobuf message can have."""
 
@@ -66,8 +69,8 @@ def encode(graph: Graph, external: External | None = None) -> list[Chunk]:
 
 def _domains(graph: Graph) -> set[str]:
     found = {node.domain for node in graph._nodes}
-    for node in graph._nodes:
-        for value in node.attributes.values():
+    for attributes in [node.attributes for node in graph._nodes if node.attributes]:
+        for value in attributes.values():
             if isinstance(value, Graph):
                 found |= _domains(value)
     return found
@@ -83,11 +86,13 @@ class _Scope:
     outer: list[bytes] = field(default_factory=list)
     """The names, by number, of the Symbols of the graph around a body."""
     bodies: Iterator[int] = field(default_factory=count)
+    around: str = ""
+    """The prefix of the graph around a body."""
 
     def inside(self, graph: Graph, names: list[bytes]) -> _Scope:
         """The scope of a body of a node of `graph`, which has these names."""
         prefix = self.prefix or _unlike(graph._names.taken)
-        return _Scope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies)
+        return _Scope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
 
 
 def _unlike(taken: Iterable[str]) -> str:
@@ -104,7 +109,7 @@ def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
     for symbol in graph._captured.values():
         assert isinstance(symbol.producer, Captured)
         held = symbol.producer.symbol  # a constant outside may be used in bodies only
-        names[symbol.id] = scope.outer[held.id] or _given(held, scope.outer)
+        names[symbol.id] = scope.outer[held.id] or _given(held, scope.outer, scope.around)
     chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
     outputs = graph.outputs
     for symbol in outputs:
@@ -214,7 +219,7 @@ def attribute(name: str, value: Any) -> bytes:
     if isinstance(value, Graph):
         return _body(name, value, _Scope())
     if isinstance(value, (TensorType, SequenceType, OptionalType, ForeignType)):
-        return head + block(14, _type(value)) + integer(20, _KIND.TYPE_PROTO)
+        return head + block(14, encoded_type(value)) + integer(20, _KIND.TYPE_PROTO)
     if isinstance(value, (list, tuple)):
         return head + _list(name, value)
     raise GraphError(
@@ -266,11 +271,12 @@ def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
 
 
 def _value(name: str, type_: Type) -> bytes:
-    encoded = _type(type_)
+    encoded = encoded_type(type_)
     return text(1, name) + (block(2, encoded) if encoded else b"")
 
 
-def _type(type_: Type) -> bytes:
+def encoded_type(type_: Type) -> bytes:
+    """A TypeProto; nothing for a type that is not known."""
     if isinstance(type_, TensorType):
         if not type_.shape.is_ranked:
             return block(1, integer(1, type_.dtype.onnx))
@@ -279,7 +285,7 @@ def _type(type_: Type) -> bytes:
     if isinstance(type_, ForeignType):
         return type_.onnx
     field = {SequenceType: 4, OptionalType: 9}[type(type_)]
-    return block(field, block(1, _type(type_.element)))
+    return block(field, block(1, encoded_type(type_.element)))
 
 
 def _dim(dim: Dim) -> bytes:
@@ -304,4 +310,4 @@ def within_limit(chunks: list[Chunk]) -> list[Chunk]:
     return chunks
 
 
-__all__ = ["IR_VERSION", "LIMIT", "OPSET", "attribute", "encode", "join", "raw", "tensor"]
+__all__ = ["IR_VERSION", "LIMIT", "OPSET", "attribute", "encode", "encoded_type", "join", "raw", "tensor"]

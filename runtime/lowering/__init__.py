@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 
+from graphcore.collector import uncollected
 from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
-from graphcore.graph import Graph, Target
-from graphcore.runtime.lowering.expand import expand
+from graphcore.graph import Graph, Precision, Target
+from graphcore.onnx.writer import TARGET_NOTE
+from graphcore.runtime.lowering import fours
+from graphcore.runtime.lowering.detours import keeps_kernel
+from graphcore.runtime.lowering.expand import FORMS, computes, expand
 from graphcore.runtime.lowering.legalise import legalise
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.rewrite import bodies
@@ -20,23 +24,28 @@ from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
 
 TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
+PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 
 
-def lower(graph: Graph, target: Target) -> Graph:
+def lower(graph: Graph, target: Target, precision: Precision = "exact") -> Graph:
     """A graph of ONNX operators and dtypes that computes the same on `target`.
 
-    Inputs and outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
+    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. Inputs and
+    outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
     """
     rules = legality(target)
     if _is_legal(graph, rules):
         return graph
-    lowered = legalise(expand(graph, rules), rules)
+    with uncollected():
+        source = fours.carried(graph) if rules.detours and fours.needed(graph) else graph
+        lowered = legalise(expand(source, rules), rules, fast=precision == "fast" and rules.detours)
     semantic = {
         s.name: s.dtype.name for s in (*graph.inputs, *graph.outputs, *graph.weights.values()) if _is_semantic(s)
     }
     semantic.update({name: s.dtype.name for name, s in graph._outputs or () if name and _is_semantic(s)})
     if semantic:
         lowered._metadata["graphcore.dtypes"] = json.dumps(semantic)
+    lowered._metadata[TARGET_NOTE] = target
     return lowered
 
 
@@ -46,28 +55,36 @@ def _is_semantic(symbol: Symbol) -> bool:
 
 def _is_legal(graph: Graph, rules: Legality) -> bool:
     dtypes = {t.dtype for t in {s.type for s in graph._symbols} if isinstance(t, TensorType)}
-    if any(dtype.storage is not dtype for dtype in dtypes):
+    if any(dtype.storage is not dtype or (dtype is fours.FOUR and rules.detours) for dtype in dtypes):
         return False
     operators = {(n.op_type, n.domain) for n in graph._nodes}
-    if not all(_is_legal(body, rules) for node in graph._nodes for body in bodies(node)):
+    formed = [n for n in graph._nodes if n.op_type in FORMS] if any(op in FORMS for op, _ in operators) else []
+    if not all(computes(n, rules) for n in formed):
         return False
+    if not all(_is_legal(body, rules) for n in graph._nodes if n.attributes for body in bodies(n)):
+        return False
+    as_read = bool(graph._nodes) and graph._read == len(graph._nodes)
     if not all(_keeps(rules, *operator, dtype) for operator in operators for dtype in dtypes):
         # Not every operator takes every dtype that there is: which has which?
         kinds = {
             (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)
             for n in graph._nodes
         }
-        if not all(_kind_is_legal(rules, *kind) for kind in kinds):
+        if not all(_kind_is_legal(rules, as_read, *kind) for kind in kinds):
             return False
     outputs = graph._outputs or []
     produced = {s.id for _, s in outputs if isinstance(s.producer, Node)}
     return len(produced) == len(outputs) and all(name is None or name == s._name for name, s in outputs)
 
 
-def _kind_is_legal(rules: Legality, op_type: str, domain: str, operand: Type | None, result: Type) -> bool:
+def _kind_is_legal(
+    rules: Legality, as_read: bool, op_type: str, domain: str, operand: Type | None, result: Type
+) -> bool:
     # The operand that decides where it is not the first one has the result's dtype.
     decides = result if operand is None or op_type in BY_RESULT or op_type in PRIMARY else operand
     dtype = decides.dtype if isinstance(decides, TensorType) else None
+    if as_read and not domain and dtype is not None and keeps_kernel(op_type, dtype, operand):
+        return rules.allows(op_type, dtype)
     return _keeps(rules, op_type, domain, dtype, operand, result)
 
 
@@ -84,4 +101,4 @@ def _keeps(
     return op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype, operand, result))
 
 
-__all__ = ["TARGETS", "lower"]
+__all__ = ["PRECISIONS", "TARGETS", "lower"]

@@ -7,19 +7,40 @@ to 16 bits from wider than float32 round twice.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from graphcore import numerics
 from graphcore.dtypes import DType
+from graphcore.runtime.lowering import bitless
 from graphcore.symbol import Constant, Symbol
 from graphcore.types import tensor_type
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
 
-_NARROW = frozenset({DType.float16, DType.bfloat16, DType.float8_e4m3fn, DType.float8_e5m2})
-_NO_BITCAST = frozenset({DType.bool, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2, DType.string})
+NARROW = frozenset({DType.float16, DType.bfloat16, DType.float8_e4m3fn, DType.float8_e5m2})
+_FLOAT8 = frozenset({DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz})
+_NO_BITCAST = frozenset(
+    {DType.bool, DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0, *_FLOAT8, DType.string}
+)
 _CARRIER = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint64}
+
+
+_DIRECT = {(d, DType.float32) for d in NARROW} | {(DType.float32, d) for d in (DType.float16, DType.bfloat16)}
+"""Casts that onnxruntime gets right, the common ones."""
+
+
+@functools.cache
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether every value of `narrow` is one of `wide`, so that it comes back as it was."""
+    if narrow.is_float:
+        return narrow in NARROW and wide in (DType.float32, DType.float64)
+    if not narrow.is_integer or wide is DType.bool:
+        return False
+    if wide.is_float:
+        return narrow.bits <= {DType.float32: 24, DType.float64: 53}.get(wide, 0)
+    return narrow.bits < wide.bits and (wide.is_signed or narrow.is_unsigned)
 
 
 class Casts:
@@ -28,6 +49,9 @@ class Casts:
     def __init__(self, legaliser: Legaliser) -> None:
         self._on = legaliser
         self._done: dict[tuple[int, DType, DType], Symbol] = {}
+        self._plain: dict[tuple[int, DType], Symbol] = {}
+        self.loose: dict[tuple[int, DType], Symbol] = {}
+        """By number and wider dtype: what a value was before it was narrowed. Integers have the same low bits."""
         self._made_by_cast: set[int] = set()
         self._barriers: dict[int, Symbol] = {}
 
@@ -45,23 +69,33 @@ class Casts:
                 found = self._on.graph._symbol(type_, Constant(array, False, producer.origin))
             else:
                 found = self._cast(symbol, source, target)
+                if found is not symbol and _holds(target, source):
+                    self._done[found.id, target, source] = symbol
             self._done[key] = found
         return found
+
+    def know(self, symbol: Symbol, wide: Symbol) -> None:
+        """From now on `wide` is `symbol` in a dtype that holds it."""
+        self._plain.setdefault((symbol.id, wide.dtype), wide)
 
     def _cast(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
         if not self._on.rules.detours:
             made = self.plain(symbol, target.storage)
             return self.round_tf32(made) if target is DType.tensor_float32 else made
+        if (source, target) in _DIRECT:
+            return self.plain(symbol, target)
         stored = target.storage
         if source.is_float and target.is_integer:
             return self._to_integer(symbol, stored)
-        if source in (DType.float8_e4m3fn, DType.float8_e5m2) and target is DType.bool:
-            symbol = self.plain(symbol, DType.float32)  # the kernel takes -0.0 for true
+        if source.is_float and source.bits == 8 and target is DType.bool:
+            symbol = self.plain(symbol, DType.float32)  # the kernel takes -0.0 for true, and 2^-127 for false
         if target is DType.tensor_float32:
-            wide = self._once(symbol, source)
-            return wide if source in _NARROW or source.bits <= 8 else self.round_tf32(wide)
-        if stored in _NARROW and source not in _NARROW and source is not DType.tensor_float32:
-            symbol = self._once(symbol, source)
+            wide = self._once(symbol, source, target)
+            is_rounded = source in NARROW or source.bits <= 8
+            is_rounded |= source.bits > 16 and source is not DType.float32 and not self._on.rules.views_bits
+            return wide if is_rounded else self.round_tf32(wide)
+        if stored in NARROW and source not in NARROW and source is not DType.tensor_float32:
+            symbol = self._once(symbol, source, target)
         if stored in (DType.float8_e4m3fn, DType.float8_e5m2):
             return self._to_float8(symbol, stored)
         return self.plain(symbol, stored)
@@ -70,9 +104,19 @@ class Casts:
         """One Cast, kept apart from the one before it."""
         if symbol.dtype is target:
             return symbol
-        attributes: dict[str, Any] = {"saturate": 0} if target in (DType.float8_e4m3fn, DType.float8_e5m2) else {}
-        made = self._on.native("Cast", self.apart(symbol), dtype=target, to=target, **attributes)
-        self._made_by_cast.add(made.id)
+        made = self._plain.get((symbol.id, target))
+        if made is None:
+            attributes: dict[str, Any] = {"to": target}
+            if target in _FLOAT8:
+                attributes["saturate"] = 0
+            if not self._on.rules.views_bits and (symbol.dtype in bitless.NIBBLES or target in bitless.NIBBLES):
+                made = self._plain[symbol.id, target] = bitless.nibble(self._on, symbol, target)
+                return made
+            made = self._on.graph._emit(
+                "Cast", (self.apart(symbol),), self._on.retyped(symbol.type, target), attributes
+            )
+            self._made_by_cast.add(made.id)
+            self._plain[symbol.id, target] = made
         return made
 
     def apart(self, symbol: Symbol) -> Symbol:
@@ -80,18 +124,23 @@ class Casts:
         if symbol.id not in self._made_by_cast or symbol.dtype in _NO_BITCAST or not self._on.rules.detours:
             return symbol
         found = self._barriers.get(symbol.id)
+        if found is None and not self._on.rules.views_bits:
+            found = self._barriers[symbol.id] = bitless.barrier(self._on, symbol)
         if found is None:
-            found = self._barriers[symbol.id] = self._on.native("BitCast", symbol, to=symbol.dtype)
+            found = self._on.graph._emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
+            self._barriers[symbol.id] = found
         return found
 
-    def _once(self, symbol: Symbol, source: DType) -> Symbol:
-        """float32 values that round on to any narrower float as the originals would."""
+    def _once(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
+        """float32 values that round on to a narrower float as the originals would."""
         on = self._on
         if source.is_float and source is not DType.float64:
             return self.plain(symbol, DType.float32)
         if not source.is_float and source.bits <= 16:
             return self.plain(symbol, DType.float32)
         exact = symbol if source is DType.float64 else self._exact_double(symbol)
+        if not on.rules.views_bits:
+            return self.plain(bitless.rounded(on, exact, target), DType.float32)
         near = self.plain(exact, DType.float32)
         back = self.plain(near, DType.float64)
         above = on.op("Greater", on.op("Abs", back), on.op("Abs", exact), dtype=DType.bool)
@@ -166,14 +215,18 @@ class Casts:
         array = on.known(symbol)
         if array is not None:
             return on.graph._constant(numerics.round_tf32(array), DType.float32)
-        u32 = DType.uint32
-        bits = on.native("BitCast", symbol, dtype=u32, to=u32)
-        last = on.native(
-            "BitwiseAnd", on.native("BitShift", bits, on.const(13, u32), direction="RIGHT"), on.const(1, u32)
-        )
-        up = on.native("Add", on.native("Add", bits, last), on.const(0xFFF, u32))
-        cut = on.native("BitwiseAnd", up, on.const(0xFFFFE000, u32))
-        made = on.native("BitCast", cut, dtype=DType.float32, to=DType.float32)
-        # A NaN's bits may carry over into those of another number: Clip between equal bounds is NaN for NaN alone.
-        nothing = on.native("Clip", symbol, on.const(-0.0, DType.float32), on.const(-0.0, DType.float32))
-        return on.native("Add", made, nothing)
+        if not on.rules.views_bits:
+            return bitless.rounded_tf32(on, symbol)
+        # float16 has as many bits: bring the number to where float16 is normal or, if it is subnormal, float16 is too.
+        type_ = symbol.type
+        emit = on.graph._emit
+        bits = emit("BitCast", (symbol,), on.retyped(type_, DType.int32), {"to": DType.int32})
+        exponent = emit("BitwiseAnd", (bits, on.const(0x7F800000, DType.int32)), bits.type)
+        power = emit("BitCast", (exponent,), type_, {"to": DType.float32})
+        least, greatest = on.const(2.0**-112, DType.float32), on.const(2.0**127, DType.float32)
+        power = emit("Clip", (power, least, greatest), type_)
+        scaled = emit("Div", (symbol, power), type_)
+        narrow = emit("Cast", (scaled,), on.retyped(type_, DType.float16), {"to": DType.float16})
+        narrow = emit("BitCast", (narrow,), narrow.type, {"to": DType.float16})
+        rounded = emit("Cast", (narrow,), type_, {"to": DType.float32})
+        return emit("Mul", (rounded, power), type_)

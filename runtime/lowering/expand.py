@@ -6,6 +6,7 @@ from graphcore.declare import EXPANSIONS, LIBRARY
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
+from graphcore.runtime.lowering import attention
 from graphcore.runtime.lowering.legality import Legality
 from graphcore.runtime.lowering.rewrite import Rewrite, bodies
 from graphcore.symbol import Node, Symbol
@@ -25,9 +26,11 @@ def _expands(graph: Graph, rules: Legality) -> bool:
 
 def _expand(graph: Graph, rules: Legality, outer: Rewrite | None) -> Graph:
     rewrite = Rewrite(graph, outer=outer)
+    around: set[int] = set()
+    rewrite.new._around = around
     for node, inputs in rewrite.nodes():
         if _has_expansion(node, rules):
-            rewrite.replace(node, _expanded(node, inputs))
+            rewrite.replace(node, _fitted(node, inputs, rules) or _expanded(node, inputs, around))
         else:
             rewrite.keep(node, inputs, lambda body: _expand(body, rules, rewrite))
     return rewrite.finish()
@@ -38,14 +41,33 @@ def _has_expansion(node: Node, rules: Legality) -> bool:
         if node.domain == LIBRARY:
             raise GraphError(f"{node.op_type}: the library's operator of this name has no expansion")
         return False
-    if node.domain == LIBRARY:
-        return True
+    if node.domain:
+        return node.domain == LIBRARY
     row = rules.dtypes(node.op_type)
     if not row:
         return row is not None
     dtype = next((s.dtype for s in node.inputs if s is not None), None)
-    return dtype is not None and dtype.is_float and _WIDER.get(dtype, dtype) not in row
+    if dtype is None or not dtype.is_float:
+        return False
+    return _WIDER.get(dtype, dtype) not in row or not computes(node, rules)
 
+
+def computes(node: Node, rules: Legality) -> bool:
+    """Whether the kernel of a node's operator, which there is, computes it in its form."""
+    return not rules.detours or bool(node.domain) or node.op_type not in FORMS or FORMS[node.op_type].is_native(node)
+
+
+def _fitted(node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> tuple[Symbol, ...] | None:
+    form = FORMS.get(node.op_type) if not node.domain else None
+    if form is None or not rules.detours:
+        return None
+    row = rules.dtypes(node.op_type)
+    dtype = next((s.dtype for s in node.inputs if s is not None), None)
+    return form.fitted(node, inputs) if row and dtype and _WIDER.get(dtype, dtype) in row else None
+
+
+FORMS = {"Attention": attention}
+"""Operators of which a kernel computes some forms alone: the files that know which, and what brings others to it."""
 
 _WIDER = {
     DType.float16: DType.float32,
@@ -60,9 +82,11 @@ _NIBBLES = {DType.int4: DType.int8, DType.uint4: DType.uint8}
 _OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight"})  # count bits, so they see the dtype as it is
 
 
-def _expanded(node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol, ...]:
+def _expanded(node: Node, inputs: tuple[Symbol | None, ...], around: set[int]) -> tuple[Symbol, ...]:
     table = _WIDER if node.op_type in _OWN_WIDTH else {**_WIDER, **_NIBBLES}
     wide = [s if s is None else s.graph._cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
     made = EXPANSIONS[node.op_type](*wide, **node.attributes)
-    results = made if isinstance(made, tuple) else (made,)
-    return tuple(r.graph._cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True))
+    results = made[: len(node.outputs)] if isinstance(made, tuple) else (made,)
+    narrow = [r.graph._cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True)]
+    around.update(s.id for s in (*wide, *narrow) if s is not None and s.dtype.is_float)
+    return tuple(narrow)

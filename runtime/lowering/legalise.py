@@ -6,18 +6,22 @@ The first comes from the target's data, the second from the tables here, the thi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
-from graphcore.graph import Graph
+from graphcore.graph import Graph, Target
 from graphcore.operands import broadcast_shapes
-from graphcore.runtime.lowering.casts import Casts
+from graphcore.runtime.lowering.casts import NARROW, Casts
+from graphcore.runtime.lowering.draft import Draft
+from graphcore.runtime.lowering.folding import fold, fold_shape, neutral
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality
+from graphcore.runtime.lowering.pruning import prune
 from graphcore.runtime.lowering.rewrite import Rewrite, storage_type
-from graphcore.symbol import Constant, Node, Symbol
+from graphcore.symbol import Constant, Input, Node, Symbol
 from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
 
 # Operators that put values elsewhere and leave them as they are: any dtype that holds them does.
@@ -32,6 +36,8 @@ PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     DType.bool: (DType.uint8, DType.int32, DType.float32),
     DType.int4: (DType.int8, DType.int32, DType.int64, DType.float32),
     DType.uint4: (DType.uint8, DType.int32, DType.int64, DType.float32),
+    DType.int2: (DType.int8, DType.int32, DType.int64, DType.float32),
+    DType.uint2: (DType.uint8, DType.int32, DType.int64, DType.float32),
     DType.int8: (DType.int32, DType.int64, DType.float32),
     DType.int16: (DType.int32, DType.int64, DType.float32),
     DType.uint8: (DType.int32, DType.int64, DType.float32),
@@ -40,12 +46,28 @@ PROMOTIONS: dict[DType, tuple[DType, ...]] = {
     DType.uint32: (DType.int64, DType.float64),
     DType.float8_e4m3fn: (DType.float32,),
     DType.float8_e5m2: (DType.float32,),
+    DType.float8_e4m3fnuz: (DType.float32,),
+    DType.float8_e5m2fnuz: (DType.float32,),
+    DType.float8_e8m0: (DType.float32,),
     DType.float16: (DType.float32,),
     DType.bfloat16: (DType.float32,),
 }
 
-# uint64 and uint32 read as signed numbers, for operators that do not mind.
-VIEWS = {DType.uint64: DType.int64, DType.uint32: DType.int32}
+# Their results hold in any dtype that holds the operands: nothing is rounded or wrapped when they come back.
+KEEPS_VALUES = MOVES - frozenset(
+    "Abs Neg Clip MaxPool ReduceMax ReduceMin If Loop Scan ScatterElements ScatterND TensorScatter".split()
+)
+KEEPS_FLOATS = KEEPS_VALUES | {"Abs", "Neg"}
+
+# The low bits of their integer results depend on the low bits of the operands alone.
+LOW_BITS = frozenset(
+    "Add Sub Mul Neg BitwiseAnd BitwiseOr BitwiseXor BitwiseNot MatMul Einsum ReduceSum ReduceProd CumSum Concat "
+    "Expand Flatten Gather GatherElements GatherND Identity Pad Reshape ReverseSequence Slice Split Squeeze Tile "
+    "Transpose Trilu Unsqueeze Where DepthToSpace SpaceToDepth".split()
+)
+
+# Unsigned numbers read as signed ones, for operators that do not mind.
+VIEWS = {DType.uint64: DType.int64, DType.uint32: DType.int32, DType.uint16: DType.int16, DType.uint8: DType.int8}
 VIEWED = frozenset(
     "Neg Where CumSum Trilu Gather Compress Einsum MatMul Mul Add Sub Tile Expand Pad Concat Reshape ScatterElements "
     "ScatterND Slice Split Squeeze Transpose Unsqueeze GatherElements GatherND Identity".split()
@@ -60,20 +82,30 @@ def _broadcast(operands: Sequence[Symbol]) -> Shape:
         return _shape([Dim.dynamic()] * rank)
 
 
-def legalise(graph: Graph, rules: Legality) -> Graph:
-    """A graph that holds nothing but what `rules` allow. Raises `GraphError` where there is no way."""
-    return Legaliser(graph, rules).run()
+def legalise(graph: Graph, rules: Legality, *, fast: bool = False) -> Graph:
+    """A graph that holds nothing but what `rules` allow. Raises `GraphError` where there is no way.
+
+    fast: consecutive operators on floats narrower than float32 do not round in between.
+    """
+    return Legaliser(graph, rules, fast=fast).run()
 
 
 class Legaliser:
     """One run over one graph. Detours build with `op`, which legalises, or `native`, which does not."""
 
-    def __init__(self, graph: Graph, rules: Legality, outer: Legaliser | None = None) -> None:
+    def __init__(self, graph: Graph, rules: Legality, outer: Legaliser | None = None, *, fast: bool = False) -> None:
         self.rewrite: Rewrite = Rewrite(graph, storage_type, outer.rewrite if outer else None)
         self.graph = self.rewrite.new
         self.rules = rules
         self.casts = Casts(self)
+        self.fast = fast
+        self._as_read = False
+        """Whether the node being looked at is one of float32 in a model that others wrote for its kernels."""
         self._old = graph
+        self._retyped: dict[tuple[TensorType, DType], TensorType] = {}
+        self._broadcasts: dict[tuple[Any, ...], TensorType] = {}
+        self._views: dict[tuple[int, DType], Symbol] = {}
+        self._around = graph._around if fast and isinstance(graph, Draft) else frozenset()
 
     def run(self) -> Graph:
         for symbol in self._old._inputs:
@@ -92,6 +124,7 @@ class Legaliser:
             name = label or symbol.name
             value = self.rewrite.of(symbol)
             fits = isinstance(value.producer, Node) and value._name in (None, name)
+            fits = fits or (isinstance(value.producer, Input) and value._name == name)
             if not fits or any(value is other for _, other in outputs):
                 value = self._again(value)
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
@@ -100,6 +133,7 @@ class Legaliser:
                 self.graph._names.rename(value, name)
             outputs.append((name, value))
         self.graph._outputs = outputs
+        prune(self.graph)
         return self.graph
 
     def _again(self, value: Symbol) -> Symbol:
@@ -115,16 +149,48 @@ class Legaliser:
             (value,) = inputs
             assert source is not None
             assert value is not None
+            if node.outputs[0].id in self._around:
+                return (self._cast_around(value, source.dtype, types[0].dtype),)
             return (self.casts.cast(value, source.dtype, types[0].dtype),)
-        stored = [storage_type(t) for t in types]
-        attributes = self.rewrite.attributes(node, lambda body: Legaliser(body, self.rules, self).run())
+        stored = [t if isinstance(t, TensorType) and t.dtype.storage is t.dtype else storage_type(t) for t in types]
+        attributes = self.rewrite.attributes(node, lambda body: Legaliser(body, self.rules, self, fast=self.fast).run())
+        if self.fast and not node.domain:
+            inputs = tuple([self._unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
+        self._as_read = self.rewrite.is_read and self._primary(node.op_type, inputs, stored) is DType.float32
         made = self.legal(node.op_type, inputs, stored, attributes, node.domain)
-        if node.op_type in MOVES:
+        if node.op_type in MOVES and not self.fast:
             return made
-        return tuple(
-            self.casts.round_tf32(m) if isinstance(t, TensorType) and t.dtype is DType.tensor_float32 else m
-            for m, t in zip(made, types, strict=True)
-        )
+        for t in types:
+            if isinstance(t, TensorType) and t.dtype is DType.tensor_float32:
+                return tuple(self._rounded(m, t) for m, t in zip(made, types, strict=True))
+        return made
+
+    def _unrounded(self, value: Symbol | None, old: Symbol | None) -> Symbol | None:
+        if value is None or old is None or not isinstance(old.type, TensorType):
+            return value
+        if old.type.dtype is not DType.tensor_float32:
+            return value
+        return self.casts.loose.get((value.id, DType.tensor_float32), value)
+
+    def _rounded(self, made: Symbol, type_: Type) -> Symbol:
+        if not isinstance(type_, TensorType) or type_.dtype is not DType.tensor_float32:
+            return made
+        rounded = self.casts.round_tf32(made)
+        if self.fast:
+            self.casts.loose[rounded.id, DType.tensor_float32] = made
+        return rounded
+
+    def _cast_around(self, value: Symbol, source: DType, target: DType) -> Symbol:
+        """A cast that an expansion begins or ends with: `fast` leaves out what it would round."""
+        casts = self.casts
+        if target is DType.float32:
+            wide = source if source is DType.tensor_float32 else target
+            loose = casts.loose.get((value.id, wide))
+            return casts.cast(value, source, target) if loose is None else loose
+        made = casts.cast(value, source, target)
+        if source is DType.float32 and made is not value:
+            casts.loose[made.id, source if target is not DType.tensor_float32 else target] = value
+        return made
 
     # What detours build with
 
@@ -148,11 +214,48 @@ class Legaliser:
         **attributes: Any,
     ) -> Symbol:
         """An operator with one output, as it is."""
-        return self.graph._emit(op_type, inputs, self._type(inputs, dtype, shape), attributes)
+        type_ = self._type(inputs, dtype, shape)
+        folded = self._folded(op_type, inputs, (type_,), attributes)
+        if folded is not None:
+            return folded
+        if self.rules.host is not None:
+            own = self._primary(op_type, inputs, (type_,))
+            if own is not None and op_type != "Cast" and not self.rules.allows(op_type, own):
+                return self._without_kernel(op_type, own, inputs, (type_,), attributes)[0]
+        return self.graph._emit(op_type, inputs, type_, attributes)
 
     def _type(self, inputs: Sequence[Symbol | None], dtype: DType | None, shape: Shape | None) -> TensorType:
         given = [s for s in inputs if s is not None]
-        return tensor_type(dtype or given[0].dtype, _broadcast(given) if shape is None else shape)
+        if shape is not None:
+            return tensor_type(dtype or given[0].dtype, shape)
+        key = (dtype, *[s.type for s in given])
+        found = self._broadcasts.get(key)
+        if found is None:
+            found = self._broadcasts[key] = tensor_type(dtype or given[0].dtype, _broadcast(given))
+        return found
+
+    def retyped(self, type_: TensorType, dtype: DType) -> TensorType:
+        """The type with another dtype."""
+        key = (type_, dtype)
+        found = self._retyped.get(key)
+        if found is None:
+            found = self._retyped[key] = tensor_type(dtype, type_.shape)
+        return found
+
+    def _folded(
+        self, op_type: str, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: dict[str, Any]
+    ) -> Symbol | None:
+        """The result where it is known already."""
+        if not self.rules.detours:
+            return None
+        known = [s is None or type(s.producer) is Constant for s in inputs]
+        if not any(known):
+            if op_type == "Shape" and len(inputs) == 1 and (operand := inputs[0]) is not None:
+                return fold_shape(self, operand, attributes, types[0])
+            return None
+        if all(known):
+            return fold(self, op_type, inputs, types, attributes)
+        return neutral(self, op_type, inputs, types[0]) if op_type in ("And", "Or") else None
 
     def const(self, value: bool | int | float, dtype: DType) -> Symbol:
         """A scalar constant."""
@@ -176,31 +279,104 @@ class Legaliser:
         domain: str,
     ) -> tuple[Symbol, ...]:
         """An operator on stored dtypes, made legal."""
-        from graphcore.runtime.lowering.detours import DETOURS
-
         dtype = self._primary(op_type, inputs, types)
-        if domain or dtype is None:
+        if domain or dtype is None or not all(isinstance(t, TensorType) for t in types):
             return self.graph._emit_many(op_type, tuple(inputs), types, attributes, domain)
         if self.rules.detours:
-            detour: Callable[..., Any] | None = DETOURS.get((op_type, dtype))
+            folded = self._folded(op_type, inputs, types, attributes)
+            if folded is not None:
+                return (folded,)
+            detour = _detours(self.rules.target).get((op_type, dtype))
+            if self._as_read and detour is not None:
+                from graphcore.runtime.lowering.detours import keeps_kernel
+
+                first = inputs[0] if inputs else None
+                if keeps_kernel(op_type, dtype, None if first is None else first.type):
+                    detour = None
             made = detour(self, op_type, inputs, types, attributes) if detour else None
             if made is not None:
                 return made if isinstance(made, tuple) else (made,)
+            if self.fast and dtype in NARROW and op_type in KEEPS_VALUES and self._is_wider(inputs):
+                return self.through(DType.float32, op_type, inputs, types, attributes)
         if self.rules.allows(op_type, dtype) or op_type in ("Cast", "BitCast"):
             return self.graph._emit_many(op_type, tuple(inputs), types, attributes)
+        return self._without_kernel(op_type, dtype, inputs, types, attributes)
+
+    def _without_kernel(
+        self,
+        op_type: str,
+        dtype: DType,
+        inputs: Sequence[Symbol | None],
+        types: Sequence[Type],
+        attributes: dict[str, Any],
+    ) -> tuple[Symbol, ...]:
+        """An operator on stored dtypes that the target has no kernel for."""
+        own = _own_detours(self.rules.target)
+        detour = own.get((op_type, dtype))
+        built = detour(self, op_type, inputs, types, attributes) if detour else None
+        if built is not None:
+            return built if isinstance(built, tuple) else (built,)
         view = VIEWS.get(dtype)
         if view is not None and op_type in VIEWED and self.rules.allows(op_type, view):
             return self.through(view, op_type, inputs, types, attributes, by_bits=True)
-        for wider in PROMOTIONS.get(dtype, ()):
+        promotions = PROMOTIONS.get(dtype, ())
+        for wider in promotions:
             exact = op_type in MOVES or not (wider.is_float and not dtype.is_float)
             if exact and self.rules.allows(op_type, wider):
                 return self.through(wider, op_type, inputs, types, attributes)
+        if view is not None and op_type in VIEWED and (op_type, view) in own:
+            return self.through(view, op_type, inputs, types, attributes, by_bits=True)
+        for wider in promotions:
+            if (op_type, wider) in own:
+                return self.through(wider, op_type, inputs, types, attributes)
+        made = self._by_function(dtype, op_type, inputs, types, attributes)
+        if made is not None:
+            return made
+        if self.rules.host is not None:
+            if dtype.bits == 4 and promotions:
+                return self.through(promotions[0], op_type, inputs, types, attributes)
+            return self.on_host(op_type, inputs, types, attributes)
         shown = {f"input {i}": str(s.type) for i, s in enumerate(inputs) if s is not None}
         raise GraphError(
             f"{op_type}: the {self.rules.target} target has no way to compute it in {dtype}",
             operands=shown,
             help="cast the operands to float32 first: .cast(DType.float32)",
         )
+
+    def _by_function(
+        self,
+        dtype: DType,
+        op_type: str,
+        inputs: Sequence[Symbol | None],
+        types: Sequence[Type],
+        attributes: dict[str, Any],
+    ) -> tuple[Symbol, ...] | None:
+        from graphcore.runtime.lowering.functions import by_function
+
+        if not self.rules.detours or dtype is DType.string:
+            return None
+        if dtype.is_float and dtype.bits < 32:
+            return self.through(DType.float32, op_type, inputs, types, attributes)
+        return by_function(self, op_type, inputs, types, attributes)
+
+    def on_host(
+        self,
+        op_type: str,
+        inputs: Sequence[Symbol | None],
+        types: Sequence[Type],
+        attributes: dict[str, Any],
+    ) -> tuple[Symbol, ...]:
+        """What is left to the CPU goes there as the CPU wants it."""
+        device = self.rules
+        assert device.host is not None
+        self.rules = device.host
+        try:
+            return self.legal(op_type, inputs, types, attributes, "")
+        finally:
+            self.rules = device
+
+    def _is_wider(self, inputs: Sequence[Symbol | None]) -> bool:
+        return any(s is not None and (s.id, DType.float32) in self.casts.loose for s in inputs)
 
     def _primary(self, op_type: str, inputs: Sequence[Symbol | None], types: Sequence[Type]) -> DType | None:
         position = PRIMARY.get(op_type, 0)
@@ -222,22 +398,71 @@ class Legaliser:
         """The operator computed in another dtype: operands of the dtype it is chosen by go there, results come back."""
         own = self._primary(op_type, inputs, types)
         assert own is not None
-        wide = [self._moved(s, dtype, by_bits) if s is not None and s.type.dtype is own else s for s in inputs]
-        wide_types = [tensor_type(dtype, t.shape) if isinstance(t, TensorType) and t.dtype is own else t for t in types]
+        casts = self.casts
+        integers = own.is_integer and own.bits <= 16 and dtype.is_integer
+        narrow = self.fast and own in NARROW
+        keeps = KEEPS_FLOATS if own.is_float else KEEPS_VALUES
+        wide: list[Symbol | None] = []
+        is_exact = True
+        for position, symbol in enumerate(inputs):
+            if symbol is None or symbol.type.dtype is not own:
+                wide.append(symbol)
+                continue
+            loose = casts.loose.get((symbol.id, dtype))
+            if loose is not None and (narrow or (integers and _counts_low_bits(op_type, position, attributes))):
+                is_exact = False
+                wide.append(loose)
+            else:
+                wide.append(self._moved(symbol, dtype, by_bits))
+        wide_types = [self.retyped(t, dtype) if isinstance(t, TensorType) and t.dtype is own else t for t in types]
         if "value" in attributes and op_type == "ConstantOfShape":
             attributes = {"value": attributes["value"].astype(dtype.numpy)}
         made = self.legal(op_type, wide, wide_types, attributes, "")
-        return tuple(
+        results = tuple(
             self._moved(m, t.dtype, by_bits) if isinstance(t, TensorType) and m.type.dtype is not t.dtype else m
             for m, t in zip(made, types, strict=True)
         )
+        for m, result in zip(made, results, strict=True):
+            if m is result or by_bits or m.type.dtype is not dtype:
+                continue
+            if is_exact and op_type in keeps:
+                casts.know(result, m)
+            elif narrow or integers:
+                casts.loose[result.id, dtype] = m
+        return results
 
     def _moved(self, symbol: Symbol, dtype: DType, by_bits: bool) -> Symbol:
         return self.viewed(symbol, dtype) if by_bits else self.casts.cast(symbol, symbol.dtype, dtype)
 
     def viewed(self, symbol: Symbol, dtype: DType) -> Symbol:
         """The same bits as another dtype."""
-        array = self.known(symbol)
-        if array is not None:
-            return self.graph._constant(array.view(dtype.numpy), dtype)
-        return self.native("BitCast", symbol, dtype=dtype, to=dtype)
+        found = self._views.get((symbol.id, dtype))
+        if found is None:
+            array = self.known(symbol)
+            if array is not None:
+                found = self.graph._constant(array.view(dtype.numpy), dtype)
+            else:
+                found = self.native("BitCast", symbol, dtype=dtype, to=dtype)
+                self._views[found.id, symbol.dtype] = symbol
+            self._views[symbol.id, dtype] = found
+        return found
+
+
+def _counts_low_bits(op_type: str, position: int, attributes: dict[str, Any]) -> bool:
+    if op_type == "BitShift":
+        return not position and attributes["direction"] == "LEFT"
+    return op_type in LOW_BITS
+
+
+@functools.cache
+def _detours(target: Target) -> Mapping[tuple[str, DType], Callable[..., Any]]:
+    from graphcore.runtime.lowering.detours import detours_of
+
+    return detours_of(target)
+
+
+@functools.cache
+def _own_detours(target: Target) -> dict[tuple[str, DType], Callable[..., Any]]:
+    """The rows that only a target has, for what it lacks: they build with other operators than the one they are for."""
+    others = _detours("cpu")
+    return {key: detour for key, detour in _detours(target).items() if others.get(key) is not detour}

@@ -1,8 +1,7 @@
 """What a target runs as it is: for every ONNX operator the dtypes, read from data.
 
-`cpu.json` has the dtypes for which onnxruntime's CPU provider has a kernel (or a function body) of its own, measured on
-1.31.1, less those whose values are not what docs/numbers.md promises: float16 and bfloat16 wherever something is
-computed, Attention but in float32, GroupNormalization, Sign of narrow floats.
+`<target>.json` has the dtypes for which a provider of onnxruntime has a kernel (or a function body) of its own, as the
+package `measure` finds them. Less those whose values are not what docs/numbers.md promises (`wrong.py`) they are legal.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import functools
 import json
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
 
 import onnx
 
@@ -17,6 +18,8 @@ from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.graph import Target
 from graphcore.onnx.writer import OPSET
+from graphcore.runtime.lowering.foreign import of_models
+from graphcore.runtime.lowering.wrong import wrong
 from graphcore.types import TensorType, Type
 
 PRIMARY = {"Where": 1, "OneHot": 2}
@@ -29,11 +32,20 @@ BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
 class Legality:
     """What is legal on one target. `table` gives the dtypes of each operator; an operator not in it is legal in all."""
 
-    def __init__(self, target: Target, table: dict[str, frozenset[DType]], detours: bool) -> None:
+    def __init__(
+        self, target: Target, table: dict[str, frozenset[DType]], detours: bool, host: Legality | None = None
+    ) -> None:
         self.target = target
         self.table = table
+        self.host = host
+        """What runs the operators that the target cannot: the CPU, behind any other provider."""
         self.detours = detours
         """Whether the operators that compute something else than DESIGN says are replaced."""
+
+    @property
+    def views_bits(self) -> bool:
+        """Whether BitCast is to be had."""
+        return self.host is None
 
     def allows(self, op_type: str, dtype: DType) -> bool:
         """Whether there is a kernel."""
@@ -47,11 +59,11 @@ class Legality:
 
     def keeps(self, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
         """Whether an operator chosen by `dtype` stays as it is: on any operands, or on one of the type given."""
-        from graphcore.runtime.lowering.detours import DETOURS, NEEDED
+        from graphcore.runtime.lowering.detours import NEEDED, detours_of
 
         if not self.allows(op_type, dtype):
             return False
-        if not self.detours or (op_type, dtype) not in DETOURS:
+        if not self.detours or (op_type, dtype) not in detours_of(self.target):
             return True
         needed = NEEDED.get((op_type, dtype))
         if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
@@ -64,8 +76,23 @@ def legality(target: Target) -> Legality:
     """The legality of a target. The CUDA provider leaves what it has no kernel for to the CPU, whose table counts."""
     if target == "onnx":
         return Legality(target, {}, detours=False)
-    rows = json.loads(files("graphcore.runtime.lowering").joinpath("cpu.json").read_text())
-    return Legality(target, {op: frozenset(map(DType.of, row.split())) for op, row in rows.items()}, detours=True)
+    table = {op: (row | of_models(target, op)) - wrong(target, op) for op, row in kernels(target).items()}
+    return Legality(target, table, detours=True, host=None if target == "cpu" else legality("cpu"))
+
+
+def kernels(target: Target) -> dict[str, frozenset[DType]]:
+    """For each operator the dtypes that the target's provider has a kernel for, right or wrong."""
+    return {op: frozenset(map(DType.of, row.split())) for op, row in measured(target)["kernels"].items()}
+
+
+def measured(target: Target) -> dict[str, Any]:
+    """The target's table as it was written: `provider`, the version of `onnxruntime`, `opset` and `kernels`."""
+    found: dict[str, Any] = json.loads(_table(target).read_text())
+    return found
+
+
+def _table(target: Target) -> Traversable:
+    return files("graphcore.runtime.lowering").joinpath(f"{target}.json")
 
 
 def _schema_dtypes(op_type: str) -> frozenset[DType]:
@@ -79,7 +106,8 @@ def _schema_dtypes(op_type: str) -> frozenset[DType]:
     found = set()
     for name in parameter.types:
         try:
-            found.add(DType.of(name.removeprefix("tensor(").removesuffix(")").replace("float8e", "float8_e")))
+            plain = name.removeprefix("tensor(").removesuffix(")")
+            found.add(DType.of(plain.replace("float8e", "float8_e").replace("float4e", "float4_e")))
         except DTypeError:  # sequences, complex numbers and formats that graphcore has not
             continue
     return frozenset(found)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from graphcore.graph import Graph
+from graphcore.runtime.lowering.draft import Draft
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.types import OptionalType, SequenceType, TensorType, Type, tensor_type
 
@@ -37,9 +38,11 @@ class Rewrite:
 
     def __init__(self, graph: Graph, retype: Callable[[Type], Type] = same_type, outer: Rewrite | None = None) -> None:
         self.old = graph
-        self.new = Graph(graph.name, promotion=graph.promotion)
+        self.new = Draft(graph.name, promotion=graph.promotion)
         self.new._metadata = dict(graph._metadata)
         self.new._domains = dict(graph._domains)
+        self.is_read = False
+        """Whether the node being looked at is one of a model that others wrote."""
         self._outer = outer
         self._retype = retype
         self._symbols: dict[int, Symbol] = {}
@@ -54,14 +57,18 @@ class Rewrite:
 
     def nodes(self) -> Iterator[tuple[Node, tuple[Symbol | None, ...]]]:
         """The old graph's nodes in order, each with its operands in the new graph."""
-        made = self.new._nodes
-        for node in self.old._nodes:
-            self.new._layer = node.layer
-            before = len(made)
-            yield node, tuple(None if s is None else self.of(s) for s in node.inputs)
-            for position in range(before, len(made)):
-                made[position].origin = node.origin
-        self.new._layer = ""
+        new, of, read = self.new, self.of, self.old._read
+        for position, node in enumerate(self.old._nodes):
+            if position == read:
+                new._read = len(new._nodes)
+            self.is_read = position < read
+            new._layer = node.layer
+            new._origin = node.origin
+            yield node, tuple([None if s is None else of(s) for s in node.inputs])
+        if read >= len(self.old._nodes):
+            new._read = len(new._nodes)
+        new._layer = ""
+        new._origin = None
 
     def of(self, symbol: Symbol) -> Symbol:
         """What stands for a Symbol of the old graph."""
@@ -92,7 +99,7 @@ class Rewrite:
 
     def attributes(self, node: Node, again: Callable[[Graph], Graph]) -> dict[str, Any]:
         """The attributes of a node, its bodies made anew by `again`."""
-        if not bodies(node):
+        if not node.attributes or not bodies(node):
             return node.attributes
         return {key: again(value) if isinstance(value, Graph) else value for key, value in node.attributes.items()}
 

@@ -6,14 +6,30 @@ stay after all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphcore.dtypes import DType
-from graphcore.runtime.lowering.detours import activations, choice, double, integers, products, reductions, scatter
+from graphcore.graph import Target
+from graphcore.runtime.lowering.detours import (
+    activations,
+    choice,
+    cuda,
+    double,
+    equations,
+    images,
+    integers,
+    models,
+    nibbles,
+    products,
+    reductions,
+    scatter,
+    signals,
+)
 from graphcore.runtime.lowering.detours.kind import Detour, Inputs, Made
 from graphcore.symbol import Symbol
-from graphcore.types import TensorType
+from graphcore.types import TensorType, Type
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
@@ -27,12 +43,15 @@ WIDE_FLOATS = (DType.float32, DType.float64)
 def _table() -> dict[tuple[str, DType], Detour]:
     rows: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
         (("Div", "Mod"), INTEGERS, integers.divide),
+        (("Pow",), (DType.int32, DType.int64), equations.power),
+        (("Einsum",), (DType.int32, DType.int64), equations.einsum),
         (("Where",), (DType.bool,), choice.where_bool),
         (("Where",), WIDE_FLOATS, choice.where_bits),
         (("Max", "Min"), (DType.int64,), integers.extreme_int64),
         (("Clip",), (DType.int64,), integers.clip_int64),
         (("MatMul",), (DType.bool,), products.matmul_bool),
         (("MatMul",), (DType.float32, DType.int32, DType.int64), products.matmul),
+        (("MatMul",), (DType.int8, DType.uint8), products.matmul_bytes),
         (("MatMul",), (DType.float64,), products.matmul_double),
         (("MatMul",), (DType.uint32, DType.uint64), products.matmul_unsigned),
         (("ReduceSum",), INTEGERS, reductions.sum_integers),
@@ -43,11 +62,16 @@ def _table() -> dict[tuple[str, DType], Detour]:
         (("TopK",), WIDE_FLOATS, choice.top_k_floats),
         (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), integers.ordered_view),
         (("Sigmoid",), (DType.float32,), activations.sigmoid),
+        (("Shape", "Size"), (DType.int4, DType.uint4), nibbles.shape),
+        (tuple(signals.TERMS), (DType.int32, DType.int64), signals.window),
         (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), scatter.narrow),
         (("ScatterElements", "ScatterND"), WIDE_FLOATS, scatter.wide),
+        *images.ROWS,
+        *models.ROWS,
     ]
     table = {(op, dtype): detour for ops, dtypes, detour in rows for op in ops for dtype in dtypes}
     table.update({(op, DType.float64): _double(function) for op, function in double.FUNCTIONS.items()})
+    table.update({key: reductions.over_nothing(table.get(key)) for key in models.EXTREMES})
     return table
 
 
@@ -60,8 +84,33 @@ def _double(function: Callable[..., Symbol]) -> Detour:
 
 DETOURS: dict[tuple[str, DType], Detour] = _table()
 
+
+@functools.cache
+def detours_of(target: Target) -> Mapping[tuple[str, DType], Detour]:
+    """The table of a target: its own rows before those that hold for every one."""
+    if target != "cuda":
+        return DETOURS
+    return {key: detour for key, detour in {**DETOURS, **cuda.rows(DETOURS)}.items() if detour is not None}
+
+
 NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
-    ("MatMul", dtype): products.is_by_vector for dtype in (DType.float32, DType.int32, DType.int64)
+    **{("MatMul", dtype): products.is_by_vector for dtype in (DType.float32, DType.int32, DType.int64)},
+    **models.NEEDED,
 }
 """When a detour is taken, by the types of the first operand and the result, where that can be told without building it:
 so that a graph which needs none is seen to be legal."""
+
+AS_WRITTEN = frozenset(
+    "ArgMax ArgMin GlobalMaxPool MaxPool ReduceMax ReduceMin ScatterElements ScatterND Sigmoid TopK Where".split()
+)
+"""Operators whose float32 kernels differ from what docs/numbers.md says in NaN, the sign of zero or far tails alone.
+
+Nodes of models that others wrote keep them, and with them their speed."""
+
+
+def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:
+    """Whether a node of a model that others wrote keeps its kernel. operand: the type of its first operand."""
+    if dtype is not DType.float32 or op_type not in AS_WRITTEN:
+        return False
+    shape = operand.shape if isinstance(operand, TensorType) else None
+    return shape is None or not shape.is_ranked or 0 not in shape.static_dims  # of nothing some have no maximum

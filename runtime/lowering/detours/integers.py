@@ -15,12 +15,20 @@ if TYPE_CHECKING:
 
 
 def divide(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """Integer Div and Mod kill the process on MIN / -1 and fail on 0: divide by 1 there, and mend the quotient."""
+    """Integer Div and Mod kill the process on MIN / -1 and fail on 0: divide by 1 there, and mend the quotient.
+
+    Mod with the sign of the dividend goes through double: it is what truncated division leaves.
+    """
     x, y = inputs
+    truncates = bool(attributes.get("fmod"))
     dtype = x.dtype
     divisors = on.known(y)
+    if divisors is not None and y.producer.is_weight:
+        divisors = None  # its owner may still change it
     if divisors is not None and not np.isin(divisors, (0, -1) if dtype.is_signed else (0,)).any():
-        return None
+        if not truncates:
+            return None
+        return on.native("Sub", x, on.native("Mul", on.native("Div", x, y), y))
     zero, one = on.const(0, dtype), on.const(1, dtype)
     nothing = on.native("Equal", y, zero, dtype=DType.bool)
     unsafe = nothing
@@ -29,6 +37,8 @@ def divide(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[
         opposite = on.native("Equal", y, on.const(-1, dtype), dtype=DType.bool)
         unsafe = on.native("Or", nothing, opposite)
     safe = on.op("Where", unsafe, one, y, dtype=dtype)
+    if truncates:
+        return on.native("Sub", x, on.native("Mul", on.native("Div", x, safe), safe))
     made = on.native(op, x, safe, **attributes)
     if op == "Mod":
         return made  # modulo 1 is 0, which is what both have

@@ -10,9 +10,9 @@ import numpy as np
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
-from graphcore.runtime.lowering.detours.kind import Inputs, Made
+from graphcore.runtime.lowering.detours.kind import Detour, Inputs, Made
 from graphcore.symbol import Symbol
-from graphcore.types import _shape
+from graphcore.types import Shape, TensorType, _shape
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
@@ -133,3 +133,38 @@ def argument_floats(on: Legaliser, op: str, inputs: Inputs, types: Any, attribut
     )
     condition = on.casts.plain(any_unknown, DType.bool)
     return on.native("Where", condition, first, made, dtype=DType.int64, shape=types[0].shape)
+
+
+def over_nothing(then: Detour | None) -> Detour:
+    """ReduceMax and ReduceMin over no elements: the least and the greatest number of all, which the kernels refuse.
+
+    then: the detour where there are elements, or where it is known only to the running graph whether there are.
+    """
+
+    def detour(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+        x = inputs[0]
+        if not is_empty(x.type, types[0]):
+            return then(on, op, inputs, types, attributes) if then else None
+        dtype = x.dtype
+        if dtype.is_float and (dtype.bits >= 16 or dtype is DType.float8_e5m2):
+            value: Any = float("-inf" if op == "ReduceMax" else "inf")
+        else:
+            value = dtype.min if op == "ReduceMax" else dtype.max
+        # A sum of nothing, which is 0, has the shape of the result.
+        nothing = on.casts.cast(x, dtype, DType.float32)
+        sums = on.native("ReduceSum", nothing, *inputs[1:], shape=types[0].shape, **attributes)
+        shape = on.op("Shape", sums, dtype=DType.int64, shape=_rank_of(types[0]))
+        return on.op(
+            "Expand", on.const(bool(value) if dtype is DType.bool else value, dtype), shape, shape=types[0].shape
+        )
+
+    return detour
+
+
+def is_empty(operand: TensorType, result: TensorType) -> bool:
+    """Whether there is certainly nothing to reduce."""
+    return operand.shape.is_ranked and any(d.is_static and not int(d) for d in operand.shape)
+
+
+def _rank_of(type_: TensorType) -> Shape:
+    return _shape([Dim(type_.shape.rank) if type_.shape.is_ranked else Dim.dynamic()])

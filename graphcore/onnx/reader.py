@@ -1,0 +1,172 @@
+"""ONNX models as Graphs: whatever operators, dtypes, functions and bodies they have, brought to the opset written here.
+
+Each node gets the types that ONNX's inference finds at the model's own version, is checked against its schema, and is
+converted where its operator has changed since. Nothing of a model is trusted: names, sizes, types and nesting are
+checked before they are used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from graphcore.collector import uncollected
+from graphcore.dtypes import DType
+from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
+from graphcore.graph import Graph
+from graphcore.onnx.calls import Functions
+from graphcore.onnx.checks import check_model, check_text, survivable
+from graphcore.onnx.files import Folder, model_bytes
+from graphcore.onnx.nodes import Reader, graph_name, versions_of
+from graphcore.onnx.splitting import split
+from graphcore.onnx.type_protos import read_type
+from graphcore.onnx.writer import LIMIT, TARGET_NOTE
+from graphcore.promotion import PromotionSystem
+from graphcore.symbol import Symbol
+from graphcore.types import Type
+
+_MOST_NODES = 4_000_000
+
+
+def load(source: object, *, implicit_casts: bool = False, promotion: str | PromotionSystem | None = None) -> Graph:
+    """See `Graph.load`."""
+    content, folder, name = _content(source)
+    try:
+        slim, large = split(content)
+        model = onnx.ModelProto.FromString(slim)
+    except GraphcoreError:
+        raise
+    except Exception:
+        raise ModelError(
+            f"load: {name} is no ONNX model", help="check that the file is whole and is an .onnx file"
+        ) from None
+    try:
+        with uncollected():
+            return Model(model, large, folder, implicit_casts).read(promotion)
+    except GraphcoreError:
+        raise
+    except RecursionError:
+        raise ResourceLimitError(f"load: {name} is nested too deep", help="flatten its functions and bodies") from None
+    except MemoryError:
+        raise ResourceLimitError(f"load: there is not enough memory to read {name}", help="make it smaller") from None
+
+
+def _content(source: object) -> tuple[memoryview, Folder, str]:
+    """What a model consists of, where its external data may lie, and what errors call it."""
+    if isinstance(source, onnx.ModelProto):
+        if source.ByteSize() > LIMIT:
+            raise ModelError("load: the model is larger than 2 GiB", help="give its path")
+        return memoryview(source.SerializeToString()), Folder(None), source.graph.name or "the model"
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return memoryview(bytes(source)), Folder(None), "the model"
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fsdecode(os.fspath(source))
+        return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path))), path
+    raise ModelError(f"load: a {type(source).__name__} is no model", help="give a path, bytes or a ModelProto")
+
+
+def read_nodes(graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
+    """Reads nodes of an opset into a graph, on named Symbols of it, entering what they make into `names`."""
+    Reader(Model(onnx.ModelProto(), {}, Folder(None), False), graph, {"": version}, {}, names, depth=1).nodes(nodes)
+
+
+class Model:
+    """One model while it is read."""
+
+    def __init__(
+        self, proto: onnx.ModelProto, large: Mapping[int, memoryview], folder: Folder, implicit_casts: bool
+    ) -> None:
+        self.proto = proto
+        self.large = large
+        self.folder = folder
+        self.implicit_casts = implicit_casts
+        self.versions = versions_of(proto.opset_import)
+        self.functions = Functions(proto.functions)
+        self.semantic = _semantic(proto)
+        self.is_inferred = False
+        self.is_foreign = not _is_ours_as_built(proto)
+        """Whether nodes keep the numbers of the kernels that the model was written for."""
+        self._count = 0
+        self._types: dict[bytes, Type] = {}
+
+    def read(self, promotion: str | PromotionSystem | None) -> Graph:
+        if not self.proto.graph.output:
+            raise ModelError("load: the model has no outputs", help="check that the file is whole and is an .onnx file")
+        check_model(self.proto, self.versions)
+        self.functions.check(self.proto.graph.node)
+        found = None if self.implicit_casts else _inferred(self.proto)
+        self.is_inferred = found is not None
+        known = found if found is not None else {v.name: v.type for v in self.proto.graph.value_info}
+        properties = {p.key: p.value for p in self.proto.metadata_props}
+        check_text((*properties, *properties.values()), "the model's metadata")
+        noted = properties.pop("graphcore.promotion", "max")
+        graph = Graph(graph_name(self.proto.graph.name), promotion=promotion or _known_system(noted))
+        properties.pop("graphcore.dtypes", None)
+        properties.pop(TARGET_NOTE, None)
+        graph._metadata = properties
+        graph._domains = {d: v for d, v in self.versions.items() if d not in ("", "ai.onnx.ml")}
+        reader = Reader(self, graph, self.versions, known)
+        reader.graph_proto(self.proto.graph, self.large)
+        return graph
+
+    def type_of(self, proto: onnx.TypeProto) -> Type:
+        """The type that a proto says; those of most values are like others'."""
+        key = proto.SerializeToString()
+        found = self._types.get(key)
+        if found is None:
+            found = self._types[key] = read_type(proto)
+        return found
+
+    def count(self) -> None:
+        """Counts a node that is read: bodies are read again until their types settle, and nested ones more often."""
+        self._count += 1
+        if self._count > _MOST_NODES:
+            raise ResourceLimitError(
+                f"load: more than {_MOST_NODES} nodes are to be read", help="make the model smaller"
+            )
+
+    def dtype(self, name: str, stored: DType) -> DType:
+        """The dtype that the model notes for a value, where tensors of it are stored as it is."""
+        noted = self.semantic.get(name)
+        return noted if noted is not None and noted.storage is stored else stored
+
+
+def _is_ours_as_built(proto: onnx.ModelProto) -> bool:
+    """Whether the model is a Graph of ours that no target was lowered for: its nodes mean what DESIGN says of ops."""
+    noted = {p.key: p.value for p in proto.metadata_props}
+    return "graphcore.promotion" in noted and noted.get(TARGET_NOTE, "onnx") == "onnx"
+
+
+def _known_system(name: str) -> str:
+    from graphcore.promotion import system
+
+    try:
+        return system(name).name
+    except GraphcoreError:
+        return "max"
+
+
+def _semantic(proto: onnx.ModelProto) -> dict[str, DType]:
+    """The dtypes that a model notes beyond what ONNX stores; none where the note, which may be anybody's, is wrong."""
+    text = next((p.value for p in proto.metadata_props if p.key == "graphcore.dtypes"), "{}")
+    try:
+        noted = json.loads(text)
+        return {name: DType.of(dtype) for name, dtype in noted.items() if isinstance(dtype, str)}
+    except (ValueError, AttributeError, RecursionError, GraphcoreError):
+        return {}
+
+
+def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto] | None:
+    """The types of the values of the graph as far as ONNX's inference over the whole of it tells."""
+    try:
+        found = onnx.shape_inference.infer_shapes(survivable(model), strict_mode=True, data_prop=True)
+    except Exception:  # each node is inferred by itself then, and says what is wrong with it
+        return None
+    values = (*found.graph.value_info, *found.graph.output, *found.graph.input)
+    return {v.name: v.type for v in values if v.type.WhichOneof("value")}
+
+
+__all__ = ["load", "read_nodes"]

@@ -1,0 +1,110 @@
+"""A node between two opsets: what was read, and how conversions build on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from graphcore.dtypes import DType
+from graphcore.errors import ModelError
+from graphcore.graph import Graph
+from graphcore.symbol import Captured, Constant, Symbol
+from graphcore.types import Shape, TensorType, Type, tensor_type
+
+Made: TypeAlias = tuple[Symbol, ...] | None
+"""The results of what a node was converted to; None where it stays a node, which may have been changed in place."""
+
+
+@dataclass(slots=True)
+class Read:
+    """A node as it was read: of the model's version, on Symbols of the Graph being made."""
+
+    graph: Graph
+    op_type: str
+    inputs: list[Symbol | None]
+    attributes: dict[str, Any]
+    types: tuple[Type, ...]
+    """Of the results, as inferred at the model's version."""
+    version: int
+    """Of the operator's domain."""
+    nested: Callable[[Sequence[onnx.NodeProto], dict[str, Symbol | None], int], None]
+    """Reads the nodes of a function body of an opset, on named Symbols, and enters what they make."""
+    domain: str = ""
+
+    def operand(self, position: int) -> Symbol:
+        """The operand at a position, which the operator cannot do without. Raises `ModelError`."""
+        symbol = self.inputs[position] if position < len(self.inputs) else None
+        if symbol is None:
+            raise self.refusal(f"its operand {position} is missing", "write the model again")
+        return symbol
+
+    def tensor(self, position: int) -> TensorType:
+        """The type of an operand that is a tensor. Raises `ModelError`."""
+        type_ = self.operand(position).type
+        if not isinstance(type_, TensorType):
+            raise self.refusal(f"its operand {position} is {type_}", "say in the model what it is")
+        return type_
+
+    def result(self, position: int = 0) -> TensorType:
+        """The type of a result that is a tensor. Raises `ModelError`."""
+        type_ = self.types[position]
+        if not isinstance(type_, TensorType):
+            raise self.refusal(f"its result {position} is {type_}", "say in the model what it is")
+        return type_
+
+    def rank(self, position: int) -> int | None:
+        """The rank of an operand, None where it is not known."""
+        shape = self.tensor(position).shape
+        return shape.rank if shape.is_ranked else None
+
+    def given(self, position: int) -> Symbol | None:
+        """The operand at a position, None where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def known(self, position: int) -> np.ndarray[Any, Any] | None:
+        """The value of an operand that is a constant."""
+        symbol = self.given(position)
+        producer = None if symbol is None else symbol.producer
+        while isinstance(producer, Captured):
+            producer = producer.symbol.producer
+        return producer.array if isinstance(producer, Constant) else None
+
+    def put(self, position: int, symbol: Symbol | None) -> None:
+        """Makes a Symbol the operand at a position."""
+        while len(self.inputs) <= position:
+            self.inputs.append(None)
+        self.inputs[position] = symbol
+
+    def emit(self, op_type: str, type_: Type, *inputs: Symbol | None, **attributes: Any) -> Symbol:
+        """A node of one result, of the opset that graphs have."""
+        return self.graph._emit(op_type, inputs, type_, attributes)
+
+    def scalar(self, value: float, dtype: DType) -> Symbol:
+        return self.graph._scalar(value, dtype)
+
+    def dims(self, symbol: Symbol, start: int | None = None, end: int | None = None) -> Symbol:
+        """The sizes of a tensor's dims from one to another, as int64."""
+        shape = symbol.type.shape if isinstance(symbol.type, TensorType) else Shape.unknown()
+        bounds = {key: value for key, value in (("start", start), ("end", end)) if value is not None}
+        length: Any = len(shape[start:end]) if shape.is_ranked else "?"
+        if not shape.is_ranked and start is not None and end is not None:
+            length = end - start
+        return self.emit("Shape", TensorType(DType.int64, [length]), symbol, **bounds)
+
+    def refusal(self, why: str, help: str) -> ModelError:
+        """The error that says why there is no conversion."""
+        operands = {f"input {i}": s for i, s in enumerate(self.inputs) if s is not None}
+        return ModelError(
+            f"load: {self.op_type} of opset {self.version}{f' of {self.domain}' if self.domain else ''}: {why}",
+            operands=operands,
+            help=help,
+        )
+
+
+def unknown(dtype: DType, rank: int | None = None) -> TensorType:
+    """The type of a tensor of which only the dtype, or that and the rank, is known."""
+    return tensor_type(dtype, Shape.unknown()) if rank is None else TensorType(dtype, ["?"] * rank)

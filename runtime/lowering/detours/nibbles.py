@@ -1,0 +1,19 @@
+"""int4 and uint4, which most kernels do not read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphcore.dtypes import DType
+from graphcore.runtime.lowering.detours.kind import Inputs, Made
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.legalise import Legaliser
+
+
+def shape(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """The shape is that of the operand cast to int8. onnxruntime drops a Cast before Shape, and then has no kernel."""
+    (x,) = inputs
+    wide = on.casts.apart(on.casts.plain(x, DType.int8))
+    made: tuple[Any, ...] = on.graph._emit_many(op, (wide,), types, attributes)
+    return made
