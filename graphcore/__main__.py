@@ -1,0 +1,15 @@
+"""`python -m graphcore` is the command `graphcore`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def _main() -> int:
+    from graphcore.runtime.command import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,5 @@
+"""The command line: `graphcore run`, `graphcore check`, `graphcore convert`."""
+
+from graphcore.runtime.command.entry import main
+
+__all__ = ["main"]

@@ -1,0 +1,184 @@
+"""What lowering does to a graph, and why: for each operator on each dtype what becomes of it.
+
+Found by lowering a node of each kind by itself, so that what is reported is what happens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from graphcore.declare import LIBRARY
+from graphcore.dtypes import DType
+from graphcore.errors import GraphcoreError
+from graphcore.graph import Graph, Target
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, kernels
+from graphcore.runtime.lowering.rewrite import bodies
+from graphcore.symbol import Captured, Constant, Node, Symbol
+from graphcore.types import TensorType
+
+_SHOWN = 3
+"""Names of nodes, and operators of a replacement, that a note gives."""
+
+_ORDINARY = frozenset({"Cast", "Identity", "BitCast", "Constant"})
+"""Operators that carry values from one dtype to another around the ones that compute."""
+
+
+@dataclass(slots=True)
+class Note:
+    """One kind of node that is not run as it stands."""
+
+    op_type: str
+    dtype: str
+    reason: str
+    """Why the provider's own kernel is not used."""
+    action: str
+    """What runs in its place."""
+    names: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.names[:_SHOWN])
+        more = f" and {len(self.names) - _SHOWN} more" if len(self.names) > _SHOWN else ""
+        head = " ".join(part for part in (self.op_type, self.dtype, f"x{len(self.names)}") if part)
+        return f"{head}: {self.reason}; {self.action} ({shown}{more})"
+
+
+def notes(graph: Graph, target: Target) -> list[Note]:
+    """A note for each kind of node, in bodies too, that lowering for `target` replaces; none where all stay."""
+    found: dict[tuple[object, ...], Note | None] = {}
+    for node in _nodes(graph):
+        key = _kind(node)
+        if key not in found:
+            found[key] = _note(node, target)
+        note = found[key]
+        if note is not None:
+            note.names.append(_name(node))
+    return _joined([note for note in found.values() if note is not None])
+
+
+def _joined(made: list[Note]) -> list[Note]:
+    """One note for kinds that differ in their shapes alone."""
+    joined: dict[tuple[str, str, str, str], Note] = {}
+    for note in made:
+        key = (note.op_type, note.dtype, note.reason, note.action)
+        if key in joined:
+            joined[key].names += note.names
+        else:
+            joined[key] = note
+    return list(joined.values())
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph._nodes:
+        yield node
+        for body in bodies(node):
+            yield from _nodes(body)
+
+
+def _name(node: Node) -> str:
+    return f"{node.layer}{node.outputs[0].name}" if node.outputs[0]._name is None else node.outputs[0].name
+
+
+def _kind(node: Node) -> tuple[object, ...]:
+    """What lowering looks at: nodes that agree in it are lowered alike."""
+    operands = tuple(
+        None if s is None else (str(s.type), s.producer.array.tobytes() if _is_small(s) else None)  # type: ignore[union-attr]
+        for s in node.inputs
+    )
+    said = tuple(sorted((k, str(v)) for k, v in node.attributes.items() if not isinstance(v, Graph)))
+    return node.op_type, node.domain, operands, tuple(str(s.type) for s in node.outputs), said
+
+
+def _is_small(symbol: Symbol) -> bool:
+    producer = symbol.producer
+    return isinstance(producer, Constant) and producer.array.size <= 16
+
+
+def _note(node: Node, target: Target) -> Note | None:
+    if bodies(node):
+        return None  # what is in its bodies is noted by itself
+    dtype = _dtype(node)
+    shown = "" if dtype is None else dtype.name
+    if node.domain not in ("", LIBRARY):
+        return Note(f"{node.domain}.{node.op_type}", shown, "a custom operator", "left to onnxruntime as it is")
+    try:
+        lowered = lower(_alone(node), target)
+    except GraphcoreError as error:
+        return Note(node.op_type, shown, error.summary, "cannot be computed")
+    made = [n for n in _nodes(lowered) if n.op_type != "Identity"]
+    if [n.op_type for n in made] == [node.op_type] and made[0].outputs[0].type == node.outputs[0].type:
+        return None
+    if not made:
+        return None  # it comes out as a constant
+    return Note(node.op_type, _pair(node, shown), _reason(node, dtype, target), _action(node, dtype, made))
+
+
+def _pair(node: Node, shown: str) -> str:
+    """The dtypes of a cast, else the one."""
+    result = node.outputs[0].type
+    return f"{shown} -> {result.dtype.name}" if node.op_type == "Cast" and isinstance(result, TensorType) else shown
+
+
+def _dtype(node: Node) -> DType | None:
+    """The dtype that kernels are chosen by."""
+    position = PRIMARY.get(node.op_type, 0)
+    operand = node.inputs[position] if position < len(node.inputs) else None
+    symbol = node.outputs[0] if operand is None or node.op_type in BY_RESULT else operand
+    return symbol.type.dtype if isinstance(symbol.type, TensorType) else None
+
+
+def _alone(node: Node) -> Graph:
+    """A graph of one node, its constants constants and its other operands inputs."""
+    tensors = [s for s in node.inputs if s is not None]
+    fed = list({id(s): s for s in tensors if not isinstance(_source(s).producer, Constant)}.values())
+    graph = Graph("alone", [s.type for s in fed])
+    symbols = dict(zip(map(id, fed), graph.inputs, strict=True))
+    for symbol in tensors:
+        producer = _source(symbol).producer
+        if isinstance(producer, Constant) and id(symbol) not in symbols:
+            held = Constant(producer.array, producer.is_weight, None)
+            symbols[id(symbol)] = graph._symbol(symbol.type, held)
+    operands = tuple(None if s is None else symbols[id(s)] for s in node.inputs)
+    types = [s.type for s in node.outputs]
+    made = graph._emit_many(node.op_type, operands, types, node.attributes, node.domain)
+    graph._outputs = [(f"out{i}", s) for i, s in enumerate(made)]
+    return graph
+
+
+def _source(symbol: Symbol) -> Symbol:
+    """What a captured Symbol stands for."""
+    while isinstance(symbol.producer, Captured):
+        symbol = symbol.producer.symbol
+    return symbol
+
+
+def _reason(node: Node, dtype: DType | None, target: Target) -> str:
+    if node.domain == LIBRARY:
+        return "an operator of graphcore's own"
+    if dtype is not None and dtype.storage is not dtype:
+        return f"ONNX has no {dtype.name}"
+    row = kernels(target).get(node.op_type)
+    if row is None or (dtype is not None and dtype not in row):
+        return "no kernel"
+    return "its kernel gives other numbers"
+
+
+def _action(node: Node, dtype: DType | None, made: list[Node]) -> str:
+    same = [n for n in made if n.op_type == node.op_type]
+    computing = [n for n in made if n.op_type not in _ORDINARY]
+    if same and len(computing) == len(same) and node.op_type not in _ORDINARY:
+        wide = _dtype(same[0])
+        if wide is None or wide is dtype:
+            return "with its operands prepared"
+        if dtype is not None and wide.bits == dtype.bits:
+            return f"computed on the same bits as {wide.name}"
+        return f"computed in {wide.name} and {'rounded' if dtype is not None and dtype.is_float else 'brought back'}"
+    counts = Counter(n.op_type for n in (computing or made))
+    shown = ", ".join(f"{op} x{n}" if n > 1 else op for op, n in list(counts.items())[: 2 * _SHOWN])
+    more = f" and {len(counts) - 2 * _SHOWN} more" if len(counts) > 2 * _SHOWN else ""
+    return f"computed by {shown}{more}"
+
+
+__all__ = ["Note", "notes"]
