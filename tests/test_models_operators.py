@@ -1,0 +1,351 @@
+"""Operators of models that others wrote, where the kernels take less than ONNX allows or compute something else."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx.backend.test.case.node import collect_testcases
+
+import graphcore as gc
+from graphcore import DType
+from graphcore.errors import GraphError
+from graphcore.runtime.lowering.detours import strings
+
+Array = np.ndarray[Any, Any]
+D = DType
+
+
+def infos_of(arrays: dict[str, Array], dims: dict[str, list[Any]] | None = None) -> list[onnx.ValueInfoProto]:
+    return [
+        helper.make_tensor_value_info(name, DType.of(x.dtype).onnx, (dims or {}).get(name, list(x.shape)))
+        for name, x in arrays.items()
+    ]
+
+
+def run(
+    op: str, *inputs: Array | None, opset: int = 26, dims: dict[str, list[Any]] | None = None, **attributes: Any
+) -> Array:
+    """What a model of one node gives."""
+    given = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    node = helper.make_node(op, names, ["y"], **attributes)
+    graph = helper.make_graph([node], "one", infos_of(given, dims), [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    return np.asarray(gc.InferenceSession().load(model)(*given.values())[0])
+
+
+# Fourier transforms
+
+
+def complex_of(x: Array) -> Array:
+    return x[..., 0] + 1j * (x[..., 1] if x.shape[-1] == 2 else 0)
+
+
+def parts(z: Array, dtype: Any) -> Array:
+    return np.stack([z.real, z.imag], -1).astype(dtype)
+
+
+LENGTHS = (1, 2, 3, 7, 8, 10, 16, 49, 97, 100, 128, 1000)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("inverse", [0, 1])
+def test_transforms_are_right_to_the_last_place_when_of_any_length(length: int, inverse: int, dtype: Any) -> None:
+    x = np.random.default_rng(length).normal(size=(2, length, 3, 2)).astype(dtype)
+    wide = complex_of(x.astype(np.float64))
+    wanted = np.fft.ifft(wide, axis=1) if inverse else np.fft.fft(wide, axis=1)
+    limit = 1e-12 if dtype is np.float64 else 6e-8
+    for axis, dims in ((np.array(1), None), (np.array(-3), None), (np.array(1), {"x0": [2, "n", 3, 2]})):
+        made = run("DFT", x, None, axis, inverse=inverse, dims=dims, opset=20)
+        assert made.dtype == dtype
+        assert np.abs(complex_of(made.astype(np.float64)) - wanted).max() <= limit * np.abs(wanted).max()
+
+
+def test_inverse_transform_of_unknown_rank_or_length_is_right_to_the_last_place() -> None:
+    x = np.random.default_rng(1).normal(size=(2, 7, 2))
+    wanted = np.fft.ifft(complex_of(x), axis=1)
+    node = helper.make_node("DFT", ["x"], ["y"], inverse=1)
+    info = helper.make_tensor_value_info("x", D.float64.onnx, None)
+    graph = helper.make_graph([node], "unranked", [info], [onnx.ValueInfoProto(name="y")])
+    model = gc.InferenceSession().load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    assert np.abs(complex_of(model(x)[0]) - wanted).max() < 1e-14
+    cut = run("DFT", x, np.array(5), inverse=1, opset=20)
+    assert np.abs(complex_of(cut) - np.fft.ifft(complex_of(x), n=5, axis=1)).max() < 1e-14
+
+
+@pytest.mark.parametrize("length", [3, 8, 10, 97])
+def test_transforms_of_real_numbers_and_back_are_right_to_the_last_place(length: int) -> None:
+    x = np.random.default_rng(length).normal(size=(2, length, 1)).astype(np.float32)
+    wanted = np.fft.rfft(x[..., 0].astype(np.float64), axis=1)
+    half = run("DFT", x, None, np.array(1), onesided=1, opset=20)
+    np.testing.assert_allclose(half, parts(wanted, np.float32), rtol=1e-6, atol=1e-7 * np.abs(wanted).max())
+    back = run("DFT", half, np.array(length), np.array(1), onesided=1, inverse=1, opset=20)
+    np.testing.assert_allclose(back, x, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+@pytest.mark.parametrize("length", [10, 16])
+def test_short_time_transforms_are_right_to_the_last_place(length: int, onesided: int) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 50, 1)).astype(np.float32)
+    window = np.hanning(length).astype(np.float32)
+    made = run("STFT", x, np.array(4), window, np.array(length), onesided=onesided, opset=17)
+    frames = np.stack([x[:, i : i + length, 0] for i in range(0, 50 - length + 1, 4)], 1) * window.astype(np.float64)
+    wanted = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
+    np.testing.assert_allclose(made, parts(wanted, np.float32), rtol=1e-6, atol=1e-6)
+
+
+# Extremes of nothing
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("is_constant", [False, True])
+@pytest.mark.parametrize(
+    "dtype",
+    [D.float32, D.float64, D.float16, D.bfloat16, D.int8, D.uint8, D.int32, D.int64, D.uint32, D.uint64, D.bool],
+    ids=str,
+)
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_nothing_are_the_limits_of_the_dtype(
+    op: str, dtype: DType, is_constant: bool, keepdims: int
+) -> None:
+    ends = (-np.inf, np.inf) if dtype.is_float else (dtype.min, dtype.max)
+    value = np.array(ends[op == "ReduceMin"]).astype(dtype.numpy)
+    x = np.zeros((2, 0, 4), dtype.numpy)
+    axes = np.array([1])
+    given = {"x": x} if is_constant else {"x": x, "axes": axes}
+    held = [onnx.numpy_helper.from_array(axes, "axes")] if is_constant else []
+    node = helper.make_node(op, ["x", "axes"], ["y"], keepdims=keepdims)
+    graph = helper.make_graph([node], "one", infos_of(given), [onnx.ValueInfoProto(name="y")], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    made = gc.InferenceSession().load(model)(*given.values())[0]
+    assert made.dtype == dtype.numpy
+    assert made.shape == ((2, 1, 4) if keepdims else (2, 4))
+    assert (made == value).all()
+
+
+def test_extremes_along_another_axis_of_nothing_are_nothing() -> None:
+    for axis, shape in ((0, (0, 4)), (2, (2, 0))):
+        made = run("ReduceMax", np.zeros((2, 0, 4), np.float32), np.array([axis]), keepdims=0, opset=20)
+        assert made.shape == shape
+
+
+# Powers
+
+BASES = (D.float32, D.float64, D.float16, D.bfloat16, D.int32, D.int64)
+EXPONENTS = (*BASES, D.int8, D.int16, D.uint8, D.uint16, D.uint32, D.uint64)
+
+
+@pytest.mark.parametrize(("base", "exponent"), list(itertools.product(BASES, EXPONENTS)), ids=str)
+def test_powers_of_two_dtypes_have_the_dtype_of_the_base(base: DType, exponent: DType) -> None:
+    x = np.array([1, 2, 3, -2, 0, 5]).astype(base.numpy)
+    y = np.array([4, 5, 3, 3, 2, 0]).astype(exponent.numpy)
+    made = run("Pow", x, y, opset=15)
+    assert made.dtype == base.numpy
+    assert made.astype(np.float64).tolist() == [1, 32, 27, -8, 0, 1]
+
+
+# Quantised numbers
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("channels", [None, 1, 3])
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"pads": [1, 0, 2, 1]}, {"auto_pad": "SAME_UPPER"}, {"strides": [2, 1], "dilations": [1, 2]}],
+    ids=str,
+)
+def test_integer_convolution_takes_a_zero_point_for_each_filter(
+    attributes: dict[str, Any], channels: int | None, dtype: Any
+) -> None:
+    rng = np.random.default_rng(1)
+    limits = np.iinfo(dtype)
+    x = rng.integers(limits.min, limits.max + 1, (2, 2, 5, 6)).astype(dtype)
+    w = rng.integers(limits.min, limits.max + 1, (3, 2, 2, 3)).astype(dtype)
+    zero = np.array(7, dtype)
+    zeros = None if channels is None else rng.integers(1, 100, channels).astype(dtype)
+    made = run("ConvInteger", x, w, zero, zeros, **attributes)
+    wide = x.astype(np.float64) - 7
+    filters = w.astype(np.float64) - (0 if zeros is None else zeros.astype(np.float64).reshape(-1, 1, 1, 1))
+    wanted = run("Conv", wide, filters, **attributes)
+    assert made.dtype == np.int32
+    np.testing.assert_array_equal(made, wanted.astype(np.int32))
+
+
+FLOAT8 = (D.float8_e4m3fn, D.float8_e5m2, D.float8_e4m3fnuz, D.float8_e5m2fnuz)
+QUANTIZED = (D.int8, D.uint8, D.int16, D.uint16, D.int4, D.uint4, D.int2, D.uint2, *FLOAT8, D.float4_e2m1)
+X = np.array([[0.0, 0.5, -0.75, 3.0, 100.0, 1.24, -2.5], [1e6, -1e6, 0.26, -0.1, 7.5, 600.0, -3.5]], np.float32)
+
+
+def quantized(x: Array, scale: Array, zero: Array, dtype: DType) -> Array:
+    """ONNX's own words, in NumPy."""
+    scaled = (x.astype(np.float32) / scale.astype(np.float32)).astype(np.float32)
+    if dtype.is_float:
+        greatest = float(dtype.max)
+        return scaled.clip(-greatest, greatest).astype(dtype.numpy)
+    whole = np.rint(scaled.astype(np.float64)) + zero.astype(np.float64)
+    return whole.clip(float(dtype.min), float(dtype.max)).astype(dtype.numpy)
+
+
+def scales(form: str, dtype: Any) -> tuple[Array, dict[str, Any]]:
+    """A scale as a model gives it, and the attributes that say what it is of."""
+    if form == "one":
+        return np.array(0.5, dtype), {}
+    if form == "axis":
+        return np.array([0.5, 2], dtype), {"axis": 0}
+    return np.array([[0.5, 2, 4, 1], [1, 0.25, 8, 2]], dtype), {"axis": 1, "block_size": 2}
+
+
+def beside(scale: Array, form: str) -> Array:
+    if form == "axis":
+        return scale.reshape(2, 1)
+    return scale if form == "one" else np.repeat(scale, 2, 1)[:, :7]
+
+
+@pytest.mark.parametrize("form", ["one", "axis", "block"])
+@pytest.mark.parametrize("source", [D.float32, D.float16, D.bfloat16, D.int32], ids=str)
+@pytest.mark.parametrize("dtype", QUANTIZED, ids=str)
+def test_quantization_takes_every_dtype_of_the_schema(dtype: DType, source: DType, form: str) -> None:
+    x = X.clip(-6e4, 6e4).astype(source.numpy)
+    scale, attributes = scales(form, np.float32 if source is D.int32 else source.numpy)
+    point = 0 if dtype.is_float else 1
+    zero = np.full(scale.shape, point, np.int8).astype(dtype.numpy)
+    made = run("QuantizeLinear", x, scale, zero, opset=25, **attributes)
+    assert made.dtype == dtype.numpy
+    wanted = quantized(x, beside(scale, form), np.array(point), dtype)
+    np.testing.assert_array_equal(made.astype(np.float32), wanted.astype(np.float32))
+    back = run("DequantizeLinear", made, scale, zero, opset=25, **attributes)
+    assert back.dtype == scale.dtype
+    plain = (made.astype(np.float32) - point) * beside(scale, form).astype(np.float32)
+    np.testing.assert_array_equal(back.astype(np.float32), plain.astype(scale.dtype).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+@pytest.mark.parametrize("form", ["one", "rows"])
+def test_products_of_quantized_float8_are_those_of_the_numbers_that_are_meant(form: str, dtype: DType) -> None:
+    rng = np.random.default_rng(2)
+    a = rng.normal(size=(2, 3, 4)).astype(np.float32).astype(dtype.numpy)
+    b = rng.normal(size=(2, 4, 5)).astype(np.float32).astype(dtype.numpy)
+    zero = np.zeros((), dtype.numpy)
+    if form == "rows":
+        a, b = a[0], b[0]
+    rows = np.array([0.5, 1, 2], np.float32) if form == "rows" else np.float32(0.5)
+    columns = np.array([1, 2, 4, 0.5, 1], np.float32) if form == "rows" else np.float32(2)
+    zeros = [np.zeros(np.shape(s), dtype.numpy) for s in (rows, columns)]
+    made = run(
+        "QLinearMatMul",
+        a,
+        np.asarray(rows),
+        zeros[0],
+        b,
+        np.asarray(columns),
+        zeros[1],
+        np.array(0.25, np.float32),
+        zero,
+        opset=21,
+    )
+    tall = np.asarray(rows)[:, None] if form == "rows" else rows
+    exact = (a.astype(np.float64) * tall) @ (b.astype(np.float64) * columns) / 0.25
+    greatest = float(dtype.max)
+    wanted = exact.clip(-greatest, greatest).astype(np.float32).astype(dtype.numpy)
+    np.testing.assert_array_equal(made.astype(np.float32), wanted.astype(np.float32))
+
+
+# Bits
+
+BYTES = (D.int8, D.uint8, D.bool, *FLOAT8, D.float8_e8m0)
+
+
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(BYTES, BYTES)), ids=str)
+def test_bits_of_bytes_are_kept_but_for_the_payload_of_nan(source: DType, target: DType) -> None:
+    codes = np.arange(256, dtype=np.uint8)
+    if D.bool in (source, target):
+        codes = codes[:2]
+    x = codes.view(source.numpy)
+    made = run("BitCast", x, to=target.onnx)
+    assert made.dtype == target.numpy
+    wanted = codes.view(target.numpy)
+    lost = np.zeros(codes.shape, bool)
+    for dtype in (source, target):
+        if dtype.is_float:
+            lost |= np.isnan(codes.view(dtype.numpy).astype(np.float32))
+    assert (made.view(np.uint8) == wanted.view(np.uint8))[~lost].all()
+    if target.is_float and source is D.uint8:
+        assert np.isnan(made.astype(np.float32))[lost].all()
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(D.int4, D.uint4), (D.uint4, D.int4), (D.int2, D.uint2), (D.uint2, D.int2)]
+    + [pair for other in (D.int4, D.uint4) for pair in ((D.float4_e2m1, other), (other, D.float4_e2m1))],
+    ids=str,
+)
+def test_bits_of_less_than_a_byte_are_kept(source: DType, target: DType) -> None:
+    codes = np.arange(1 << source.bits, dtype=np.uint8)
+    signed = np.where(codes >= 1 << (source.bits - 1), codes.astype(np.int16) - (1 << source.bits), codes)
+
+    def held(dtype: DType) -> Array:
+        if dtype.is_float:
+            return codes.view(dtype.numpy)
+        return (signed if dtype.is_signed else codes).astype(np.int8).astype(dtype.numpy)
+
+    made = run("BitCast", held(source), to=target.onnx)
+    assert made.dtype == target.numpy
+    wanted = held(target)
+    assert made.astype(np.float32).tolist() == wanted.astype(np.float32).tolist()
+    assert np.signbit(made.astype(np.float32)).tolist() == np.signbit(wanted.astype(np.float32)).tolist()
+
+
+# Strings and images
+
+
+def test_letters_change_case_when_the_model_names_no_locale() -> None:
+    x = np.array(["Äpfel", "ÉTÉ", "мир", "abc"], object)
+    upper = run("StringNormalizer", x, case_change_action="UPPER")
+    assert upper.tolist() == ["ÄPFEL", "ÉTÉ", "МИР", "ABC"]
+    lower = run("StringNormalizer", x, case_change_action="LOWER", stopwords=["ABC"], is_case_sensitive=0)
+    assert lower.tolist() == ["äpfel", "été", "мир"]
+
+
+def test_locale_is_left_to_the_kernel_when_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strings, "_exists", lambda name: True)
+    assert strings.locale.__wrapped__() is None
+    monkeypatch.setattr(strings, "_exists", lambda name: name == "C.utf8")
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert strings.locale.__wrapped__() == "C.utf8"
+    monkeypatch.setattr(strings, "_exists", lambda name: False)
+    assert strings.locale.__wrapped__() == "C"
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert strings.locale.__wrapped__() is None
+
+
+def test_image_decoder_is_refused_with_what_to_do() -> None:
+    with pytest.raises(GraphError, match="ImageDecoder: neither onnxruntime nor graphcore has a library") as caught:
+        run("ImageDecoder", np.zeros(4, np.uint8), pixel_format="RGB")
+    assert "decode the image before the model" in str(caught.value)
+
+
+# Loops
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_loop_fills_an_optional_list_when_it_runs(is_given: bool) -> None:
+    """An optional goes round, and what comes out is the list itself."""
+    name = "test_loop16_seq_none"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = collect_testcases("Loop")
+    case = next(c for c in cases if c.name == name)
+    assert case.model is not None
+    model = gc.InferenceSession().load(case.model)
+    assert str(model.outputs["seq_res"]).startswith("seq")
+    first = [np.float32(5)] if is_given else None
+    (made,) = model(np.array(3), np.array(True), first)
+    assert [a.tolist() for a in made] == [5.0 if is_given else 0.0, [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]
