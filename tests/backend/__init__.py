@@ -1,0 +1,1 @@
+"""ONNX's own node tests, run on graphcore."""
