@@ -1,0 +1,135 @@
+"""Mutations of a serialised model: of its bytes, and of the fields of its protobuf messages. Each is made from its
+number alone, so that a test which fails names what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+
+EXTREME = [0, 1, 2, 3, 7, 16, 64, 127, 255, 10**6, 2**31 - 1, 2**31, 2**32, 10**12, 2**40, 2**62, 2**63 - 1]
+EXTREME += [-1, -2, -3, -(2**31), -(2**63)]
+
+
+def mutant(seed: bytes, number: int) -> bytes:
+    """One mutation or a few of a seed."""
+    rng = random.Random(number)
+    if rng.random() < 0.4:
+        data = bytearray(seed)
+        for _ in range(rng.choice((1, 1, 2, 4, 16))):
+            rng.choice(BYTES)(data, rng)
+        return bytes(data)
+    model = onnx.ModelProto.FromString(seed)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        with contextlib.suppress(ValueError, TypeError):  # of what a field cannot hold
+            _field(model, rng)
+    return bytes(model.SerializeToString())
+
+
+def _flip(data: bytearray, rng: random.Random) -> None:
+    if data:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def _set(data: bytearray, rng: random.Random) -> None:
+    if data:
+        data[rng.randrange(len(data))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
+
+
+def _insert(data: bytearray, rng: random.Random) -> None:
+    at = rng.randrange(len(data) + 1)
+    data[at:at] = rng.randbytes(rng.choice((1, 2, 8, 64)))
+
+
+def _delete(data: bytearray, rng: random.Random) -> None:
+    at = rng.randrange(len(data) + 1)
+    del data[at : at + rng.choice((1, 2, 8, 64))]
+
+
+def _copy(data: bytearray, rng: random.Random) -> None:
+    start, to = rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)
+    data[to:to] = data[start : start + rng.choice((4, 16, 64, 256))]
+
+
+def _blow_up(data: bytearray, rng: random.Random) -> None:
+    at = rng.randrange(len(data) + 1)
+    data[at : at + 1] = b"\xff" * rng.choice((1, 4, 8, 9, 10)) + b"\x01"
+
+
+BYTES: list[Callable[[bytearray, random.Random], None]] = [_flip, _flip, _set, _set, _insert, _delete, _copy, _blow_up]
+
+
+def _messages(message: Any) -> list[Any]:
+    found = [message]
+    for field, content in message.ListFields():
+        if field.message_type is None:
+            continue
+        for inner in content if _is_repeated(field) else [content]:
+            found += _messages(inner)
+    return found
+
+
+def _is_repeated(field: Any) -> bool:
+    return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+
+
+def _field(model: onnx.ModelProto, rng: random.Random) -> None:
+    """Changes one field of one of the messages."""
+    messages = _messages(model)
+    message = rng.choice(messages)
+    fields = message.ListFields()
+    if not fields:
+        return
+    field, content = rng.choice(fields)
+    if field.message_type is None:
+        if _is_repeated(field):
+            _change_list(content, field, messages, rng)
+        else:
+            setattr(message, field.name, _other(content, messages, rng))
+    elif rng.random() < 0.3:
+        message.ClearField(field.name)
+    else:
+        inner = rng.choice(content) if _is_repeated(field) else content
+        others = [m for m in messages if type(m) is type(inner) and m is not inner]
+        if others and rng.random() < 0.5:
+            copied = type(inner)()
+            copied.CopyFrom(rng.choice(others))
+            inner.CopyFrom(copied)
+        elif _is_repeated(field):
+            content.add().CopyFrom(inner)
+
+
+def _change_list(content: Any, field: Any, messages: list[Any], rng: random.Random) -> None:
+    action = rng.randrange(4)
+    if action == 0 and content:
+        del content[rng.randrange(len(content))]
+    elif action == 1 and content:
+        content.append(rng.choice(list(content)))
+    elif content:
+        at = rng.randrange(len(content))
+        content[at] = _other(content[at], messages, rng)
+
+
+def _other(value: Any, messages: list[Any], rng: random.Random) -> Any:
+    """Another value of a scalar field: an extreme one, or what stands elsewhere in the model."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        near = [value + 1, value - 1, -value, 2 * value]
+        return min(2**31 - 1, max(0, rng.choice(near + EXTREME))) if rng.random() < 0.3 else rng.choice(_fitting(value))
+    if isinstance(value, float):
+        return rng.choice((0.0, -1.0, 1e30, float("inf"), float("nan"), -value))
+    if isinstance(value, bytes):
+        data = bytearray(value)
+        rng.choice(BYTES)(data, rng)
+        return bytes(data)
+    names = [n.op_type for n in messages if isinstance(n, onnx.NodeProto)]
+    names += [name for n in messages if isinstance(n, onnx.NodeProto) for name in (*n.input, *n.output)]
+    return rng.choice([*names, "", "x", value + "?", "Loop", "ConstantOfShape", "Resize", "Cast", "ai.onnx.ml"])
+
+
+def _fitting(value: int) -> list[int]:
+    return [n for n in EXTREME if -(2**31) <= n < 2**31] if abs(value) < 100 else EXTREME
