@@ -1,15 +1,34 @@
-"""Writes docs/ops.md and the tables of docs/promotion.md from the code. Run it after declaring an op."""
+"""Writes the tables of the documents (ops, dtypes, promotion, onnx) from the code: run it after declaring ops."""
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from pathlib import Path
 
 from graphcore import ops
 from graphcore.declare import MEANINGS, REGISTRY
+from graphcore.onnx.versions.table import CHANGES
 from graphcore.promotion.max import DTYPES, max_published, max_system
 from graphcore.promotion.system import PromotionSystem
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))  # for the cases of tests/
+
+DTYPES_INTRODUCTION = """\
+# Ops and dtypes
+
+What lowering makes of every op in every dtype on the CPU provider, read off the graph it makes of one op. Every cell
+that is not *refused* is run by `tests/test_every_op.py` and gives what [numbers.md](numbers.md) promises: the column
+*result* says whether that is bit for bit, or near (4 units in the last place of float32 or 1e-6, then rounded on to
+narrower floats; 1e-12 in float64). This page is made by `python docs/make_tables.py`.
+
+- *native*: the operators the op is written in, as they are, in its own dtype (integers may become floats before).
+- a dtype: the same operators computed in that dtype, between casts or on the same bits.
+- *expanded*: other operators, because there is no kernel or its values are others.
+- *itself*: nothing is computed, the operand is the result.
+- *refused*: a `DTypeError` when the op is called, because it has no meaning there.
+"""
 
 
 def ops_page() -> str:
@@ -52,9 +71,51 @@ def promotion_page() -> str:
     return text
 
 
+def dtypes_page() -> str:
+    """For every op and dtype what lowering for the CPU makes of it."""
+    from tests.every.case import ALL
+    from tests.every.states import state
+    from tests.every_op import CASES
+
+    head = "| op | result | " + " | ".join(f"`{d}`" for d in ALL) + " |"
+    families: dict[str, list[str]] = {}
+    for name, op in sorted(REGISTRY.items()):
+        cells = [state(name, dtype) for dtype in ALL]
+        result = "near" if CASES[name].near else "exact"
+        families.setdefault(op.family, []).append(f"| `{name}` | {result} | {' | '.join(cells)} |")
+    lines = [DTYPES_INTRODUCTION.rstrip()]
+    for family, rows in sorted(families.items()):
+        lines += ["", f"## {family}", "", head, "|---" * (len(ALL) + 2) + "|", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def onnx_page() -> str:
+    """docs/onnx.md with its tables made anew."""
+    from tests.backend.known import KNOWN
+
+    changed = {f"{domain}:{op}" if domain else op: rows for domain, ops in CHANGES.items() for op, rows in ops.items()}
+    converted = [f"`{op}` {', '.join(map(str, sorted(rows)))}" for op, rows in sorted(changed.items())]
+    reasons: dict[str, list[str]] = {}
+    for name, reason in sorted(KNOWN.items()):
+        reasons.setdefault(reason, []).append(f"`{name}`")
+    known = ["| tests | why |", "|---|---|", *(f"| {', '.join(names)} | {why} |" for why, names in reasons.items())]
+    listed = textwrap.fill("; ".join(converted) + ".", 120, break_on_hyphens=False)
+    text = _filled((HERE / "onnx.md").read_text(), "converted", listed)
+    return _filled(text, "known", "\n".join(known))
+
+
+def _filled(text: str, name: str, content: str) -> str:
+    """The text with what stands between two marks made anew."""
+    before, begin, rest = text.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- end {name} -->")
+    return f"{before}{begin}{content}\n{end}{after}"
+
+
 def main() -> None:
     (HERE / "ops.md").write_text(ops_page())
+    (HERE / "dtypes.md").write_text(dtypes_page())
     (HERE / "promotion.md").write_text(promotion_page())
+    (HERE / "onnx.md").write_text(onnx_page())
     print(f"{len(ops.__all__)} ops")
 
 

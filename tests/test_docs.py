@@ -24,6 +24,14 @@ def test_ops_page_lists_every_op_when_made_anew() -> None:
     assert (ROOT / "docs" / "ops.md").read_text() == TABLES["ops_page"](), "run python docs/make_tables.py"
 
 
+def test_dtypes_page_says_what_lowering_does_when_made_anew() -> None:
+    assert (ROOT / "docs" / "dtypes.md").read_text() == TABLES["dtypes_page"](), "run python docs/make_tables.py"
+
+
+def test_onnx_page_has_the_tables_of_the_code() -> None:
+    assert (ROOT / "docs" / "onnx.md").read_text() == TABLES["onnx_page"](), "run python docs/make_tables.py"
+
+
 def test_promotion_page_has_the_tables_of_the_code() -> None:
     assert (ROOT / "docs" / "promotion.md").read_text() == TABLES["promotion_page"](), "run python docs/make_tables.py"
 

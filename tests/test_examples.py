@@ -24,7 +24,7 @@ def printed(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"promotion", "mlp", "plain_onnxruntime"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"promotion", "mlp", "plain_onnxruntime", "mend_model"}
 
 
 def test_promotion_prints_graph_with_cast_and_runs_in_bfloat16(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,3 +84,17 @@ def test_plain_onnxruntime_runs_its_file_where_graphcore_cannot_be_imported(
     path = str(EXAMPLES / "plain_onnxruntime.py")
     done = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == LEVEL
+
+
+def test_mend_model_runs_what_onnxruntime_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("mend_model", capsys)
+    assert lines[0].startswith("onnxruntime: [ONNXRuntimeError]")
+    assert lines[1:] == [
+        "graphcore: load: Add 'y' mixes bfloat16 and int8",
+        "Swish bfloat16[batch, 2]",
+        "Mul bfloat16[batch, 2]",
+        "Cast bfloat16[2]",
+        "Add bfloat16[batch, 2]",
+        "bfloat16 [[12.1875, -2.96875]]",
+    ]
+    assert Path("mended.onnx").exists()

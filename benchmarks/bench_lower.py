@@ -1,0 +1,80 @@
+"""Lowering 10,000 nodes, beside building them; and nothing at all where every node is legal already.
+
+    python -m benchmarks.bench_lower
+
+Lowering goes on without the garbage collector, building with it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+
+from benchmarks.bench_build import NODES
+from benchmarks.timing import Bounds, compare
+from graphcore import DType, Graph, Symbol, TensorType
+from graphcore.runtime.lowering import lower
+
+SECONDS = 0.3
+LEGAL = 1.0
+
+Step = Callable[[Symbol, Symbol], Symbol]
+
+
+def build(dtype: DType, step: Step) -> Graph:
+    """`x = step(x, y)`, over and over, in one dtype."""
+    graph = Graph("chain", {"x": TensorType(dtype, ["batch", 64]), "y": TensorType(dtype, [64])})
+    x, y = graph.inputs
+    x = step(x, y)
+    for _ in range(NODES // len(graph.nodes) - 1):
+        x = step(x, y)
+    graph.output(result=x)
+    return graph
+
+
+def _in_turn(x: Symbol, y: Symbol) -> Symbol:
+    return (x.cast(DType.float32) + 1.0).cast(x.dtype) + y
+
+
+# What is lowered, and whether it is legal as it is.
+CASES: tuple[tuple[str, DType, Step, bool], ...] = (
+    ("float32 x + y", DType.float32, lambda x, y: x + y, True),
+    ("int8 x + y", DType.int8, lambda x, y: x + y, True),
+    ("bfloat16 x + y", DType.bfloat16, lambda x, y: x + y, False),
+    ("float16 x * y", DType.float16, lambda x, y: x * y, False),
+    ("tensor_float32 x * y", DType.tensor_float32, lambda x, y: x * y, False),
+    ("int4 x + y", DType.int4, lambda x, y: x + y, False),
+    ("bfloat16 and float32 in turn", DType.bfloat16, _in_turn, False),
+)  # fmt: skip
+
+
+def seconds(graph: Graph, rounds: int = 5) -> float:
+    """What lowering it for the CPU takes, the median of some rounds."""
+    taken = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        lower(graph, "cpu")
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    bounds = Bounds()
+    for what, dtype, step, is_legal in CASES:
+        graph = build(dtype, step)
+        if is_legal:
+            ratio = compare(partial(lower, graph, "cpu"), partial(build, dtype, step))
+            bounds.ratio(f"legal    {what}, to building it", ratio, LEGAL)
+            continue
+        nodes = len(lower(graph, "cpu").nodes)
+        bounds.figure(f"lowered  {what}", seconds(graph), SECONDS, " s", f"{len(graph.nodes)} nodes to {nodes}")
+    return bounds.exit_code()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
