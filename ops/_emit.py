@@ -36,6 +36,11 @@ def cast(x: Symbol, dtype: DType) -> Symbol:
     return x.graph._cast(x, dtype)
 
 
+def cast_within(x: Symbol, dtype: DType) -> Symbol:
+    """A cast of values that `dtype` holds, or of integers that are to wrap: lowering need not look at them."""
+    return emit("Cast", x, dtype=dtype, to=dtype, within=True)
+
+
 def bitcast(x: Symbol, dtype: DType) -> Symbol:
     """The same bits read as another dtype of the same width. ONNX BitCast."""
     return x if x.dtype is dtype else emit("BitCast", x, dtype=dtype, to=dtype)

@@ -149,6 +149,8 @@ class Legaliser:
             (value,) = inputs
             assert source is not None
             assert value is not None
+            if "within" in node.attributes:
+                return (self.casts.plain(value, types[0].dtype),)
             if node.outputs[0].id in self._around:
                 return (self._cast_around(value, source.dtype, types[0].dtype),)
             return (self.casts.cast(value, source.dtype, types[0].dtype),)
