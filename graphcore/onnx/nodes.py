@@ -78,14 +78,14 @@ class Reader:
         self, proto: onnx.GraphProto, large: Mapping[int, memoryview], inputs: Sequence[Symbol] | None = None
     ) -> None:
         """Reads a whole graph: constants, inputs (unless they are given), nodes, outputs."""
-        held = set()
-        for position, tensor in enumerate(proto.initializer):
-            array, dtype = tensors.array_of(tensor, self.model.folder, large.get(position))
-            self._initializer(tensor.name, array, dtype)
-            held.add(tensor.name)
-        for sparse in proto.sparse_initializer:
-            self._initializer(sparse.values.name, *tensors.dense(sparse, self.model.folder))
-            held.add(sparse.values.name)
+        folder = self.model.folder
+        names = [*(t.name for t in proto.initializer), *(s.values.name for s in proto.sparse_initializer)]
+        found = [tensors.array_of(t, folder, large.get(i)) for i, t in enumerate(proto.initializer)]
+        found += [tensors.dense(sparse, folder) for sparse in proto.sparse_initializer]
+        arrays = tensors.aligned([array for array, _ in found])
+        for name, array, (_, dtype) in zip(names, arrays, found, strict=True):
+            self._initializer(name, array, dtype)
+        held = set(names)
         if inputs is None:
             self._inputs([i for i in proto.input if i.name not in held])
         self.nodes(proto.node)
@@ -105,9 +105,7 @@ class Reader:
 
     def _initializer(self, name: str, array: np.ndarray[Any, Any], dtype: DType) -> None:
         type_ = tensor_type(self.model.dtype(name, dtype), TensorType(dtype, array.shape).shape)
-        self.define(
-            name, self.graph._symbol(type_, Constant(_aligned(array), True, None), name if self.is_top else None)
-        )
+        self.define(name, self.graph._symbol(type_, Constant(array, True, None), name if self.is_top else None))
 
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
         found = self.value(info.name)
@@ -184,7 +182,7 @@ class Reader:
     ) -> Sequence[Symbol]:
         if not domain and proto.op_type == "Constant":
             array, dtype = constant_value(proto, self.model.folder, place)
-            return [self.graph._constant(_aligned(array), dtype)]
+            return [self.graph._constant(tensors.aligned([array])[0], dtype)]
         version = self._version(domain, proto.op_type, place)
         schema = schema_of(proto.op_type, domain, version)
         if schema is None and (not domain or domain.startswith("ai.onnx")):
@@ -340,11 +338,6 @@ def _is_same(op_type: str, version: int, other: int) -> bool:
     """Whether an operator did not change between two opsets."""
     first, second = schema_of(op_type, "", version), schema_of(op_type, "", other)
     return first is not None and second is not None and first.since_version == second.since_version
-
-
-def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array at an address that kernels can read it from: protobuf puts tensors anywhere."""
-    return array if array.flags.aligned else array.copy()
 
 
 def _is_ranked(type_: Type) -> bool:

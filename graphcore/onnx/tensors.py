@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,32 @@ def dense(proto: onnx.SparseTensorProto, folder: Folder) -> tuple[Array, DType]:
     made = np.full(whole, "", object) if dtype is DType.string else np.zeros(whole, dtype.numpy)
     made[indices] = values
     return made.reshape(dims), dtype
+
+
+_LINE = 64
+
+
+def aligned(arrays: Sequence[Array]) -> list[Array]:
+    """The arrays at addresses that kernels can read them from: protobuf puts tensors anywhere.
+
+    Those that have to move lie in one piece of memory, which the system gives in large pages: a third of the time.
+    """
+    places, size = {}, 0
+    for position, array in enumerate(arrays):
+        if not array.flags.aligned:
+            places[position] = size
+            size += -(-array.nbytes // _LINE) * _LINE
+    if not places:
+        return list(arrays)
+    memory = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    made = list(arrays)
+    for position, place in places.items():
+        array = arrays[position]
+        room = memory[start + place : start + place + array.nbytes].view(array.dtype).reshape(array.shape)
+        room[...] = array
+        made[position] = room
+    return made
 
 
 _LARGEST_DENSE = 1 << 28
