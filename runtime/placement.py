@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnxruntime
@@ -11,7 +11,7 @@ import onnxruntime
 from graphcore.dtypes import DType
 from graphcore.graph import Graph, Target
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, kernels
-from graphcore.runtime.lowering.rewrite import bodies
+from graphcore.runtime.lowering.rewrite import walk
 from graphcore.symbol import Node
 from graphcore.types import TensorType
 
@@ -55,7 +55,7 @@ def planned(graph: Graph, target: Target) -> Placement:
     table = kernels(target)
     name = "CUDAExecutionProvider" if target == "cuda" else _HOST
     placed = []
-    for node in _nodes(graph):
+    for node in walk(graph):
         why = "" if target != "cuda" else lack(node, table)
         placed.append(Placed(_name(node), node.op_type, _HOST if why else name, why))
     return Placement(tuple(placed))
@@ -141,13 +141,6 @@ _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
     "OneHot": _indexed,
 }
 """Operators whose kernels depend on more than the dtype of one operand."""
-
-
-def _nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        yield node
-        for body in bodies(node):
-            yield from _nodes(body)
 
 
 def _name(node: Node) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from graphcore.dtypes import DType
 from graphcore.graph import Graph
-from graphcore.runtime.lowering.rewrite import bodies
+from graphcore.runtime.lowering.rewrite import walk
 from graphcore.symbol import Node
 from graphcore.types import TensorType
 
@@ -28,11 +28,7 @@ def multiplies_in_tf32(graph: Graph, lowered: Graph) -> bool:
 
 
 def _of(graph: Graph, operators: frozenset[str]) -> Iterator[Node]:
-    for node in graph.nodes:
-        if node.op_type in operators:
-            yield node
-        for body in bodies(node):
-            yield from _of(body, operators)
+    return (node for node in walk(graph) if node.op_type in operators)
 
 
 def _dtype(node: Node) -> DType | None:

@@ -69,7 +69,7 @@ def _loop(
         raise ModelError(f"load: {place}: its body gives {goes_on} as the condition", help="give a bool first")
     check_trips(inputs[0], inputs[1], body, place)
     scanned = [_stacked(s.type, 0) for s in body.outputs[1 + len(carried) :]]
-    if len(given) + len(scanned) != outputs and outputs > len(given) + len(scanned):
+    if outputs > len(given) + len(scanned):
         raise ModelError(f"load: {place} has more results than its body", help="write the model again")
     results = [_filled(a, b.type) for a, b in zip(given, body.outputs[1:], strict=False)]
     return [*results, *scanned][:outputs], {"body": body}
@@ -123,7 +123,11 @@ def _settled(
         if len(results) != len(carried):
             raise ModelError(f"load: {place}: its body gives too few results", help="write the model again")
         general = [
-            b if isinstance(a, ForeignType) and not a.onnx else _agreed((a, b), place) if not _is_unknown(b) else a
+            b
+            if isinstance(a, ForeignType) and not a.onnx
+            else _agreed((a, b), place)
+            if not isinstance(b, ForeignType)
+            else a
             for a, b in zip(carried, results, strict=True)
         ]
         if all(a == b for a, b in zip(carried, general, strict=True)):
@@ -131,8 +135,10 @@ def _settled(
         carried = general
 
 
-def _is_unknown(type_: Type) -> bool:
-    return isinstance(type_, ForeignType)
+def _generalised(before: Type, after: Type, place: object) -> Type:
+    if isinstance(before, ForeignType) and not before.onnx:
+        return after
+    return before if isinstance(after, ForeignType) else _agreed((before, after), place)
 
 
 def _slice(symbol: Symbol | None, axis: int, place: object) -> Type:

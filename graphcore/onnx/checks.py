@@ -13,7 +13,7 @@ import onnx
 
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.onnx.limits import check_values
-from graphcore.onnx.schemas import Operator, count_of, operator, schema_of
+from graphcore.onnx.schemas import Operator, check_arity, operator, schema_of
 
 DEEPEST = 40
 """How deep bodies and calls of functions may be nested."""
@@ -93,7 +93,7 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
         raise ModelError(
             f"load: {place} has {results} results, and {_count(op)} are given", help="write the model again"
         )
-    _check_operands(node, op, place)
+    check_arity(op, [bool(name) for name in node.input], place)  # inference reads one that is missing all the same
     said: dict[str, Any] = {}
     for attribute in node.attribute:
         _check_attribute(attribute, kinds, place, in_function)
@@ -106,18 +106,6 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
                 f"load: {place} has {results} results and num_outputs={said['num_outputs']}",
                 help="write the model again",
             )
-
-
-def _check_operands(node: onnx.NodeProto, op: Operator, place: str) -> None:
-    """Raises `ModelError` for too few or too many, and for one left out that is needed: inference reads it anyway."""
-    if not op.fewest <= len(node.input) <= op.most:
-        raise ModelError(
-            f"load: {place} has {len(node.input)} operands, and {count_of(op)} are taken", help="write the model again"
-        )
-    for position, name in enumerate(node.input):
-        parameter = op.input(position)
-        if not name and parameter is not None and not (parameter.is_optional or parameter.is_variadic):
-            raise ModelError(f"load: {place} lacks the operand {parameter.name!r}", help="write the model again")
 
 
 def _check_attribute(attribute: onnx.AttributeProto, kinds: Mapping[str, int], place: str, in_function: bool) -> None:

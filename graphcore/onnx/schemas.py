@@ -141,19 +141,12 @@ def checked_operands(
     key = (id(op), *(t.dtype for t in types if type(t) is TensorType))
     if len(key) == len(inputs) + 1 and key in _approved:
         return list(inputs)
-    if not op.fewest <= len(inputs) <= op.most:
-        raise ModelError(
-            f"load: {place} has {len(inputs)} operands, and {count_of(op)} are taken", help="write the model again"
-        )
+    check_arity(op, [s is not None for s in inputs], place)
     checked = list(inputs)
     groups: dict[str, list[int]] = {}
     for position, symbol in enumerate(checked):
         parameter = op.input(position)
-        if symbol is None:
-            if parameter is not None and not (parameter.is_optional or parameter.is_variadic):
-                raise ModelError(f"load: {place} lacks the operand {parameter.name!r}", help="write the model again")
-            continue
-        if parameter is not None and (parameter.is_homogeneous or not parameter.is_variadic):
+        if symbol is not None and parameter is not None and (parameter.is_homogeneous or not parameter.is_variadic):
             groups.setdefault(parameter.type, []).append(position)
     for positions in groups.values():
         found = [s for i in positions if (s := checked[i]) is not None]
@@ -167,6 +160,21 @@ def checked_operands(
     if len(key) == len(inputs) + 1 and not implicit_casts:
         _approved.add(key)
     return checked
+
+
+def check_arity(op: Operator, given: Sequence[bool], place: object) -> None:
+    """Raises `ModelError` for too few or too many operands, and for one left out that is needed.
+
+    given: for each operand that a node lists whether it is there.
+    """
+    if not op.fewest <= len(given) <= op.most:
+        raise ModelError(
+            f"load: {place} has {len(given)} operands, and {count_of(op)} are taken", help="write the model again"
+        )
+    for position, is_there in enumerate(given):
+        parameter = op.input(position)
+        if not is_there and parameter is not None and not (parameter.is_optional or parameter.is_variadic):
+            raise ModelError(f"load: {place} lacks the operand {parameter.name!r}", help="write the model again")
 
 
 def _mixes(symbols: Sequence[Symbol]) -> bool:

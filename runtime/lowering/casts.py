@@ -24,8 +24,6 @@ _FLOAT8 = frozenset({DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fn
 _NO_BITCAST = frozenset(
     {DType.bool, DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0, *_FLOAT8, DType.string}
 )
-_CARRIER = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint64}
-
 
 _DIRECT = {(d, DType.float32) for d in NARROW} | {(DType.float32, d) for d in (DType.float16, DType.bfloat16)}
 """Casts that onnxruntime gets right, the common ones."""

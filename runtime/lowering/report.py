@@ -6,7 +6,6 @@ Found by lowering a node of each kind by itself, so that what is reported is wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from graphcore.declare import LIBRARY
@@ -15,7 +14,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.graph import Graph, Target
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, kernels
-from graphcore.runtime.lowering.rewrite import bodies
+from graphcore.runtime.lowering.rewrite import bodies, walk
 from graphcore.symbol import Captured, Constant, Node, Symbol
 from graphcore.types import TensorType
 
@@ -48,7 +47,7 @@ class Note:
 def notes(graph: Graph, target: Target) -> list[Note]:
     """A note for each kind of node, in bodies too, that lowering for `target` replaces; none where all stay."""
     found: dict[tuple[object, ...], Note | None] = {}
-    for node in _nodes(graph):
+    for node in walk(graph):
         key = _kind(node)
         if key not in found:
             found[key] = _note(node, target)
@@ -68,13 +67,6 @@ def _joined(made: list[Note]) -> list[Note]:
         else:
             joined[key] = note
     return list(joined.values())
-
-
-def _nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph._nodes:
-        yield node
-        for body in bodies(node):
-            yield from _nodes(body)
 
 
 def _name(node: Node) -> str:
@@ -107,7 +99,7 @@ def _note(node: Node, target: Target) -> Note | None:
         lowered = lower(_alone(node), target)
     except GraphcoreError as error:
         return Note(node.op_type, shown, error.summary, "cannot be computed")
-    made = [n for n in _nodes(lowered) if n.op_type != "Identity"]
+    made = [n for n in walk(lowered) if n.op_type != "Identity"]
     if [n.op_type for n in made] == [node.op_type] and made[0].outputs[0].type == node.outputs[0].type:
         return None
     if not made:

@@ -29,6 +29,14 @@ def same_type(type_: Type) -> Type:
     return type_
 
 
+def walk(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph in order, those in bodies behind the node that has them."""
+    for node in graph._nodes:
+        yield node
+        for body in bodies(node):
+            yield from walk(body)
+
+
 class Rewrite:
     """A new graph in the making, and which of its Symbols stand for those of the old one.
 
