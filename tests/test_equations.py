@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 import graphcore as gc
-from graphcore import DType, Graph, TensorType
+from graphcore import Dim, DType, Graph, TensorType
+from graphcore.types import DimLike
 from tests import reference
 
 Array = np.ndarray[Any, Any]
@@ -74,3 +75,46 @@ def test_remainder_with_the_sign_of_the_dividend_is_exact(dtype: DType) -> None:
     graph.output(made)
     (got,) = gc.InferenceSession().load(graph)(x)
     assert np.array_equal(got, reference.wrapped([left(int(a), 7) for a in x], dtype))
+
+
+@pytest.mark.parametrize("dtype", [D.float32, D.float64, D.int64, D.uint8], ids=str)
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "bij,bkj->bik", "ij,jik->k", "ij,kj->ik", "kij,lk->jil", "ij,kj,kl->li", ",d,edab,dafe->", "ij,ij->",
+        "ij,jk->ki", "iij,kj->ik", "ijj,kj->ik", "iji,kj->ik", "iji->ji", "ijji,j->i", "ijij,k->kji",
+    ],
+)  # fmt: skip
+def test_einsum_of_nothing_is_zero_when_any_axis_is_empty(equation: str, dtype: DType) -> None:
+    terms = equation.split("->")[0].split(",")
+    labels = sorted({label for term in terms for label in term})
+    for empty in labels:
+        sizes = {label: 0 if label == empty else 2 for label in labels}
+        arrays = [np.ones([sizes[label] for label in term], dtype.numpy) for term in terms]
+        shapes: list[dict[str, DimLike]] = [{label: f"of_{label}" for label in labels}, {**sizes}]
+        for named in shapes:
+            graph = Graph("one", [TensorType(dtype, [named[label] for label in term]) for term in terms])
+            graph.output(gc.ops.einsum(equation, *graph.inputs))
+            (result,) = gc.InferenceSession().load(graph)(*arrays)
+            want = np.einsum(equation, *arrays)
+            assert (result.shape, result.dtype) == (want.shape, want.dtype)
+            assert np.array_equal(result, want)
+
+
+@pytest.mark.parametrize("dtype", [D.float32, D.int64], ids=str)
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("...ij,...kj->...ik", [(2, 3, 0), (2, 4, 0)]),
+        ("j...i,...jk->...ik", [(2, 3, 0), (3, 2, 4)]),
+        ("...i,ij->...j", [(2, 0), (0, 3)]),
+        ("i...,...i->...", [(0, 2, 1), (3, 0)]),
+        ("...ii,ij->j...", [(2, 0, 0), (0, 3)]),
+    ],
+)
+def test_einsum_of_nothing_is_zero_when_it_has_dots(equation: str, shapes: list[tuple[int, ...]], dtype: DType) -> None:
+    arrays = [np.ones(shape, dtype.numpy) for shape in shapes]
+    graph = Graph("dots", [TensorType(dtype, [Dim.dynamic()] * a.ndim) for a in arrays])
+    graph.output(gc.ops.einsum(equation, *graph.inputs))
+    (result,) = gc.InferenceSession().load(graph)(*arrays)
+    np.testing.assert_array_equal(result, np.einsum(equation, *arrays), strict=True)

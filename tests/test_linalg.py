@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphcore import Dim, DType, Graph, Symbol, TensorType, ops
+from graphcore import Dim, DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError
 from tests.support import graph_of, run1
 
@@ -426,3 +426,30 @@ def test_matmul_with_a_vector_gives_nothing_when_there_are_no_rows(dtype: Any) -
     for rows in (0, 3):
         x = np.ones((rows, 4), dtype)
         assert_close(run1(lambda a, b: a @ b, x, vector, dims=[["n", 4], [4]]), x @ vector)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("mk", "nk4"),
+        ("k", "nk4"),
+        ("nmk", "k"),
+        ("mk", "k4"),
+        ("mk", "k"),
+        ("nmk", "nk4"),
+        ("k", "k"),
+        ("mk", "anbk4"),
+        ("1mk", "nk4"),
+        ("a1mk", "nk4"),
+    ],
+)
+def test_matmul_that_adds_nothing_up_gives_zero_when_ranks_differ(left: str, right: str, dtype: Any) -> None:
+    types = [TensorType(dtype, [int(d) if d.isdigit() else d for d in dims]) for dims in (left, right)]
+    graph = Graph("nothing", types)
+    graph.output(graph[0] @ graph[1])
+    model = InferenceSession().load(graph)
+    sizes = {"m": 3, "n": 2, "a": 2, "b": 3, "1": 1, "4": 4}
+    for length in (5, 0, 5, 0):  # what was computed before may lie where the result is put
+        x, y = (np.full([{**sizes, "k": length}[d] for d in dims], 2, dtype) for dims in (left, right))
+        np.testing.assert_array_equal(model(x, y)[0], np.matmul(x, y))

@@ -332,6 +332,7 @@ def test_where_keeps_the_sign_of_zero(dtype: DType) -> None:
     graph = Graph("where", {"c": TensorType(D.bool, ["n"]), "x": TensorType(D.float32, ["n"])})
     condition, x = graph["c"], graph["x"].cast(dtype)
     chosen = [ops.where(condition, x, -x), ops.where(condition, x, -0.0), ops.where(condition, 0.0, x)]
+    chosen += [ops.where(condition, x, 0.5), ops.where(condition, 0.5, x)]
     graph.output(*[c.cast(D.float32) for c in chosen])
     x_values = np.array([0.0, -0.0, 0.0, -0.0, 1.0, np.nan], np.float32)
     c_values = np.array([True, True, False, False, True, False])
@@ -340,6 +341,8 @@ def test_where_keeps_the_sign_of_zero(dtype: DType) -> None:
         np.where(c_values, x_values, -x_values),
         np.where(c_values, x_values, -0.0),
         np.where(c_values, 0.0, x_values),
+        np.where(c_values, x_values, 0.5),
+        np.where(c_values, 0.5, x_values),
     ]
     assert all(same(g, w.astype(np.float32)) for g, w in zip(got, want, strict=True))
 

@@ -139,7 +139,10 @@ def _floats(dtype: DType) -> list[Probe]:
     rows = ([[1, NAN, 2], [3, 1, 2]],)
     pool: dict[str, Any] = {"kernel_shape": [2], "strides": [1]}
     at = np.array([[0], [1]])
+    nothing = np.ones((2, 0)), np.ones((3, 0))
+    turned = operator("Einsum", equation="ij,kj->ik")
     return [
+        Probe(dtype, ("Einsum",), nothing, turned, (np.zeros((2, 3)),), dies=True),
         Probe(dtype, ("ReduceMax",), rows, _reduce("ReduceMax"), ([NAN, 3],)),
         Probe(dtype, ("ReduceMin",), rows, _reduce("ReduceMin"), ([NAN, 1],)),
         Probe(dtype, ("ArgMax",), rows, arg, ([1, 0],), gives=(D.int64,)),
@@ -307,6 +310,7 @@ PROBES: list[Probe] = [
         lambda graph, x, y: (x * 0.3) @ y,
         ([[0.3]],),
     ),
+    Probe(D.int64, ("Sign",), ([2326880433, 1 << 32, 0, -5],), operator("Sign"), ([1, 1, 0, -1],)),
     Probe(D.int64, ("Max",), (SMALL, LARGE), operator("Max"), (LARGE,)),
     Probe(D.int64, ("Min",), (SMALL, LARGE), operator("Min"), (SMALL,)),
     Probe(D.int64, ("Clip",), ([24, 5],), operator("Clip", None, np.array(2326880433)), ([24, 5],)),

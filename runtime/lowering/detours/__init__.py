@@ -45,10 +45,12 @@ def _table() -> dict[tuple[str, DType], Detour]:
         (("Div", "Mod"), INTEGERS, integers.divide),
         (("Pow",), (DType.int32, DType.int64), equations.power),
         (("Einsum",), (DType.int32, DType.int64), equations.einsum),
+        (("Einsum",), WIDE_FLOATS, equations.turned),
         (("Where",), (DType.bool,), choice.where_bool),
         (("Where",), WIDE_FLOATS, choice.where_bits),
         (("Max", "Min"), (DType.int64,), integers.extreme_int64),
         (("Clip",), (DType.int64,), integers.clip_int64),
+        (("Sign",), (DType.int64,), integers.sign_int64),
         (("MatMul",), (DType.bool,), products.matmul_bool),
         (("MatMul",), (DType.float32, DType.int32, DType.int64), products.matmul),
         (("MatMul",), (DType.int8, DType.uint8), products.matmul_bytes),
@@ -94,7 +96,7 @@ def detours_of(target: Target) -> Mapping[tuple[str, DType], Detour]:
 
 
 NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
-    **{("MatMul", dtype): products.is_by_vector for dtype in (DType.float32, DType.int32, DType.int64)},
+    **{("MatMul", dtype): products.may_be_of_nothing for dtype in (DType.float32, DType.int32, DType.int64)},
     **models.NEEDED,
 }
 """When a detour is taken, by the types of the first operand and the result, where that can be told without building it:

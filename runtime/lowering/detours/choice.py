@@ -9,6 +9,7 @@ from graphcore.runtime.lowering.detours.kind import Inputs, Made
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
+    from graphcore.symbol import Symbol
 
 
 def where_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
@@ -19,14 +20,25 @@ def where_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: d
 
 
 def where_bits(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """The float kernel takes -0.0 for nothing chosen and gives 0.0; that of integers, on the same bits, cannot err."""
+    """The float kernel takes a -0.0 of x for nothing chosen; that of integers, on the same bits, cannot err.
+
+    A constant without zeros can be x. That makes it x where it is y; onnxruntime would swap them again behind a Not.
+    """
     condition, x, y = inputs
     own = x.dtype
-    if any((array := on.known(s)) is not None and array.size and not (array == 0).any() for s in (x, y)):
+    if _has_no_zeros(on, x):
         return None
+    if _has_no_zeros(on, y):
+        opposite = on.native("Xor", condition, on.const(True, DType.bool))
+        return on.native(op, opposite, y, x, dtype=own, shape=types[0].shape)
     bits = DType.int32 if own is DType.float32 else DType.int64
     made = on.native(op, condition, on.viewed(x, bits), on.viewed(y, bits), dtype=bits, shape=types[0].shape)
     return on.native("BitCast", made, dtype=own, to=own)
+
+
+def _has_no_zeros(on: Legaliser, symbol: Symbol) -> bool:
+    array = on.known(symbol)
+    return array is not None and bool(array.size) and not (array == 0).any()
 
 
 def top_k_floats(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:

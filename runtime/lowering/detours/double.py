@@ -143,17 +143,27 @@ def _softplus(on: Legaliser, x: Symbol) -> Symbol:
     return on.native("Add", on.native("Max", x, _c(on, 0.0)), on.native("Log", on.native("Add", tail, _c(on, 1.0))))
 
 
+def _odd(function: Callable[[Legaliser, Symbol], Symbol]) -> Callable[[Legaliser, Symbol], Symbol]:
+    """A function that is 0 at 0, with the sign of its argument there."""
+
+    def made(on: Legaliser, x: Symbol) -> Symbol:
+        is_zero = on.native("Equal", x, _c(on, 0.0), dtype=DType.bool)
+        return on.op("Where", is_zero, x, function(on, x), dtype=F64)  # the plain kernel makes 0.0 of -0.0
+
+    return made
+
+
 FUNCTIONS: dict[str, Callable[..., Symbol]] = {
     "Tan": _tan,
-    "Sinh": _sinh,
+    "Sinh": _odd(_sinh),
     "Cosh": _cosh,
-    "Asinh": _asinh,
+    "Asinh": _odd(_asinh),
     "Acosh": _acosh,
-    "Atan": _atan,
-    "Asin": _asin,
+    "Atan": _odd(_atan),
+    "Asin": _odd(_asin),
     "Acos": _acos,
-    "Atanh": _atanh,
-    "Erf": _erf,
+    "Atanh": _odd(_atanh),
+    "Erf": _odd(_erf),
     "Softplus": _softplus,
 }
 """ONNX operator -> its float64 detour."""

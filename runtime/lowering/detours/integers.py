@@ -57,6 +57,16 @@ def extreme_int64(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes
     return made if len(inputs) > 1 else None
 
 
+def sign_int64(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """Sign of int64 gives -1 from 2^31 to 2^32 - 1."""
+    (x,) = inputs
+    zero = on.const(0, DType.int64)
+    above, below = (
+        on.casts.plain(on.native(test, x, zero, dtype=DType.bool), DType.int64) for test in ("Greater", "Less")
+    )
+    return on.native("Sub", above, below)
+
+
 def clip_int64(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
     """Clip of int64 has the order of Max and Min."""
     made, *bounds = inputs

@@ -8,7 +8,7 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.runtime.lowering.detours.kind import Inputs, Made
 from graphcore.symbol import Node, Symbol
-from graphcore.types import TensorType, _shape
+from graphcore.types import Shape, TensorType, _shape
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
@@ -21,22 +21,44 @@ def matmul_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: 
     return on.casts.cast(count, DType.int32, DType.bool)
 
 
-def is_by_vector(x: TensorType, result: TensorType) -> bool:
-    """Whether a product of rows, of which there may be none, with a vector."""
-    if not x.shape.is_ranked or not result.shape.is_ranked:
+def may_be_of_nothing(x: TensorType, result: TensorType) -> bool:
+    """Whether a product may have no rows, or nothing to add up, in one of the forms that kernels get wrong then.
+
+    x: the left one's type. They are products with a vector, and those that repeat what is on the left.
+    """
+    if not x.shape.is_ranked or not result.shape.is_ranked or not x.rank:
         return False
-    return 1 < x.rank > result.rank and (not result.is_static or 0 in result.shape.static_dims)
+    adds_nothing = (x.shape[-1].lower_bound or 0) < 1
+    if x.rank > result.rank:
+        return x.rank > 1 and (adds_nothing or not result.is_static or 0 in result.shape.static_dims)
+    return adds_nothing and (result.rank > 1 if x.rank == 1 else x.shape[:-2] != result.shape[:-2])
 
 
 def matmul(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """The kernels refuse a vector on the right where the rows on the left turn out to be none; a column will do."""
+    """Products of nothing: the kernels refuse some, and leave the results of others as they find them or too small.
+
+    They get it right for matrices with a column, and for stacks of which each on the left has its own on the right.
+    """
     x, y = inputs
     shape = types[0].shape
-    if not is_by_vector(x.type, types[0]):
+    if not may_be_of_nothing(x.type, types[0]) or not y.shape.is_ranked:
         return None
-    column = on.native("Unsqueeze", y, on.ints([1]), shape=_shape([*y.shape, Dim(1)]))
-    product = on.op(op, x, column, shape=_shape([*shape, Dim(1)]))
-    return on.native("Squeeze", product, on.ints([-1]), shape=shape)
+    if y.rank == 1:
+        column = on.native("Unsqueeze", y, on.ints([1]), shape=_shape([*y.shape, Dim(1)]))
+        product = on.op(op, x, column, shape=_shape([*shape, Dim(1)]))
+        return on.native("Squeeze", product, on.ints([-1]), shape=shape)
+    if x.rank > 1:
+        return on.op(op, _repeated(on, x, y, shape[:-2]), y, shape=shape)
+    row = on.native("Unsqueeze", x, on.ints([0]), shape=_shape([Dim(1), *x.shape]))
+    product = on.op(op, _repeated(on, row, y, shape[:-1]), y, shape=_shape([*shape[:-1], Dim(1), shape[-1]]))
+    return on.native("Squeeze", product, on.ints([-2]), shape=shape)
+
+
+def _repeated(on: Legaliser, x: Symbol, y: Symbol, stacks: Shape) -> Symbol:
+    """The matrices on the left, as many as on the right."""
+    count = on.native("Shape", y, dtype=DType.int64, shape=Shape([y.rank - 2]), end=-2)
+    target = on.native("Concat", count, on.ints([1, 1]), shape=Shape([y.rank]), axis=0)
+    return on.op("Expand", x, target, shape=stacks + x.shape[-2:])
 
 
 def matmul_bytes(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
