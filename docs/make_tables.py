@@ -9,11 +9,9 @@ from pathlib import Path
 from graphcore import ops
 from graphcore.declare import MEANINGS, REGISTRY
 from graphcore.onnx.versions.table import CHANGES
-from graphcore.promotion.max import DTYPES, max_published, max_system
-from graphcore.promotion.system import PromotionSystem
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))  # for the cases of tests/
+sys.path.insert(0, str(HERE.parent))  # for the cases of tests/, and the other part of this script
 
 DTYPES_INTRODUCTION = """\
 # Ops and dtypes
@@ -51,24 +49,6 @@ def ops_page() -> str:
     for family, rows in sorted(families.items()):
         lines += ["", f"## {family}", "", "| op | what it gives | ONNX | promotion |", "|---|---|---|---|", *rows]
     return "\n".join(lines) + "\n"
-
-
-def promotion_table(system: PromotionSystem) -> str:
-    """The table of a system over the lattice's dtypes."""
-    head = "| | " + " | ".join(str(d) for d in DTYPES) + " |"
-    rows = [f"| **{a}** | " + " | ".join(str(system.meet(a, b)) for b in DTYPES) + " |" for a in DTYPES]
-    return "\n".join([head, "|---" * (len(DTYPES) + 1) + "|", *rows])
-
-
-def promotion_page() -> str:
-    """docs/promotion.md with its tables made anew."""
-    text = (HERE / "promotion.md").read_text()
-    for system in (max_system, max_published):
-        begin, end = f"<!-- {system.name} -->\n", f"\n<!-- end {system.name} -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
-        text = before + begin + promotion_table(system) + end + after
-    return text
 
 
 def dtypes_page() -> str:
@@ -111,10 +91,24 @@ def _filled(text: str, name: str, content: str) -> str:
     return f"{before}{begin}{content}\n{end}{after}"
 
 
+def promotion_pages() -> dict[str, str]:
+    """docs/promotion.md and a page for each system, by path, with their tables made anew."""
+    from docs.promotion_tables import PAGES
+
+    made = {}
+    for path, tables in PAGES.items():
+        text = (HERE / path).read_text()
+        for name, table in tables.items():
+            text = _filled(text, name, table())
+        made[path] = text
+    return made
+
+
 def main() -> None:
     (HERE / "ops.md").write_text(ops_page())
     (HERE / "dtypes.md").write_text(dtypes_page())
-    (HERE / "promotion.md").write_text(promotion_page())
+    for path, text in promotion_pages().items():
+        (HERE / path).write_text(text)
     (HERE / "onnx.md").write_text(onnx_page())
     print(f"{len(ops.__all__)} ops")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import numerics
+from graphcore import bigints, numerics
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.numerics import Array
-from graphcore.promotion.system import NoPromotion, Scalar, check_literal
+from graphcore.promotion.system import NoPromotion, PromotionSystem, Scalar, check_literal
 
 
 def array_dtype(array: Array, op: str, role: str) -> DType:
@@ -22,6 +22,8 @@ def array_dtype(array: Array, op: str, role: str) -> DType:
 
 def scalar_array(value: Scalar, dtype: DType) -> Array:
     """A Python number that `dtype` holds, as an array of no axes."""
+    if dtype.bits > 64:
+        return bigints.array_of(int(value))
     plain = np.array(value, np.float64 if isinstance(value, float) else _integer_carrier(value))
     return numerics.cast_array(plain, DType.of(plain.dtype), dtype)
 
@@ -34,8 +36,13 @@ def _integer_carrier(value: Scalar) -> type[np.generic]:
     return np.uint64 if 0 <= value < 1 << 64 else np.float64  # held exactly, or it would have been refused
 
 
-def array_of(value: Any) -> tuple[Array, DType]:
-    """A constant's value as an array, and the dtype it has by itself."""
+def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
+    """A constant's value as an array, and the dtype it has by itself. dtype: what it is going to be, if that is known.
+
+    Python integers beyond 64 bits are of no dtype by themselves: they must be going to be of a wide one.
+    """
+    if dtype is not None and DType.of(dtype).bits > 64 and (array := bigints.integers(value)) is not None:
+        return array, bigints.least_dtype(array)
     if isinstance(value, (np.ndarray, np.generic)):
         array = numerics.native(np.asarray(value))
         own = array_dtype(array, "constant", "value")
@@ -50,6 +57,15 @@ def array_of(value: Any) -> tuple[Array, DType]:
         if not all(isinstance(item, str) for item in array.ravel()):
             raise _no_tensor(value)
     return array, own
+
+
+def python_dtype(array: Array, own: DType, system: PromotionSystem) -> DType:
+    """The dtype of a constant that was written as Python numbers, of which NumPy made an array of dtype `own`."""
+    if own is not DType.int64 and own is not DType.float64:
+        return own
+    return system.default_dtype(
+        [array.min().item(), array.max().item()] if array.size else [array.dtype.type(0).item()]
+    )
 
 
 def _no_tensor(value: object) -> DTypeError:
@@ -67,6 +83,8 @@ def holds_numpy(value: Any) -> bool:
 
 def held_as(array: Array, own: DType, wanted: DType, op: str) -> Array:
     """The array as `wanted`, refusing elements that it cannot hold."""
+    if own is DType.string and wanted.bits > 64 and (found := bigints.integers(array)) is not None:
+        array, own = found, bigints.least_dtype(found)
     if own is DType.string or wanted is DType.string:
         raise DTypeError(f"{op}: {own} values do not become {wanted}", help="leave out dtype")
     cast = numerics.cast_array(array, own, wanted)

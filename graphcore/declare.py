@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from graphcore import operands
 from graphcore.dtypes import DType, Kind
+from graphcore.expressions import Pair, combined
 from graphcore.graph import Graph
 from graphcore.promotion.system import Key, Resolution, Rule, Scalar
 from graphcore.symbol import Node, Symbol, TensorLike
@@ -65,6 +66,7 @@ MEANINGS: dict[Rule, str] = {
     "shift": "the left dtype is kept; both are integers",
     "logical": "operands become bool by `!= 0`",
     "float": "floats meet; integers become float16 (8 bits), float32 (16 bits) or float64",
+    "test": "floats, or integers as floats; the result is bool",
     "number": "the dtype is kept",
     "keep": "the dtype is kept, whatever it is",
     "sum": "the dtype is kept; bools are counted in int64",
@@ -120,38 +122,40 @@ def unary(
     dunder: str = "",
     same_on: tuple[Kind, ...] = (),
     for_bool: str = "",
-    result: DType | None = None,
     body: Callable[[Symbol], Symbol] | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> Callable[[TensorLike], Symbol]:
     """Declares an element-wise op of one operand.
 
     onnx: the operator emitted, or the name of the library's own one that `body` says how to make. same_on: the
-    kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another. result: its
-    dtype, where it is not what `rule` says.
+    kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another.
     """
     domain = LIBRARY if body else ""
-    key = Key(name, rule)
+    key = Key(name, rule, True)
 
     def function(x: TensorLike) -> Symbol:
         graph = x.graph if type(x) is Symbol else operands.graph_of(name, (x,))
         symbol = graph._operand(x, name, "x")
-        if same_on and symbol.dtype.kind in same_on:
-            return symbol
         plan = graph._plans.get((name, symbol.type))
-        if plan is None or graph.promotion.reads_operands:
-            resolution = operands.resolve(graph, key, {"x": symbol}, (symbol,), (None,))
-            type_ = tensor_type(result or resolution.result, symbol.type.shape)
-            plan = graph._plans[name, symbol.type] = resolution.operands[0], type_, resolution.ambiguous
-        dtype, type_, ambiguous = plan
-        symbol = operands.cast_operand(symbol, dtype)
-        op_type = for_bool if for_bool and symbol.type.dtype is DType.bool else onnx
+        if plan is None or not graph.promotion.remembered:
+            plan = graph._plans[name, symbol.type] = plan_of(graph, symbol)
+        dtype, op_type, type_, result = plan
+        symbol = operands.cast_operand(symbol, dtype, type_.ambiguous)
+        if not op_type:
+            return symbol
         made = graph._emit(op_type, (symbol,), type_, attributes, domain)
-        if ambiguous:
-            made.ambiguous = True
-        return made
+        return made if result is None else operands.cast_operand(made, result, type_.ambiguous)
 
-    _dress(function, name, f"{doc}\n\n{_contract_of_one(rule, result)}")
+    def plan_of(graph: Graph, symbol: Symbol) -> tuple[DType | None, str, TensorType, DType | None]:
+        resolution = operands.resolve(graph, key, {"x": symbol}, (symbol,), (None,))
+        (dtype,) = resolution.operands
+        own = dtype or symbol.dtype
+        is_same = own.kind in same_on and own is resolution.result
+        op_type = "" if is_same else for_bool if for_bool and own is DType.bool else onnx
+        made, result = _made_in(resolution)
+        return dtype, op_type, tensor_type(made, symbol.type.shape, resolution.ambiguous), result
+
+    _dress(function, name, f"{doc}\n\n{_contract_of_one(rule)}")
     _register(name, function, onnx, rule, 1, dunder)
     if body:
         EXPANSIONS[onnx] = body
@@ -179,7 +183,7 @@ def binary(
     """
     if body:
         EXPANSIONS[onnx] = body
-    key = Key(name, rule)
+    key = Key(name, rule, True)
 
     def plan_of(graph: Graph, lhs: Symbol, rhs: Symbol) -> _Plan:
         roles = {"lhs": lhs, "rhs": rhs}
@@ -197,34 +201,62 @@ def binary(
             for s, to in ((left, to_left), (right, to_right))
         )
         domain = LIBRARY if op_type in EXPANSIONS else ""
-        type_ = tensor_type(resolution.result, shape)
-        return _Plan(to_left, to_right, op_type, domain, type_, lossy, resolution.ambiguous)
+        made, result = _made_in(resolution)
+        return _Plan(to_left, to_right, op_type, domain, tensor_type(made, shape, resolution.ambiguous), lossy, result)
 
     def function(lhs: TensorLike, rhs: TensorLike) -> Symbol:
         if type(lhs) is Symbol and type(rhs) is Symbol and lhs.graph is rhs.graph:
             graph = lhs.graph
             plan = graph._plans.get((name, lhs.type, rhs.type))
-            if plan is None or graph.promotion.reads_operands:
+            if plan is None or not graph.promotion.remembered:
+                if graph.promotion.flattens(name) and (made := combined(graph, key, (lhs, rhs))) is not None:
+                    return made
                 plan = graph._plans[name, lhs.type, rhs.type] = plan_of(graph, lhs, rhs)
+            elif type(plan) is Pair:
+                if lhs.id in graph._expressions or rhs.id in graph._expressions:
+                    return cast(Symbol, combined(graph, key, (lhs, rhs)))
+                whole = plan.like.of((lhs, rhs))
+                made = graph._emit(whole.operator, (lhs, rhs), plan.type, plan.attributes, LIBRARY)
+                graph._expressions[made.id] = whole
+                return made
         elif type(rhs) in _PYTHON_NUMBERS and type(lhs) is Symbol:
             graph = lhs.graph
             lookup = (name, lhs.type, type(rhs), rhs)
             found = graph._plans.get(lookup)
-            if found is None or graph.promotion.reads_operands:
+            if found is None or not graph.promotion.remembered:
+                if (
+                    graph.promotion.flattens(name)
+                    and (made := combined(graph, key, (lhs, cast(Scalar, rhs)))) is not None
+                ):
+                    return made
                 roles = {"lhs": lhs, "rhs": rhs}
                 answer = operands.resolve(graph, key, roles, (lhs, None), (None, cast(Scalar, rhs)))
                 dtype = answer.operands[1] or answer.result
-                scalar = graph._scalar(rhs, dtype)  # type: ignore[arg-type]
+                scalar = graph._scalar(rhs, dtype, answer.ambiguous)  # type: ignore[arg-type]
                 found = graph._plans[lookup] = dtype, plan_for(graph, {"lhs": lhs, "rhs": scalar}, answer)
+            elif type(found) is Pair:
+                if lhs.id in graph._expressions:
+                    return cast(Symbol, combined(graph, key, (lhs, cast(Scalar, rhs))))
+                whole = found.like.of((lhs, cast(Scalar, rhs)))
+                scalar = graph._scalar(rhs, found.type.dtype)  # type: ignore[arg-type]
+                made = graph._emit(whole.operator, (lhs, scalar), found.type, found.attributes, LIBRARY)
+                graph._expressions[made.id] = whole
+                return made
             dtype, plan = found
-            rhs = graph._scalar(rhs, dtype)  # type: ignore[arg-type]
+            rhs = graph._scalar(rhs, dtype, plan.type.ambiguous)  # type: ignore[arg-type]
         else:
             graph = operands.graph_of(name, (lhs, rhs))
             roles = {"lhs": lhs, "rhs": rhs}
             symbols, literals = operands._split(graph, name, roles)
-            answer = operands.resolve(graph, Key(name, rule), roles, symbols, literals)
+            if graph.promotion.flattens(name):
+                both = [cast(Scalar, v) if s is None else s for s, v in zip(symbols, literals, strict=True)]
+                if (made := combined(graph, key, both)) is not None:
+                    return made
+            answer = operands.resolve(graph, key, roles, symbols, literals)
             lhs, rhs = (
-                graph._scalar(cast(Scalar, literal), to or answer.result) if symbol is None else symbol
+                graph._scalar(cast(Scalar, literal), to or answer.result, answer.ambiguous)
+                if symbol is None
+                else symbol
                 for symbol, literal, to in zip(symbols, literals, answer.operands, strict=True)
             )
             plan = plan_for(graph, {"lhs": lhs, "rhs": rhs}, answer)
@@ -232,13 +264,11 @@ def binary(
             given = {"lhs": (lhs, plan.lhs), "rhs": (rhs, plan.rhs)}
             operands.report_lossy(graph, name, {role: (s, to) for role, (s, to) in given.items() if to is not None})
         if plan.lhs is not None and lhs.type.dtype is not plan.lhs:
-            lhs = operands.cast_operand(lhs, plan.lhs)
+            lhs = operands.cast_operand(lhs, plan.lhs, plan.type.ambiguous)
         if plan.rhs is not None and rhs.type.dtype is not plan.rhs:
-            rhs = operands.cast_operand(rhs, plan.rhs)
+            rhs = operands.cast_operand(rhs, plan.rhs, plan.type.ambiguous)
         made = graph._emit(plan.op_type, (lhs, rhs), plan.type, None, plan.domain)
-        if plan.ambiguous:
-            made.ambiguous = True
-        return made
+        return made if plan.result is None else operands.cast_operand(made, plan.result, plan.type.ambiguous)
 
     _dress(function, name, f"{doc}\n\n{_contract_of_two(rule)}")
     _register(name, function, onnx, rule, 2, dunder)
@@ -256,15 +286,23 @@ class _Plan:
     op_type: str
     domain: str
     type: TensorType
+    """Of what the node makes."""
     lossy: bool
-    ambiguous: bool
+    result: DType | None
+    """What that is cast to, where a system wants truth values to be numbers."""
+
+
+def _made_in(resolution: Resolution) -> tuple[DType, DType | None]:
+    """The dtype of an op's node, and the one that it is cast to then, if another."""
+    computed = resolution.computed
+    return (resolution.result, None) if computed is None else (computed, resolution.result)
 
 
 _PYTHON_NUMBERS = frozenset({bool, int, float})
 
 
-def _contract_of_one(rule: Rule, result: DType | None) -> str:
-    gives = f"of dtype {result}" if result else "of the dtype that promotion gives"
+def _contract_of_one(rule: Rule) -> str:
+    gives = "of dtype bool" if rule in ("compare", "logical", "test") else "of the dtype that promotion gives"
     return (
         f"x: a Symbol, array or Python number of any shape; promotion `{rule}`: {MEANINGS[rule]}.\n"
         f"Returns a Symbol of the same shape, {gives}. Raises `DTypeError` for dtypes it has no meaning for."

@@ -39,11 +39,14 @@ class DType:
     bits: _int
     """Width of a value in bits; 0 for strings."""
     numpy: _NUMPY_DTYPE
-    """The NumPy dtype of arrays that hold it (an ml_dtypes one where NumPy has none)."""
+    """The NumPy dtype of arrays that hold it (an ml_dtypes one where NumPy has none, object above 64 bits)."""
     onnx: _int
     """The `onnx.TensorProto.DataType` a tensor of it is stored as."""
     storage: DType
-    """The dtype it is stored as in ONNX: itself, except for index, address, tensor_float32 and odd widths."""
+    """The dtype it is stored as in ONNX: itself, except for index, address, tensor_float32 and odd widths.
+
+    Of integers of more than 64 bits it is that of their digits, uint32: a tensor of them has one more axis, the last
+    one, of 32 bits each, the lowest first."""
     is_integer: _bool
     """Signed or unsigned integer; bool is not one."""
     is_float: _bool
@@ -109,7 +112,7 @@ class DType:
                 if isinstance(x, (np.dtype, type)) and np.dtype(x).kind in "OUST":
                     return DType.string
         known = ", ".join(_NAMED)
-        raise DTypeError(f"no dtype is called {x!r}", help=f"use one of {known}, or DType.int(n) / DType.uint(n)")
+        raise DTypeError(f"no dtype is called {x!r:.80}", help=f"use one of {known}, or DType.int(n) / DType.uint(n)")
 
     @property
     def is_signed(self) -> _bool:
@@ -232,9 +235,12 @@ def _integer(family: str, bits: int) -> DType:
     found = _NAMED.get(name) or _WIDTHS.get(name)
     if found is None:
         kind = Kind.signed if family == "int" else Kind.unsigned
-        # Wider than 64 bits has no ONNX storage: 64-bit limbs are the closest, and lowering decides.
-        storage = _NAMED[f"{family}{next((w for w in (8, 16, 32) if w > bits), 64)}"]
-        found = _WIDTHS.setdefault(name, _make(name, kind, bits, storage.numpy, storage.onnx, storage))
+        if bits > 64:
+            storage, numpy = _NAMED["uint32"], np.dtype(np.object_)
+        else:
+            storage = _NAMED[f"{family}{next((w for w in (8, 16, 32) if w > bits), 64)}"]
+            numpy = storage.numpy
+        found = _WIDTHS.setdefault(name, _make(name, kind, bits, numpy, storage.onnx, storage))
     return found
 
 
@@ -242,7 +248,7 @@ def _by_name(name: str) -> DType | None:
     name = _ALIASES.get(name, name)
     if name in _NAMED:
         return _NAMED[name]
-    if width := re.fullmatch(r"(u?int)([1-9]\d*)", name):
+    if width := re.fullmatch(r"(u?int)([1-9]\d{0,17})", name):
         return _integer(width[1], int(width[2]))
     return None
 

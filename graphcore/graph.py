@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from graphcore import numerics
-from graphcore.constants import array_dtype, array_of, held_as, holds_numpy, scalar_array
+from graphcore.constants import array_dtype, array_of, held_as, holds_numpy, python_dtype, scalar_array
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphError
 from graphcore.naming import Names, checked_name
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
-from graphcore.promotion.system import Scalar, default_dtype
+from graphcore.promotion.system import Scalar
 from graphcore.sources import Line, Origin, is_ours, origin_of, user_origin
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.types import (
@@ -30,6 +30,7 @@ from graphcore.types import (
     TensorType,
     Type,
     _shape,
+    known_type,
     tensor_type,
 )
 
@@ -76,9 +77,11 @@ class Graph:
         self._read = 0  # how many of its first nodes are those of a model that others wrote
         self._domains: dict[str, int] = {}  # the versions of other domains that a model read from a file names
         self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
-        self._casts: dict[tuple[int, DType], Symbol] = {}
+        self._casts: dict[tuple[int, DType, bool], Symbol] = {}
         self._implicit_casts: dict[int, Symbol] = {}  # what errors show in place of a cast that the user did not write
         self._scalars: dict[Any, Symbol] = {}
+        self._expressions: dict[int, Any] = {}  # what Symbols that a longer expression may yet swallow are made of
+        self._result_type = self.promotion.result_type
         self._outer: Graph | None = None
         """The graph whose node has this one as a body."""
         self._captured: dict[int, Symbol] = {}  # what stands in a body for a Symbol of the graph around it, by number
@@ -107,8 +110,8 @@ class Graph:
 
     @property
     def output_types(self) -> dict[str, Type]:
-        """The outputs' types by name."""
-        return {name or s.name: s.type for name, s in self._outputs or ()}
+        """The outputs' types by name. A dtype that is only a default stays, for nothing overrides it any more."""
+        return {name or s.name: known_type(s.type) for name, s in self._outputs or ()}
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -138,26 +141,37 @@ class Graph:
 
     # Constants
 
-    def constant(self, value: Any, dtype: object = None, *, name: str | None = None) -> Symbol:
+    def constant(self, value: Any, dtype: object = None, *, name: str | None = None, ambiguous: bool = False) -> Symbol:
         """A value known now.
 
         value: a NumPy (or ml_dtypes) array, Python scalar or nested list of them, of any shape; it is copied.
-        dtype: what to hold it as, by default the array's own (bool, int64 or float32 for Python numbers). Raises
-        `DTypeError` where an element cannot be held in `dtype` (ints exactly, floats rounded but not overflowed).
+        dtype: what to hold it as, by default the array's own (bool, int64 or float32 for Python numbers, if the
+        promotion system says no other). ambiguous: the dtype gives way to a known one, in "anvil", or to any that the
+        constant meets, in "kernel_float". Raises `DTypeError` where an element cannot be held in `dtype` (ints
+        exactly, floats rounded but not overflowed), `GraphError` for an ambiguous one in any other system.
         """
-        array, own = array_of(value)
-        default = DType.float32 if own is DType.float64 and not holds_numpy(value) else own
+        if ambiguous and not self.promotion.knows_ambiguous:
+            raise GraphError(
+                f"constant: in {self.promotion} no dtype is ambiguous",
+                help="leave it out, or build the graph with promotion='anvil' or 'kernel_float'",
+            )
+        array, own = array_of(value, dtype)
+        default = own if holds_numpy(value) else python_dtype(array, own, self.promotion)
         wanted = default if dtype is None else DType.of(dtype)
         if wanted is not own:
             array = held_as(array, own, wanted, "constant")
         if array is value or array.base is not None:
             array = array.copy()
-        return self._constant(array, wanted, name)
+        made = self._constant(array, wanted, name)
+        made.ambiguous = ambiguous
+        return made
 
-    def scalar(self, value: Scalar | np.generic, dtype: object = None, rank: int = 0) -> Symbol:
-        """A constant of one element, `rank` dims of 1. Raises `DTypeError` where `dtype` cannot hold it."""
+    def scalar(
+        self, value: Scalar | np.generic, dtype: object = None, rank: int = 0, *, ambiguous: bool = False
+    ) -> Symbol:
+        """A constant of one element, `rank` dims of 1. Raises as `constant` does."""
         made = np.reshape(np.asarray(value), (1,) * rank)
-        return self.constant(made if isinstance(value, np.generic) else made.tolist(), dtype)
+        return self.constant(made if isinstance(value, np.generic) else made.tolist(), dtype, ambiguous=ambiguous)
 
     def vector(self, values: Sequence[Scalar], dtype: object = None) -> Symbol:
         """A constant of shape [len(values)]. Raises `DTypeError` where `dtype` cannot hold one."""
@@ -271,6 +285,7 @@ class Graph:
                 )
             outputs.append((label, value))
         self._outputs = outputs = self._names.of_outputs(outputs)
+        self._end_expressions([value for _, value in outputs])
         for label, value in outputs:
             if label is not None and value._name is None and not isinstance(value.producer, Constant):
                 value._name = self._names.claim(label, "output", value)
@@ -400,7 +415,6 @@ class Graph:
         made.type = type_
         made.producer = producer
         made.id = len(self._symbols)
-        made.ambiguous = False
         made._name = name
         self._symbols.append(made)
         if name is not None:
@@ -444,13 +458,16 @@ class Graph:
         node.domain = domain
         node.layer = self._layer
         node.origin = (code, frame.f_lasti) if is_ours.get(code.co_filename) is False else origin_of(frame)
+        if self._result_type is not None:
+            type_ = self._result_type(op_type, inputs, type_)
+        if self._expressions:
+            self._end_expressions(inputs)
         symbols = self._symbols
         made = _new_symbol(Symbol)
         made.graph = self
         made.type = type_
         made.producer = node
         made.id = len(symbols)
-        made.ambiguous = False
         made._name = None
         node.outputs = (made,)
         symbols.append(made)
@@ -466,24 +483,33 @@ class Graph:
         domain: str = "",
     ) -> tuple[Symbol, ...]:
         """A node with an output for each of the known types."""
+        if self._result_type is not None:
+            types = [self._result_type(op_type, inputs, type_) for type_ in types]
+        self._end_expressions(inputs)
         node = self._node(op_type, inputs, attributes or {}, domain, self._layer, user_origin(2))
         node.outputs = tuple(self._symbol(type_, node) for type_ in types)
         self._nodes.append(node)
         return node.outputs
+
+    def _end_expressions(self, inputs: Sequence[Symbol | None]) -> None:
+        """What a node reads is a value from here on, and no part of a longer expression."""
+        for symbol in inputs:
+            if symbol is not None:
+                self._expressions.pop(symbol.id, None)
 
     def _constant(self, array: np.ndarray[Any, Any], dtype: DType, name: str | None = None) -> Symbol:
         """A constant of an array that is already right for `dtype` and that nobody else will change."""
         claimed = None if name is None else self._names.claim(name, "constant")
         return self._symbol(_type_of(array, dtype), Constant(array, False, user_origin(2)), claimed)
 
-    def _scalar(self, value: Scalar, dtype: DType) -> Symbol:
+    def _scalar(self, value: Scalar, dtype: DType, ambiguous: bool = False) -> Symbol:
         """A scalar constant of a Python number that `dtype` holds; the same one is made once."""
         # 0.0 and -0.0 are equal, and so are 1 and True: neither pair is one constant.
-        key = (dtype, type(value), value if value else str(value))
+        key = (dtype, type(value), value if value else str(value), ambiguous)
         found = self._scalars.get(key)
         if found is None:
-            array = scalar_array(value, dtype)
-            found = self._scalars[key] = self._symbol(tensor_type(dtype, _shape(())), Constant(array, False, None))
+            type_ = tensor_type(dtype, _shape(()), ambiguous)
+            found = self._scalars[key] = self._symbol(type_, Constant(scalar_array(value, dtype), False, None))
         return found
 
     def _vector(self, values: Sequence[int]) -> Symbol:
@@ -495,20 +521,21 @@ class Graph:
             found = self._scalars[key] = self._symbol(_type_of(array, DType.int64), Constant(array, False, None))
         return found
 
-    def _cast(self, symbol: Symbol, dtype: DType) -> Symbol:
+    def _cast(self, symbol: Symbol, dtype: DType, ambiguous: bool = False) -> Symbol:
         """`symbol` as `dtype`: itself if it is, a new constant of a constant, else a Cast node, made once."""
         own = symbol.type.dtype
         if own is dtype:
             return symbol
-        key = (symbol.id, dtype)
+        key = (symbol.id, dtype, ambiguous)
         found = self._casts.get(key)
         if found is None:
             producer = symbol.producer
+            type_ = tensor_type(dtype, symbol.type.shape, ambiguous)
             if type(producer) is Constant and not producer.is_weight:
                 array = numerics.cast_array(producer.array, own, dtype)
-                found = self._symbol(tensor_type(dtype, symbol.type.shape), Constant(array, False, producer.origin))
+                found = self._symbol(type_, Constant(array, False, producer.origin))
             else:
-                found = self._emit("Cast", (symbol,), tensor_type(dtype, symbol.type.shape), {"to": dtype})
+                found = self._emit("Cast", (symbol,), type_, {"to": dtype})
             self._casts[key] = found
         return found
 
@@ -534,7 +561,11 @@ class Graph:
             array = np.asarray(value)
             return self._constant(numerics.native(array).copy(), array_dtype(array, op, role))
         if isinstance(value, (bool, int, float)):
-            return self._scalar(value, default_dtype([value]))
+            dtype = self.promotion.default_dtype([value])
+            return self._scalar(value, dtype, self.promotion.guesses_literals and dtype is not DType.bool)
+        if hasattr(type(value), "__array_namespace__"):  # an array of another kind
+            array = np.asarray(value)
+            return self._constant(array.copy(), array_dtype(array, op, role))
         raise _no_operand(value, op, role)
 
     def _own(self, value: object, op: str, role: str) -> Symbol:
@@ -542,8 +573,13 @@ class Graph:
             raise _no_operand(value, op, role)
         own = self._capture(value)
         if own is None:
+            theirs, ours = (
+                (f" ({value.graph.promotion})", f" ({self.promotion})")
+                if value.graph.promotion is not self.promotion
+                else ("", "")
+            )
             raise GraphError(
-                f"{op}: {role} belongs to graph {value.graph.name!r}, not to {self.name!r}",
+                f"{op}: {role} belongs to graph {value.graph.name!r}{theirs}, not to {self.name!r}{ours}",
                 operands={role: value},
                 help="Symbols of two graphs never mix: make it an input of this graph",
             )

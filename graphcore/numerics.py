@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphcore import bigints
 from graphcore.dtypes import DType, Kind
 from graphcore.errors import DTypeError
 
@@ -34,6 +35,8 @@ def cast_array(array: Array, source: DType, target: DType) -> Array:
         return array
     if DType.string in (source, target):
         raise DTypeError(f"cast: {source} values do not become {target}", help="convert strings before the graph")
+    if max(source.bits, target.bits) > 64:
+        return bigints.cast_array(array, source, target)
     with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs and overflow are values like any other
         if target.kind is Kind.bool:
             return np.not_equal(_plain(array, source), 0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.dtypes import DType
-from graphcore.errors import DTypeError, GraphError, LossyCastWarning, PromotionError, ShapeError
+from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWarning, PromotionError, ShapeError
 from graphcore.graph import Graph, _current
 from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.sources import user_line
@@ -84,25 +84,28 @@ def resolve(
     """Asks the graph's promotion system, and turns its refusal into an error that names the operands."""
     system = graph.promotion
     described = [
-        Operand(None, literal=literal)
-        if symbol is None
-        else Operand(symbol.dtype, None, symbol.ambiguous, symbol.rank, _length(symbol))
-        if system.reads_operands
-        else Operand(symbol.dtype)
+        Operand(None, literal=literal) if symbol is None else describe(symbol, system.reads_operands)
         for symbol, literal in zip(symbols, literals, strict=True)
     ]
     try:
         return system.resolve(key, described)
     except NoPromotion as refusal:
-        shown = {
-            role: repr(value) if symbol is None else symbol
-            for (role, value), symbol in zip(roles.items(), symbols, strict=True)
-        }
-        raise refusal.error(f"{key.op}: {refusal.reason}", operands=shown, help=refusal.help) from None
+        raise refused(key.op, refusal, roles) from None
 
 
-def _length(symbol: Symbol) -> int | None:
-    return int(symbol.shape[0]) if symbol.rank == 1 and symbol.shape[0].is_static else None
+def describe(symbol: Symbol, reads_shapes: bool) -> Operand:
+    """What a promotion system is told of a Symbol."""
+    shape = symbol.shape
+    if not reads_shapes or not shape.is_ranked:
+        return Operand(symbol.dtype, None, symbol.ambiguous)
+    length = int(shape[0]) if len(shape) == 1 and shape[0].is_static else None
+    return Operand(symbol.dtype, None, symbol.ambiguous, len(shape), length)
+
+
+def refused(op: str, refusal: NoPromotion, roles: Roles) -> GraphcoreError:
+    """A system's refusal as the error that the user sees, which names the operands."""
+    shown = {role: repr(value) if type(value) in _SCALARS else value for role, value in roles.items()}
+    return refusal.error(f"{op}: {refusal.reason}", operands=shown, help=refusal.help)
 
 
 def apply(
@@ -120,22 +123,30 @@ def apply(
     for symbol, literal, dtype in zip(symbols, literals, resolution.operands, strict=True):
         if symbol is None:
             assert literal is not None
-            made.append(graph._scalar(literal, dtype or resolution.result))
+            made.append(graph._scalar(literal, dtype or resolution.result, resolution.ambiguous))
         else:
-            made.append(cast_operand(symbol, dtype))
+            made.append(cast_operand(symbol, dtype, resolution.ambiguous))
     return made
 
 
-def cast_operand(symbol: Symbol, dtype: DType | None) -> Symbol:
-    """An operand as promotion wants it; None leaves it as it is. Errors go on showing what the user wrote."""
+def cast_operand(symbol: Symbol, dtype: DType | None, ambiguous: bool = False) -> Symbol:
+    """An operand as promotion wants it; None leaves it as it is. Errors go on showing what the user wrote.
+
+    ambiguous: what the operands meet in is only a default.
+    """
     if dtype is None or symbol.type.dtype is dtype:
         return symbol
     graph = symbol.graph
-    is_written = (symbol.id, dtype) in graph._casts
-    cast = graph._cast(symbol, dtype)
+    is_written = (symbol.id, dtype, ambiguous) in graph._casts
+    cast = graph._cast(symbol, dtype, ambiguous)
     if not is_written:
         graph._implicit_casts[cast.id] = symbol
     return cast
+
+
+def as_index(positions: Symbol) -> Symbol:
+    """int64 positions or counts in the dtype that the graph's promotion system has for them."""
+    return cast_operand(positions, positions.graph.promotion.index_dtype)
 
 
 def is_lossy(source: DType, target: DType) -> bool:
@@ -144,16 +155,17 @@ def is_lossy(source: DType, target: DType) -> bool:
         return False
     if target.is_float:
         # An integer just above the greatest finite value may still round down to it.
-        return float(source.max) > target.max
+        return source.bits - source.is_signed > 1023 or float(source.max) > target.max
     return source.is_float or source.max > target.max or source.min < target.min
 
 
 def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DType]]) -> None:
     """Speaks of implicit casts that lose range: warns once a line, raises `PromotionError` in a strict graph.
 
-    operands: by role, the Symbols and what they are about to be cast to; those that lose nothing are passed over.
+    operands: by role, the Symbols and what they are about to be cast to; those that lose nothing are passed over, and
+    so are those whose dtype was only a default.
     """
-    lossy = {role: (s, to) for role, (s, to) in operands.items() if is_lossy(s.type.dtype, to)}
+    lossy = {role: (s, to) for role, (s, to) in operands.items() if not s.ambiguous and is_lossy(s.type.dtype, to)}
     if not lossy:
         return
     casts = " and ".join(f"of {role} from {s.type.dtype} to {to}" for role, (s, to) in lossy.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from graphcore import expressions
 from graphcore.sources import line_of
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
 
@@ -38,7 +39,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "name": graph.name,
         "promotion": graph.promotion,
         "strict": graph.strict,
-        "symbols": [(s.type, s._name, s.ambiguous, producer_state(s)) for s in graph._symbols],
+        "symbols": [(s.type, s._name, producer_state(s)) for s in graph._symbols],
         "nodes": [
             (
                 n.op_type,
@@ -54,6 +55,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "inputs": [s.id for s in graph._inputs],
         "outputs": None if graph._outputs is None else [(name, s.id) for name, s in graph._outputs],
         "casts": [(key, s.id) for key, s in graph._casts.items()],
+        "expressions": expressions.state_of(graph),
         "layers": dict(graph._layers),
         "metadata": dict(graph._metadata),
         "domains": dict(graph._domains),
@@ -71,7 +73,7 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
         graph._node(op_type, (), dict(attributes), domain, layer, line)
         for op_type, _, attributes, domain, layer, line, _ in state["nodes"]
     ]
-    for type_, name, ambiguous, (kind, *rest) in state["symbols"]:
+    for type_, name, (kind, *rest) in state["symbols"]:
         producer: Node | Constant | Input | Captured
         if kind == "node":
             producer = nodes[rest[0]]
@@ -84,7 +86,7 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
             continue
         else:
             producer = Constant(rest[0], rest[1], rest[2])
-        graph._symbol(type_, producer, name).ambiguous = ambiguous
+        graph._symbol(type_, producer, name)
     symbols = graph._symbols
     for node, (_, inputs, _, _, _, _, outputs) in zip(nodes, state["nodes"], strict=True):
         node.inputs = tuple(None if i is None else symbols[i] for i in inputs)
@@ -98,6 +100,7 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
     if state["outputs"] is not None:
         graph._outputs = [(name, symbols[i]) for name, i in state["outputs"]]
     graph._casts = {key: symbols[i] for key, i in state["casts"]}
+    expressions.restore(graph, state["expressions"])
     graph._layers = dict(state["layers"])
     graph._metadata = dict(state["metadata"])
     graph._domains = dict(state["domains"])

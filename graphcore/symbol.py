@@ -10,7 +10,7 @@ import numpy as np
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError, SymbolError
 from graphcore.sources import Line, Origin, line_of
-from graphcore.types import Shape, TensorType
+from graphcore.types import Shape, TensorType, tensor_type
 
 if TYPE_CHECKING:
     from graphcore.graph import Graph
@@ -84,7 +84,7 @@ class Symbol:
     ops (`graphcore.ops`) and listed here for editors and type checkers.
     """
 
-    __slots__ = ("__weakref__", "_name", "ambiguous", "graph", "id", "producer", "type")
+    __slots__ = ("__weakref__", "_name", "graph", "id", "producer", "type")
 
     __array_ufunc__ = None  # ndarray + symbol is the Symbol's business
 
@@ -96,9 +96,6 @@ class Symbol:
     """What makes it."""
     id: int
     """Its number within the graph, in order of making."""
-    ambiguous: bool
-    """Whether its dtype is only a default, in promotion systems that know such."""
-
     _name: str | None
 
     @property
@@ -123,6 +120,15 @@ class Symbol:
         return len(self.shape)
 
     ndim = rank
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether its dtype is only a default, in promotion systems that know such."""
+        return getattr(self.type, "ambiguous", False)
+
+    @ambiguous.setter
+    def ambiguous(self, ambiguous: bool) -> None:
+        self.type = tensor_type(self.dtype, self.shape, ambiguous)
 
     @property
     def tensor_type(self) -> TensorType:
@@ -155,10 +161,11 @@ class Symbol:
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:
+        fix = "use ops.where(condition, a, b), & | ~ for and, or, not, and `is` to compare Symbols themselves"
+        if getattr(self.producer, "op_type", "") in _COMPARISONS:
+            fix += "; simultaneous multi-way comparisons are not supported: write (a < b) & (b < c) for a < b < c"
         raise SymbolError(
-            "bool: a Symbol has no truth value while the graph is being built",
-            operands={"value": self},
-            help="use ops.where(condition, a, b), & | ~ for and, or, not, and `is` to compare Symbols themselves",
+            "bool: a Symbol has no truth value while the graph is being built", operands={"value": self}, help=fix
         )
 
     def __contains__(self, item: object) -> NoReturn:
@@ -218,7 +225,7 @@ class Symbol:
         return _symbol_of, (self.graph, self.id)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.type}{'?' if self.ambiguous else ''}"
+        return f"{self.name}: {self.type}"
 
     def __repr__(self) -> str:
         return f"<Symbol {self}>"
@@ -228,7 +235,7 @@ class Symbol:
         if own is not None:
             return own._describe()
         name = "" if self._name is None and self.is_constant else self.name
-        return name, f"{self.type}{'?' if self.ambiguous else ''}", str(self.line or "")
+        return name, str(self.type), str(self.line or "")
 
     if TYPE_CHECKING:
 
@@ -279,6 +286,12 @@ class Symbol:
         def T(self) -> Symbol: ...  # noqa: N802 - NumPy's name
         @property
         def mT(self) -> Symbol: ...  # noqa: N802 - the array API's name
+        def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
+        @property
+        def size(self) -> int | None: ...
+        @property
+        def device(self) -> None: ...
+        def to_device(self, device: object, /, *, stream: object = None) -> Symbol: ...
         def cast(self, dtype: object) -> Symbol: ...
         def rebind(self, *shape: Any, message: str = "") -> Symbol: ...
         def reshape(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
@@ -298,6 +311,14 @@ class Symbol:
         def min(self, axis: Any = None, keepdims: bool = False) -> Symbol: ...
         def argmax(self, axis: int | None = None, keepdims: bool = False) -> Symbol: ...
         def argmin(self, axis: int | None = None, keepdims: bool = False) -> Symbol: ...
+
+
+_COMPARISONS = frozenset(
+    {
+        "BoolGreater", "BoolGreaterEqual", "BoolLess", "BoolLessEqual", "Equal", "Greater", "GreaterOrEqual", "Less",
+        "LessOrEqual", "NotEqual",
+    }
+)  # fmt: skip
 
 
 class SymbolTuple(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcore.dtypes import DType
+from graphcore.expressions import is_swallowed
 from graphcore.symbol import Constant, Node, Symbol
 
 if TYPE_CHECKING:
@@ -19,20 +20,25 @@ def graph_text(graph: Graph) -> str:
     rows = _rows(graph, "  ")
     width = min(max((len(left) for left, right in rows if right), default=0), 100)
     lines = [f"{left.ljust(width)}  # {right}" if right else left for left, right in rows]
-    return "\n".join([f"graph {graph.name} ({graph.promotion.name}) {{", *lines, "}"])
+    return "\n".join([f"graph {graph.name} ({graph.promotion}) {{", *lines, "}"])
 
 
 def _rows(graph: Graph, indent: str) -> list[tuple[str, str]]:
     """The lines of a graph, and the source lines beside them; bodies stand below their node, further in."""
     rows = [(f"{indent}input   {s}", _where(s)) for s in graph.inputs]
     rows += [(f"{indent}weight  {s}", _where(s)) for s in graph.weights.values()]
-    for node in graph.nodes:
+    for node in _shown(graph):
         made = ", ".join(map(str, node.outputs))
         rows.append((f"{indent}{made} = {_call(node)}", str(node.line or "")))
         for key, value in node.attributes.items():
             if _is_body(value):
                 rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    "), (f"{indent}  }}", "")]
     return rows + [(f"{indent}output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
+
+
+def _shown(graph: Graph) -> list[Node]:
+    """The nodes, without sums and products that a longer one has taken the terms of."""
+    return [n for n in graph.nodes if not any(map(is_swallowed, n.outputs))] if graph._expressions else [*graph.nodes]
 
 
 def _is_body(value: object) -> bool:
@@ -74,7 +80,7 @@ def _attribute(value: Any) -> str:
 def graph_html(graph: Graph) -> str:
     """A table of the nodes."""
     rows = [("input", str(s.type), s.name, _where(s)) for s in graph.inputs]
-    for node in graph.nodes:
+    for node in _shown(graph):
         types = ", ".join(str(s.type) for s in node.outputs)
         rows.append((_call(node), types, ", ".join(s.name for s in node.outputs), str(node.line or "")))
     rows += [("output", str(type_), name, "") for name, type_ in graph.output_types.items()]
@@ -93,7 +99,7 @@ def graph_svg(graph: Graph) -> str:
     boxes: list[tuple[int, str, str, list[Symbol], list[Symbol]]] = [
         (0, s.name, str(s.type), [], [s]) for s in graph.inputs
     ]
-    for node in graph.nodes[:_LARGEST]:
+    for node in _shown(graph)[:_LARGEST]:
         operands = [s for s in node.inputs if s is not None and s.id in depth]
         row = 1 + max((depth[s.id] for s in operands), default=0)
         depth.update((s.id, row) for s in node.outputs)

@@ -172,19 +172,22 @@ def _dim(value: DimLike) -> Dim:
 class TensorType:
     """The type of a tensor: `TensorType(DType.float32, ["batch", 4])`.
 
-    dtype: a DType or anything `DType.of` takes. shape: dims as ints, names or Dims; `()` for a scalar.
-    Immutable and interned. Raises `DTypeError` for an unknown dtype and `ShapeError` for what is no dim.
+    dtype: a DType or anything `DType.of` takes. shape: dims as ints, names or Dims; `()` for a scalar. ambiguous: the
+    dtype is only a default, in promotion systems that know such; it is printed as `int32?[batch, 4]`. Immutable and
+    interned. Raises `DTypeError` for an unknown dtype and `ShapeError` for what is no dim.
     """
 
-    __slots__ = ("__weakref__", "dtype", "shape")
+    __slots__ = ("__weakref__", "ambiguous", "dtype", "shape")
 
     dtype: DType
     shape: Shape
+    ambiguous: bool
+    """Whether the dtype gives way to a known one."""
 
-    def __new__(cls, dtype: object, shape: Iterable[DimLike] = ()) -> TensorType:
+    def __new__(cls, dtype: object, shape: Iterable[DimLike] = (), *, ambiguous: bool = False) -> TensorType:
         if isinstance(shape, (str, int)):
             raise ShapeError(f"{shape!r} is no shape", help=f"a shape is a list of dims: [{shape!r}]")
-        return tensor_type(DType.of(dtype), shape if isinstance(shape, Shape) else Shape(shape))
+        return tensor_type(DType.of(dtype), shape if isinstance(shape, Shape) else Shape(shape), ambiguous)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a TensorType is immutable")
@@ -210,16 +213,15 @@ class TensorType:
         return tensor_type(DType.of(dtype), self.shape)
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}{self.shape}"
+        return f"{self.dtype.name}{'?' if self.ambiguous else ''}{self.shape}"
 
     def __repr__(self) -> str:
-        if not self.shape.is_ranked:
-            return f"TensorType({self.dtype!r}, {self.shape!r})"
-        dims = ", ".join(str(d) if d.is_static else repr(str(d)) for d in self.shape)
-        return f"TensorType({self.dtype!r}, [{dims}])"
+        dims = ", ".join(str(d) if d.is_static else repr(str(d)) for d in self.shape) if self.shape.is_ranked else ""
+        shape = f"[{dims}]" if self.shape.is_ranked else repr(self.shape)
+        return f"TensorType({self.dtype!r}, {shape}{', ambiguous=True' if self.ambiguous else ''})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TensorType, (self.dtype, self.shape)
+        return tensor_type, (self.dtype, self.shape, self.ambiguous)
 
     def __copy__(self) -> TensorType:
         return self
@@ -228,19 +230,25 @@ class TensorType:
         return self
 
 
-_interned: weakref.WeakValueDictionary[tuple[DType, Shape], TensorType] = weakref.WeakValueDictionary()
+_interned: weakref.WeakValueDictionary[tuple[DType, Shape, bool], TensorType] = weakref.WeakValueDictionary()
 
 
-def tensor_type(dtype: DType, shape: Shape) -> TensorType:
+def tensor_type(dtype: DType, shape: Shape, ambiguous: bool = False) -> TensorType:
     """The TensorType of a DType and a Shape: the quick way for callers that have both."""
-    key = (dtype, shape)
+    key = (dtype, shape, ambiguous)
     found = _interned.get(key)
     if found is None:
         made = object.__new__(TensorType)
         object.__setattr__(made, "dtype", dtype)
         object.__setattr__(made, "shape", shape)
+        object.__setattr__(made, "ambiguous", ambiguous)
         found = _interned.setdefault(key, made)
     return found
+
+
+def known_type(type_: Type) -> Type:
+    """The type with the dtype settled where it was only a default."""
+    return tensor_type(type_.dtype, type_.shape) if isinstance(type_, TensorType) and type_.ambiguous else type_
 
 
 class _ElementType:

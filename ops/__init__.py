@@ -30,6 +30,7 @@ from graphcore.ops.resizing import *
 from graphcore.ops.scattering import *
 from graphcore.ops.shape import *
 from graphcore.ops.sorting import *
+from graphcore.ops.vectors import *
 
 # Every declared op is a name of this package, whatever else the files above hold.
 globals().update({name: declaration.function for name, declaration in REGISTRY.items()})

@@ -18,20 +18,21 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.graph import Graph
 from graphcore.operands import graph_of, promote
 from graphcore.ops._dims import dim_value, dims_of, provably_differ, shape_vector
-from graphcore.promotion.system import default_dtype
 from graphcore.symbol import Symbol, TensorLike
 from graphcore.types import DimLike, _shape, tensor_type
 
 
 @op(onnx="Constant")
-def constant(value: Any, dtype: object = None) -> Symbol:
+def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
     """A value known now, in the current graph.
 
     value: an array, a Python scalar or nested lists of them, of any shape. dtype: by default the array's own, or bool,
-    int64 or float32 for Python numbers. Raises `DTypeError` where `dtype` cannot hold an element, `GraphError` outside
-    of `with graph:`. An ONNX initializer.
+    int64 or float32 for Python numbers, if the promotion system says no other. ambiguous: the dtype gives way to what
+    the constant meets, in "kernel_float" and "anvil". Raises `DTypeError` where `dtype` cannot hold an element,
+    `GraphError` outside of `with graph:`. An ONNX initializer.
     """
-    return Graph.current().constant(value, None if dtype is None else operands.dtype_of("constant", dtype))
+    wanted = None if dtype is None else operands.dtype_of("constant", dtype)
+    return Graph.current().constant(value, wanted, ambiguous=ambiguous)
 
 
 @op(onnx="ConstantOfShape")
@@ -76,7 +77,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
                 f"{name}: value has shape {value.shape}", operands={"value": value}, help="give a number or a scalar"
             )
         return _expanded(graph, graph._cast(value, wanted or value.dtype), dims, name)
-    array, own = array_of(value)
+    array, own = array_of(value, wanted)
     if array.ndim:
         raise ShapeError(
             f"{name}: value has shape {_shape([Dim(n) for n in array.shape])}",
@@ -84,7 +85,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
             help="give one number; ops.constant holds arrays, ops.broadcast_to repeats them",
         )
     if own is not DType.string and not isinstance(value, (np.ndarray, np.generic)):
-        own = default_dtype([value])
+        own = graph.promotion.default_dtype([value])
         array = array.astype(np.float64) if own is DType.float32 else array
         held = DType.of(array.dtype)
     else:

@@ -144,7 +144,14 @@ sub = binary("sub", "Sub", "subtract", "The difference. Integers wrap; bools hav
 mul = binary(
     "mul", "Mul", "arithmetic", "The product. Integers wrap; bools are *and*ed. ONNX Mul.", dunder="mul", for_bool="And"
 )
-div = binary("div", "Div", "divide", "The true quotient; integers and bools give float64. ONNX Div.", dunder="truediv")
+div = binary(
+    "div",
+    "Div",
+    "divide",
+    "The true quotient; integers and bools give float64. ONNX Div.",
+    dunder="truediv",
+    for_bool="And",
+)
 floor_div = binary(
     "floor_div",
     "FloorDiv",

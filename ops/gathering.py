@@ -168,7 +168,8 @@ def _where(name: str, condition: TensorLike, x: TensorLike, y: TensorLike) -> Sy
     resolution = operands.resolve(graph, Key(name, "join"), roles, symbols, literals)
     left, right = operands.apply(graph, name, roles, symbols, literals, resolution)
     shape = broadcast(name, {"condition": chooser, "x": left, "y": right})
-    return graph._emit("Where", (chooser, left, right), tensor_type(resolution.result, shape))
+    type_ = tensor_type(resolution.result, shape, resolution.ambiguous)
+    return graph._emit("Where", (chooser, left, right), type_)
 
 
 def _expand_beside(x: Symbol, other: Symbol, axis: int, shape: Shape) -> Symbol:

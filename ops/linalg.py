@@ -15,7 +15,6 @@ from graphcore.ops import _emit as e
 from graphcore.ops._dims import Axis
 from graphcore.ops._einsum import Equation
 from graphcore.ops._reshape import Wanted, reshaped
-from graphcore.ops.elementwise import mul
 from graphcore.symbol import Symbol, TensorLike
 from graphcore.types import Shape, _shape, tensor_type
 
@@ -160,10 +159,10 @@ def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
                 operands=roles,
                 help=f"flatten it: ops.reshape({role}, [-1])",
             )
-    (left, right), _ = promote("outer", "arithmetic", roles)
+    (left, right), dtype = promote("outer", "arithmetic", roles)
     column = e.emit("Unsqueeze", left, e.ints(left, [1]), shape=Shape([*left.shape, 1]))
     row = e.emit("Unsqueeze", right, e.ints(right, [0]), shape=Shape([1, *right.shape]))
-    return mul(column, row)
+    return e.emit("And" if dtype is DType.bool else "Mul", column, row, shape=Shape([*left.shape, *right.shape]))
 
 
 @op(onnx="MatMul", rule="arithmetic")

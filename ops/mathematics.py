@@ -100,15 +100,12 @@ atan2 = binary("atan2", "Atan2", "float", "The angle in radians of the point (y,
 
 # Tests of floats
 
-is_nan = unary("is_nan", "IsNaN", "float", "Whether x is NaN; integers never are. ONNX IsNaN.", result=DType.bool)
-is_inf = unary(
-    "is_inf", "IsInf", "float", "Whether x is an infinity; integers never are. ONNX IsInf.", result=DType.bool
-)
+is_nan = unary("is_nan", "IsNaN", "test", "Whether x is NaN; integers never are. ONNX IsNaN.")
+is_inf = unary("is_inf", "IsInf", "test", "Whether x is an infinity; integers never are. ONNX IsInf.")
 is_finite = unary(
     "is_finite",
     "IsFinite",
-    "float",
+    "test",
     "Whether x is neither NaN nor an infinity.",
-    result=DType.bool,
     body=lambda x: e.opposite(e.either(e.emit("IsNaN", x, dtype=DType.bool), e.emit("IsInf", x, dtype=DType.bool))),
 )

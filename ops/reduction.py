@@ -10,7 +10,7 @@ from graphcore.declare import LIBRARY, expansion, op
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import axes_of, axis_of, operand, promote_one
+from graphcore.operands import as_index, axes_of, axis_of, operand, promote_one
 from graphcore.ops import _emit as e
 from graphcore.ops._dims import Axis, product
 from graphcore.ops._reshape import reshaped
@@ -60,6 +60,8 @@ def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """
     symbol, dtype = promote_one("sum", "sum", x)
     axes = axes_of("sum", axis, symbol.rank, {"x": symbol})
+    if dtype is DType.bool:  # in systems that keep it the sum of bools is *or*, as bool + bool is
+        return _emit_quantifier("ReduceMax", symbol, axes, keepdims)
     return _emit_reduction("ReduceSum", symbol, axes, keepdims, dtype)
 
 
@@ -73,6 +75,8 @@ def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """
     symbol, dtype = promote_one("prod", "sum", x)
     axes = axes_of("prod", axis, symbol.rank, {"x": symbol})
+    if dtype is DType.bool:
+        return _emit_quantifier("ReduceMin", symbol, axes, keepdims)
     return _emit_reduction("ReduceProd", symbol, axes, keepdims, dtype)
 
 
@@ -85,7 +89,8 @@ def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> S
     """
     symbol = _truth("count_nonzero", x)
     axes = axes_of("count_nonzero", axis, symbol.rank, {"x": operand("count_nonzero", x)})
-    return _emit_reduction("ReduceSum", symbol.graph._cast(symbol, DType.int64), axes, keepdims)
+    counted = _emit_reduction("ReduceSum", symbol.graph._cast(symbol, DType.int64), axes, keepdims)
+    return as_index(counted)
 
 
 # Averages
@@ -307,7 +312,7 @@ def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims
     keep = keepdims and chosen is not None
     shape = _reduced_shape(symbol.shape, [chosen or 0], keep)
     attributes = {"axis": chosen or 0, "keepdims": int(keep)}
-    found = graph._emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes)
+    found = as_index(graph._emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
     if keepdims and chosen is None:
         return reshaped(name, found, [Dim(1)] * rank, roles)
     return found
@@ -326,7 +331,10 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """
     symbol = _truth("any", x)
     axes = axes_of("any", axis, symbol.rank, {"x": operand("any", x)})
-    return _emit_quantifier("ReduceMax", symbol, axes, keepdims)
+    made = _emit_quantifier("ReduceMax", symbol, axes, keepdims)
+    if made is not symbol:
+        made.ambiguous = False
+    return made
 
 
 @op(onnx="ReduceMin", rule="keep")
@@ -339,7 +347,10 @@ def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """
     symbol = _truth("all", x)
     axes = axes_of("all", axis, symbol.rank, {"x": operand("all", x)})
-    return _emit_quantifier("ReduceMin", symbol, axes, keepdims)
+    made = _emit_quantifier("ReduceMin", symbol, axes, keepdims)
+    if made is not symbol:
+        made.ambiguous = False
+    return made
 
 
 def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
@@ -347,8 +358,8 @@ def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims:
     if builtins.all(bound is not None and bound >= 1 for bound in bounds):
         return _emit_reduction(op_type, truth, axes, keepdims)
     # The extremes of no bools are an error in onnxruntime; those of no uint8s are 0 and 255, as truth values right.
-    graph = truth.graph
-    return graph._cast(_emit_reduction(op_type, graph._cast(truth, DType.uint8), axes, keepdims), DType.bool)
+    number = truth.graph._cast(truth, DType.uint8, truth.ambiguous)
+    return truth.graph._cast(_emit_reduction(op_type, number, axes, keepdims), DType.bool, truth.ambiguous)
 
 
 def _truth(name: str, x: TensorLike) -> Symbol:

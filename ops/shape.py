@@ -36,6 +36,7 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
             operands={"x": symbol},
             help="convert strings before they enter the graph",
         )
+    symbol.graph._end_expressions((symbol,))
     return symbol.graph._cast(symbol, target)
 
 

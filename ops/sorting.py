@@ -10,7 +10,7 @@ from graphcore.declare import op
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import axis_of, promote_one
+from graphcore.operands import as_index, axis_of, promote_one
 from graphcore.ops._dims import Axis, shape_vector
 from graphcore.ops._reshape import as_size
 from graphcore.symbol import Symbol, TensorLike
@@ -100,11 +100,11 @@ def _chosen(name: str, x: TensorLike, k: DimLike | Symbol, axis: int, *, largest
 def _emit_top_k(x: Symbol, k: Symbol, count: Dim, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
     graph, dtype = x.graph, x.dtype
     shape = _shape([count if i == axis else d for i, d in enumerate(x.shape)])
-    source = graph._cast(x, DType.uint8) if dtype is DType.bool else x
+    source = graph._cast(x, DType.uint8, x.ambiguous) if dtype is DType.bool else x
     types = [tensor_type(source.dtype, shape), tensor_type(DType.int64, shape)]
     attributes = {"axis": axis, "largest": int(largest), "sorted": 1}
     values, positions = graph._emit_many("TopK", (source, k), types, attributes)
-    return graph._cast(values, dtype), positions
+    return graph._cast(values, dtype, values.ambiguous), as_index(positions)
 
 
 # Running totals

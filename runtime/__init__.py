@@ -1,7 +1,24 @@
 """Running graphs: lowering, sessions and jit, on onnxruntime."""
 
-from graphcore.runtime.model import Model
-from graphcore.runtime.session import InferenceSession
-from graphcore.runtime.tracing import jit
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphcore.runtime.model import Model
+    from graphcore.runtime.session import InferenceSession
+    from graphcore.runtime.tracing import jit
 
 __all__ = ["InferenceSession", "Model", "jit"]
+
+_HOMES = {"InferenceSession": "session", "Model": "model", "jit": "tracing"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs onnxruntime, loaded when first used: lowering, exporting and some commands go without."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'graphcore.runtime' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"graphcore.runtime.{_HOMES[name]}"), name)
+    return value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import onnxruntime
 
+from graphcore import bigints
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
@@ -44,13 +46,35 @@ def _semantic(text: str) -> dict[str, object]:
     return noted if isinstance(noted, dict) else {}
 
 
+def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, Type]:
+    """The types of a graph's inputs or outputs, with integers of more than 64 bits where it was read from a file whose
+    metadata notes them."""
+    if _METADATA not in metadata:
+        return dict(types)
+    semantic = _semantic(metadata[_METADATA])
+    return {
+        name: _meant(type_, _noted(semantic.get(name), type_.dtype)) if isinstance(type_, TensorType) else type_
+        for name, type_ in types.items()
+    }
+
+
+def _meant(stored: TensorType, dtype: DType) -> TensorType:
+    """The type of a dtype whose stored one is given: of wide integers that has one more axis, of their digits."""
+    shape = stored.shape
+    if not bigints.is_wide(dtype):
+        return TensorType(dtype, shape)
+    if not shape.is_ranked or not shape or shape[-1] != bigints.digits_of(dtype):
+        return stored
+    return TensorType(dtype, shape[:-1])
+
+
 def _type(value: Any, semantic: dict[str, object]) -> Type:
     # onnxruntime says [] of a scalar and of a tensor of unknown rank alike, and says no shapes of elements.
     shape = Shape(map(_dim, value.shape)) if value.shape else Shape.unknown()
     type_ = _parsed(value.type, shape)
-    if isinstance(type_, TensorType):
-        return TensorType(_noted(semantic.get(value.name), type_.dtype), shape)
-    return type_
+    if not isinstance(type_, TensorType):
+        return type_
+    return _meant(type_, _noted(semantic.get(value.name), type_.dtype))
 
 
 def _parsed(described: str, shape: Shape) -> Type:
@@ -73,7 +97,7 @@ def _noted(name: object, stored: DType) -> DType:
         return stored
     try:
         noted = DType.of(name)
-    except DTypeError:
+    except (DTypeError, ValueError):  # a width of more digits than Python reads is a ValueError
         return stored
     return noted if noted.storage is stored else stored
 

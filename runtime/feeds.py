@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from graphcore import numerics
+from graphcore import bigints, numerics
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, FeedError
@@ -128,6 +128,8 @@ class Feeds:
                 help="fill what is masked: array.filled(0)",
             )
         array = np.asarray(value)
+        if bigints.is_wide(wanted.dtype):
+            return self._digits(what, wanted, array)
         if wanted.dtype is DType.string:
             array = self._text(what, wanted, array)
         elif array.dtype.newbyteorder("=") != wanted.dtype.numpy:
@@ -137,6 +139,28 @@ class Feeds:
             self._fail(wanted, array, f"{what} has rank {wanted.rank}", "reshape it, or add the axes it lacks")
         array = numerics.native(array)
         return array if array.flags.aligned else array.copy()
+
+    def _digits(self, what: str, wanted: TensorType, array: Array) -> Array:
+        """Integers of more than 64 bits as their digits, which they may be given as."""
+        dtype = wanted.dtype
+        count = bigints.digits_of(dtype)
+        is_cut = array.ndim > 0 and array.shape[-1] == count and array.dtype.newbyteorder("=") == np.uint32
+        if is_cut and (not wanted.shape.is_ranked or array.ndim == wanted.rank + 1):
+            array = numerics.native(array)
+            return array if array.flags.aligned else array.copy()
+        whole = bigints.integers(array)
+        fix = f"give an array of Python ints, or of uint32 with {count} digits of 32 bits along one more axis"
+        if whole is None:
+            self._fail(wanted, array, f"{what} is {dtype}", fix)
+        if wanted.shape.is_ranked and whole.ndim != wanted.rank:
+            self._fail(wanted, array, f"{what} has rank {wanted.rank}, or {wanted.rank + 1} as digits", fix)
+        for item in whole.ravel():
+            if not dtype.min <= item <= dtype.max:
+                raise FeedError(
+                    f"{self.model}: {what} is {dtype}, which cannot hold {item}",
+                    help=f"{dtype} holds {dtype.min} to {dtype.max}",
+                )
+        return bigints.to_digits(whole, dtype)
 
     def _text(self, what: str, wanted: TensorType, array: Array) -> Array:
         """Strings as the objects that onnxruntime reads. It would take any object, and print it."""

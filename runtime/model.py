@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import onnxruntime
 
-from graphcore.errors import ModelError, RunError
+from graphcore import bigints
+from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.graph import Graph
 from graphcore.numerics import Array
 from graphcore.runtime import carriers
@@ -63,6 +64,8 @@ class Model:
         unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if carriers.is_unusual(t)]
         self._restored = unusual if is_carried else []
         self._is_bound = bool(unusual) and not is_carried
+        typed = [(i, t.dtype) for i, t in enumerate(outputs.values()) if isinstance(t, TensorType)]
+        self._wide = [(i, dtype) for i, dtype in typed if bigints.is_wide(dtype)]
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
         self._run = getattr(self.session, "_sess", self.session).run
 
@@ -80,9 +83,11 @@ class Model:
         """Runs the model on one value for each input, given by position or by name.
 
         Arrays have the inputs' dtypes (ml_dtypes' for bfloat16, float8 and int4), ranks and dims; other byte orders and
-        strides are made right. A sequence is a list or tuple of arrays; an optional is None where it is absent, and may
-        then be left out. Returns the outputs, in order, of the same kinds; types that graphcore only hands on come as
-        onnxruntime gives them. Raises `FeedError` for anything else, and `RunError` where the runtime fails.
+        strides are made right. Integers of more than 64 bits are fed as arrays of Python ints, or as uint32 digits
+        along one more axis, the lowest first; they come out as digits. A sequence is a list or tuple of arrays; an
+        optional is None where it is absent, and may then be left out. Returns the outputs, in order, of the same kinds;
+        types that graphcore only hands on come as onnxruntime gives them. Raises `FeedError` for anything else, and
+        `RunError` where the runtime fails.
         """
         feed = self._feeds.take(arrays, named)
         try:
@@ -103,7 +108,23 @@ class Model:
             results[position] = carriers.restored(results[position], dtype)
         return results  # type: ignore[no-any-return]
 
-    execute = __call__
+    def execute(self, /, *arrays: Any, wide: Any = "limbs", **named: Any) -> list[Any]:
+        """Like calling the model; wide: what outputs of more than 64 bits come as.
+
+        "limbs" gives uint32 digits along one more axis, the last one, the lowest first; "object" gives arrays of Python
+        ints. An input that is called `wide` is given by position, or in a call of the model itself. Raises what a call
+        does, and `FeedError` for any other `wide`.
+        """
+        if not isinstance(wide, str) or wide not in ("limbs", "object"):
+            raise FeedError(
+                f"{self.name}: wide={wide!r:.80} is no form of integers of more than 64 bits",
+                help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
+            )
+        results = self(*arrays, **named)
+        if wide == "object":
+            for position, dtype in self._wide:
+                results[position] = bigints.from_digits(results[position], dtype)
+        return results
 
     def _run_bound(self, feed: Mapping[str, Array]) -> list[Array]:
         """Runs where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""

@@ -132,8 +132,8 @@ class InferenceSession:
         graph.verify()
         if weights:
             graph = _with_weights(graph, weights)
-        inputs = {s.name: s.type for s in graph.inputs}
-        outputs = graph.output_types
+        inputs = described.noted({s.name: s.type for s in graph.inputs}, graph._metadata)
+        outputs = described.noted(graph.output_types, graph._metadata)
         is_carried = carriers.needed(inputs, outputs)
         source = carriers.carried(graph) if is_carried else graph
         lowered = lower(source, self.target, self.precision)

@@ -14,7 +14,8 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, FeedError, GraphError
 from graphcore.graph import Graph
-from graphcore.promotion import PromotionSystem
+from graphcore.promotion import NoPromotion, PromotionSystem, system
+from graphcore.promotion.system import Scalar, check_literal
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.symbol import Symbol
@@ -32,7 +33,8 @@ class Jitted:
         functools.update_wrapper(self, function)
         self.function = function
         """The function of Symbols."""
-        self._promotion = promotion
+        self._system = system(promotion)
+        self._guesses = self._system.guesses_literals
         self._session = session
         self._compiled: dict[Hashable, Compiled] = {}
         self._lock = threading.RLock()  # a function being traced may call itself with other arguments
@@ -45,6 +47,9 @@ class Jitted:
             if isinstance(value, np.ndarray):
                 arrays.append(value)
                 key += value.dtype, value.ndim
+            elif self._guesses and type(value) in (bool, int, float):
+                arrays.append(self._guessed(value))
+                key.append(type(value).__name__)
             elif isinstance(value, Symbol):  # called while another function is traced
                 return self.function(*arguments, **named)
             else:
@@ -75,12 +80,12 @@ class Jitted:
         labels = (*_positional_labels(self.function, len(arguments), named), *sorted(named))
         values = (*arguments, *(named[label] for label in sorted(named)))
         types = {
-            label: TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
+            label: type_
             for label, value in zip(labels, values, strict=True)
-            if isinstance(value, np.ndarray)
+            if (type_ := self._traced_type(label, value)) is not None
         }
         name = getattr(self.function, "__name__", "").strip("<>") or "function"
-        graph = Graph(name, types, promotion=self._promotion)
+        graph = Graph(name, types, promotion=self._system)
         traced = {label: graph[label] if label in types else value for label, value in zip(labels, values, strict=True)}
         with graph:
             made = self.function(
@@ -89,6 +94,26 @@ class Jitted:
         results, rebuild = _structure(made)
         graph.output(*results)
         return (self._session or InferenceSession()).load(graph), rebuild
+
+    def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
+        """A Python number as an array of the dtype that it is guessed to have."""
+        dtype = self._system.default_dtype([value])
+        try:
+            check_literal(value, dtype)
+        except NoPromotion as refusal:
+            raise DTypeError(
+                f"jit: {refusal.reason}, the dtype of such a Python number in {self._system}",
+                help="give a NumPy array of the dtype that is meant",
+            ) from None
+        return np.asarray(value, dtype.numpy)
+
+    def _traced_type(self, label: str, value: Any) -> TensorType | None:
+        """The type of the input that an argument becomes; None for one that stays as it is."""
+        if isinstance(value, np.ndarray):
+            return TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
+        if self._guesses and type(value) in (bool, int, float):
+            return TensorType(self._system.default_dtype([value]), [], ambiguous=True)
+        return None
 
 
 @overload
@@ -111,8 +136,10 @@ def jit(
 
     function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them. Arguments that
     are NumPy arrays are traced: the graph knows their dtypes and ranks, and is used again for all arrays of the same.
-    Any other argument must be hashable, is passed as it is, and belongs to the signature. Called with Symbols, while
-    another function is traced, it builds into that one's graph. session: where to load; by default the CPU's. The
+    Any other argument must be hashable, is passed as it is, and belongs to the signature; where the promotion system
+    guesses the dtypes of Python numbers ("anvil"), those are traced too, as scalars of an ambiguous dtype. Called with
+    Symbols, while another function is traced, it builds into that one's graph. promotion: a system's name or a
+    `PromotionSystem`. session: where to load; by default the CPU's. The
     result has the structure of what the function returned, with arrays in place of Symbols. Calling it raises
     `FeedError` for unhashable arguments and `GraphError` where the function returns no Symbols.
 

@@ -41,9 +41,9 @@ FAMILIES = sorted({op.family for op in REGISTRY.values()})
 
 LEFT = {
     "fft": {"DFT"}, "ifft": {"DFT"}, "rfft": {"DFT"}, "irfft": {"DFT"},
-    "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"},
+    "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"}, "fma": {"BitCast"},
 }  # fmt: skip
-"""The library's ops of which something is left to the CPU, and what: there is no DFT kernel."""
+"""The library's ops of which something is left to the CPU, and what: there are no kernels of DFT and BitCast."""
 
 
 class _OnCPU(gc.InferenceSession):

@@ -15,6 +15,7 @@ import pytest
 
 from graphcore.declare import REGISTRY
 from graphcore.errors import GraphcoreError
+from graphcore.runtime.command import main
 
 ROOT = Path(__file__).parent.parent
 TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
@@ -32,8 +33,28 @@ def test_onnx_page_has_the_tables_of_the_code() -> None:
     assert (ROOT / "docs" / "onnx.md").read_text() == TABLES["onnx_page"](), "run python docs/make_tables.py"
 
 
-def test_promotion_page_has_the_tables_of_the_code() -> None:
-    assert (ROOT / "docs" / "promotion.md").read_text() == TABLES["promotion_page"](), "run python docs/make_tables.py"
+def test_promotion_pages_have_the_tables_of_the_code() -> None:
+    for path, text in TABLES["promotion_pages"]().items():
+        assert (ROOT / "docs" / path).read_text() == text, f"{path}: run python docs/make_tables.py"
+        assert re.search(r"<!-- end .* -->", text)
+        assert not re.search(r"<!-- (.*) -->\n<!-- end \1 -->", text), f"{path}: a table is missing"
+
+
+def test_promotion_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```\n\$ graphcore (.*?)\n(.*?)```", (ROOT / "docs" / "promotion.md").read_text(), re.DOTALL)
+    assert main(block[0].split()) == 0
+    assert capsys.readouterr().out == block[1]
+
+
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_of_documents_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -69,8 +90,12 @@ def test_readme_code_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "scale.onnx").exists()
 
 
-def test_promotion_page_code_gives_what_its_comments_say() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "promotion.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [("", 7), ("/max", 3), ("/kernel_float", 3), ("/anvil", 3), ("/array_api", 3), ("/allo", 5)],
+)
+def test_promotion_pages_code_gives_what_its_comments_say(page: str, count: int) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"promotion{page}.md").read_text(), re.DOTALL)
     namespace: dict[str, Any] = {}
     checked = 0
     for line in "".join(blocks).splitlines():
@@ -80,4 +105,4 @@ def test_promotion_page_code_gives_what_its_comments_say() -> None:
             checked += 1
         else:
             exec(line, namespace)
-    assert checked == 4
+    assert checked == count

@@ -24,7 +24,13 @@ def printed(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"promotion", "mlp", "plain_onnxruntime", "mend_model"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {
+        "promotion",
+        "mlp",
+        "plain_onnxruntime",
+        "mend_model",
+        "own_system",
+    }
 
 
 def test_promotion_prints_graph_with_cast_and_runs_in_bfloat16(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,3 +104,22 @@ def test_mend_model_runs_what_onnxruntime_refuses(capsys: pytest.CaptureFixture[
         "bfloat16 [[12.1875, -2.96875]]",
     ]
     assert Path("mended.onnx").exists()
+
+
+def test_own_system_casts_to_the_dtype_of_its_lattice(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line.partition("  #")[0].strip() for line in printed("own_system", capsys)]
+    assert lines == [
+        "int8 and uint8 meet in int16: int8 < int16 > uint8",
+        "uint8 and float32 meet in float32: uint8 < int16 < float32",
+        "int32 and float32 meet in float64: int32 < float64 > float32",
+        "graph level (exact) {",
+        "input   count: int32[n]",
+        "input   gain: float32[n]",
+        "cast_2: float64[n] = Cast(count, to=float64)",
+        "cast_3: float64[n] = Cast(gain, to=float64)",
+        "level: float64[n] = Mul(cast_2, cast_3)",
+        "output  level: float64[n]",
+        "}",
+        "float64 [33554434.]",
+        "add: int32 and int64 have no common dtype in exact: int64 only goes with itself",
+    ]

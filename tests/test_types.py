@@ -166,7 +166,11 @@ def test_widths_are_dtypes(bits: int) -> None:
     assert DType.int(bits) is signed
     assert pickle.loads(pickle.dumps(unsigned)) is unsigned
     assert signed.is_integer
-    assert signed.storage.bits >= min(bits, 64)
+    if bits > 64:  # a tensor of them has one more axis, of digits
+        assert signed.storage is unsigned.storage is D.uint32
+        assert signed.numpy.hasobject
+        return
+    assert signed.storage.bits >= bits
     assert signed.storage.is_signed
     assert unsigned.storage.is_unsigned
 

@@ -23,7 +23,7 @@ from graphcore.onnx.files import Folder, model_bytes
 from graphcore.onnx.nodes import Reader, graph_name, versions_of
 from graphcore.onnx.splitting import split
 from graphcore.onnx.type_protos import read_type
-from graphcore.onnx.writer import LIMIT, TARGET_NOTE
+from graphcore.onnx.writer import LIMIT, PROMOTION_NOTE, TARGET_NOTE
 from graphcore.promotion import PromotionSystem
 from graphcore.symbol import Symbol
 from graphcore.types import Type
@@ -102,9 +102,11 @@ class Model:
         known = found if found is not None else {v.name: v.type for v in self.proto.graph.value_info}
         properties = {p.key: p.value for p in self.proto.metadata_props}
         check_text((*properties, *properties.values()), "the model's metadata")
-        noted = properties.pop("graphcore.promotion", "max")
+        noted = properties.pop(PROMOTION_NOTE, "max")
         graph = Graph(graph_name(self.proto.graph.name), promotion=promotion or _known_system(noted))
         properties.pop("graphcore.dtypes", None)
+        if wide := {name: dtype.name for name, dtype in self.semantic.items() if dtype.bits > 64}:
+            properties["graphcore.dtypes"] = json.dumps(wide)  # of values that the graph has as digits of uint32
         properties.pop(TARGET_NOTE, None)
         graph._metadata = properties
         graph._domains = {d: v for d, v in self.versions.items() if d not in ("", "ai.onnx.ml")}
@@ -131,22 +133,26 @@ class Model:
     def dtype(self, name: str, stored: DType) -> DType:
         """The dtype that the model notes for a value, where tensors of it are stored as it is."""
         noted = self.semantic.get(name)
-        return noted if noted is not None and noted.storage is stored else stored
+        if noted is None or noted.bits > 64:  # of which a file holds the digits, along one more axis
+            return stored
+        return noted if noted.storage is stored else stored
 
 
 def _is_ours_as_built(proto: onnx.ModelProto) -> bool:
     """Whether the model is a Graph of ours that no target was lowered for: its nodes mean what DESIGN says of ops."""
     noted = {p.key: p.value for p in proto.metadata_props}
-    return "graphcore.promotion" in noted and noted.get(TARGET_NOTE, "onnx") == "onnx"
+    return PROMOTION_NOTE in noted and noted.get(TARGET_NOTE, "onnx") == "onnx"
 
 
-def _known_system(name: str) -> str:
+def _known_system(note: str) -> PromotionSystem:
+    """The system that a model notes; "max" where the note, which may be anybody's, says none that there is."""
     from graphcore.promotion import system
 
+    name, _, options = note.partition(" ")
     try:
-        return system(name).name
-    except GraphcoreError:
-        return "max"
+        return system(name, **json.loads(options or "{}"))
+    except (ValueError, TypeError, RecursionError, GraphcoreError):
+        return system("max")
 
 
 def _semantic(proto: onnx.ModelProto) -> dict[str, DType]:

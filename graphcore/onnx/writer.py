@@ -31,6 +31,7 @@ IR_VERSION = 13
 DOMAINS = {"ai.onnx.ml": 5}
 """The versions of other domains, where it is not 1."""
 
+PROMOTION_NOTE = "graphcore.promotion"
 TARGET_NOTE = "graphcore.target"
 """The key under which a model notes what it was lowered for."""
 
@@ -54,7 +55,7 @@ def encode(graph: Graph, external: External | None = None) -> list[Chunk]:
     body = _graph(graph, _Scope(external))
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, **graph._domains}
-    properties = {"graphcore.promotion": graph.promotion.name, **graph._metadata}
+    properties = {PROMOTION_NOTE: graph.promotion.note, **graph._metadata}
     head = b"".join(
         (
             integer(1, IR_VERSION),  # ir_version

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphcore.dtypes import DType
 from graphcore.errors import PromotionError
+from graphcore.promotion.allo import AlloCpp, AlloHls
+from graphcore.promotion.anvil import Anvil
+from graphcore.promotion.array_api import ArrayApi
+from graphcore.promotion.explain import Explanation, explain
+from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
 from graphcore.promotion.system import (
     Key,
@@ -21,20 +29,56 @@ from graphcore.promotion.system import (
 if TYPE_CHECKING:
     from graphcore.symbol import Symbol, SymbolTuple
 
-_SYSTEMS: dict[str, PromotionSystem] = {s.name: s for s in (max_system, max_published)}
+_SYSTEMS: dict[str, Callable[..., PromotionSystem]] = {
+    "max": lambda: max_system,
+    "max_published": lambda: max_published,
+    "kernel_float": KernelFloat,
+    "anvil": Anvil,
+    "array_api": ArrayApi,
+    "allo_hls": AlloHls,
+    "allo_cpp": AlloCpp,
+}
+
+NAMES: tuple[str, ...] = tuple(_SYSTEMS)
+"""The published systems."""
 
 
-def system(name: str | PromotionSystem) -> PromotionSystem:
-    """The promotion system of that name; a `PromotionSystem` is returned as it is. Raises `PromotionError`."""
-    if isinstance(name, PromotionSystem):
+def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
+    """The promotion system of that name; a `PromotionSystem` is returned as it is.
+
+    options: `profile="2025.12" | "seed"` of "array_api", `revision="seed" | "latest"` of "allo_hls" and "allo_cpp",
+    `fast_math=False | True` of "allo_hls". The same name and options give the same object. Raises `PromotionError` for
+    names and options that there are not.
+    """
+    if isinstance(name, PromotionSystem) and not options:
         return name
-    found = _SYSTEMS.get(name) if isinstance(name, str) else None
-    if found is None:
+    if not isinstance(name, str) or name not in _SYSTEMS:
         raise PromotionError(
             f"no promotion system is called {name!r}",
             help=f"use one of {', '.join(_SYSTEMS)}, or a PromotionSystem of your own",
         )
-    return found
+    try:
+        return _made(name, tuple(sorted(options.items())))
+    except PromotionError:
+        raise
+    except TypeError:
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise PromotionError(f"{name} has no such option: {given}", help=_system_help(name)) from None
+
+
+def restored(name: str, options: dict[str, Any]) -> PromotionSystem:
+    """The system that was pickled."""
+    return system(name, **options)
+
+
+@functools.cache
+def _made(name: str, options: tuple[tuple[str, Any], ...]) -> PromotionSystem:
+    return _SYSTEMS[name](**dict(options))
+
+
+def _system_help(name: str) -> str:
+    known = ", ".join(inspect.signature(_SYSTEMS[name]).parameters)
+    return f"its options: {known}" if known else "it has none"
 
 
 def implicit_cast_type(lhs: Any, rhs: Any, system: str | PromotionSystem = "max") -> DType:
@@ -66,6 +110,8 @@ def implicit_cast(lhs: Symbol, rhs: Symbol) -> SymbolTuple:
 _find = system
 
 __all__ = [
+    "NAMES",
+    "Explanation",
     "Key",
     "LatticeSystem",
     "NoPromotion",
@@ -74,6 +120,7 @@ __all__ = [
     "Resolution",
     "TableSystem",
     "Term",
+    "explain",
     "implicit_cast",
     "implicit_cast_type",
     "system",

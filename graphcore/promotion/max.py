@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from graphcore.dtypes import DType
 from graphcore.promotion.system import LatticeSystem, TableSystem
+from graphcore.promotion.tables import SHORT, dtypes_of, read_table
 
 D = DType
 
@@ -50,38 +51,7 @@ tf32 : tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf3
 f64  : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
 """
 
-# The short names that the table above is written in.
-_SHORT = {
-    "b1": D.bool,
-    "i8": D.int8,
-    "i16": D.int16,
-    "i32": D.int32,
-    "i64": D.int64,
-    "u8": D.uint8,
-    "u16": D.uint16,
-    "u32": D.uint32,
-    "u64": D.uint64,
-    "idx": D.index,
-    "adr": D.address,
-    "f16": D.float16,
-    "bf16": D.bfloat16,
-    "f32": D.float32,
-    "tf32": D.tensor_float32,
-    "f64": D.float64,
-}
-
-DTYPES: tuple[DType, ...] = tuple(_SHORT.values())
-
-
-def _read(table: str) -> dict[tuple[DType, DType], DType]:
-    cells = {}
-    for line in table.split("\n"):
-        if line:
-            lhs, row = line.split(":")
-            for rhs, cell in zip(DTYPES, row.split(), strict=True):
-                cells[_SHORT[lhs.strip()], rhs] = _SHORT[cell]
-    return cells
-
+DTYPES: tuple[DType, ...] = tuple(SHORT.values())
 
 max_system = LatticeSystem("max", LATTICE)
-max_published = TableSystem("max_published", _read(_PUBLISHED))
+max_published = TableSystem("max_published", dtypes_of(read_table(_PUBLISHED, tuple(SHORT))))

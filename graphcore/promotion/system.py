@@ -6,15 +6,19 @@ operands cast to and what is the result? Whoever inserts casts (`graphcore.opera
 
 from __future__ import annotations
 
+import copyreg
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
+from graphcore.types import Type
 
 Scalar: TypeAlias = bool | int | float
 
@@ -28,6 +32,7 @@ Rule: TypeAlias = Literal[
     "shift",  # the result is the left operand's dtype, the right one is an integer
     "logical",  # operands are read as truth values, the result is bool
     "float",  # functions into the reals: exp, sqrt, softmax, layer_norm
+    "test",  # questions about floats: is_nan, is_inf; the result is bool
     "number",  # functions that keep the dtype of any number: abs, sign, floor
     "keep",  # anything that moves values without reading them: reshape, gather
     "sum",  # sums and products over axes
@@ -36,10 +41,14 @@ Rule: TypeAlias = Literal[
 
 
 class Key(NamedTuple):
-    """What an op tells a promotion system about itself."""
+    """What an op tells a promotion system about itself.
+
+    elementwise: each element of the result comes of one of each operand, at the same place.
+    """
 
     op: str
     rule: Rule
+    elementwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +82,15 @@ class Resolution:
     """The answer: a dtype for each operand (None: leave it as it is), and the result's.
 
     ambiguous: the result's dtype is only a default. expression: the operands are the terms of the whole flattened
-    expression, to be combined as a balanced tree in which subtracted terms are negated first.
+    expression, to be combined as a balanced tree in which subtracted terms are negated first. computed: what an
+    element-wise op gives on operands so cast, where that is then cast to `result`.
     """
 
     operands: tuple[DType | None, ...]
     result: DType
     ambiguous: bool = False
     expression: bool = False
+    computed: DType | None = None
 
 
 class NoPromotion(Exception):
@@ -114,8 +125,42 @@ class PromotionSystem:
     """How errors call it."""
     dtypes: frozenset[DType]
     """The dtypes that the system has rows for; others only meet themselves."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """What `promotion.system(name, **options)` makes it of, where they are not the defaults."""
     reads_operands: bool = False
-    """Answers depend on more than dtypes and literals (ambiguity, shapes, expressions): they are not remembered."""
+    """Answers depend on the rank or length of operands, which it is told then."""
+    remembered: bool = True
+    """Operands of equal types and equal literals always give equal answers."""
+    index_dtype: DType = DType.int64
+    """The dtype of positions and counts: argmax, count_nonzero."""
+    knows_ambiguous: bool = False
+    """Operands may have a dtype that is only a default."""
+    guesses_literals: bool = False
+    """The dtype of numbers written in Python is only a default."""
+    result_type: Callable[[str, Sequence[Any], Type], Type] | None = None
+    """Looks at each node as it is made: (operator, operand Symbols or None, type of a result) -> that type as the
+    system has it. May raise."""
+
+    @property
+    def note(self) -> str:
+        """What models write down of it: its name, and its options as JSON."""
+        return f"{self.name} {json.dumps(dict(self.options), sort_keys=True)}" if self.options else self.name
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{key}={value!r}" for key, value in sorted(self.options.items()))
+        return f"{self.name}({options})" if options else self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A published system is pickled by its name, so that there is one of it."""
+        from graphcore import promotion
+
+        if self.name in promotion.NAMES and promotion.system(self.name, **self.options) is self:
+            return promotion.restored, (self.name, dict(self.options))
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+
+    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
+        """The dtype of Python scalars that meet no Symbol."""
+        return default_dtype(literals)
 
     def common(self, lhs: DType, rhs: DType) -> DType:
         """The dtype in which two different dtypes meet. Raises `NoPromotion`."""
@@ -136,7 +181,7 @@ class PromotionSystem:
         """The common dtype of all operands, folded from the left; literals take it when they fit."""
         known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
         if not known:
-            return default_dtype([o.literal for o in operands if o.literal is not None])
+            return self.default_dtype([o.literal for o in operands if o.literal is not None])
         joined = known[0]
         for dtype in known[1:]:
             joined = self.meet(joined, dtype)
@@ -161,7 +206,7 @@ class PromotionSystem:
 
     def _shift(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         lhs, rhs = operands
-        left = lhs.dtype or (rhs.dtype if rhs.dtype is not None else default_dtype([lhs.literal or 0]))
+        left = lhs.dtype or (rhs.dtype if rhs.dtype is not None else self.default_dtype([lhs.literal or 0]))
         if lhs.literal is not None:
             check_literal(lhs.literal, left)
         right = rhs.dtype or left
@@ -294,6 +339,11 @@ def _float(key: Key, dtype: DType, count: int) -> Resolution:
     return _same(smallest_float(dtype), count)
 
 
+def _test(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return Resolution((smallest_float(dtype),) * count, DType.bool)
+
+
 def _number(key: Key, dtype: DType, count: int) -> Resolution:
     _numbers_only(key, dtype)
     return _same(dtype, count)
@@ -323,6 +373,7 @@ _RULES = {
     "bitwise": _bitwise,
     "logical": _logical,
     "float": _float,
+    "test": _test,
     "number": _number,
     "keep": _keep,
     "sum": _sum,

@@ -1,4 +1,4 @@
-"""The command line: `graphcore run`, `graphcore check`, `graphcore convert`."""
+"""The command line: `graphcore run`, `graphcore check`, `graphcore convert`, `graphcore promote`."""
 
 from graphcore.runtime.command.entry import main
 

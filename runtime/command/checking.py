@@ -12,7 +12,6 @@ from graphcore.onnx.splitting import split
 from graphcore.onnx.writer import IR_VERSION, OPSET
 from graphcore.runtime.command.options import Commands, add_provider, command
 from graphcore.runtime.lowering.report import notes
-from graphcore.runtime.session import InferenceSession
 
 _SUMMARY = "Says what onnxruntime alone would refuse or compute differently, and what is done about it, a line each."
 _EPILOG = """The exit status is 0 where the model runs.
@@ -30,6 +29,8 @@ def add(commands: Commands) -> None:
 
 
 def check(args: argparse.Namespace) -> int:
+    from graphcore.runtime.session import InferenceSession  # onnxruntime, which other commands go without
+
     session = InferenceSession(args.provider)
     graph = Graph.load(args.model)
     made = notes(graph, session.target)

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 import graphcore
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.command import checking, converting, running
+from graphcore.runtime.command import checking, converting, promoting, running
 
 _EXAMPLES = """examples:
   graphcore run model.onnx --random --dim batch=4
   graphcore run model.onnx --input tokens=tokens.npy --input gain=gain.npy --output results.npz
   graphcore check model.onnx
   graphcore convert model.onnx lowered.onnx --target cpu
+  graphcore promote int8 uint64
 """
 
 
@@ -65,14 +66,14 @@ def parser() -> argparse.ArgumentParser:
     """What the commands take."""
     made = argparse.ArgumentParser(
         prog="graphcore",
-        description="Runs ONNX models with exact numbers, says what onnxruntime alone makes of them, and writes ones "
-        "that any onnxruntime runs.",
+        description="Runs ONNX models with exact numbers, says what onnxruntime alone makes of them, writes ones that "
+        "any onnxruntime runs, and compares promotion systems.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("--version", action="version", version=f"graphcore {graphcore.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (running, checking, converting):
+    for module in (running, checking, converting, promoting):
         module.add(commands)
     return made

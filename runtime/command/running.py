@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from graphcore.numerics import Array
 from graphcore.runtime.command import arrays
 from graphcore.runtime.command.options import Commands, add_provider, command, pair, size
 from graphcore.runtime.lowering import PRECISIONS
-from graphcore.runtime.model import Model
-from graphcore.runtime.session import InferenceSession
 from graphcore.types import TensorType
+
+if TYPE_CHECKING:
+    from graphcore.runtime.model import Model
 
 _SUMMARY = "Runs a model and prints what its outputs are."
 _EPILOG = """NumPy has no name for bfloat16, float8 and int4. In .npz files those floats are stored as unsigned
@@ -61,6 +62,8 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.seed < 0:
         raise FeedError(f"run: --seed {args.seed} is negative", help="give a seed of 0 or more")
+    from graphcore.runtime.session import InferenceSession  # onnxruntime, which other commands go without
+
     model = InferenceSession(args.provider, precision=args.precision).load(args.model)
     feeds = _read(model, args.input)
     missing = [name for name in model.inputs if name not in feeds]

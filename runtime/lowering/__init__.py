@@ -13,8 +13,8 @@ from graphcore.collector import uncollected
 from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
 from graphcore.graph import Graph, Precision, Target
-from graphcore.onnx.writer import TARGET_NOTE
-from graphcore.runtime.lowering import fours
+from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
+from graphcore.runtime.lowering import fours, narrowing, terms, widths
 from graphcore.runtime.lowering.detours import keeps_kernel
 from graphcore.runtime.lowering.expand import FORMS, computes, expand
 from graphcore.runtime.lowering.legalise import legalise
@@ -37,15 +37,20 @@ def lower(graph: Graph, target: Target, precision: Precision = "exact") -> Graph
     if _is_legal(graph, rules):
         return graph
     with uncollected():
-        source = fours.carried(graph) if rules.detours and fours.needed(graph) else graph
+        source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
+        source = terms.balanced(source) if terms.needed(source) else source
+        source = widths.carried(source) if widths.needed(source) else source
+        source = fours.carried(source) if rules.detours and fours.needed(source) else source
         lowered = legalise(expand(source, rules), rules, fast=precision == "fast" and rules.detours)
     semantic = {
         s.name: s.dtype.name for s in (*graph.inputs, *graph.outputs, *graph.weights.values()) if _is_semantic(s)
     }
     semantic.update({name: s.dtype.name for name, s in graph._outputs or () if name and _is_semantic(s)})
     if semantic:
-        lowered._metadata["graphcore.dtypes"] = json.dumps(semantic)
+        noted = json.loads(graph._metadata.get("graphcore.dtypes", "{}"))
+        lowered._metadata["graphcore.dtypes"] = json.dumps({**noted, **semantic})
     lowered._metadata[TARGET_NOTE] = target
+    lowered._metadata[PROMOTION_NOTE] = graph.promotion.note
     return lowered
 
 

@@ -47,7 +47,6 @@ class Draft(Graph):
         made.type = type_
         made.producer = node
         made.id = len(symbols)
-        made.ambiguous = False
         made._name = None
         node.outputs = (made,)
         symbols.append(made)

@@ -8,13 +8,14 @@ from typing import Any
 from graphcore.graph import Graph
 from graphcore.runtime.lowering.draft import Draft
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
-from graphcore.types import OptionalType, SequenceType, TensorType, Type, tensor_type
+from graphcore.types import OptionalType, SequenceType, TensorType, Type, known_type, tensor_type
 
 
 def storage_type(type_: Type) -> Type:
     """The type that ONNX stores it as."""
     if isinstance(type_, TensorType):
-        return type_ if type_.dtype.storage is type_.dtype else tensor_type(type_.dtype.storage, type_.shape)
+        stays = type_.dtype.storage is type_.dtype and not type_.ambiguous
+        return type_ if stays else tensor_type(type_.dtype.storage, type_.shape)
     if isinstance(type_, (SequenceType, OptionalType)):
         return type(type_)(storage_type(type_.element))
     return type_
@@ -23,10 +24,6 @@ def storage_type(type_: Type) -> Type:
 def bodies(node: Node) -> list[Graph]:
     """The graphs that are attributes of a node."""
     return [value for value in node.attributes.values() if isinstance(value, Graph)]
-
-
-def same_type(type_: Type) -> Type:
-    return type_
 
 
 def walk(graph: Graph) -> Iterator[Node]:
@@ -44,9 +41,10 @@ class Rewrite:
     around, where this one is a body.
     """
 
-    def __init__(self, graph: Graph, retype: Callable[[Type], Type] = same_type, outer: Rewrite | None = None) -> None:
+    def __init__(self, graph: Graph, retype: Callable[[Type], Type] = known_type, outer: Rewrite | None = None) -> None:
         self.old = graph
-        self.new = Draft(graph.name, promotion=graph.promotion)
+        # What was built has its dtypes: the graph's own promotion system has no say in what it is made of.
+        self.new = Draft(graph.name)
         self.new._metadata = dict(graph._metadata)
         self.new._domains = dict(graph._domains)
         self.is_read = False

@@ -143,6 +143,8 @@ CASES: dict[str, Case] = {
     "flatten": moved(["n 4 k"], ops.flatten, lambda x: x.reshape(-1)),
     "broadcast_to": moved(X, lambda x: ops.broadcast_to(x, (2, *x.shape)), lambda x: np.stack([x, x])),
     "rebind": moved(X, lambda x: ops.rebind(x, ("n", "j")), lambda x: x),
+    "vec": moved(["n", "m"], ops.vec, lambda x, y: np.concatenate([x, y])),
+    "into_vec": moved(["n"], lambda x: [ops.into_vec(x), ops.into_vec(x[0])], lambda x: [x, x[:1]]),
     "concat": moved(["n 4", "m 4"], lambda x, y: ops.concat([x, y]), lambda x, y: np.concatenate([x, y])),
     "stack": moved(["n 4", "n 4"], lambda x, y: ops.stack([x, y], 1), lambda x, y: np.stack([x, y], 1)),
     "split": moved(X, lambda x: ops.split(x, [1, 3], 1), lambda x: (x[:, :1], x[:, 1:])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,31 @@ def both(dtype: DType, x: Array, y: Array) -> list[Array]:
     return [reference.arithmetic(symbol, x, y, dtype).reshape(x.shape).astype(x.dtype) for symbol in ("//", "%")]
 
 
+def fused(dtype: DType, x: Array, y: Array, z: Array) -> Array:
+    """x * y + z of exact fractions, rounded once; float64 rounds the product too."""
+    if dtype is D.bool:
+        return np.asarray((x & y) | z)
+    if not dtype.is_float:
+        return reference.wrapped(exact(x) * exact(y) + exact(z), dtype)
+    if dtype is D.float64:
+        return np.asarray(x * y + z)
+    sums = [_odd(*parts) for parts in zip(*(v.astype(np.float64).ravel() for v in (x, y, z)), strict=True)]
+    return reference.rounded(np.array(sums, np.longdouble).reshape(x.shape), dtype)
+
+
+def _odd(x: float, y: float, z: float) -> np.longdouble:
+    """x * y + z in an extended float whose last bit says whether anything was lost."""
+    plain = np.longdouble(x) * np.longdouble(y) + np.longdouble(z)
+    if not np.isfinite(plain):
+        return plain
+    true = Fraction(x) * Fraction(y) + Fraction(z)
+    if true == Fraction(*plain.as_integer_ratio()):
+        return plain
+    below = Fraction(*plain.as_integer_ratio()) < true
+    other = np.nextafter(plain, np.longdouble(np.inf if below else -np.inf))
+    return plain if int(np.abs(np.frexp(plain)[0]) * np.longdouble(2) ** 64) % 2 else other
+
+
 def compared(name: str, symbol: str) -> Case:
     return Case(operands(*PAIR), REGISTRY[name].function, lambda dtype, x, y: reference.compare(symbol, x, y), to_bool)
 
@@ -145,6 +171,7 @@ CASES: dict[str, Case] = {
     "is_nan": truth(ONE, ops.is_nan, lambda x: np.isnan(x.astype(np.longdouble))),
     "is_inf": truth(ONE, ops.is_inf, lambda x: np.isinf(x.astype(np.longdouble))),
     "is_finite": truth(ONE, ops.is_finite, lambda x: np.isfinite(x.astype(np.longdouble))),
+    "fma": Case(operands(*PAIR, "n 4"), ops.fma, fused, own),
     "atan2": real(["n 4: tame", "n 4: tame"], ops.atan2, wide(np.arctan2)),
     **{name: real(["n 8: tame"], REGISTRY[name].function, wide(formula)) for name, formula in REAL.items()},
     "relu": Case(operands(*ONE), ops.relu, positive_part, own),

@@ -1,0 +1,67 @@
+"""Products of more than 64 bits, beside the product of as many int64 numbers.
+
+    python -m benchmarks.bench_limbs
+
+Each result is exact and comes out as uint32 digits along a last axis. The peer is one Mul of int64, which wraps; both
+run through graphcore, in turn, on one thread. Ratios say how many int64 products one wide product takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import graphcore as gc
+from benchmarks.timing import Bounds, compare
+from graphcore import DType, Graph, TensorType
+
+ELEMENTS = 1 << 20
+THREADS = 1
+REPEATS = 8
+ROUNDS = 7
+
+Run = Callable[[], object]
+
+# The factors' dtype, how many there are, the product's dtype, and the most it may cost of an int64 product.
+CASES: tuple[tuple[DType, int, DType, float], ...] = (
+    (DType.int32, 3, DType.int(96), 20.0),
+    (DType.int(48), 2, DType.int(96), 25.0),
+)
+
+
+def graph_of(factor: DType, count: int, product: DType) -> Graph:
+    graph = Graph("product", {f"x{i}": TensorType(factor, [ELEMENTS]) for i in range(count)})
+    graph.output(functools.reduce(operator.mul, [x.cast(product) for x in graph.inputs]))
+    return graph
+
+
+def runner(factor: DType, count: int, product: DType) -> Run:
+    """Runs it, as often as a timed run does."""
+    random = np.random.default_rng(0)
+    least, greatest = int(factor.min), int(factor.max)
+    arrays = [random.integers(least, greatest, ELEMENTS, factor.numpy, endpoint=True) for _ in range(count)]
+    session = gc.InferenceSession(intra_op_num_threads=THREADS)
+    return partial(_repeat, partial(session.load(graph_of(factor, count, product)), *arrays))
+
+
+def _repeat(function: Run) -> None:
+    for _ in range(REPEATS):
+        function()
+
+
+def main() -> int:
+    bounds = Bounds()
+    peer = runner(DType.int64, 2, DType.int64)
+    for factor, count, product, most in CASES:
+        what = f"{' * '.join([factor.name] * count)} -> {product}, to an int64 product"
+        bounds.ratio(what, compare(runner(factor, count, product), peer, ROUNDS), most, REPEATS)
+    return bounds.exit_code()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

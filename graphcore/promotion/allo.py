@@ -1,0 +1,311 @@
+"""The promotion of Allo, a language for hardware accelerators, in its two styles hls and cpp.
+
+Source: Allo's document "Type promotion rules", with the lists that its print lost restored from its code. Integers have
+any width, and bool is the unsigned integer of one bit. In the style hls sums and products of integers are promoted over
+the whole expression, so that no bit is lost; in cpp every pair meets in a common type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, PromotionError
+from graphcore.promotion import wide
+from graphcore.promotion.allo_rules import (
+    COMPARISONS,
+    CPP,
+    FLOATS,
+    HLS,
+    SHIFTS,
+    SPECIAL,
+    Rule,
+    common_numeric,
+    integer,
+    is_integer,
+    product_type,
+    sum_type,
+)
+from graphcore.promotion.system import (
+    Key,
+    NoPromotion,
+    Operand,
+    PromotionSystem,
+    Resolution,
+    Scalar,
+    Term,
+    check_literal,
+)
+
+REVISIONS = ("seed", "latest")
+"""seed: of 2026-05-10. latest: of 2026-08-18, in which integers of both signs meet in a signed one under hls, and index
+is neither shifted nor inverted."""
+
+_UNARY = frozenset({"neg", "invert", "pos", "abs", "logical_not", *SPECIAL})
+
+# The names of ops here that Allo calls otherwise.
+_OPERATORS = {
+    "floor_div": "floordiv", "maximum": "max", "minimum": "min", "equal": "eq", "not_equal": "ne", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "left_shift": "lshift", "right_shift": "rshift",
+    "negate": "neg", "bitwise_not": "invert", "positive": "pos", "implicit_cast": "max",
+}  # fmt: skip
+
+# Ops of the library that Allo has no operator for follow one that is like them, by the promotion rule they declare.
+_LIKE = {
+    "join": "max", "arithmetic": "max", "subtract": "max", "divide": "div", "compare": "eq", "bitwise": "bitwise_and",
+    "logical": "logical_and", "float": "sin", "mean": "sin", "test": "sin", "number": "pos", "keep": "pos",
+    "sum": "pos",
+}  # fmt: skip
+# Sums of products: their elements are of the product's type. The third operand, where there is one, is added.
+_PRODUCTS = frozenset({"matmul", "linear", "outer", "vecdot", "einsum", "fma"})
+_PLUS_THIRD = frozenset({"linear", "fma"})
+_TERNARY = frozenset({"where", "select"})
+# Reductions that are the same in one bit as in more.
+_IN_ONE_BIT_ALIKE = frozenset({"prod", "cumprod"})
+# Computed in one bit, in which 1 + 1 is 0; the library's bool has no such sum.
+_IN_ONE_BIT = frozenset({"add", "sub", "neg", "lshift", "rshift"})
+
+
+class Allo(PromotionSystem):
+    """What both styles share. revision: "seed" or "latest". Raises `PromotionError` for another."""
+
+    dtypes = frozenset(
+        {
+            DType.bool, DType.int8, DType.int16, DType.int32, DType.int64, DType.uint8, DType.uint16, DType.uint32,
+            DType.uint64, DType.index, *FLOATS,
+        }
+    )  # fmt: skip
+    style: str
+    rules: Mapping[str, Rule]
+    keeps_sign = False
+    """Integers of both signs meet in a signed one."""
+    result_type = staticmethod(wide.check)
+
+    def __init__(self, revision: str = "seed") -> None:
+        if revision not in REVISIONS:
+            raise PromotionError(
+                f"{self.name}: there is no revision {revision!r}", help=f"use one of {', '.join(map(repr, REVISIONS))}"
+            )
+        self.revision = revision
+        self.options: dict[str, Any] = {} if revision == "seed" else {"revision": revision}
+
+    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
+        """The dtype of Python numbers that meet no Symbol: float32, int32 or bool."""
+        kinds = {type(value) for value in literals}
+        return DType.float32 if float in kinds else DType.int32 if int in kinds else DType.bool
+
+    def common(self, lhs: DType, rhs: DType) -> DType:
+        return self._promoted("max", (lhs, rhs))
+
+    def meet(self, lhs: DType, rhs: DType) -> DType:
+        return self.common(lhs, rhs)
+
+    def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        operator = _OPERATORS.get(key.op, key.op)
+        dtypes = self._anchored(operator, operands)
+        for dtype in dtypes:
+            self._check_known(dtype)
+        if key.op in _TERNARY:
+            return _ternary(dtypes)
+        if key.op in _PRODUCTS:
+            return self._product_of(key, dtypes)
+        if key.rule == "sum" and key.op not in _IN_ONE_BIT_ALIKE and dtypes[0] is DType.bool:
+            raise _sum_of_bits()
+        rule = operator if operator in self.rules else self._like(key, len(dtypes))
+        met = self._promoted(rule, dtypes, operator)
+        return self._resolution(key, rule, dtypes, met)
+
+    def _like(self, key: Key, count: int) -> str:
+        if key.rule == "shift":
+            return "lshift"
+        if key.rule == "subtract" and count == 1:
+            return "neg"
+        if key.rule in ("logical", "bitwise") and count == 1:
+            return "logical_not" if key.rule == "logical" else "invert"
+        return _LIKE[key.rule]
+
+    def _resolution(self, key: Key, operator: str, dtypes: Sequence[DType], met: DType) -> Resolution:
+        same = (met,) * len(dtypes)
+        if operator in COMPARISONS or key.rule in ("compare", "test"):
+            return Resolution(same, DType.bool)
+        if operator in SHIFTS:
+            count = DType.uint8 if dtypes[1] is DType.bool else None
+            if met is DType.bool:
+                return Resolution((DType.uint(1), count), met, computed=DType.uint(1))
+            return Resolution((met, count), met)
+        if met is DType.bool and operator in _IN_ONE_BIT:
+            return Resolution((DType.uint(1),) * len(dtypes), met, computed=DType.uint(1))
+        return Resolution(same, met)
+
+    def _promoted(self, operator: str, dtypes: Sequence[DType], shown: str = "") -> DType:
+        """The dtype in which all operands meet, pairs from the left. shown: what errors call the operator."""
+        for known in dtypes:
+            self._check_known(known)
+        rule = self.rules[operator]
+        rest: Sequence[DType | None]
+        met: DType | None = dtypes[0]
+        if operator in _UNARY:
+            each = [rule(self, (dtype,)) for dtype in dtypes]
+            met, rule, rest = each[0], common_numeric, each[1:]
+        else:
+            rest = dtypes[1:]
+        for dtype in rest:
+            met = None if met is None or dtype is None else rule(self, (met, dtype))
+        if met is None:
+            raise self._no_rule(shown or operator, dtypes)
+        return met
+
+    def _no_rule(self, operator: str, dtypes: Sequence[DType]) -> NoPromotion:
+        names = ", ".join(_long_name(d) for d in dtypes)
+        return NoPromotion(
+            f"No {self.style} type promotion rule for operator '{operator}' with operand "
+            f"type{'s' if len(dtypes) > 1 else ''} {names}",
+            help="cast the operands to types that it has a rule for, such as .cast(DType.int32)",
+        )
+
+    def _check_known(self, dtype: DType) -> None:
+        if not (is_integer(dtype) or dtype is DType.index or dtype in FLOATS):
+            raise NoPromotion(
+                f"{self.name} has no {dtype}",
+                help="cast it to an integer of any width, float16, bfloat16, float32, float64 or index",
+            )
+
+    def _anchored(self, operator: str, operands: Sequence[Operand]) -> list[DType]:
+        """The dtypes of operands: a Python number has that of the first operand that is none."""
+        literals = [o.literal for o in operands if o.literal is not None]
+        known = next((o.dtype for o in operands if o.literal is None), None)
+        if operator == "pow" and known is not None and len(operands) == 2 and operands[1].literal is not None:
+            power = operands[1].literal
+            if isinstance(power, float) is not known.is_float:  # the one case in which a literal has its own dtype
+                return [known, DType.float32 if isinstance(power, float) else DType.int32]
+        anchor = known or self.default_dtype(literals)
+        if not operator.startswith("logical"):
+            for literal in literals:
+                _check_literal(literal, anchor)
+        return [_plain(o.dtype) if o.literal is None and o.dtype is not None else anchor for o in operands]
+
+    def _product_of(self, key: Key, dtypes: Sequence[DType]) -> Resolution:
+        met = self._promoted("mul", dtypes, key.op)
+        if met is DType.bool and key.op != "outer":
+            raise _sum_of_bits()
+        return Resolution((met,) * len(dtypes), met)
+
+
+def _sum_of_bits() -> NoPromotion:
+    return NoPromotion(
+        "bool is an integer of one bit, in which no sum of more than one has room",
+        help="cast it to the width of the sum: .cast(DType.int32); ops.any tells whether one is true",
+        error=DTypeError,
+    )
+
+
+def _check_literal(literal: Scalar, anchor: DType) -> None:
+    try:
+        check_literal(literal, anchor)
+    except NoPromotion as refusal:
+        own = DType.float32 if isinstance(literal, float) else integer(max(1, literal.bit_length()) + 1, True)
+        fix = "a number takes the dtype of the first operand that has one"
+        fix += f"; cast that operand, or make it a constant: graph.constant({literal!r}, {own!r})"
+        raise NoPromotion(refusal.reason, help=fix, error=refusal.error) from None
+
+
+def _plain(dtype: DType) -> DType:
+    return DType.bool if dtype is DType.uint(1) else dtype
+
+
+def _long_name(dtype: DType) -> str:
+    """A type as Allo prints it."""
+    return "uint1" if dtype is DType.bool else dtype.name
+
+
+def _ternary(dtypes: Sequence[DType]) -> Resolution:
+    then, other = dtypes
+    if then is not other:
+        raise NoPromotion(
+            "Type mismatch between then vs else branches of ternary expression: "
+            f"{_long_name(then)} vs {_long_name(other)}.",
+            help=f"cast one of them: .cast(DType.{other.name}) or .cast(DType.{then.name})",
+        )
+    return Resolution((then, then), then)
+
+
+class AlloHls(Allo):
+    """The style hls. fast_math: sums and products of floats are balanced trees too."""
+
+    name = "allo_hls"
+    style = "hls"
+    rules = HLS
+
+    def __init__(self, revision: str = "seed", fast_math: bool = False) -> None:
+        super().__init__(revision)
+        if not isinstance(fast_math, bool):
+            raise PromotionError(f"allo_hls: fast_math is {fast_math!r}", help="give True or False")
+        self.fast_math = fast_math
+        self.keeps_sign = revision == "latest"
+        if fast_math:
+            self.options["fast_math"] = True
+
+    def flattens(self, op: str) -> frozenset[str]:
+        return _FLAT.get(op, frozenset())
+
+    def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        if key.op in _FLAT:
+            found = self._whole(key, operands)
+            if found is not None:
+                return found
+        return super().resolve(key, operands)
+
+    def _whole(self, key: Key, operands: Sequence[Operand]) -> Resolution | None:
+        """The resolution over all terms of a flattened expression; None where pairs are promoted one by one."""
+        left, right = (operand.terms or (Term(operand),) for operand in operands)
+        terms = left + right
+        # Terms are many, kinds of terms few: what is known of each is worked out once for those that are one object.
+        kinds = {id(term): term for term in terms}
+        dtypes = dict(zip(kinds, self._anchored(key.op, [t.operand for t in kinds.values()]), strict=True))
+        for dtype in dtypes.values():
+            self._check_known(dtype)
+        if all(map(is_integer, dtypes.values())):
+            if key.op == "mul":
+                whole = product_type([dtypes[id(term)] for term in terms])
+            else:
+                negated = any(t.negated for t in left) or any(t.negated is not (key.op == "sub") for t in right)
+                whole = sum_type([*dtypes.values()], [negated], len(terms))
+            _check_width(whole)
+            return Resolution((whole,) * len(terms), whole, expression=True)
+        if not self.fast_math or DType.index in dtypes.values():
+            return None
+        met = self._promoted(key.op, [*dtypes.values()])
+        return Resolution((met,) * len(terms), met, expression=True)
+
+    def _product_of(self, key: Key, dtypes: Sequence[DType]) -> Resolution:
+        if not all(map(is_integer, dtypes)):
+            return super()._product_of(key, dtypes)
+        if key.op in _PLUS_THIRD and len(dtypes) == 3:
+            met = sum_type([product_type(dtypes[:2]), dtypes[2]], [])
+        else:
+            met = product_type(dtypes)
+        return Resolution((met,) * len(dtypes), met)
+
+
+_FLAT = {"add": frozenset({"add", "sub"}), "sub": frozenset({"add", "sub"}), "mul": frozenset({"mul"})}
+
+MOST_BITS = 1 << 16
+"""The widest result of an expression: products of products would soon have widths that are no use to anybody."""
+
+
+def _check_width(dtype: DType) -> None:
+    if dtype.bits > MOST_BITS:
+        raise NoPromotion(
+            f"the result has {dtype.bits} bits; {MOST_BITS} are the most",
+            help="cast the operands to the width that is needed: .cast(DType.int(64))",
+            error=DTypeError,
+        )
+
+
+class AlloCpp(Allo):
+    """The style cpp."""
+
+    name = "allo_cpp"
+    style = "cpp"
+    rules = CPP

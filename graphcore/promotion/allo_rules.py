@@ -1,0 +1,164 @@
+"""The rules of Allo's two styles by operator: in which dtype operands meet.
+
+Integers have any width, and bool is the unsigned integer of one bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from graphcore.dtypes import DType
+
+
+class Style(Protocol):
+    """What rules ask of a style."""
+
+    revision: str
+    keeps_sign: bool
+    """Integers of both signs meet in a signed one."""
+
+
+FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
+
+Rule = Callable[[Style, Sequence[DType]], DType | None]
+"""The dtype in which operands meet under an operator; None where there is no rule."""
+
+
+def is_integer(dtype: DType) -> bool:
+    """An integer of any width; bool is one, index is none."""
+    return dtype is DType.bool or (dtype.is_integer and dtype is not DType.index and dtype is not DType.address)
+
+
+def integer(bits: int, signed: bool) -> DType:
+    """The integer of a width; the unsigned one of 1 bit is bool."""
+    return DType.int(bits) if signed else DType.bool if bits == 1 else DType.uint(bits)
+
+
+# Two operands
+
+
+def _common_integer(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    lhs, rhs = dtypes
+    if not (is_integer(lhs) and is_integer(rhs)):
+        return None
+    if lhs.is_signed is rhs.is_signed:
+        return integer(max(lhs.bits, rhs.bits), lhs.is_signed)
+    signed, unsigned = (lhs, rhs) if lhs.is_signed else (rhs, lhs)
+    if system.keeps_sign:
+        return integer(max(signed.bits, unsigned.bits + 1), True)
+    return integer(unsigned.bits, False) if unsigned.bits >= signed.bits else integer(signed.bits, True)
+
+
+def common_numeric(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    lhs, rhs = dtypes
+    if lhs is DType.index or rhs is DType.index:
+        other = rhs if lhs is DType.index else lhs
+        return DType.index if other is DType.index or is_integer(other) else None
+    if lhs.is_float and rhs.is_float:
+        return rhs if rhs.bits > lhs.bits else lhs  # float16 and bfloat16: the left one
+    if lhs.is_float or rhs.is_float:
+        return lhs if lhs.is_float else rhs
+    return _common_integer(system, dtypes)
+
+
+def _without_index(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    return None if DType.index in dtypes else common_numeric(system, dtypes)
+
+
+def _bits(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    lhs, rhs = dtypes
+    return DType.index if lhs is DType.index and rhs is DType.index else _common_integer(system, dtypes)
+
+
+def _left(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    lhs, rhs = dtypes
+    if lhs is DType.index:
+        return lhs if rhs is DType.index and system.revision == "seed" else None
+    return lhs if is_integer(lhs) and (is_integer(rhs) or rhs is DType.index) else None
+
+
+def _truth(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    indices = [d for d in dtypes if d is DType.index]
+    return DType.bool if len(indices) in (0, len(dtypes)) else None
+
+
+# One operand
+
+
+def _grown(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    (own,) = dtypes
+    return integer(own.bits + 1, True) if is_integer(own) else own if own.is_float else None
+
+
+def _same(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    return dtypes[0]
+
+
+def _same_but_index(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    return None if dtypes[0] is DType.index else dtypes[0]
+
+
+def _same_bits(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    (own,) = dtypes
+    return own if is_integer(own) or (own is DType.index and system.revision == "seed") else None
+
+
+def _special(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    (own,) = dtypes
+    if is_integer(own):
+        return DType.float32 if own.bits <= 32 else DType.float64
+    return own if own.is_float else None
+
+
+def _special_or_index(system: Style, dtypes: Sequence[DType]) -> DType | None:
+    # Inside Allo an index is very wide, which is why it becomes the wider float.
+    return DType.float64 if dtypes[0] is DType.index else _special(system, dtypes)
+
+
+NUMERIC = ("add", "sub", "mul", "div", "floordiv", "mod", "max", "min")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
+SHIFTS = ("lshift", "rshift")
+LOGICAL = ("logical_and", "logical_or", "logical_not")
+SPECIAL = (
+    "sin", "cos", "tan", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "square", "floor", "ceil", "erf",
+    "sinh", "cosh", "tanh",
+)  # fmt: skip
+"""The three last ones came with a later revision and follow the same rule."""
+
+HLS: dict[str, Rule] = {
+    **dict.fromkeys((*NUMERIC, *COMPARISONS), common_numeric),
+    "pow": _without_index,
+    **dict.fromkeys(BITWISE, _bits),
+    **dict.fromkeys(SHIFTS, _left),
+    **dict.fromkeys(LOGICAL, _truth),
+    "neg": _grown,
+    "invert": _same_bits,
+    "pos": _same,
+    "abs": _same_but_index,
+    **dict.fromkeys(SPECIAL, _special),
+}
+"""The rules of hls by operator; whole sums and products of integers alone follow `sum_type` and `product_type`."""
+
+CPP: dict[str, Rule] = {**HLS, "pow": common_numeric, "neg": _same, **dict.fromkeys(SPECIAL, _special_or_index)}
+"""The rules of cpp, where they are others."""
+
+
+# Whole expressions
+
+
+def sum_type(dtypes: Collection[DType], negated: Collection[bool], count: int | None = None) -> DType:
+    """The integer that holds every sum of integers of these dtypes, some of them subtracted.
+
+    count: of the terms, where `dtypes` only has each dtype among them.
+    """
+    signed = any(negated) or any(d.is_signed for d in dtypes)
+    widest = max(d.bits + 1 if signed and not d.is_signed else d.bits for d in dtypes)
+    terms = len(dtypes) if count is None else count
+    return integer(widest + (terms - 1).bit_length(), signed)
+
+
+def product_type(dtypes: Sequence[DType]) -> DType:
+    """The integer that holds every product of integers of these dtypes."""
+    return integer(sum([d.bits for d in dtypes]), any(d.is_signed for d in dtypes))

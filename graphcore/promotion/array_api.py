@@ -1,0 +1,235 @@
+"""The type promotion of the Python array API standard, as of 2025.12 and as first proposed (the seed).
+
+Sources: the page "Type Promotion Rules" of the array API standard, whose edition 2025.12 has the tables of 2021.12 to
+2024.12 and complex dtypes, which this library has not; and the proposal that it grew from, of August 2020. What they
+leave open is an error here that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcore.dtypes import DType
+from graphcore.errors import PromotionError
+from graphcore.promotion.system import (
+    Key,
+    NoPromotion,
+    Operand,
+    PromotionSystem,
+    Resolution,
+    Scalar,
+    check_literal,
+    default_dtype,
+)
+
+D = DType
+
+# The publications' codes, which count bytes.
+_CODES = {
+    "i1": D.int8,
+    "i2": D.int16,
+    "i4": D.int32,
+    "i8": D.int64,
+    "u1": D.uint8,
+    "u2": D.uint16,
+    "u4": D.uint32,
+    "u8": D.uint64,
+    "f2": D.float16,
+    "f4": D.float32,
+    "f8": D.float64,
+}
+
+_SIGNED = """
+      i1 i2 i4 i8
+  i1: i1 i2 i4 i8
+  i2: i2 i2 i4 i8
+  i4: i4 i4 i4 i8
+  i8: i8 i8 i8 i8
+"""
+_UNSIGNED = """
+      u1 u2 u4 u8
+  u1: u1 u2 u4 u8
+  u2: u2 u2 u4 u8
+  u4: u4 u4 u4 u8
+  u8: u8 u8 u8 u8
+"""
+
+# The standard's tables, in its order.
+_STANDARD = (
+    _SIGNED,
+    _UNSIGNED,
+    """
+      u1 u2 u4
+  i1: i2 i4 i8
+  i2: i2 i4 i8
+  i4: i4 i4 i8
+  i8: i8 i8 i8
+""",
+    """
+      f4 f8
+  f4: f4 f8
+  f8: f8 f8
+""",
+)
+
+# The seed's tables, in its order. It has no row i8 of mixed integers.
+_SEED = (
+    """
+      f2 f4 f8
+  f2: f2 f4 f8
+  f4: f4 f4 f8
+  f8: f8 f8 f8
+""",
+    _UNSIGNED,
+    _SIGNED,
+    """
+      u1 u2 u4
+  i1: i2 i4 i8
+  i2: i2 i4 i8
+  i4: i4 i4 i8
+""",
+)
+
+
+def _read(tables: Sequence[str]) -> dict[tuple[DType, DType], DType]:
+    """All cells in both orders: promotion is commutative, and mixed integers are printed in one order only."""
+    cells = {}
+    for table in tables:
+        head, *rows = table.strip("\n").split("\n")
+        for line in rows:
+            left, row = line.split(":")
+            for right, cell in zip(head.split(), row.split(), strict=True):
+                lhs, rhs = _CODES[left.strip()], _CODES[right]
+                cells[lhs, rhs] = cells[rhs, lhs] = _CODES[cell]
+    return cells
+
+
+PROFILES: dict[str, dict[tuple[DType, DType], DType]] = {"2025.12": _read(_STANDARD), "seed": _read(_SEED)}
+"""The tables by profile."""
+
+# Ops whose operands the standard wants to be of some kinds only, where the rule of the op does not say it.
+_ANY_KIND = frozenset({"equal", "not_equal", "tril", "triu", "band_part"})
+_WHAT = {
+    "arithmetic": "numbers",
+    "subtract": "numbers",
+    "compare": "numbers",
+    "number": "numbers",
+    "test": "numbers",
+    "sum": "numbers",
+    "divide": "floats",
+    "float": "floats",
+    "mean": "floats",
+    "bitwise": "integers and bools",
+    "logical": "bools",
+    "shift": "integers",
+}
+_TO_BOOL = frozenset({"compare", "logical", "test"})
+
+
+class ArrayApi(PromotionSystem):
+    """The array API standard. profile: its edition "2025.12", or "seed". Raises `PromotionError` for another.
+
+    A Python scalar takes the array's dtype: bools go with bools, ints with integers that hold them and with floats,
+    floats with floats. The seed leaves scalars open, so that its profile has the standard's.
+    """
+
+    def __init__(self, profile: str = "2025.12") -> None:
+        if profile not in PROFILES:
+            raise PromotionError(
+                f"array_api: there is no profile {profile!r}", help=f"use one of {', '.join(map(repr, PROFILES))}"
+            )
+        self.name = "array_api"
+        self.profile = profile
+        if profile != "2025.12":
+            self.options = {"profile": profile}
+        self.table = PROFILES[profile]
+        self.dtypes = frozenset({D.bool, *(lhs for lhs, _ in self.table)})
+
+    def meet(self, lhs: DType, rhs: DType) -> DType:
+        return lhs if lhs is rhs else self.common(lhs, rhs)
+
+    def common(self, lhs: DType, rhs: DType) -> DType:
+        found = self.table.get((lhs, rhs))
+        if found is None:
+            raise _undefined(f"{lhs} with {rhs}", _cast_for(lhs, rhs))
+        return found
+
+    def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        joined = self.join(key, operands)
+        wanted = _WHAT.get(key.rule)
+        if wanted is not None and key.op not in _ANY_KIND and not _is_one_of(joined, wanted):
+            raise _undefined(f"{key.op} of {joined}", _cast_to(joined, wanted))
+        if key.rule == "test" and joined.is_integer:
+            return Resolution((D.float64,) * len(operands), D.bool)
+        return Resolution((joined,) * len(operands), D.bool if key.rule in _TO_BOOL else joined)
+
+    def join(self, key: Key, operands: Sequence[Operand]) -> DType:
+        known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
+        literals = [o.literal for o in operands if o.literal is not None]
+        if not known:
+            return default_dtype(literals)
+        joined = known[0]
+        for dtype in known[1:]:
+            joined = self.meet(joined, dtype)
+        for literal in literals:
+            _check_scalar(literal, joined)
+        return joined
+
+
+def _undefined(what: str, help: str) -> NoPromotion:
+    return NoPromotion(f"{what} is undefined by the array API standard", help=help, undefined=True)
+
+
+def _cast_for(lhs: DType, rhs: DType) -> str:
+    """What to cast so that two dtypes meet."""
+    if D.bool in (lhs, rhs):
+        other = rhs if lhs is D.bool else lhs
+        return f"cast the bool: .cast(DType.{other.name})"
+    if lhs.is_float != rhs.is_float:
+        target = lhs if lhs.is_float else rhs
+        return f"cast the integer: .cast(DType.{target.name})"
+    if lhs.is_integer and rhs.is_integer:
+        return "cast one of them to the other's dtype, or both to float64 where rounding is meant: .cast(DType.float64)"
+    return f"cast one of them: .cast(DType.{lhs.name}) or .cast(DType.{rhs.name})"
+
+
+_CAST = {"numbers": "int64", "floats": "float64", "integers": "int64", "integers and bools": "int64", "bools": "bool"}
+
+
+def _cast_to(dtype: DType, wanted: str) -> str:
+    return f"it takes {wanted}: cast to one, such as .cast(DType.{_CAST[wanted]})"
+
+
+def _is_one_of(dtype: DType, wanted: str) -> bool:
+    if wanted == "numbers":
+        return dtype.is_number
+    if wanted == "floats":
+        return dtype.is_float
+    if wanted == "integers":
+        return dtype.is_integer
+    return dtype is D.bool or (wanted == "integers and bools" and dtype.is_integer)
+
+
+def _check_scalar(value: Scalar, dtype: DType) -> None:
+    """Refuses a Python scalar that does not go with an array of `dtype`."""
+    kind = type(value)
+    if kind is bool:
+        goes = dtype is D.bool
+    elif kind is int:
+        goes = dtype.is_float or (dtype.is_integer and dtype.min <= value <= dtype.max)
+    else:
+        goes = dtype.is_float
+    if goes and kind is not int:
+        check_literal(value, dtype)
+    if goes and not (kind is int and dtype.is_float and abs(value) > dtype.max):
+        return
+    if kind is int and dtype.is_number:
+        raise _undefined(
+            f"the int {value!r} with {dtype}",
+            f"{dtype} holds {dtype.min} to {dtype.max}; cast the array to a wider dtype first",
+        )
+    takes = "float64" if kind is float else "int64" if kind is int else "bool"
+    raise _undefined(
+        f"the {kind.__name__} {value!r} with {dtype}",
+        f"cast the array, .cast(DType.{takes}), or make the scalar an array of the dtype that is meant",
+    )

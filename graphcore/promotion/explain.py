@@ -1,0 +1,266 @@
+"""What a promotion system gives for two dtypes, and why: the path on a lattice, the rule in words, the refusal."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError
+from graphcore.promotion.allo import Allo, AlloHls
+from graphcore.promotion.allo_rules import FLOATS, is_integer
+from graphcore.promotion.anvil import Anvil
+from graphcore.promotion.array_api import ArrayApi
+from graphcore.promotion.kernel_float import KernelFloat
+from graphcore.promotion.max import max_published, max_system
+from graphcore.promotion.system import Key, LatticeSystem, NoPromotion, Operand, PromotionSystem, TableSystem
+
+Kind: TypeAlias = Literal[
+    "common",  # they meet
+    "forbidden",  # the publication rules the pair out
+    "undefined",  # the publication leaves the pair open
+    "no rule",  # no rule of the system covers the pair
+    "unknown",  # the system has not one of the dtypes
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a system gives for two dtypes: the one in which they meet, None where they do not, and the reason in words.
+
+    ambiguous: that dtype is only a default.
+    """
+
+    system: str
+    dtype: DType | None
+    reason: str
+    kind: Kind
+    ambiguous: bool = False
+
+    @property
+    def result(self) -> str:
+        """The dtype as it is printed: `int32?` where it is only a default, `-` where there is none."""
+        if self.dtype is None:
+            return "-"
+        return f"{self.dtype.name}?" if self.ambiguous else self.dtype.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    lhs: DType
+    rhs: DType
+    lhs_ambiguous: bool
+    rhs_ambiguous: bool
+
+    @property
+    def dtypes(self) -> tuple[DType, DType]:
+        return self.lhs, self.rhs
+
+    def has(self, *dtypes: DType) -> bool:
+        return any(d in dtypes for d in self.dtypes)
+
+
+def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> Explanation:
+    """The dtype in which two dtypes meet under a system, as `implicit_cast_type` gives it, and why.
+
+    lhs, rhs: DTypes or anything `DType.of` takes; a name with a question mark, "int32?", is a dtype that is only a
+    default, as a literal's is in anvil and a constant's in kernel_float. Refusals are answers here: `dtype` is None
+    and `kind` says which sort. Raises `DTypeError` for what is no dtype, `PromotionError` for what is no system.
+    """
+    from graphcore.promotion import system as find
+
+    rules = find(system)
+    (left, left_ambiguous), (right, right_ambiguous) = _read(lhs), _read(rhs)
+    pair = _Pair(left, right, left_ambiguous, right_ambiguous)
+    name = str(rules)
+    if (left_ambiguous or right_ambiguous) and not rules.knows_ambiguous:
+        return Explanation(name, None, f"{rules.name} has no dtypes that are only a default", "unknown")
+    operands = [Operand(left, ambiguous=left_ambiguous), Operand(right, ambiguous=right_ambiguous)]
+    try:
+        answer = rules.resolve(Key("implicit_cast", "join"), operands)
+    except NoPromotion as refusal:
+        kind, reason = _refusal(rules, pair, refusal)
+        return Explanation(name, None, reason, kind)
+    return Explanation(name, answer.result, _reason(rules, pair, answer.result), "common", answer.ambiguous)
+
+
+def _read(given: object) -> tuple[DType, bool]:
+    if isinstance(given, str) and given.endswith("?"):
+        try:
+            return DType.of(given[:-1]), True
+        except DTypeError as error:
+            raise DTypeError(f"no dtype is called {given!r}", help=error.help) from None
+    return DType.of(given), False
+
+
+def _refusal(rules: PromotionSystem, pair: _Pair, refusal: NoPromotion) -> tuple[Kind, str]:
+    if refusal.undefined:
+        return "undefined", f"undefined: {_open(rules, pair)}"
+    if not all(_knows(rules, dtype) for dtype in pair.dtypes):
+        return "unknown", refusal.reason.rpartition(": ")[2]
+    if isinstance(rules, KernelFloat) and not all(d.is_float for d in pair.dtypes):
+        return "forbidden", "forbidden: signed with unsigned"
+    return "no rule", refusal.reason
+
+
+def _knows(rules: PromotionSystem, dtype: DType) -> bool:
+    if isinstance(rules, Allo):
+        return is_integer(dtype) or dtype is DType.index or dtype in FLOATS
+    return dtype in rules.dtypes
+
+
+def _reason(rules: PromotionSystem, pair: _Pair, met: DType) -> str:
+    for type_, reason in _REASONS:
+        if isinstance(rules, type_):
+            return reason(rules, pair, met)
+    return "the same dtype" if pair.lhs is pair.rhs else f"as {rules.name} says"
+
+
+# One system each
+
+
+def _on_lattice(rules: LatticeSystem, pair: _Pair, met: DType) -> str:
+    if pair.lhs is pair.rhs:
+        return "the same dtype"
+    up, down = (_path(rules.edges, d, met) for d in pair.dtypes)
+    return " < ".join(d.name for d in up) + "".join(f" > {d.name}" for d in down[-2::-1])
+
+
+def _path(edges: Mapping[DType, Sequence[DType]], start: DType, end: DType) -> list[DType]:
+    """The shortest way up from a dtype to one above it."""
+    below: dict[DType, DType] = {}
+    waiting = deque([start])
+    while end is not start and end not in below:
+        dtype = waiting.popleft()
+        for above in edges.get(dtype, ()):
+            if above not in below:
+                below[above] = dtype
+                waiting.append(above)
+    path = [end]
+    while path[-1] is not start:
+        path.append(below[path[-1]])
+    return path[::-1]
+
+
+def _in_table(rules: TableSystem, pair: _Pair, met: DType) -> str:
+    if pair.lhs is pair.rhs:
+        return "the same dtype"
+    where = f"printed in row {pair.lhs}, column {pair.rhs}"
+    if rules is max_published and (joined := max_system.meet(*pair.dtypes)) is not met:
+        return f"{where}; on the lattice they meet in {joined}"
+    return where
+
+
+def _of_numbers(pair: _Pair) -> str:
+    """What kernel_float and anvil have in common, less integers of both signs."""
+    lhs, rhs = pair.dtypes
+    if lhs is rhs:
+        return "the same dtype"
+    if pair.has(DType.bool):
+        return "bool with anything: the other"
+    if lhs.is_float and rhs.is_float:
+        return "floats: the wider" if lhs.bits != rhs.bits else "floats of one width: one that holds both"
+    if lhs.is_float or rhs.is_float:
+        return "a float with an integer: the float"
+    return "the same sign: the wider"
+
+
+def _in_kernel_float(rules: KernelFloat, pair: _Pair, met: DType) -> str:
+    if pair.lhs_ambiguous is not pair.rhs_ambiguous:
+        return "a constant takes the dtype of what it meets"
+    both = "of two constants, " if pair.lhs_ambiguous else ""
+    return both + _of_numbers(pair)
+
+
+def _in_anvil(rules: Anvil, pair: _Pair, met: DType) -> str:
+    if pair.lhs_ambiguous is pair.rhs_ambiguous:
+        flag = "; both are ambiguous, and so is the result" if pair.lhs_ambiguous else ""
+        return _of_known(pair) + flag
+    guessed, known = pair.dtypes if pair.lhs_ambiguous else pair.dtypes[::-1]
+    if guessed.is_float and not known.is_float:
+        return "an ambiguous float with a known integer or bool: the float"
+    if known is DType.bool and guessed is not DType.bool:
+        return "an ambiguous number with a known bool: the number"
+    return "an ambiguous dtype with a known one: the known one"
+
+
+def _of_known(pair: _Pair) -> str:
+    lhs, rhs = pair.dtypes
+    if not (lhs.is_integer and rhs.is_integer and lhs.is_signed is not rhs.is_signed):
+        return _of_numbers(pair)
+    signed, unsigned = pair.dtypes if lhs.is_signed else pair.dtypes[::-1]
+    if signed.bits > unsigned.bits:
+        return "signed with a narrower unsigned: the signed one"
+    return "signed with unsigned: signed, twice as wide as the unsigned one, at most 64 bits"
+
+
+def _in_array_api(rules: ArrayApi, pair: _Pair, met: DType) -> str:
+    lhs, rhs = pair.dtypes
+    if (lhs, rhs) not in rules.table:
+        return "the same dtype"
+    if lhs.is_float:
+        return "table of floats"
+    if lhs.is_signed is rhs.is_signed:
+        return f"table of {'signed' if lhs.is_signed else 'unsigned'} integers"
+    return "table of mixed integers"
+
+
+def _open(rules: PromotionSystem, pair: _Pair) -> str:
+    """What the array API standard leaves out of its tables."""
+    for dtype in pair.dtypes:
+        if dtype not in rules.dtypes:
+            return f"the standard has no {dtype}"
+    if pair.has(DType.bool):
+        return "no table has bool with another dtype"
+    if pair.lhs.is_integer and pair.rhs.is_integer:
+        return f"no table has {pair.lhs} with {pair.rhs}"
+    return "no table has an integer with a float"
+
+
+def _in_allo(rules: Allo, pair: _Pair, met: DType) -> str:
+    common = _allo_common(rules, pair)
+    if not isinstance(rules, AlloHls) or not all(map(is_integer, pair.dtypes)):
+        return common
+    try:
+        added, subtracted, product = (_grown(rules, op, pair) for op in ("add", "sub", "mul"))
+    except NoPromotion as refusal:
+        return f"{common}; {refusal.reason}"
+    if added is subtracted:
+        return f"{common}; + and - give {added}, * gives {product}"
+    return f"{common}; + gives {added}, - gives {subtracted}, * gives {product}"
+
+
+def _grown(rules: AlloHls, op: str, pair: _Pair) -> DType:
+    return rules.resolve(Key(op, "arithmetic", True), [Operand(dtype) for dtype in pair.dtypes]).result
+
+
+def _allo_common(rules: Allo, pair: _Pair) -> str:
+    lhs, rhs = pair.dtypes
+    if lhs is rhs:
+        return "the same dtype"
+    if pair.has(DType.index):
+        return "index with an integer: index"
+    if lhs.is_float and rhs.is_float:
+        return "floats: the wider" if lhs.bits != rhs.bits else "floats of one width: the left one"
+    if lhs.is_float or rhs.is_float:
+        return "a float with an integer: the float"
+    if lhs.is_signed is rhs.is_signed:
+        return "the same sign: the wider"
+    if rules.keeps_sign:
+        return "signed with unsigned: signed, and wide enough for both"
+    signed, unsigned = pair.dtypes if lhs.is_signed else pair.dtypes[::-1]
+    if unsigned.bits >= signed.bits:
+        return "signed with unsigned: the unsigned one, which is no narrower"
+    return "signed with unsigned: the signed one, which is wider"
+
+
+_REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _Pair, DType], str]], ...] = (
+    (LatticeSystem, _on_lattice),
+    (TableSystem, _in_table),
+    (KernelFloat, _in_kernel_float),
+    (Anvil, _in_anvil),
+    (ArrayApi, _in_array_api),
+    (Allo, _in_allo),
+)

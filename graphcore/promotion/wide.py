@@ -1,0 +1,100 @@
+"""Which operators take integers of more than 64 bits: asked at the user's line, where a system's results grow so wide.
+
+Lowering computes such integers in limbs, one rule an operator. What has no rule there is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError
+from graphcore.symbol import Captured, Constant, Symbol
+from graphcore.types import OptionalType, SequenceType, TensorType, Type
+
+OPERATORS = frozenset(
+    {
+        "Abs", "Add", "BitCast", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "Clip",
+        "ConstantOfShape", "Div", "Equal", "FloorDiv", "Greater", "GreaterOrEqual", "IntegerPow", "Less",
+        "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "NotEqual", "ReduceSum", "Shape", "ShiftLeft", "ShiftRight",
+        "Sign", "Size", "Square", "Sub", "Sum",
+        # They put values elsewhere.
+        "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
+        "Pad", "Reshape", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
+        "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+"""Those that have a rule of limbs."""
+
+EXPRESSIONS = frozenset({"SumOfTerms", "ProductOfTerms"})
+"""Those that are made of operators that have one."""
+
+LOW_BITS = frozenset({"CumSum", "Einsum", "MatMul", "ReduceProd"})
+"""Those that only run where no more than 64 bits of the result are used later, which nobody knows yet."""
+
+MOST_BITS_OF_FLOATS = 1000
+"""The widest integers that floats are made of, and that are made of floats; quotients go through floats too."""
+MOST_EXPONENT = 1 << 16
+
+_DIVISIONS = frozenset({"Div", "FloorDiv", "Mod"})
+
+
+def is_wide(type_: Type) -> bool:
+    """Whether it is, or is a list or optional of, integers of more than 64 bits."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return is_wide(type_.element)
+    return isinstance(type_, TensorType) and type_.dtype.bits > 64 and type_.dtype.is_integer
+
+
+def check(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> Type:
+    """The type of a result, as it is. Raises `DTypeError` where nothing computes the operator on such wide integers."""
+    if operator in EXPRESSIONS:
+        return type_
+    try:  # every node comes through here, and hardly one has anything wide
+        narrow = type_.dtype.bits <= 64  # type: ignore[union-attr]
+        for symbol in inputs:
+            if symbol is not None and symbol.type.dtype.bits > 64:
+                narrow = False
+    except AttributeError:
+        narrow = not any(map(is_wide, (type_, *(s.type for s in inputs if s is not None))))
+    why = None if narrow else _refusal(operator, inputs, type_)
+    if why is None:
+        return type_
+    reason, help_ = why
+    given = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
+    raise DTypeError(f"{operator}: {reason}", operands=given, help=help_)
+
+
+def _refusal(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> tuple[str, str] | None:
+    """Why an operator does not run on wide integers, and what to do; None where it does."""
+    wide = next((s.type for s in inputs if s is not None and is_wide(s.type)), type_)
+    name = wide.dtype if isinstance(wide, TensorType) else wide
+    narrower = "cast the operands to at most 64 bits first: .cast(DType.int64)"
+    if operator not in OPERATORS and operator not in LOW_BITS:
+        return f"nothing computes it on {name}, an integer of more than 64 bits", narrower
+    if any(s is not None and type(s.producer) is Captured and is_wide(s.type) for s in inputs):
+        return f"{name}: integers of more than 64 bits do not go into the bodies of If, Loop and Scan", narrower
+    if operator in _DIVISIONS and isinstance(name, DType) and name.bits > MOST_BITS_OF_FLOATS:
+        return f"integers of at most {MOST_BITS_OF_FLOATS} bits are divided, and this is {name}", narrower
+    if operator == "IntegerPow":
+        power = _number(inputs[1])
+        if power is None or not 0 <= power <= MOST_EXPONENT:
+            reason = f"the exponent of an integer of more than 64 bits must be a constant from 0 to {MOST_EXPONENT}"
+            return reason, narrower
+    if operator == "Cast":
+        source = inputs[0].type if inputs[0] is not None else type_
+        ends = [t.dtype for t in (source, type_) if isinstance(t, TensorType)]
+        if any(d.is_float for d in ends) and any(d.is_integer and d.bits > MOST_BITS_OF_FLOATS for d in ends):
+            return f"integers of at most {MOST_BITS_OF_FLOATS} bits go into floats and come from them", narrower
+    return None
+
+
+def _number(symbol: Symbol | None) -> int | None:
+    """The value of a constant of one element."""
+    producer = symbol.producer if symbol is not None else None
+    if not isinstance(producer, Constant) or producer.is_weight or producer.array.size != 1:
+        return None
+    return int(producer.array.reshape(()).item())
+
+
+__all__ = ["EXPRESSIONS", "LOW_BITS", "OPERATORS", "check", "is_wide"]

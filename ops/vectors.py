@@ -1,0 +1,88 @@
+"""Vectors as kernel_float has them, and the fused multiply-add."""
+
+from __future__ import annotations
+
+from graphcore.declare import LIBRARY, expansion, op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import ShapeError
+from graphcore.operands import broadcast, operand, promote
+from graphcore.ops import _emit as e
+from graphcore.ops.joining import concat
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import _shape, tensor_type
+
+
+@op(onnx="Unsqueeze", rule="keep")
+def into_vec(x: TensorLike) -> Symbol:
+    """`x` as a vector: a scalar becomes one of length 1.
+
+    x: a scalar or a vector of any dtype. Returns `x` itself where it is a vector. Raises `ShapeError` for more axes.
+    kernel_float's `into_vec`; ONNX Unsqueeze.
+    """
+    symbol = operand("into_vec", x)
+    if symbol.rank > 1:
+        raise ShapeError(
+            f"into_vec: a tensor of rank {symbol.rank} is no vector",
+            operands={"x": symbol},
+            help="flatten it: ops.flatten(x)",
+        )
+    if symbol.rank:
+        return symbol
+    type_ = tensor_type(symbol.dtype, _shape([Dim(1)]), symbol.ambiguous)
+    return symbol.graph._emit("Unsqueeze", (symbol, symbol.graph._vector([0])), type_)
+
+
+@op(onnx="Concat", rule="join")
+def vec(*values: TensorLike) -> Symbol:
+    """A vector of the values one after another, in the dtype in which they meet.
+
+    values: one or more scalars and vectors of any dtypes that promote to a common one. Returns a vector as long as all
+    of them. Raises `ShapeError` for none and for more axes, `PromotionError` where they do not meet. kernel_float's
+    `make_vec`; ONNX Concat.
+    """
+    if not values:
+        raise ShapeError("vec: no values given", help="give one or more: ops.vec(x, y)")
+    symbols, _ = promote("vec", "join", {f"value {i}": value for i, value in enumerate(values)})
+    return concat([into_vec(s) for s in symbols])
+
+
+@op(onnx="Fma", rule="arithmetic")
+def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
+    """x * y + z in one: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed.
+
+    x, y, z: numbers or bools of any shapes that broadcast, which meet in a common dtype. float64 rounds the product
+    too. Raises `PromotionError` where they do not meet, `DTypeError` for strings, `ShapeError` for shapes that do not
+    broadcast. The fused multiply-add of IEEE 754.
+    """
+    (x, y, z), dtype = promote("fma", "arithmetic", {"x": x, "y": y, "z": z})
+    type_ = tensor_type(dtype, broadcast("fma", {"x": x, "y": y, "z": z}), all(s.ambiguous for s in (x, y, z)))
+    return x.graph._emit("Fma", (x, y, z), type_, None, LIBRARY)
+
+
+@expansion("Fma")
+def _fma(x: Symbol, y: Symbol, z: Symbol) -> Symbol:
+    if x.dtype is DType.bool:
+        return e.either(e.both(x, y), z)
+    if x.dtype is not DType.float32:
+        return e.emit("Add", e.emit("Mul", x, y), z)
+    # float64 holds the product; from there the sum is rounded to the dtype of the op, which may be narrower still.
+    wide = [e.cast(s, DType.float64) for s in (x, y, z)]
+    return _odd_sum(e.emit("Mul", *wide[:2]), wide[2])
+
+
+def _odd_sum(a: Symbol, b: Symbol) -> Symbol:
+    """a + b rounded to odd: a last bit of 1 tells of what was lost, so that rounding again rounds the true sum."""
+    total = e.emit("Add", a, b)
+    other = e.emit("Sub", total, a)
+    lost = e.emit("Add", e.emit("Sub", a, e.emit("Sub", total, other)), e.emit("Sub", b, other))
+    bits = e.bitcast(total, DType.int64)
+    one = e.const(bits, 1)
+    is_even = e.equal(e.emit("BitwiseAnd", bits, one), e.const(bits, 0))
+    zero = e.const(total, 0)
+    is_lost = e.opposite(e.equal(lost, zero))  # not of NaN, from infinities
+    is_lost = e.both(is_lost, e.equal(lost, lost), is_even)
+    away = e.equal(e.less(lost, zero), e.less(total, zero))
+    step = e.where(away, one, e.const(bits, -1))
+    nudged = e.bitcast(e.emit("Add", bits, step), DType.float64)
+    return e.where(is_lost, nudged, total)
