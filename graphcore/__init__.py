@@ -22,10 +22,10 @@ from graphcore.promotion import PromotionSystem, implicit_cast, implicit_cast_ty
 from graphcore.symbol import Symbol, SymbolTuple
 from graphcore.types import OptionalType, SequenceType, Shape, TensorType
 
-from graphcore import ops  # isort: skip - attaches the operators to Symbol
+from graphcore import ops, standard as standard  # isort: skip - attach operators and methods to Symbol
 
 if TYPE_CHECKING:
-    from graphcore import models, runtime
+    from graphcore import array_api, models, runtime
     from graphcore.runtime import InferenceSession, Model, jit
 
 __version__ = "0.1.0"
@@ -45,6 +45,7 @@ __all__ = [
     "Symbol",
     "SymbolTuple",
     "TensorType",
+    "array_api",
     "errors",
     "implicit_cast",
     "implicit_cast_type",
@@ -55,7 +56,14 @@ __all__ = [
     "runtime",
 ]
 
-_LAZY = {"InferenceSession": "runtime", "Model": "runtime", "jit": "runtime", "models": "", "runtime": ""}
+_LAZY = {
+    "InferenceSession": "runtime",
+    "Model": "runtime",
+    "array_api": "",
+    "jit": "runtime",
+    "models": "",
+    "runtime": "",
+}
 
 
 def __getattr__(name: str) -> Any:

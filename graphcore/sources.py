@@ -15,7 +15,7 @@ _ROOMS = tuple(
         _ROOT,
         *(
             os.path.realpath(_ROOT + room) + os.sep
-            for room in ("ops", "runtime", "models")
+            for room in ("array_api", "ops", "runtime", "models")
             if os.path.exists(_ROOT + room)
         ),
     }

@@ -155,7 +155,8 @@ def _normal(name: str, x: Symbol, item: Any) -> Any:
         try:
             return operator.index(item)
         except TypeError:
-            raise _no_index(name, x, item) from None
+            if not hasattr(type(item), "__array_namespace__"):  # an array of another kind
+                raise _no_index(name, x, item) from None
     symbol = x.graph._operand(item, name, "index")
     if symbol.dtype is DType.bool:
         if not symbol.rank:

@@ -1,0 +1,399 @@
+"""The standard's functions that make arrays."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore import ops
+from graphcore.array_api._array import Array, check_device
+from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, astype, checked
+from graphcore.array_api._dispatch import Tensor, computed, function
+from graphcore.array_api._manipulation import broadcast_arrays
+from graphcore.constants import array_of, held_as, scalar_array
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.numerics import cast_array
+from graphcore.promotion.system import NoPromotion, check_literal
+from graphcore.symbol import Symbol
+from graphcore.types import DimLike
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace",
+    "meshgrid", "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
+]  # fmt: skip
+
+# From values
+
+
+def asarray(
+    obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None
+) -> Tensor:
+    """An Array of values.
+
+    obj: an Array, a NumPy array, what has the buffer protocol or DLPack, a Python scalar, or nested lists of scalars; a
+    Symbol is returned, as `dtype`. dtype: by default its own; of Python numbers bool, int64 or float32. copy: True
+    copies, False refuses to, None copies where it must. Floats beyond a float dtype become infinite. Raises
+    `DTypeError` for what is no array, a dtype that Arrays have not and integers that `dtype` cannot hold,
+    `ShapeError` where copy=False and a copy is needed.
+    """
+    check_device("asarray", device)
+    target = checked("asarray", dtype)
+    if isinstance(obj, Symbol):
+        return obj if target is None else astype(obj, target)
+    if isinstance(obj, (Array, np.ndarray, np.generic)):
+        return _of_array(np.asarray(obj), target, copy)
+    if hasattr(obj, "__dlpack__"):
+        return _of_array(np.from_dlpack(obj), target, copy)
+    is_buffer = isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__module__ == "array"
+    if is_buffer:
+        return _of_array(np.asarray(obj if type(obj).__module__ == "array" else memoryview(obj)), target, copy)
+    if copy is False:
+        raise _CopyRefused("asarray: Python values become an Array by a copy", help="leave copy out")
+    return Array(_of_python(obj, target))
+
+
+class _CopyRefused(ShapeError):
+    """A copy that copy=False forbids."""
+
+
+def _of_array(array: np.ndarray[Any, Any], target: DType | None, copy: builtins.bool | None) -> Array:
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    own = checked("asarray", native.dtype)
+    if target is not None and target is not own:
+        if copy is False:
+            raise _CopyRefused(f"asarray: {own} becomes {target} by a copy", help="leave copy out")
+        return astype(Array(native), target)  # type: ignore[no-any-return]
+    if copy is False and native is not array:
+        raise _CopyRefused("asarray: another byte order becomes the machine's by a copy", help="leave copy out")
+    return Array(native.copy() if copy else native)
+
+
+def _of_python(obj: Any, target: DType | None) -> np.ndarray[Any, Any]:
+    if isinstance(obj, (list, tuple)):
+        obj = _without_arrays(obj)
+    array, own = array_of(obj)
+    if own not in (DType.bool, DType.int64, DType.uint64, DType.float64):
+        checked("asarray", own)
+    if target is None:
+        if own is DType.float64:
+            target = DEFAULT_FLOAT
+        elif own is DType.uint64:
+            raise DTypeError(f"asarray: {obj!r:.60} is beyond int64", help="say which dtype is meant: dtype=uint64")
+        else:
+            target = own
+    if target.is_float or array.size == 0:  # of an empty list NumPy makes floats
+        return cast_array(array, own, target)
+    return array if target is own else held_as(array, own, target, "asarray")
+
+
+def _without_arrays(values: Any) -> Any:
+    """Nested lists with the Arrays in them as NumPy's."""
+    if isinstance(values, (list, tuple)):
+        return [_without_arrays(value) for value in values]
+    return values._data if isinstance(values, Array) else values
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
+    """An Array of another library's array, which it shares the memory with where that is allowed.
+
+    Raises `DTypeError` for a dtype that Arrays have not, `GraphError` for another device than "cpu".
+    """
+    check_device("from_dlpack", device)
+    array = np.from_dlpack(x, copy=copy)
+    checked("from_dlpack", array.dtype)
+    return Array(array)
+
+
+# Of one value. Of a shape with dims that only the run knows they make Symbols of the current graph.
+
+
+def _shape_of(op: str, shape: DimLike | Sequence[DimLike]) -> tuple[int, ...]:
+    dims = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
+    try:
+        sizes = tuple(int(dim.__index__()) for dim in dims)
+    except (AttributeError, TypeError):
+        raise ShapeError(f"{op}: {shape!r} is no shape", help="give an int or a tuple of ints") from None
+    if any(size < 0 for size in sizes):
+        raise ShapeError(f"{op}: the shape {shape!r} has a negative size", help="sizes are 0 or more")
+    return sizes
+
+
+def _is_symbolic(shape: Any) -> builtins.bool:
+    """Whether a shape, or a number, has a Dim that only the run knows: then a Symbol of the current graph is made."""
+    dims = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return any(isinstance(dim, (str, Symbol)) or (isinstance(dim, Dim) and not dim.is_static) for dim in dims)
+
+
+def _filled(
+    op: str, shape: DimLike | Sequence[DimLike], value: builtins.bool | int | float, dtype: DType, device: str | None
+) -> Tensor:
+    check_device(op, device)
+    if _is_symbolic(shape):
+        return ops.full(shape, value, dtype=dtype)
+    is_rounded = type(value) is int and dtype.is_float and abs(value) <= dtype.max
+    try:
+        if not is_rounded:
+            check_literal(value, dtype)
+    except NoPromotion as refusal:
+        raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
+    return Array(np.full(_shape_of(op, shape), scalar_array(value, dtype)))
+
+
+def empty(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """An Array of unspecified values, which are zeros. See `zeros`."""
+    return _filled("empty", shape, 0, checked("empty", dtype) or DEFAULT_FLOAT, device)
+
+
+def zeros(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """An Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
+    return _filled("zeros", shape, 0, checked("zeros", dtype) or DEFAULT_FLOAT, device)
+
+
+def ones(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """An Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
+    return _filled("ones", shape, 1, checked("ones", dtype) or DEFAULT_FLOAT, device)
+
+
+def full(
+    shape: DimLike | Sequence[DimLike],
+    fill_value: builtins.bool | int | float,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """An Array with one value everywhere.
+
+    shape: ints. fill_value: a Python scalar. dtype: by default bool, int64 or float32, by the scalar's kind. Raises
+    `DTypeError` where it cannot hold the value, `ShapeError` for what is no shape.
+    """
+    value = _scalar_of("full", fill_value)
+    return _filled("full", shape, value, checked("full", dtype) or _default_of(value), device)
+
+
+def _scalar_of(op: str, value: Any) -> builtins.bool | int | float:
+    if isinstance(value, (Array, np.generic)) and not value.ndim:
+        value = np.asarray(value).item()
+    if type(value) not in (bool, int, float):
+        raise DTypeError(f"{op}: {value!r} is no number", help="give a bool, an int or a float")
+    return value  # type: ignore[no-any-return]
+
+
+def _default_of(value: builtins.bool | int | float) -> DType:
+    if type(value) is bool:
+        return DType.bool
+    return DEFAULT_INTEGER if type(value) is int else DEFAULT_FLOAT
+
+
+@function
+def _like(x: Tensor, value: builtins.bool | int | float, dtype: DType | None) -> Tensor:
+    symbol = x
+    filled = ops.constant(value, dtype or symbol.dtype) if type(value) is not bool else None
+    if filled is None:
+        filled = ops.cast(ops.constant(value), dtype or symbol.dtype)
+    return ops.broadcast_to(filled, ops.shape_of(symbol), symbol.shape)
+
+
+def _like_of(op: str, x: Tensor, value: builtins.bool | int | float, dtype: DType | None, device: str | None) -> Tensor:
+    """A Symbol of the shape of a Symbol, an Array of that of an Array."""
+    check_device(op, device)
+    if isinstance(x, Symbol):
+        with x.graph:
+            return _like(x, value, None if dtype is None else DType.of(dtype))
+    return _filled(op, x.shape, value, checked(op, dtype) or x.dtype, device)
+
+
+def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """Unspecified values, which are zeros, in the shape of x and by default in its dtype."""
+    return _like_of("empty_like", x, 0, dtype, device)
+
+
+def zeros_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """Zeros in the shape of x and by default in its dtype."""
+    return _like_of("zeros_like", x, 0, dtype, device)
+
+
+def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """Ones in the shape of x and by default in its dtype."""
+    return _like_of("ones_like", x, 1, dtype, device)
+
+
+def full_like(
+    x: Tensor,
+    /,
+    fill_value: builtins.bool | int | float,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """One value in the shape of x and by default in its dtype. Raises `DTypeError` where that cannot hold it."""
+    return _like_of("full_like", x, _scalar_of("full_like", fill_value), dtype, device)
+
+
+# Of numbers that follow from their positions
+
+
+def arange(
+    start: int | float | Dim,
+    /,
+    stop: int | float | Dim | None = None,
+    step: int | float | Dim = 1,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """The numbers from `start` up to but without `stop`, `step` apart; with one alone it is `stop`, from 0.
+
+    dtype: by default int64 for ints and float32 otherwise. Raises `ShapeError` for a step of 0 and `DTypeError` where
+    the dtype cannot hold the bounds. Of Dims that only the run knows it makes a Symbol of the current graph.
+    """
+    check_device("arange", device)
+    if _is_symbolic((start, stop, step)):
+        return ops.range(start, stop, step, dtype=dtype)
+    if stop is None:
+        start, stop = 0, start
+    first, last, apart = (int(v) if isinstance(v, Dim) else v for v in (start, stop, step))
+    if apart == 0:
+        raise ShapeError("arange: step is 0", help="give a step above or below 0")
+    is_whole = all(type(value) is int for value in (first, last, apart))
+    target = checked("arange", dtype) or (DEFAULT_INTEGER if is_whole else DEFAULT_FLOAT)
+    if is_whole:
+        count = builtins.max(0, -((int(first) - int(last)) // int(apart)))
+    else:
+        count = builtins.max(0, math.ceil((last - first) / apart))
+    if count == 0:
+        return Array(np.zeros(0, target.numpy))
+    if not is_whole:
+        return computed(_steps, count, float(first), float(apart), target)
+    for value in (first, first + (count - 1) * apart):
+        _check_holds("arange", value, target)
+    return computed(_whole_steps, count, first, apart, target)
+
+
+def _check_holds(op: str, value: int | float, dtype: DType) -> None:
+    if dtype.is_integer and not dtype.min <= value <= dtype.max:
+        raise DTypeError(f"{op}: {value} is beyond {dtype}", help="choose a wider dtype")
+
+
+def _whole_steps(count: int, start: int, step: int, dtype: DType) -> Symbol:
+    # In 64 bits sums and products wrap to the right number whatever lies between.
+    carrier = DType.uint64 if dtype is DType.uint64 else DType.int64
+    made = ops.cast(ops.range(count), carrier) * _wrapped(step, carrier) + _wrapped(start, carrier)
+    return ops.cast(made, dtype)
+
+
+def _wrapped(value: int, dtype: DType) -> np.ndarray[Any, Any]:
+    return np.asarray(np.uint64(value % (1 << 64))).view(dtype.numpy)
+
+
+def _steps(count: int, start: float, step: float, dtype: DType) -> Symbol:
+    positions = ops.cast(ops.range(count), DType.float64)
+    return ops.cast(positions * np.asarray(step) + np.asarray(start), dtype)
+
+
+def linspace(
+    start: int | float,
+    stop: int | float,
+    /,
+    num: int,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    endpoint: builtins.bool = True,
+) -> Array:
+    """`num` numbers at equal distances from `start` to `stop`, which is the last of them if `endpoint` says so.
+
+    dtype: by default float32. Raises `ShapeError` for a negative `num`, `DTypeError` for what are no numbers.
+    """
+    check_device("linspace", device)
+    target = checked("linspace", dtype) or DEFAULT_FLOAT
+    (count,) = _shape_of("linspace", num)
+    first, last = (float(_scalar_of("linspace", value)) for value in (start, stop))
+    if count == 0:
+        return Array(np.zeros(0, target.numpy))
+    return computed(_spaced, count, first, last, target, builtins.bool(endpoint))  # type: ignore[no-any-return]
+
+
+def _spaced(count: int, start: float, stop: float, dtype: DType, endpoint: builtins.bool) -> Symbol:
+    """Weighted means of both ends: their difference, which may overflow, is never taken."""
+    parts = builtins.max(count - 1 if endpoint else count, 1)
+    positions = ops.cast(ops.range(count), DType.float64)
+    weight = ops.div(positions, np.asarray(float(parts)))
+    made = (np.asarray(1.0) - weight) * np.asarray(start) + weight * np.asarray(stop)
+    return ops.cast(made, dtype)
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: DType | None = None,
+    device: str | None = None,
+) -> Array:
+    """A matrix of zeros with ones on a diagonal, the main one or `k` above it. dtype: by default float32."""
+    check_device("eye", device)
+    rows, columns = _shape_of("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    diagonal = builtins.max(-rows, builtins.min(int(k), columns))
+    return computed(_eye, rows, columns, diagonal, checked("eye", dtype) or DEFAULT_FLOAT)  # type: ignore[no-any-return]
+
+
+def _eye(rows: int, columns: int, k: int, dtype: DType) -> Symbol:
+    diagonal = ops.unsqueeze(ops.range(rows), 1) + k
+    return ops.cast(ops.equal(diagonal, ops.range(columns)), dtype)
+
+
+# Of arrays
+
+
+@function
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
+    return ops.tril(x, _diagonal(k))
+
+
+@function
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
+    return ops.triu(x, _diagonal(k))
+
+
+def _diagonal(k: int) -> int:
+    """A diagonal that int64 can count, beyond all matrices where the one that is asked for is."""
+    return builtins.max(-(1 << 62), builtins.min(int(k), 1 << 62))
+
+
+@function
+def _grid(arrays: list[Tensor], indexing: str) -> Tensor:
+    count = len(arrays)
+    axes = list(range(count))
+    if indexing == "xy" and count > 1:
+        axes[:2] = 1, 0
+    turned = [
+        ops.unsqueeze(x, tuple(other for other in range(count) if other != axis)) if count > 1 else x
+        for x, axis in zip(arrays, axes, strict=True)
+    ]
+    return broadcast_arrays(*turned)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """The coordinates of a grid: for each vector an array in which it lies along its own axis.
+
+    arrays: vectors of one dtype. indexing: "ij" for axes in the order of the arrays, "xy" with the first two swapped.
+    Returns a list, as in 2024.12, where 2025.12 has a tuple. Raises `ShapeError` for what is no vector and for another
+    indexing.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ShapeError(f"meshgrid: there is no indexing {indexing!r}", help='use "xy" or "ij"')
+    if not arrays:
+        return []
+    for x in arrays:
+        if x.ndim != 1:
+            raise ShapeError(f"meshgrid: an array of rank {x.ndim} is no vector", operands={"x": x}, help="flatten it")
+    return list(_grid(list(arrays), indexing))

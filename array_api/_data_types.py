@@ -1,0 +1,187 @@
+"""The standard's dtypes, and the functions that ask about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from graphcore import ops
+from graphcore.array_api._array import DTYPES, Array, check_device
+from graphcore.array_api._dispatch import Tensor, function
+from graphcore.array_api._scalars import is_scalar, joined
+from graphcore.dtypes import DType, Kind
+from graphcore.errors import DTypeError, PromotionError
+from graphcore.operands import graph_of
+from graphcore.promotion.array_api import ArrayApi
+from graphcore.promotion.system import PromotionSystem
+from graphcore.symbol import Symbol
+
+__all__ = [
+    "astype",
+    "bool",
+    "can_cast",
+    "finfo",
+    "float32",
+    "float64",
+    "iinfo",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "isdtype",
+    "result_type",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]  # fmt: skip
+
+int8, int16, int32, int64 = DType.int8, DType.int16, DType.int32, DType.int64
+uint8, uint16, uint32, uint64 = DType.uint8, DType.uint16, DType.uint32, DType.uint64
+float32, float64 = DType.float32, DType.float64
+bool = DType.bool
+
+KINDS: dict[str, tuple[DType, ...]] = {
+    "bool": (bool,),
+    "signed integer": (int8, int16, int32, int64),
+    "unsigned integer": (uint8, uint16, uint32, uint64),
+    "integral": (int8, int16, int32, int64, uint8, uint16, uint32, uint64),
+    "real floating": (float32, float64),
+    "complex floating": (),
+    "numeric": (int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64),
+}
+"""The kinds that `isdtype` knows, with the standard's dtypes that are of them."""
+
+DEFAULT_FLOAT = DType.float32
+"""What Python floats become, as in graphs."""
+DEFAULT_INTEGER = DType.int64
+
+
+def dtype_of(value: Any) -> DType:
+    """The dtype of a Symbol or Array, or a dtype itself."""
+    return value.dtype if isinstance(value, (Symbol, Array)) else DType.of(value)
+
+
+def checked(op: str, dtype: object) -> DType | None:
+    """A dtype= argument as one that Arrays have. Raises `DTypeError`."""
+    if dtype is None:
+        return None
+    found = DType.of(dtype)
+    if found not in DTYPES:
+        raise DTypeError(f"{op}: there are no Arrays of {found}", help=f"use one of {', '.join(map(str, DTYPES))}")
+    return found
+
+
+@function
+def _cast(x: Tensor, dtype: DType) -> Tensor:
+    return ops.cast(x, dtype)
+
+
+def astype(x: Tensor, dtype: DType, /, *, copy: Any = True, device: str | None = None) -> Tensor:
+    """The values as another dtype.
+
+    x: any shape and dtype. copy: whether an Array that has the dtype already is copied. Floats become integers by
+    truncating and saturating, NaN as 0; integers wrap; anything becomes bool as `!= 0`. Raises `DTypeError` for what
+    is no dtype, `GraphError` for another device than "cpu".
+    """
+    check_device("astype", device)
+    target = DType.of(dtype)
+    if type(x) is Array:
+        checked("astype", target)
+        if x.dtype is target:
+            return Array(x._data.copy()) if copy else x
+    return _cast(x, target)
+
+
+def can_cast(from_: Any, to: DType, /) -> Any:
+    """Whether type promotion may make `to` of a dtype, or of that of a Symbol or Array. Returns a bool."""
+    source, target = dtype_of(from_), DType.of(to)
+    try:
+        return joined("can_cast", (source, target), _system((from_,))) is target
+    except PromotionError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class FInfo:
+    """The limits of a float dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class IInfo:
+    """The limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def finfo(type: Any, /) -> FInfo:
+    """The limits of a float dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
+    dtype = dtype_of(type)
+    if not dtype.is_float:
+        raise DTypeError(f"finfo: {dtype} is no float", help="iinfo is for integers")
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return FInfo(dtype.bits, float(info.eps), float(dtype.max), float(dtype.min), float(info.smallest_normal), dtype)
+
+
+def iinfo(type: Any, /) -> IInfo:
+    """The limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
+    dtype = dtype_of(type)
+    if not dtype.is_integer:
+        raise DTypeError(f"iinfo: {dtype} is no integer", help="finfo is for floats")
+    return IInfo(dtype.bits, int(dtype.max), int(dtype.min), dtype)
+
+
+_BY_KIND = {Kind.bool: "bool", Kind.signed: "signed integer", Kind.unsigned: "unsigned integer"}
+
+
+def isdtype(dtype: DType, kind: Any) -> Any:
+    """Whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those. Returns a bool.
+
+    Of dtypes that are not the standard's, such as bfloat16, it says what their values are. Raises `DTypeError` for
+    what is no kind.
+    """
+    own = DType.of(dtype)
+    if isinstance(kind, tuple):
+        return any(isdtype(own, one) for one in kind)
+    if isinstance(kind, DType):
+        return own is kind
+    if kind not in KINDS:
+        raise DTypeError(f"isdtype: there is no kind {kind!r}", help=f"use one of {', '.join(map(repr, KINDS))}")
+    if kind == "integral":
+        return own.is_integer
+    if kind == "numeric":
+        return own.is_number
+    if kind == "real floating":
+        return own.is_float
+    return _BY_KIND.get(own.kind) == kind
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype in which dtypes, Symbols, Arrays and Python scalars meet.
+
+    With Symbols by their graph's promotion system, else by the standard's. Raises `DTypeError` for nothing or scalars
+    alone, `PromotionError` where they do not meet.
+    """
+    if not arrays_and_dtypes or all(is_scalar(value) for value in arrays_and_dtypes):
+        raise DTypeError("result_type: no array or dtype is given", help="give at least one; Python scalars follow it")
+    return joined("result_type", arrays_and_dtypes, _system(arrays_and_dtypes))
+
+
+def _system(values: tuple[Any, ...]) -> PromotionSystem:
+    symbols = [value for value in values if isinstance(value, (Symbol, np.ndarray))]
+    if not any(isinstance(value, Symbol) for value in symbols):
+        return ArrayApi()
+    return graph_of("result_type", symbols).promotion

@@ -1,0 +1,83 @@
+"""Elements by their positions: square brackets of Arrays, `take` and `take_along_axis`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore import ops
+from graphcore.array_api._array import Array, OutOfBounds
+from graphcore.array_api._dispatch import Tensor, function
+from graphcore.array_api._manipulation import checked_axis
+from graphcore.array_api._scalars import as_arrays, is_scalar, joined
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError
+from graphcore.operands import same_dim
+from graphcore.symbol import Symbol
+
+__all__ = ["take", "take_along_axis"]
+
+
+@function
+def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
+    """The slices of x at positions along one axis.
+
+    x: any dtype. indices: integers of any shape; negative ones count from the end. axis: None for the only axis of a
+    vector. Raises `DTypeError` for positions that are no integers, `ShapeError` for what is no axis.
+    """
+    return ops.gather(x, indices, checked_axis("take", axis, x))
+
+
+@function
+def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
+    """One element of x for each of `indices`, along one axis.
+
+    x: any dtype. indices: integers of the same rank, whose other dims broadcast with those of x. Raises `DTypeError`
+    for positions that are no integers, `ShapeError` for shapes that do not go together.
+    """
+    return ops.take_along_axis(x, indices, axis)
+
+
+@function
+def getitem(x: Tensor, key: Any) -> Tensor:
+    """x[key] for an Array x."""
+    if isinstance(key, Symbol) and key.dtype is DType.bool and not key.rank:
+        # Of a truth value there are no or one position, along an axis that is new.
+        return ops.unsqueeze(x, 0)[ops.unsqueeze(key, 0)]
+    if isinstance(key, Symbol) and key.dtype is DType.bool and _chooses_nothing(x, key):
+        return ops.reshape(x[0:0], [0, *x.shape[key.rank :]])
+    return x[key]
+
+
+def _chooses_nothing(x: Symbol, mask: Symbol) -> bool:
+    """Whether a mask fits but for axes of length 0, which go with any."""
+    if mask.rank > x.rank or not any(dim == 0 for dim in mask.shape):
+        return False
+    return all(dim == 0 or same_dim(dim, own) for dim, own in zip(mask.shape, x.shape, strict=False))
+
+
+def setitem(x: Array, key: Any, value: Any) -> None:
+    """x[key] = value for an Array x: its own memory is written.
+
+    value: a Symbol has no values to write; a scalar must go with x, an array be of a dtype that promotes to that of x.
+    Raises `PromotionError` and `DTypeError` for others, `OutOfBounds` for a key or shapes that do not fit.
+    """
+    if isinstance(value, Symbol):
+        raise DTypeError("setitem: a Symbol has no values to put into an Array", help="use where(mask, value, x)")
+    if is_scalar(value):
+        value = as_arrays("setitem", (x, value))[1]
+    if not isinstance(value, (Array, np.ndarray)):
+        raise DTypeError(f"setitem: a {type(value).__name__} is no value for an Array", help="make it one: asarray")
+    if joined("setitem", (x, value)) is not x.dtype:
+        raise DTypeError(f"setitem: values of {value.dtype} do not promote to {x.dtype}", help="cast them: astype")
+    try:
+        x._data[_numpy_key(key)] = np.asarray(value)
+    except (IndexError, ValueError) as error:
+        raise OutOfBounds(f"setitem: {error}", operands={"x": x}, help="give a key and values that fit") from None
+
+
+def _numpy_key(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple(_numpy_key(item) for item in key)
+    return key._data if isinstance(key, Array) else key

@@ -1,0 +1,49 @@
+"""What the namespace says of itself: its capabilities, devices and dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphcore.array_api._array import DEVICE, check_device
+from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, KINDS
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError
+
+__all__ = ["__array_namespace_info__"]
+
+
+class Info:
+    """What `__array_namespace_info__` gives."""
+
+    __slots__ = ()
+
+    def capabilities(self) -> dict[str, Any]:
+        """What is optional in the standard, and whether it is there."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """The device that arrays are made on."""
+        return DEVICE
+
+    def devices(self) -> list[str]:
+        """All devices: in a list as in 2024.12, where 2025.12 has a tuple."""
+        return [DEVICE]
+
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
+        """What Python numbers and positions become. There are no complex dtypes, so that there is no such key."""
+        check_device("default_dtypes", device)
+        return {"real floating": DEFAULT_FLOAT, "integral": DEFAULT_INTEGER, "indexing": DEFAULT_INTEGER}
+
+    def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
+        """The dtypes by name, those of a kind or of several. Raises `DTypeError` for what is no kind."""
+        check_device("dtypes", device)
+        kinds = ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
+        for one in kinds:
+            if one not in KINDS:
+                raise DTypeError(f"dtypes: there is no kind {one!r}", help=f"use one of {', '.join(map(repr, KINDS))}")
+        return {dtype.name: dtype for one in kinds for dtype in KINDS[one]}
+
+
+def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
+    """What the namespace says of itself."""
+    return Info()

@@ -1,0 +1,242 @@
+"""The standard's functions that sort, search and find what is equal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from graphcore import ops
+from graphcore.array_api._dispatch import Tensor, function
+from graphcore.array_api._scalars import as_arrays, met
+from graphcore.array_api._statistics import Axes
+from graphcore.dtypes import DType
+from graphcore.errors import ShapeError
+from graphcore.symbol import Symbol
+
+__all__ = [
+    "argmax", "argmin", "argsort", "count_nonzero", "isin", "nonzero", "searchsorted", "sort", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "where",
+]  # fmt: skip
+
+# Sorting
+
+
+@function
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The elements in order along an axis, always stably. x: numbers. Raises `ShapeError` for what is no axis."""
+    return ops.sort(x, axis, descending)
+
+
+@function
+def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The positions, in int64, at which the elements stand that `sort` gives."""
+    return ops.argsort(x, axis, descending)
+
+
+# Searching
+
+
+@function
+def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position, in int64, of the greatest along an axis, or in all elements; the first of equal ones."""
+    return ops.argmax(x, axis, keepdims)
+
+
+@function
+def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position, in int64, of the least along an axis, or in all elements; the first of equal ones."""
+    return ops.argmin(x, axis, keepdims)
+
+
+@function
+def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """How many elements are not 0, in int64."""
+    return ops.count_nonzero(x, axis, keepdims)
+
+
+@function
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
+    """The positions of the elements that are not 0: a vector of int64 for each axis, of a length known at run time.
+
+    Raises `ShapeError` for a scalar.
+    """
+    rows = ops.nonzero(x)
+    return tuple(rows[:, axis] for axis in range(x.ndim))
+
+
+@function
+def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+    return ops.where(condition, x1, x2)
+
+
+def where(condition: Tensor, x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The elements of x1 where `condition` is true and those of x2 elsewhere.
+
+    condition: bool. x1, x2: of dtypes that meet; one may be a Python scalar. All three broadcast. Raises
+    `PromotionError` and `ShapeError` where they do not go together.
+    """
+    return _where(condition, *as_arrays("where", (x1, x2)))
+
+
+@function
+def _searchsorted(x1: Tensor, x2: Tensor, side: str, sorter: Tensor | None) -> Tensor:
+    left, right = met("searchsorted", "join", x1, x2)
+    if sorter is not None:
+        left = ops.gather(left, sorter)
+    # Sorted together, what stands before an element is those of x1 that it comes after, and some of x2 itself.
+    asked = ops.reshape(right, -1)
+    if side == "left":
+        together = _inverse(ops.argsort(ops.concat([asked, left])))
+        place = together[: ops.gather(ops.shape_of(asked), 0)]
+    else:
+        together = _inverse(ops.argsort(ops.concat([left, asked])))
+        place = together[ops.gather(ops.shape_of(left), 0) :]
+    return ops.reshape_like(ops.sub(place, _inverse(ops.argsort(asked))), right)
+
+
+def _inverse(order: Symbol) -> Symbol:
+    """The permutation that undoes one."""
+    return ops.argsort(order)
+
+
+def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
+    """The positions, in int64, at which elements would have to stand in a sorted vector.
+
+    x1: a vector of numbers in order, or with `sorter` one that its positions put in order. x2: numbers of any shape,
+    or one. side: "left" of those that are equal, or "right". NaN is above all. Raises `ShapeError` for what is no
+    vector and for another side, `PromotionError` where the dtypes do not meet.
+    """
+    if side not in ("left", "right"):
+        raise ShapeError(f"searchsorted: there is no side {side!r}", help='use "left" or "right"')
+    if x1.ndim != 1:
+        raise ShapeError(f"searchsorted: an array of rank {x1.ndim} is no vector", operands={"x1": x1})
+    left, right = as_arrays("searchsorted", (x1, x2))
+    return _searchsorted(left, right, side, sorter)
+
+
+# What is equal
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+class _Runs(NamedTuple):
+    """Elements in order, cut where a new value begins."""
+
+    order: Symbol
+    """At which position each stands in what was sorted; the first of equal ones comes first."""
+    values: Symbol
+    is_first: Symbol
+    """Whether an element, in order, is the first of its value."""
+
+    @property
+    def starts(self) -> Symbol:
+        """The positions, in order, of the first of each value."""
+        return ops.reshape(ops.nonzero(self.is_first), -1)
+
+    @property
+    def numbers(self) -> Symbol:
+        """Of each element, in order, how many values come before its own."""
+        return ops.cumsum(ops.cast(self.is_first, DType.int64)) - 1
+
+
+def _runs(flat: Symbol) -> _Runs:
+    carried = ops.cast(flat, DType.uint8) if flat.dtype is DType.bool else flat
+    order = ops.argsort(carried)
+    ordered = ops.gather(flat, order)
+    positions = _positions(flat)
+    is_zeroth = ops.equal(positions, 0)
+    before = ops.gather(ordered, ops.where(is_zeroth, positions, positions - 1))
+    return _Runs(order, ordered, ops.logical_or(is_zeroth, ops.not_equal(ordered, before)))
+
+
+def _positions(x: Symbol) -> Symbol:
+    """The positions in a vector, in order."""
+    return ops.range(0, ops.gather(ops.shape_of(x), 0), 1, out_dim=x.shape[0])
+
+
+def _counts(starts: Symbol, flat: Symbol) -> Symbol:
+    """How long the runs are that begin at the positions."""
+    return ops.concat([starts[1:], ops.shape_of(flat)]) - starts
+
+
+def _inverse_of(runs: _Runs, x: Symbol) -> Symbol:
+    return ops.reshape_like(ops.gather(runs.numbers, _inverse(runs.order)), x)
+
+
+@function
+def unique_all(x: Tensor, /) -> UniqueAll:
+    """The different values in order, where each is first, which of them each element is, and how often each is there.
+
+    x: any shape; NaNs all differ, and -0.0 is 0.0. Returns vectors of a length known at run time, and
+    `inverse_indices` in the shape of x; all positions and counts are int64.
+    """
+    flat = ops.reshape(x, -1)
+    runs = _runs(flat)
+    starts = runs.starts
+    first = ops.gather(runs.order, starts)
+    return UniqueAll(ops.gather(runs.values, starts), first, _inverse_of(runs, x), _counts(starts, flat))
+
+
+@function
+def unique_counts(x: Tensor, /) -> UniqueCounts:
+    """The different values in order, and how often each is there. See `unique_all`."""
+    flat = ops.reshape(x, -1)
+    runs = _runs(flat)
+    starts = runs.starts
+    return UniqueCounts(ops.gather(runs.values, starts), _counts(starts, flat))
+
+
+@function
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
+    """The different values in order, and which of them each element is. See `unique_all`."""
+    runs = _runs(ops.reshape(x, -1))
+    return UniqueInverse(ops.gather(runs.values, runs.starts), _inverse_of(runs, x))
+
+
+@function
+def unique_values(x: Tensor, /) -> Tensor:
+    """The different values in order. See `unique_all`."""
+    runs = _runs(ops.reshape(x, -1))
+    return ops.gather(runs.values, runs.starts)
+
+
+@function
+def _isin(x1: Tensor, x2: Tensor, invert: bool) -> Tensor:
+    left, right = met("isin", "join", x1, x2)
+    asked, known = ops.reshape(left, -1), ops.reshape(right, -1)
+    # Sorted together with those that are asked for behind: what is among them begins a run of equal ones.
+    runs = _runs(ops.concat([known, asked]))
+    size = ops.gather(ops.shape_of(known), 0)
+    found = ops.less(ops.gather(ops.gather(runs.order, runs.starts), runs.numbers), size)
+    made = ops.reshape_like(ops.gather(found, _inverse(runs.order))[size:], left)
+    return ops.logical_not(made) if invert else made
+
+
+def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of x1 is among those of x2; with `invert` whether it is not. NaN is among none.
+
+    x1, x2: any shapes, of dtypes that meet; one may be an int. Returns bool in the shape of x1. Raises
+    `PromotionError` where the dtypes do not meet.
+    """
+    left, right = as_arrays("isin", (x1, x2))
+    return _isin(left, right, invert)

@@ -1,0 +1,28 @@
+"""What tests of graphcore.array_api share: the standard's dtypes, and arrays compared with NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore import DType
+
+Values = np.ndarray[Any, Any]
+
+SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
+UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
+INTEGERS = (*SIGNED, *UNSIGNED)
+FLOATS = (DType.float32, DType.float64)
+NUMBERS = (*INTEGERS, *FLOATS)
+ALL = (DType.bool, *NUMBERS)
+
+
+def assert_same(made: object, wanted: Values, what: str) -> None:
+    array = np.asarray(made)
+    assert (array.dtype, array.shape) == (wanted.dtype, wanted.shape), what
+    if wanted.dtype.kind == "f":
+        rtol = 2e-6 if wanted.dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(array, wanted, rtol=rtol, atol=rtol, err_msg=what)
+    else:
+        np.testing.assert_array_equal(array, wanted, err_msg=what)
