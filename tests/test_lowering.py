@@ -16,7 +16,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from graphcore import DType, Graph, TensorType, ops
+from graphcore import DType, Graph, InferenceSession, TensorType, ops
 from graphcore.errors import GraphError
 from graphcore.graph import Target
 from graphcore.numerics import cast_array
@@ -579,3 +579,17 @@ def test_product_with_a_vector_is_detoured_only_where_there_may_be_no_rows() -> 
 
     assert operators("n", [4], "cpu") == ["Unsqueeze", "MatMul", "Squeeze"]
     assert operators("n", [4], "onnx") == operators(3, [4], "cpu") == operators("n", [4, 5], "cpu") == ["MatMul"]
+
+
+@pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.tensor_float32, D.float32, D.float64], ids=str)
+def test_sum_with_zero_takes_the_sign_of_zero_away(dtype: DType) -> None:
+    graph = Graph("zero", {"x": TensorType(dtype, ["n"])})
+    negative = -graph["x"]
+    zero = graph.constant([0.0], dtype)
+    made = [negative + 0, 0.0 + negative, negative + zero, negative + -0.0, negative - 0.0]
+    graph.output(*[m.cast(D.float32) for m in made])
+    got = InferenceSession().load(graph)(np.array([0.0, -0.0, 1.0], dtype.numpy))
+    for result in got[:3]:
+        assert np.signbit(result).tolist() == [False, False, True]
+    for result in got[3:]:
+        assert np.signbit(result).tolist() == [True, False, True]

@@ -14,7 +14,7 @@ from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
 from graphcore.graph import Graph, Precision, Target
 from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
-from graphcore.runtime.lowering import fours, narrowing, terms, widths
+from graphcore.runtime.lowering import fours, narrowing, terms, widths, zeros
 from graphcore.runtime.lowering.detours import keeps_kernel
 from graphcore.runtime.lowering.expand import FORMS, computes, expand
 from graphcore.runtime.lowering.legalise import legalise
@@ -34,7 +34,7 @@ def lower(graph: Graph, target: Target, precision: Precision = "exact") -> Graph
     outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
     """
     rules = legality(target)
-    if _is_legal(graph, rules):
+    if _is_legal(graph, rules) and not (rules.detours and zeros.needed(graph)):
         return graph
     with uncollected():
         source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
@@ -42,6 +42,8 @@ def lower(graph: Graph, target: Target, precision: Precision = "exact") -> Graph
         source = widths.carried(source) if widths.needed(source) else source
         source = fours.carried(source) if rules.detours and fours.needed(source) else source
         lowered = legalise(expand(source, rules), rules, fast=precision == "fast" and rules.detours)
+        if rules.detours:
+            zeros.keep(lowered)
     semantic = {
         s.name: s.dtype.name for s in (*graph.inputs, *graph.outputs, *graph.weights.values()) if _is_semantic(s)
     }
