@@ -224,8 +224,6 @@ def compute(system: str, op: str, given: Sequence[Operand]) -> Value:
         wide = [reference.exact(a) for a in arrays]
         unsure = unsure | ((wide[0] == 0) & (wide[1] == 0) & (np.signbit(wide[0]) != np.signbit(wide[1])))
     array = _arithmetic(op, arrays, dtype)
-    if op in ("+", "-") and any(a.ndim == 0 and a == 0 for a in cast):
-        unsure = unsure | (reference.exact(array) == 0)  # onnxruntime leaves out the sum with a constant 0
     return replace(made, array=array, unsure=unsure)
 
 

@@ -586,10 +586,17 @@ def test_sum_with_zero_takes_the_sign_of_zero_away(dtype: DType) -> None:
     graph = Graph("zero", {"x": TensorType(dtype, ["n"])})
     negative = -graph["x"]
     zero = graph.constant([0.0], dtype)
-    made = [negative + 0, 0.0 + negative, negative + zero, negative + -0.0, negative - 0.0]
+    made = [
+        negative + 0,
+        0.0 + negative,
+        negative + zero,
+        negative - graph.constant([-0.0], dtype),
+        negative + -0.0,
+        negative - 0.0,
+    ]
     graph.output(*[m.cast(D.float32) for m in made])
     got = InferenceSession().load(graph)(np.array([0.0, -0.0, 1.0], dtype.numpy))
-    for result in got[:3]:
+    for result in got[:4]:
         assert np.signbit(result).tolist() == [False, False, True]
-    for result in got[3:]:
+    for result in got[4:]:
         assert np.signbit(result).tolist() == [True, False, True]
