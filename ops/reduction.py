@@ -331,10 +331,7 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """
     symbol = _truth("any", x)
     axes = axes_of("any", axis, symbol.rank, {"x": operand("any", x)})
-    made = _emit_quantifier("ReduceMax", symbol, axes, keepdims)
-    if made is not symbol:
-        made.ambiguous = False
-    return made
+    return _known(_emit_quantifier("ReduceMax", symbol, axes, keepdims), symbol)
 
 
 @op(onnx="ReduceMin", rule="keep")
@@ -347,9 +344,14 @@ def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """
     symbol = _truth("all", x)
     axes = axes_of("all", axis, symbol.rank, {"x": operand("all", x)})
-    made = _emit_quantifier("ReduceMin", symbol, axes, keepdims)
-    if made is not symbol:
-        made.ambiguous = False
+    return _known(_emit_quantifier("ReduceMin", symbol, axes, keepdims), symbol)
+
+
+def _known(made: Symbol, truth: Symbol) -> Symbol:
+    """What quantifiers give is known, in systems in which the truth values may be only a default."""
+    if made.ambiguous and made is truth:  # of a scalar
+        return made.graph._emit("Cast", (made,), tensor_type(DType.bool, made.shape), {"to": DType.bool})
+    made.ambiguous = False
     return made
 
 

@@ -569,3 +569,13 @@ def test_narrowed_values_are_those_of_the_wide_computation(
     (got,) = gc.InferenceSession().load(graph)(array, other_array)
     want = reference.wrapped(numbers[-1] + other_array.astype(object), y.dtype)
     assert np.array_equal(got, want)
+
+
+def test_truth_of_an_ambiguous_scalar_is_known() -> None:
+    graph = Graph("g", {"x": TensorType(D.bool, [], ambiguous=True)}, promotion="anvil")
+    (x,) = graph.inputs
+    made = [ops.any(x), ops.all(x), ops.any(ops.unsqueeze(x, 0))]
+    assert x.ambiguous
+    assert not any(m.ambiguous for m in made)
+    graph.output(*made)
+    assert [bool(v) for v in gc.InferenceSession().load(graph)(np.array(True))] == [True] * 3

@@ -23,6 +23,9 @@ def prune(graph: Graph) -> None:
             if isinstance(value, Graph):
                 used.update(value._captured)
     if len(kept) < len(graph._nodes):
+        if graph._read:
+            read = {id(node) for node in graph._nodes[: graph._read]}
+            graph._read = sum(id(node) in read for node in kept)
         graph._nodes[:] = kept[::-1]
     if graph._captured:
         graph._captured = {outer: inner for outer, inner in graph._captured.items() if inner.id in used}

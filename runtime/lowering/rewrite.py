@@ -65,13 +65,13 @@ class Rewrite:
         """The old graph's nodes in order, each with its operands in the new graph."""
         new, of, read = self.new, self.of, self.old._read
         for position, node in enumerate(self.old._nodes):
-            if position == read:
+            if position == read > 0:
                 new._read = len(new._nodes)
             self.is_read = position < read
             new._layer = node.layer
             new._origin = node.origin
             yield node, tuple([None if s is None else of(s) for s in node.inputs])
-        if read >= len(self.old._nodes):
+        if read and read >= len(self.old._nodes):
             new._read = len(new._nodes)
         new._layer = ""
         new._origin = None

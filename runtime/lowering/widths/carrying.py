@@ -53,12 +53,12 @@ class Widths:
                 self._values[symbol.id] = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
         new = self.new
         for position, node in enumerate(self.old._nodes):
-            if position == self.old._read:
+            if position == self.old._read > 0:
                 new._read = len(new._nodes)
             self.rewrite.is_read = position < self.old._read
             new._layer, new._origin = node.layer, node.origin
             self._node(node)
-        if self.old._read >= len(self.old._nodes):
+        if self.old._read and self.old._read >= len(self.old._nodes):
             new._read = len(new._nodes)
         for label, symbol in self.old._outputs or ():
             self._output(symbol, label or symbol.name)
