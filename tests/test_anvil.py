@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, implicit_cast_type, ops
 from graphcore.errors import DTypeError, GraphError, LossyCastWarning, PromotionError
-from graphcore.promotion import Key, Operand, system
-from graphcore.promotion.anvil import common_dtype
+from graphcore.promotion import Key, Operand, common_dtype, system
 from tests import promoted, reference
 from tests.promoted import DTYPES, Value
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphcore.dtypes import DType
 from graphcore.errors import PromotionError
 from graphcore.promotion.allo import AlloCpp, AlloHls
-from graphcore.promotion.anvil import Anvil
+from graphcore.promotion.anvil import Anvil, CommonDType, common_dtype
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.explain import Explanation, explain
 from graphcore.promotion.kernel_float import KernelFloat
@@ -111,6 +111,7 @@ _find = system
 
 __all__ = [
     "NAMES",
+    "CommonDType",
     "Explanation",
     "Key",
     "LatticeSystem",
@@ -120,6 +121,7 @@ __all__ = [
     "Resolution",
     "TableSystem",
     "Term",
+    "common_dtype",
     "explain",
     "implicit_cast",
     "implicit_cast_type",
