@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import onnxruntime
 
@@ -14,10 +14,14 @@ from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.graph import Graph
 from graphcore.numerics import Array
 from graphcore.runtime import carriers
+from graphcore.runtime.debugging import watched, with_outputs
 from graphcore.runtime.feeds import Feeds, summary
 from graphcore.runtime.placement import RECORD, Placement, recorded
 from graphcore.runtime.profiling import Profile, profiled
 from graphcore.types import TensorType, Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.session import InferenceSession
 
 Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSession, object]]
 """Starts an onnxruntime session with more session options; the other result must live as long as the session."""
@@ -38,6 +42,7 @@ class Model:
         started: tuple[onnxruntime.InferenceSession, object] | None = None,
         is_carried: bool = False,
         lowered: Graph | None = None,
+        source: tuple[Graph, InferenceSession] | None = None,
     ) -> None:
         carriers.check(name, {**inputs, **outputs})
         if carriers.needed(inputs, outputs) and not is_carried:
@@ -55,6 +60,8 @@ class Model:
         """
         self._start = start
         self._lowered = lowered
+        self._source = source
+        self._watching: dict[tuple[int, ...], Model] = {}
         self._inputs = dict(inputs)
         self._outputs = dict(outputs)
         self._output_names = [output.name for output in self.session.get_outputs()]
@@ -125,6 +132,27 @@ class Model:
             for position, dtype in self._wide:
                 results[position] = bigints.from_digits(results[position], dtype)
         return results
+
+    def debug(self, /, *arrays: Any, watch: str | Sequence[str], **named: Any) -> dict[str, Any]:
+        """Runs the model and returns values from inside of it, by name, in place of its outputs.
+
+        watch: names of values as `str(graph)` shows them, or behind the path of their layer, with `*` and `?` as in the
+        shell: `watch="encoder/0/*"`, or a list of those. Another session is started for each choice, and kept. An input
+        that is called `watch` is given by position. Raises `GraphError` for a name that nothing has, `ModelError` for a
+        model that was compiled beforehand, and what a call raises.
+        """
+        if self._source is None:
+            raise ModelError(
+                f"debug: {self.name} is in onnxruntime's own format, which has no graph to look into",
+                help="load the ONNX model that it was made of",
+            )
+        graph, session = self._source
+        symbols = watched(graph, [watch] if isinstance(watch, str) else watch)
+        key = tuple(s.id for s in symbols)
+        model = self._watching.get(key)
+        if model is None:
+            model = self._watching[key] = session.load(with_outputs(graph, symbols))
+        return dict(zip([s.name for s in symbols], model(*arrays, **named), strict=True))
 
     def _run_bound(self, feed: Mapping[str, Array]) -> list[Array]:
         """Runs where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""

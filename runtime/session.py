@@ -150,7 +150,7 @@ class InferenceSession:
             require_started(started[0], self.providers)
             return started
 
-        return Model(graph.name, start, inputs, outputs, is_carried=is_carried, lowered=lowered)
+        return Model(graph.name, start, inputs, outputs, is_carried=is_carried, lowered=lowered, source=(graph, self))
 
     def _load_compiled(self, model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> Model:
         name, content = _content(model)
