@@ -13,8 +13,10 @@ from graphcore.ops.bands import *
 from graphcore.ops.bits import *
 from graphcore.ops.comparison import *
 from graphcore.ops.complex import *
+from graphcore.ops.control import *
 from graphcore.ops.convolution import *
 from graphcore.ops.creation import *
+from graphcore.ops.detection import *
 from graphcore.ops.elementwise import *
 from graphcore.ops.fourier import *
 from graphcore.ops.gathering import *

@@ -194,8 +194,8 @@ _CLAMPS = frozenset({"clip", "hardtanh"})
 # made with the flag that the operands have in common.
 _NEVER = frozenset(
     {
-        "ArgMax", "ArgMin", "BitCast", "Cast", "If", "IsFinite", "IsInf", "IsNaN", "Loop", "NonZero", "Range", "Scan",
-        "Shape", "Size",
+        "ArgMax", "ArgMin", "BitCast", "Cast", "If", "IsFinite", "IsInf", "IsNaN", "Loop", "NonMaxSuppression",
+        "NonZero", "Range", "Scan", "Shape", "Size",
     }
 )  # fmt: skip
 

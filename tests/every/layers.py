@@ -36,6 +36,11 @@ UNIT = ("n 4: unit",)
 IMAGE = "b h w 2"
 
 
+def holding(numbers: Any) -> Callable[[DType], Array]:
+    """The same numbers in every dtype."""
+    return lambda dtype: np.array(numbers, np.float32).astype(dtype.numpy)
+
+
 def rank_of(x: Array) -> Array:
     """The places of elements in ascending order along the last axis, stable, NaN last."""
     if x.dtype == object:
@@ -249,6 +254,11 @@ CASES: dict[str, Case] = {
         ["b 2 4 5: unit"],
         lambda x: ops.resize_bicubic(x, (x.shape[0], 2, 8, 10)),
         lambda x: interpolated(x, (len(x), 2, 8, 10), cubic, 2),
+    ),
+    "non_maximum_suppression": place(
+        [Operand("1 3 4", holding([[[0, 0, 1, 1]] * 3])), Operand("1 1 3", holding([[[0, 1, 0]]]))],
+        lambda boxes, scores: ops.non_maximum_suppression(boxes, scores, 3),
+        lambda boxes, scores: np.array([[0, 0, int(np.argmax(scores))]]),
     ),
     "roi_align": real(
         [f"{IMAGE}: unit", Operand("2 5", boxes)],
