@@ -23,9 +23,11 @@ from graphcore.symbol import Symbol, SymbolTuple
 from graphcore.types import OptionalType, SequenceType, Shape, TensorType
 
 from graphcore import ops, standard as standard  # isort: skip - attach operators and methods to Symbol
+from graphcore.calls import Function, function  # isort: skip - promotes, with operands
 
 if TYPE_CHECKING:
-    from graphcore import array_api, models, runtime
+    from graphcore import array_api, checkpoints, models, runtime
+    from graphcore.checkpoints import load_tensors, save_tensors
     from graphcore.runtime import InferenceSession, Model, jit
 
 __version__ = "0.1.0"
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DType",
     "Dim",
+    "Function",
     "Graph",
     "GraphcoreError",
     "InferenceSession",
@@ -46,23 +49,30 @@ __all__ = [
     "SymbolTuple",
     "TensorType",
     "array_api",
+    "checkpoints",
     "errors",
+    "function",
     "implicit_cast",
     "implicit_cast_type",
     "jit",
+    "load_tensors",
     "models",
     "ops",
     "promotion",
     "runtime",
+    "save_tensors",
 ]
 
 _LAZY = {
     "InferenceSession": "runtime",
     "Model": "runtime",
     "array_api": "",
+    "checkpoints": "",
     "jit": "runtime",
+    "load_tensors": "checkpoints",
     "models": "",
     "runtime": "",
+    "save_tensors": "checkpoints",
 }
 
 

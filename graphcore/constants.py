@@ -54,9 +54,18 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
             raise _no_tensor(value) from None
     if own is DType.string:
         array = array.astype(object)
-        if not all(isinstance(item, str) for item in array.ravel()):
+        if not all(isinstance(item, str) and _is_text(item) for item in array.ravel()):
             raise _no_tensor(value)
     return array, own
+
+
+def _is_text(item: str) -> bool:
+    """Whether it has a UTF-8, which half of a surrogate pair has not."""
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def python_dtype(array: Array, own: DType, system: PromotionSystem) -> DType:

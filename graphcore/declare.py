@@ -134,7 +134,7 @@ def unary(
     key = Key(name, rule, True)
 
     def function(x: TensorLike) -> Symbol:
-        graph = x.graph if type(x) is Symbol else operands.graph_of(name, (x,))
+        graph = x.graph if type(x) is Symbol and x.graph._inner is None else operands.graph_of(name, (x,))
         symbol = graph._operand(x, name, "x")
         plan = graph._plans.get((name, symbol.type))
         if plan is None or not graph.promotion.remembered:
@@ -205,7 +205,7 @@ def binary(
         return _Plan(to_left, to_right, op_type, domain, tensor_type(made, shape, resolution.ambiguous), lossy, result)
 
     def function(lhs: TensorLike, rhs: TensorLike) -> Symbol:
-        if type(lhs) is Symbol and type(rhs) is Symbol and lhs.graph is rhs.graph:
+        if type(lhs) is Symbol and type(rhs) is Symbol and lhs.graph is rhs.graph and lhs.graph._inner is None:
             graph = lhs.graph
             plan = graph._plans.get((name, lhs.type, rhs.type))
             if plan is None or not graph.promotion.remembered:
@@ -219,7 +219,7 @@ def binary(
                 made = graph._emit(whole.operator, (lhs, rhs), plan.type, plan.attributes, LIBRARY)
                 graph._expressions[made.id] = whole
                 return made
-        elif type(rhs) in _PYTHON_NUMBERS and type(lhs) is Symbol:
+        elif type(rhs) in _PYTHON_NUMBERS and type(lhs) is Symbol and lhs.graph._inner is None:
             graph = lhs.graph
             lookup = (name, lhs.type, type(rhs), rhs)
             found = graph._plans.get(lookup)

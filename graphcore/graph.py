@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -36,6 +36,8 @@ from graphcore.types import (
 
 if TYPE_CHECKING:
     import onnx
+
+    from graphcore.calls import Subgraph
 
 Target: TypeAlias = Literal["onnx", "cpu", "cuda"]
 Precision: TypeAlias = Literal["exact", "fast"]
@@ -84,6 +86,7 @@ class Graph:
         self._result_type = self.promotion.result_type
         self._outer: Graph | None = None
         """The graph whose node has this one as a body."""
+        self._inner: Graph | None = None  # the body that is being built in it; a body that is finished has itself
         self._captured: dict[int, Symbol] = {}  # what stands in a body for a Symbol of the graph around it, by number
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
         self._inputs: tuple[Symbol, ...] = ()
@@ -243,6 +246,10 @@ class Graph:
         A layer entered again under the same name gets a number: `block`, `block_1`.
         """
         checked_name(name, "layer")
+        if self._inner is not None:
+            with self._open().layer(name) as path:
+                yield path
+            return
         path = outer = f"{self._layer}{name}"
         count = self._layers.get(outer, 0)
         if count:
@@ -254,10 +261,25 @@ class Graph:
         finally:
             self._layer = before
 
+    def subgraph(self, name: str, fn: Callable[..., Any], types: Mapping[str, Type] | Sequence[Type] = ()) -> Subgraph:
+        """A function of declared operands, traced now, to be called any number of times like a Python function.
+
+        name: of the function and of the layer of each call. fn: takes as many Symbols as there are types and returns a
+        Symbol, or a tuple, list or dict of them. types: by name, or a list; dims that are named may be any in a call.
+        Raises `GraphError` where `fn` uses Symbols from outside that are no constants, or returns none; calling it
+        raises `GraphError`, `DTypeError` or `ShapeError` for operands that are not as declared. See `gc.function`.
+
+            twice = g.subgraph("twice", lambda x: x + x, [TensorType(DType.float32, ["n"])])
+            y = twice(g[0])
+        """
+        from graphcore.calls import Subgraph
+
+        return Subgraph(self, name, fn, types)
+
     @property
     def current_layer(self) -> str:
         """The path of the layer being built, "" outside of one."""
-        return self._layer.rstrip("/")
+        return self._open()._layer.rstrip("/")
 
     def output(self, *symbols: Symbol | Sequence[Symbol], **named: Symbol) -> None:
         """Sets the outputs, once: positional ones keep their Symbol's name, named ones get theirs.
@@ -269,6 +291,11 @@ class Graph:
                 f"output: graph {self.name!r} has its outputs already",
                 operands={name or f"output {i}": s for i, (name, s) in enumerate(self._outputs)},
                 help="give all outputs in one call, or build on graph.copy()",
+            )
+        if self._inner is not None:
+            raise GraphError(
+                f"output: a body is being built in graph {self.name!r}, or it is a finished one",
+                help="return what a body gives from its function, and set the outputs behind it",
             )
         if not symbols and not named:
             raise GraphError("output: no Symbols given", help="graph.output(y), or graph.output(name=y)")
@@ -333,17 +360,39 @@ class Graph:
         made._outputs = None
         return made
 
-    def to_onnx(self, *, target: Target = "cpu", precision: Precision = "exact") -> onnx.ModelProto:
+    def optimize(
+        self, passes: Sequence[str | Callable[[Graph], Graph]] | None = None, *, limit: int = 1 << 20
+    ) -> Graph:
+        """A new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is.
+
+        passes: names or functions of `graphcore.passes`, by default all; they run together until they find nothing
+        more. limit: the bytes of the largest constant that folding makes. Inputs, outputs, names that users gave,
+        layers, lines, metadata and weights stay; bodies are optimised too. Raises `GraphError` for an unfinished
+        graph and for a pass that does not exist.
+        """
+        from graphcore.passes import optimize
+
+        return optimize(self, passes, limit=limit)
+
+    def to_onnx(
+        self,
+        *,
+        target: Target = "cpu",
+        precision: Precision = "exact",
+        inline: bool = False,
+        optimize: bool = False,
+    ) -> onnx.ModelProto:
         """The graph as an `onnx.ModelProto` with its weights inside.
 
         target: "onnx" for standard ONNX with the ops as built; "cpu" or "cuda" for what a plain onnxruntime session
         of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats narrower than float32
-        in float32. Raises `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's 2 GiB (use
-        `export` then).
+        in float32. inline: calls of functions are replaced by their bodies; otherwise they are functions of the model
+        where dtypes allow it. optimize: `Graph.optimize` first. Raises `GraphError` for an unfinished graph and
+        `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
         """
         from graphcore.onnx.export import model_proto
 
-        return model_proto(self, target, precision)
+        return model_proto(self.optimize() if optimize else self, target, precision, inline)
 
     def export(
         self,
@@ -352,15 +401,18 @@ class Graph:
         target: Target = "cpu",
         precision: Precision = "exact",
         external_data: bool | None = None,
+        inline: bool = False,
+        optimize: bool = False,
     ) -> None:
         """Writes the graph as an ONNX file, atomically: a whole file or none.
 
-        path: of the file. target, precision: as for `to_onnx`. external_data: weights in a file of their own beside it
-        (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be written.
+        path: of the file. target, precision, inline, optimize: as for `to_onnx`. external_data: weights in a file of
+        their own beside it (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be
+        written.
         """
         from graphcore.onnx.export import export
 
-        export(self, path, target, external_data, precision)
+        export(self.optimize() if optimize else self, path, target, external_data, precision, inline)
 
     def __str__(self) -> str:
         from graphcore.text import graph_text
@@ -395,7 +447,7 @@ class Graph:
         graph = _current.get()
         if graph is None:
             raise GraphError("no graph is current", help="say which graph is meant: with graph: ...")
-        return graph
+        return graph if graph._inner is None else graph._open()
 
     def __getstate__(self) -> dict[str, Any]:
         from graphcore.pickling import state_of
@@ -449,6 +501,9 @@ class Graph:
         domain: str = "",
     ) -> Symbol:
         """A node with one output of a known type. Written out in one piece: every microsecond here is 1 s a million."""
+        if self._inner is not None:
+            body, inputs = self._in_body(inputs, op_type)
+            return body._emit(op_type, inputs, type_, attributes, domain)
         frame = sys._getframe(2)
         code = frame.f_code
         node = _new_node(Node)
@@ -483,6 +538,9 @@ class Graph:
         domain: str = "",
     ) -> tuple[Symbol, ...]:
         """A node with an output for each of the known types."""
+        if self._inner is not None:
+            body, inputs = self._in_body(inputs, op_type)
+            return body._emit_many(op_type, inputs, types, attributes, domain)
         if self._result_type is not None:
             types = [self._result_type(op_type, inputs, type_) for type_ in types]
         self._end_expressions(inputs)
@@ -539,6 +597,23 @@ class Graph:
             self._casts[key] = found
         return found
 
+    def _open(self) -> Graph:
+        """The innermost body that is being built in it, or itself. Raises `GraphError` for a body that is finished."""
+        graph = self
+        while (inner := graph._inner) is not None:
+            if inner is graph:
+                raise GraphError(
+                    f"the body {graph.name!r} is finished: nothing can be added to it",
+                    help="return its values from the function that made them, and use what cond or the loop gives",
+                )
+            graph = inner
+        return graph
+
+    def _in_body(self, inputs: Sequence[Symbol | None], op: str) -> tuple[Graph, tuple[Symbol | None, ...]]:
+        """The body that is being built in it, and what stands there for these operands."""
+        body = self._open()
+        return body, tuple([None if s is None else body._own(s, op, "an operand") for s in inputs])
+
     def _capture(self, symbol: Symbol) -> Symbol | None:
         """What stands in this graph for a Symbol of it or of one around it; None for a Symbol of any other."""
         if symbol.graph is self:
@@ -550,6 +625,7 @@ class Graph:
             return None
         found = self._captured.get(outer.id)
         if found is None:
+            self._outer._expressions.pop(outer.id, None)
             found = self._captured[outer.id] = self._symbol(outer.type, Captured(outer))
         return found
 
@@ -571,6 +647,14 @@ class Graph:
     def _own(self, value: object, op: str, role: str) -> Symbol:
         if not isinstance(value, Symbol):
             raise _no_operand(value, op, role)
+        if value.graph._inner is value.graph:
+            raise GraphError(
+                f"{op}: {role} belongs to a body, {value.graph.name!r}, and is not known outside of it",
+                operands={role: value},
+                help="return it from the function of the body, and use what cond or the loop gives",
+            )
+        if self._inner is not None:
+            return self._open()._own(value, op, role)
         own = self._capture(value)
         if own is None:
             theirs, ours = (

@@ -32,6 +32,8 @@ def graph_of(op: str, values: Iterable[object]) -> Graph:
         if isinstance(value, Symbol):
             if found is None:
                 found = value.graph
+                if found._inner is not None:
+                    found = found._own(value, op, "an operand").graph
             elif value.graph is not found:
                 found._own(value, op, "an operand")
     found = found or _current.get()
@@ -40,13 +42,13 @@ def graph_of(op: str, values: Iterable[object]) -> Graph:
             f"{op}: no operand is a Symbol, so there is no graph to build in",
             help="give a Symbol, or build inside `with graph:`",
         )
-    return found
+    return found if found._inner is None else found._open()
 
 
 def operand(op: str, value: TensorLike, role: str = "x") -> Symbol:
     """One operand as a Symbol, whatever its dtype. Raises `DTypeError` for what is no tensor."""
     if type(value) is Symbol:
-        return value
+        return value if value.graph._inner is None else value.graph._own(value, op, role)
     return graph_of(op, (value,))._operand(value, op, role)
 
 

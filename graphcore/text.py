@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphcore.dtypes import DType
 from graphcore.expressions import is_swallowed
+from graphcore.functions import Definition, definition_of, definitions
 from graphcore.symbol import Constant, Node, Symbol
 
 if TYPE_CHECKING:
@@ -17,22 +19,29 @@ if TYPE_CHECKING:
 
 def graph_text(graph: Graph) -> str:
     """One line each for inputs, weights, nodes and outputs: name, type, operator, operands, source line."""
-    rows = _rows(graph, "  ")
+    called = definitions(graph)
+    parts = [
+        *((f"function {name}", _rows(definition.body, "  ", called)) for definition, name in called.items()),
+        (f"graph {graph.name} ({graph.promotion})", _rows(graph, "  ", called)),
+    ]
+    return "\n".join(line for title, rows in parts for line in (f"{title} {{", *_aligned(rows), "}"))
+
+
+def _aligned(rows: list[tuple[str, str]]) -> list[str]:
     width = min(max((len(left) for left, right in rows if right), default=0), 100)
-    lines = [f"{left.ljust(width)}  # {right}" if right else left for left, right in rows]
-    return "\n".join([f"graph {graph.name} ({graph.promotion}) {{", *lines, "}"])
+    return [f"{left.ljust(width)}  # {right}" if right else left for left, right in rows]
 
 
-def _rows(graph: Graph, indent: str) -> list[tuple[str, str]]:
+def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[tuple[str, str]]:
     """The lines of a graph, and the source lines beside them; bodies stand below their node, further in."""
     rows = [(f"{indent}input   {s}", _where(s)) for s in graph.inputs]
     rows += [(f"{indent}weight  {s}", _where(s)) for s in graph.weights.values()]
     for node in _shown(graph):
         made = ", ".join(map(str, node.outputs))
-        rows.append((f"{indent}{made} = {_call(node)}", str(node.line or "")))
+        rows.append((f"{indent}{made} = {_call(node, called)}", str(node.line or "")))
         for key, value in node.attributes.items():
             if _is_body(value):
-                rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    "), (f"{indent}  }}", "")]
+                rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    ", called), (f"{indent}  }}", "")]
     return rows + [(f"{indent}output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
 
 
@@ -51,8 +60,11 @@ def _where(symbol: Symbol) -> str:
     return str(symbol.line or "")
 
 
-def _call(node: Node) -> str:
+def _call(node: Node, called: Mapping[Definition, str]) -> str:
     operands = ["_" if s is None else _operand(s) for s in node.inputs]
+    definition = definition_of(node)
+    if definition is not None:
+        return f"{called[definition]}({', '.join(operands)})"
     attributes = [f"{key}={_attribute(value)}" for key, value in node.attributes.items() if not _is_body(value)]
     domain = f"{node.domain}." if node.domain not in ("", "graphcore") else ""
     return f"{domain}{node.op_type}({', '.join([*operands, *attributes])})"
@@ -80,9 +92,10 @@ def _attribute(value: Any) -> str:
 def graph_html(graph: Graph) -> str:
     """A table of the nodes."""
     rows = [("input", str(s.type), s.name, _where(s)) for s in graph.inputs]
+    called = definitions(graph)
     for node in _shown(graph):
         types = ", ".join(str(s.type) for s in node.outputs)
-        rows.append((_call(node), types, ", ".join(s.name for s in node.outputs), str(node.line or "")))
+        rows.append((_call(node, called), types, ", ".join(s.name for s in node.outputs), str(node.line or "")))
     rows += [("output", str(type_), name, "") for name, type_ in graph.output_types.items()]
     body = "".join("<tr>" + "".join(f"<td><code>{html.escape(c)}</code></td>" for c in row) + "</tr>" for row in rows)
     head = "".join(f"<th>{title}</th>" for title in ("operator", "type", "name", "line"))

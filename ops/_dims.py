@@ -168,13 +168,28 @@ def _place(graph: Graph, dim: Size, sources: Sequence[Symbol]) -> Axis | None:
             for axis, found in enumerate(source.type.shape):
                 if found is dim:
                     return Axis(source, axis)
-    return _carriers(graph).get(dim)
+    return _carrier(graph, dim)
 
 
 class _Carriers(dict[Dim, Axis]):
     """For every symbolic dim of a graph the first axis that has it; inputs are a graph's first Symbols."""
 
     seen = 0
+
+
+def _carrier(graph: Graph, dim: Dim) -> Axis | None:
+    """An axis of this size in the graph, or else in those around it."""
+    found = _carriers(graph).get(dim)
+    if found is not None or graph._outer is None:
+        return found
+    around = _carrier(graph._outer, dim)
+    return None if around is None else _captured(graph, around)
+
+
+def _captured(graph: Graph, place: Axis) -> Axis:
+    symbol = graph._capture(place.symbol)
+    assert symbol is not None, "it is of a graph around"
+    return Axis(symbol, place.axis)
 
 
 def _carriers(graph: Graph) -> _Carriers:
@@ -287,12 +302,16 @@ def _quotient(dim: Dim, above: Symbol, below: Symbol) -> Symbol:
 
 def _solved(graph: Graph, name: Dim, op: str) -> Symbol:
     """A name that no axis has by itself, from an axis that has a multiple of it plus a number."""
-    carriers = _carriers(graph)
+    carriers: dict[Dim, Axis] = {}
+    around: Graph | None = graph
+    while around is not None:
+        carriers = {**_carriers(around), **carriers}
+        around = around._outer
     for dim, place in carriers.items():
         terms = dict(_terms(dim))
         factor, offset = terms.pop((name,), 0), terms.pop((), 0)
         if factor and not terms:
-            found = _axes(place, 1)
+            found = _axes(_captured(graph, place), 1)
             if offset:
                 found = _calculated("Sub", found, graph._vector([offset]))
             return found if factor == 1 else _calculated("Div", found, graph._vector([factor]))

@@ -61,9 +61,9 @@ def non_maximum_suppression(
         )
     graph = found.graph
     given = [cast_operand(s, DType.float32) for s in (found, rated)]
-    limits: list[Symbol | None] = [graph._vector([int(most)]), graph.constant(np.float32([iou_threshold]))]
+    limits: list[Symbol | None] = [graph._vector([int(most)]), graph.constant([float(iou_threshold)], DType.float32)]
     if score_threshold is not None:
-        limits.append(graph.constant(np.float32([score_threshold])))
+        limits.append(graph.constant([float(score_threshold)], DType.float32))
     count = Dim.dynamic() if out_dim is None else _dim(out_dim)
     type_ = tensor_type(DType.int64, _shape([count, Dim(3)]))
     attributes = {"center_point_box": int(bool(center_point_box))}

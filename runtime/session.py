@@ -17,6 +17,7 @@ from graphcore.numerics import Array, native
 from graphcore.onnx.writer import LIMIT
 from graphcore.runtime import carriers, described, references
 from graphcore.runtime.lowering import PRECISIONS, lower
+from graphcore.runtime.lowering.inline import inlined
 from graphcore.runtime.model import Model
 from graphcore.runtime.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.references import refused
@@ -132,6 +133,7 @@ class InferenceSession:
         graph.verify()
         if weights:
             graph = _with_weights(graph, weights)
+        graph = inlined(graph)
         inputs = described.noted({s.name: s.type for s in graph.inputs}, graph._metadata)
         outputs = described.noted(graph.output_types, graph._metadata)
         is_carried = carriers.needed(inputs, outputs)

@@ -27,13 +27,14 @@ pytestmark = pytest.mark.slow
 class Runner:
     """A process that runs tests by name, started anew where one killed it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self._start()
 
     def _start(self) -> None:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.backend.worker"],
+            [sys.executable, "-W", "ignore", "-m", "tests.backend.worker", *self._options],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,

@@ -38,7 +38,7 @@ def kept(boxes: Array, scores: Array, most: int, iou: float, least: float | None
     for image, of_image in enumerate(scores):
         for label, rated in enumerate(of_image):
             chosen: list[int] = []
-            for i in sorted(range(len(rated)), key=lambda i: (-rated[i], i)):  # noqa: B023
+            for i in sorted(range(len(rated)), key=lambda i: (-rated[i], i)):
                 if len(chosen) == most or (least is not None and rated[i] <= least):
                     break
                 if all(overlap(boxes[image, i], boxes[image, j], centered) <= iou for j in chosen):

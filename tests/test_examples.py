@@ -30,6 +30,8 @@ def test_every_example_is_tested() -> None:
         "plain_onnxruntime",
         "mend_model",
         "own_system",
+        "function",
+        "loops",
     }
 
 
@@ -123,3 +125,19 @@ def test_own_system_casts_to_the_dtype_of_its_lattice(capsys: pytest.CaptureFixt
         "float64 [33554434.]",
         "add: int32 and int64 have no common dtype in exact: int64 only goes with itself",
     ]
+
+
+def test_function_writes_a_block_once_and_calls_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("function", capsys) == [
+        "6 calls, the last: y: float32[batch, length, 16] = block(block_4/block_15, 5.qkv, 5.gate)",
+        "kept: 6 nodes and a function of 28",
+        "inlined: 138 nodes",
+        "(2, 5, 16) the same from the file: True",
+    ]
+
+
+def test_loops_prints_bodies_and_what_they_compute(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("loops", capsys)
+    assert sum(line.strip().startswith("body: {") for line in lines) == 3
+    assert any("then_branch: {" in line for line in lines)
+    assert lines[-1] == "8 turns, [[1.0, 5.0], [3.0, 5.0], [3.0, 9.0]], 9 rows up to [9.0, 13.0]"

@@ -29,14 +29,17 @@ def read(
     protos: Mapping[str, onnx.GraphProto],
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
-    outputs: int,
+    outputs: int | None,
     place: object,
 ) -> tuple[list[Type] | None, dict[str, Graph]]:
-    """The types of a node's results, where its bodies tell them, and its bodies. Raises `ModelError`."""
+    """The types of a node's results, where its bodies tell them, and its bodies. Raises `ModelError`.
+
+    outputs: how many results there are; None is as many as the bodies give.
+    """
     if op_type == "If" and {"then_branch", "else_branch"} <= protos.keys():
         made = {name: reader.body(name, proto, []) for name, proto in protos.items()}
         branches = [[s.type for s in graph.outputs] for graph in made.values()]
-        if len({len(types) for types in branches}) != 1 or len(branches[0]) != outputs:
+        if len({len(types) for types in branches}) != 1 or outputs not in (None, len(branches[0])):
             raise ModelError(f"load: {place}: its branches give other numbers of results", help="write the model again")
         return [_agreed(pair, place) for pair in zip(*branches, strict=True)], made
     if op_type == "Loop" and "body" in protos:
@@ -51,7 +54,7 @@ def read(
 
 
 def _agreed(types: Sequence[Type], place: object) -> Type:
-    made = joined(types)
+    made = joined(_meant(types))
     if isinstance(made, ForeignType) and not any(isinstance(t, ForeignType) for t in types):
         raise ModelError(
             f"load: {place}: its branches give {' and '.join(map(str, types))}", help="cast one of them in the model"
@@ -59,8 +62,17 @@ def _agreed(types: Sequence[Type], place: object) -> Type:
     return made
 
 
+def _meant(types: Sequence[Type]) -> Sequence[Type]:
+    """The types, those that ONNX stores alike of the one dtype that is not what it is stored as: index, not uint64."""
+    dtypes = {t.dtype for t in types if isinstance(t, TensorType)}
+    meant = [d for d in dtypes if d.storage is not d]
+    if len(meant) != 1 or dtypes != {meant[0], meant[0].storage}:
+        return types
+    return [tensor_type(meant[0], t.shape) if isinstance(t, TensorType) else t for t in types]
+
+
 def _loop(
-    reader: Reader, proto: onnx.GraphProto, inputs: Sequence[Symbol | None], outputs: int, place: object
+    reader: Reader, proto: onnx.GraphProto, inputs: Sequence[Symbol | None], outputs: int | None, place: object
 ) -> tuple[list[Type], dict[str, Graph]]:
     carried: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[2:]]
     body, given = _settled(reader, proto, [_COUNTER, _CONDITION], carried, 1, place)
@@ -69,7 +81,7 @@ def _loop(
         raise ModelError(f"load: {place}: its body gives {goes_on} as the condition", help="give a bool first")
     check_trips(inputs[0], inputs[1], body, place)
     scanned = [_stacked(s.type, 0) for s in body.outputs[1 + len(carried) :]]
-    if outputs > len(given) + len(scanned):
+    if outputs is not None and outputs > len(given) + len(scanned):
         raise ModelError(f"load: {place} has more results than its body", help="write the model again")
     results = [_filled(a, b.type) for a, b in zip(given, body.outputs[1:], strict=False)]
     return [*results, *scanned][:outputs], {"body": body}
@@ -87,7 +99,7 @@ def _scan(
     proto: onnx.GraphProto,
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
-    outputs: int,
+    outputs: int | None,
     place: object,
 ) -> tuple[list[Type], dict[str, Graph]]:
     count = attributes.get("num_scan_inputs")
@@ -100,7 +112,7 @@ def _scan(
     body, given = _settled(reader, proto, [], carried, 0, place, behind=scanned)
     ends = attributes.get("scan_output_axes") or [0] * len(body.outputs[states:])
     stacked = [_stacked(s.type, axis) for s, axis in zip(body.outputs[states:], ends, strict=False)]
-    if outputs > len(given) + len(stacked):
+    if outputs is not None and outputs > len(given) + len(stacked):
         raise ModelError(f"load: {place} has more results than its body", help="write the model again")
     return [*given, *stacked][:outputs], {"body": body}
 

@@ -27,7 +27,7 @@ _ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
 _SMALLEST = 1024  # bytes below which a tensor stays in the model
 
 
-def lowered(graph: Graph, target: Target, precision: Precision = "exact") -> Graph:
+def lowered(graph: Graph, target: Target, precision: Precision = "exact", inline: bool = False) -> Graph:
     """The graph legal for a target. Raises `GraphError` for a target or precision that does not exist."""
     from graphcore.runtime.lowering import PRECISIONS, TARGETS, lower
 
@@ -37,12 +37,12 @@ def lowered(graph: Graph, target: Target, precision: Precision = "exact") -> Gra
         raise GraphError(f"there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    return lower(graph, target, precision)
+    return lower(graph, target, precision, inline=inline)
 
 
-def model_proto(graph: Graph, target: Target, precision: Precision = "exact") -> onnx.ModelProto:
+def model_proto(graph: Graph, target: Target, precision: Precision = "exact", inline: bool = False) -> onnx.ModelProto:
     """See `Graph.to_onnx`."""
-    model: onnx.ModelProto = onnx.ModelProto.FromString(join(encode(lowered(graph, target, precision))))
+    model: onnx.ModelProto = onnx.ModelProto.FromString(join(encode(lowered(graph, target, precision, inline))))
     return model
 
 
@@ -52,10 +52,11 @@ def export(
     target: Target,
     external_data: bool | None,
     precision: Precision = "exact",
+    inline: bool = False,
 ) -> None:
     """See `Graph.export`."""
     file = os.path.realpath(os.fspath(path))
-    legal = lowered(graph, target, precision)
+    legal = lowered(graph, target, precision, inline)
     if external_data is None:
         arrays = [s.producer.array for s in legal.weights.values() if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE

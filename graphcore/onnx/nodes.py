@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 OLDEST = 7
 """The oldest opset that is read: before it, broadcasting was another."""
 
+_LONGEST_LAYER = 1000
 _SHOWN = 100
 """Characters of a name that errors show."""
 
@@ -167,10 +168,10 @@ class Reader:
             return
         before = len(self.graph._nodes)
         made = self._operator(proto, domain, inputs, place)
-        layer = next((p.value for p in proto.metadata_props if p.key == "graphcore.layer"), "")
+        layer = _layer(proto)
         if layer:
             for node in self.graph._nodes[before:]:
-                node.layer = f"{layer}/"
+                node.layer = f"{self.graph._layer}{layer}/"  # behind that of the function it is in
         for name, symbol in zip(proto.output, made, strict=False):
             if not name:
                 continue
@@ -199,7 +200,8 @@ class Reader:
             if missing:
                 raise ModelError(f"load: {place} lacks the attribute {missing[0]!r}", help="write the model again")
         if inner:
-            typed, found = bodies.read(self, proto.op_type, inner, inputs, attributes, len(proto.output), place)
+            outputs = len(proto.output) or None
+            typed, found = bodies.read(self, proto.op_type, inner, inputs, attributes, outputs, place)
             attributes.update(found)
             types = typed if typed is not None else self._types(proto, schema, inputs, domain, place)
         else:
@@ -316,7 +318,8 @@ class Reader:
         values: dict[str, Symbol | None] = dict.fromkeys(function.input)
         values.update(zip(function.input, inputs, strict=False))
         versions = {**self.versions, **versions_of(function.opset_import)}
-        before, self.graph._layer = self.graph._layer, f"{self.graph._layer}{proto.op_type}/"
+        layer = _layer(proto) or proto.op_type
+        before, self.graph._layer = self.graph._layer, f"{self.graph._layer}{layer}/"
         for node in nodes:  # with the attributes of this call
             check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
         inner = Reader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
@@ -332,6 +335,12 @@ class Reader:
         """Reads the nodes of an operator's function body, entering what they make into `names`."""
         versions = {**self.versions, "": version}
         Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
+
+
+def _layer(proto: onnx.NodeProto) -> str:
+    """The layer that a node notes; none where the note, which may be anybody's and is read once a call, is long."""
+    noted = next((p.value for p in proto.metadata_props if p.key == "graphcore.layer"), "")
+    return noted if len(noted) <= _LONGEST_LAYER else ""
 
 
 def _is_same(op_type: str, version: int, other: int) -> bool:

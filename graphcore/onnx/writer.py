@@ -18,6 +18,7 @@ import onnx
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError, ResourceLimitError
+from graphcore.functions import FUNCTIONS, Definition, definition_of, definitions
 from graphcore.graph import Graph
 from graphcore.naming import snake
 from graphcore.onnx.wire import SMALL, Chunk, block, integer, integers, nested, single, singles, sized, text, varint
@@ -55,6 +56,7 @@ def encode(graph: Graph, external: External | None = None) -> list[Chunk]:
     body = _graph(graph, _Scope(external))
     domains = sorted(_domains(graph) - {""})
     versions = {**DOMAINS, **graph._domains}
+    called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
     properties = {PROMOTION_NOTE: graph.promotion.note, **graph._metadata}
     head = b"".join(
         (
@@ -65,7 +67,33 @@ def encode(graph: Graph, external: External | None = None) -> list[Chunk]:
             *(block(14, text(1, key) + text(2, value)) for key, value in properties.items()),  # metadata_props
         )
     )
-    return [head, *nested(7, body)]
+    return [head, *nested(7, body), *called]
+
+
+def _function(definition: Definition, versions: dict[str, int]) -> bytes:
+    """The FunctionProto of a definition, which is lowered: it has no initializers but nodes that give constants."""
+    graph = definition.body
+    names = [b""] * len(graph._symbols)
+    nodes = _nodes(graph, names, _Scope())
+    results = [names[s.id] or _given(s, names) for s in graph.outputs]
+    constants = [
+        block(7, b"\x12" + names[s.id] + text(4, "Constant") + block(5, _constant(s.producer.array, s.type.dtype)))
+        for s in graph._symbols
+        if type(s.producer) is Constant and names[s.id]
+    ]
+    own = sorted(_domains(graph) - {""})
+    return b"".join(
+        (
+            text(1, definition.name),
+            *(text(4, s.name) for s in graph._inputs),
+            *(b"\x2a" + name for name in results),  # output
+            *constants,
+            *(b"\x3a" + node[1:] for node in nodes),  # node: the field that a graph has as its first is the seventh
+            block(9, integer(2, OPSET)),  # opset_import
+            *(block(9, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in own),
+            text(10, FUNCTIONS),
+        )
+    )
 
 
 def _domains(graph: Graph) -> set[str]:
@@ -177,12 +205,17 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
     if node.outputs:
         parts += b"\x1a", names[node.outputs[0].id]  # name
     parts.append(tail)
-    for key, value in node.attributes.items():
+    for key, value in node.attributes.items() if definition_of(node) is None else ():
         if isinstance(value, Graph):
             parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names))))
         else:
             parts.append(block(5, attribute(key, value)))
     return b"".join(parts)
+
+
+def _constant(array: np.ndarray[Any, Any], dtype: DType) -> bytes:
+    """The attribute of a node that gives a constant."""
+    return text(1, "value") + block(5, b"".join(tensor(array, dtype, ""))) + integer(20, _KIND.TENSOR)
 
 
 def _given(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:

@@ -15,10 +15,11 @@ from graphcore.dtypes import DType
 from graphcore.graph import Graph, Precision, Target
 from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
 from graphcore.runtime.lowering import fours, narrowing, terms, widths, zeros
+from graphcore.runtime.lowering import inline as calls
 from graphcore.runtime.lowering.detours import keeps_kernel
 from graphcore.runtime.lowering.expand import FORMS, computes, expand
-from graphcore.runtime.lowering.legalise import legalise
-from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.legalise import carried_by, legalise
+from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
@@ -27,12 +28,20 @@ TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 
 
-def lower(graph: Graph, target: Target, precision: Precision = "exact") -> Graph:
+def lower(graph: Graph, target: Target, precision: Precision = "exact", *, inline: bool = True) -> Graph:
     """A graph of ONNX operators and dtypes that computes the same on `target`.
 
-    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. Inputs and
-    outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
+    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. inline: calls
+    of functions are replaced by their bodies; otherwise they stay where they can. Inputs and outputs keep their names
+    and order. Raises `GraphError` for an op that the target has no way to run.
     """
+    if calls.needed(graph):
+        kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision))
+        graph = calls.inlined(graph) if kept is None else kept
+    return _lower(graph, target, precision)
+
+
+def _lower(graph: Graph, target: Target, precision: Precision) -> Graph:
     rules = legality(target)
     if _is_legal(graph, rules) and not (rules.detours and zeros.needed(graph)):
         return graph
@@ -65,6 +74,9 @@ def _is_legal(graph: Graph, rules: Legality) -> bool:
     if any(dtype.storage is not dtype or (dtype is fours.FOUR and rules.detours) for dtype in dtypes):
         return False
     operators = {(n.op_type, n.domain) for n in graph._nodes}
+    if any(op in CONTROL for op, _ in operators):
+        if any(n.op_type in CONTROL and not n.domain and carried_by(n, rules) for n in graph._nodes):
+            return False
     formed = [n for n in graph._nodes if n.op_type in FORMS] if any(op in FORMS for op, _ in operators) else []
     if not all(computes(n, rules) for n in formed):
         return False
@@ -105,7 +117,7 @@ def _keeps(
 ) -> bool:
     if domain:
         return domain != LIBRARY
-    return op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype, operand, result))
+    return op_type in CONTROL or (op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype, operand, result)))
 
 
 __all__ = ["PRECISIONS", "TARGETS", "lower"]

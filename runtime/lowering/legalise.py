@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from graphcore.dims import Dim
@@ -18,9 +19,9 @@ from graphcore.operands import broadcast_shapes
 from graphcore.runtime.lowering.casts import NARROW, Casts
 from graphcore.runtime.lowering.draft import Draft
 from graphcore.runtime.lowering.folding import fold, fold_shape, neutral
-from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality
+from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality
 from graphcore.runtime.lowering.pruning import prune
-from graphcore.runtime.lowering.rewrite import Rewrite, storage_type
+from graphcore.runtime.lowering.rewrite import Rewrite, bodies, storage_type
 from graphcore.runtime.lowering.stand_ins import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS, MOVES, PROMOTIONS, VIEWED, VIEWS
 from graphcore.symbol import Constant, Input, Node, Symbol
 from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
@@ -42,15 +43,43 @@ def legalise(graph: Graph, rules: Legality, *, fast: bool = False) -> Graph:
     return Legaliser(graph, rules, fast=fast).run()
 
 
+def carried_by(node: Node, rules: Legality) -> dict[DType, DType]:
+    """What stands in for the dtypes of values that an If, Loop or Scan takes or gives and has no kernel for."""
+    around = [s.type for s in (*node.inputs, *node.outputs) if s is not None]
+    inside = [s.type for body in bodies(node) for s in (*body.inputs, *body.outputs)]
+    dtypes = {t.dtype.storage for t in (*around, *inside) if isinstance(t, TensorType)} if rules.detours else set()
+    tables = [rules] if rules.host is None else [rules, rules.host]
+
+    def is_taken(dtype: DType) -> bool:
+        return any(table.allows(node.op_type, dtype) for table in tables)
+
+    carried = {}
+    for dtype in dtypes:
+        fit = [d for d in PROMOTIONS.get(dtype, ()) if is_taken(d) and d.is_float is dtype.is_float]
+        if fit and not is_taken(dtype):
+            carried[dtype] = fit[0]
+    return carried
+
+
 class Legaliser:
     """One run over one graph. Detours build with `op`, which legalises, or `native`, which does not."""
 
-    def __init__(self, graph: Graph, rules: Legality, outer: Legaliser | None = None, *, fast: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        rules: Legality,
+        outer: Legaliser | None = None,
+        *,
+        fast: bool = False,
+        carried: Mapping[DType, DType] = MappingProxyType({}),
+    ) -> None:
+        """carried: what stands in for dtypes on the way into and out of a body, as `carried_by` has it."""
         self.rewrite: Rewrite = Rewrite(graph, storage_type, outer.rewrite if outer else None)
         self.graph = self.rewrite.new
         self.rules = rules
         self.casts = Casts(self)
         self.fast = fast
+        self._carried = carried
         self._as_read = False
         """Whether the node being looked at is one of float32 in a model that others wrote for its kernels."""
         self._old = graph
@@ -64,6 +93,10 @@ class Legaliser:
             if isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.tensor_float32:
                 # What is fed may have more bits than the dtype.
                 self.rewrite.bind(symbol, self.casts.round_tf32(self.rewrite.of(symbol)))
+        for symbol, made in zip(self._old._inputs, self.graph._inputs, strict=True):
+            if isinstance(made.type, TensorType) and made.type.dtype in self._carried:
+                own, made.type = made.type.dtype, self.retyped(made.type, self._carried[made.type.dtype])
+                self.rewrite.bind(symbol, self.casts.cast(made, made.type.dtype, own))
         for node, inputs in self.rewrite.nodes():
             self.rewrite.replace(node, self._node(node, inputs))
         return self._with_outputs()
@@ -74,7 +107,7 @@ class Legaliser:
         outputs: list[tuple[str | None, Symbol]] = []
         for label, symbol in self._old._outputs:
             name = label or symbol.name
-            value = self.rewrite.of(symbol)
+            value = self._held(self.rewrite.of(symbol), self._carried)
             fits = isinstance(value.producer, Node) and value._name in (None, name)
             fits = fits or (isinstance(value.producer, Input) and value._name == name)
             if not fits or any(value is other for _, other in outputs):
@@ -107,6 +140,8 @@ class Legaliser:
                 return (self._cast_around(value, source.dtype, types[0].dtype),)
             return (self.casts.cast(value, source.dtype, types[0].dtype),)
         stored = [t if isinstance(t, TensorType) and t.dtype.storage is t.dtype else storage_type(t) for t in types]
+        if node.op_type in CONTROL and not node.domain:
+            return self._control(node, inputs, stored)
         attributes = self.rewrite.attributes(node, lambda body: Legaliser(body, self.rules, self, fast=self.fast).run())
         if self.fast and not node.domain:
             inputs = tuple([self._unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
@@ -118,6 +153,27 @@ class Legaliser:
             if isinstance(t, TensorType) and t.dtype is DType.tensor_float32:
                 return tuple(self._rounded(m, t) for m, t in zip(made, types, strict=True))
         return made
+
+    def _control(self, node: Node, inputs: tuple[Symbol | None, ...], types: Sequence[Type]) -> tuple[Symbol, ...]:
+        """If, Loop or Scan: what its kernel does not take goes through it in another dtype, that of the body's too."""
+        carried = carried_by(node, self.rules)
+        attributes = self.rewrite.attributes(
+            node, lambda body: Legaliser(body, self.rules, self, fast=self.fast, carried=carried).run()
+        )
+        given = tuple([None if s is None else self._held(s, carried) for s in inputs])
+        held = [
+            self.retyped(t, carried[t.dtype]) if isinstance(t, TensorType) and t.dtype in carried else t for t in types
+        ]
+        made = self.graph._emit_many(node.op_type, given, held, attributes)
+        return tuple(
+            self.casts.cast(m, m.dtype, t.dtype) if isinstance(t, TensorType) and m.type is not t else m
+            for m, t in zip(made, types, strict=True)
+        )
+
+    def _held(self, value: Symbol, carried: Mapping[DType, DType]) -> Symbol:
+        if not isinstance(value.type, TensorType) or value.type.dtype not in carried:
+            return value
+        return self.casts.cast(value, value.type.dtype, carried[value.type.dtype])
 
     def _unrounded(self, value: Symbol | None, old: Symbol | None) -> Symbol | None:
         if value is None or old is None or not isinstance(old.type, TensorType):

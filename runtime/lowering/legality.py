@@ -25,6 +25,9 @@ from graphcore.types import TensorType, Type
 PRIMARY = {"Where": 1, "OneHot": 2}
 """The operand whose dtype an operator's kernels are chosen by, where not the first; the result has that dtype too."""
 
+CONTROL = frozenset({"If", "Loop", "Scan"})
+"""Operators of any number of dtypes at once: those of all that goes through their bodies count."""
+
 BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
 """Operators whose kernels are chosen by the dtype of the result."""
 

@@ -13,6 +13,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError
 from graphcore.graph import Graph, Target
 from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.inline import inlined
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, kernels
 from graphcore.runtime.lowering.rewrite import bodies, walk
 from graphcore.symbol import Captured, Constant, Node, Symbol
@@ -47,7 +48,7 @@ class Note:
 def notes(graph: Graph, target: Target) -> list[Note]:
     """A note for each kind of node, in bodies too, that lowering for `target` replaces; none where all stay."""
     found: dict[tuple[object, ...], Note | None] = {}
-    for node in walk(graph):
+    for node in walk(inlined(graph)):
         key = _kind(node)
         if key not in found:
             found[key] = _note(node, target)

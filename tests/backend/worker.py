@@ -1,6 +1,7 @@
-"""`python -m tests.backend.worker`: runs node tests of ONNX, so that a crash ends no more than this process.
+"""`python -m tests.backend.worker [rebuilt]`: runs node tests of ONNX, so that a crash ends no more than this process.
 
 Reads names of tests, a line each, and writes for each one line: how it went. Before that, the names of all.
+With `rebuilt`, it runs graphs that calls of `ops.onnx` make of the models' nodes.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +20,7 @@ from onnx.backend.test.case.node import collect_testcases
 import graphcore as gc
 from graphcore.onnx.files import Folder
 from graphcore.onnx.tensors import array_of
+from tests.backend.rebuilding import rebuilt
 
 
 def value(given: Any) -> Any:
@@ -55,10 +57,10 @@ def compared(found: Any, wanted: Any, rtol: float, atol: float) -> str:
     return "values"
 
 
-def outcome(case: Any, session: gc.InferenceSession) -> str:
-    """How a test went: "ok", `load`, `run`, `type`, `values` or `near`, and why."""
+def outcome(case: Any, session: gc.InferenceSession, source: Callable[[onnx.ModelProto], Any]) -> str:
+    """How a test went: "ok", `load`, `run`, `type`, `values` or `near`, and why. source: what is loaded for a model."""
     try:
-        model = session.load(case.model)
+        model = session.load(source(case.model))
     except Exception as error:
         return f"load: {type(error).__name__}: {error}"
     for inputs, outputs in case.data_sets:
@@ -73,14 +75,19 @@ def outcome(case: Any, session: gc.InferenceSession) -> str:
     return "ok"
 
 
+def _as_it_is(model: onnx.ModelProto) -> onnx.ModelProto:
+    return model
+
+
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels print is no answer
     cases = {case.name: case for case in collect_testcases(None)}
     session = gc.InferenceSession()
+    source = rebuilt if sys.argv[1:] == ["rebuilt"] else _as_it_is
     print(json.dumps(list(cases)), file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps(outcome(cases[line.strip()], session)), file=answers, flush=True)
+        print(json.dumps(outcome(cases[line.strip()], session, source)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -145,6 +145,22 @@ CASES: dict[str, Case] = {
     "rebind": moved(X, lambda x: ops.rebind(x, ("n", "j")), lambda x: x),
     "vec": moved(["n", "m"], ops.vec, lambda x, y: np.concatenate([x, y])),
     "into_vec": moved(["n"], lambda x: [ops.into_vec(x), ops.into_vec(x[0])], lambda x: [x, x[:1]]),
+    "cond": moved(X, lambda x: ops.cond(ops.shape_of(x)[0] > 3, lambda: x[::-1], lambda: x), lambda x: x[::-1]),
+    "while_loop": moved(
+        X,
+        lambda x: ops.while_loop(lambda a, i: i < 2, lambda a, i: (ops.concat([a[1:], a[:1]]), i + 1), (x, 0))[0],
+        lambda x: np.roll(x, -2, 0),
+    ),
+    "for_loop": moved(
+        X,
+        lambda x: ops.for_loop(2, lambda i, a: (a[::-1], a), x, collect=True),
+        lambda x: (x, np.stack([x, x[::-1]])),
+    ),
+    "scan": moved(
+        X,
+        lambda x: ops.scan(lambda before, v: (v, before), x[0], x),
+        lambda x: (x[-1], np.concatenate([x[:1], x[:-1]])),
+    ),
     "concat": moved(["n 4", "m 4"], lambda x, y: ops.concat([x, y]), lambda x, y: np.concatenate([x, y])),
     "stack": moved(["n 4", "n 4"], lambda x, y: ops.stack([x, y], 1), lambda x, y: np.stack([x, y], 1)),
     "split": moved(X, lambda x: ops.split(x, [1, 3], 1), lambda x: (x[:, :1], x[:, 1:])),

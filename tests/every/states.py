@@ -7,7 +7,7 @@ from collections import Counter
 from graphcore import DType, Graph
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY
+from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY
 from graphcore.symbol import Node
 from graphcore.types import TensorType
 from tests.every_op import graph_of
@@ -53,6 +53,8 @@ def _operators(graph: Graph) -> list[tuple[str, DType]]:
 
 
 def _decides(node: Node) -> DType:
+    if node.op_type in CONTROL:
+        return node.outputs[0].dtype
     position = PRIMARY.get(node.op_type, 0)
     operand = node.inputs[position] if position < len(node.inputs) and node.op_type not in BY_RESULT else None
     return node.outputs[0].dtype if operand is None else operand.dtype

@@ -20,6 +20,10 @@ def upsample_scales(node: Read) -> Made:
 
 
 def upsample(node: Read) -> Made:
+    given, rank = node.tensor(1).shape, node.rank(0)
+    is_vector = not given.is_ranked or given.rank == 1
+    if not is_vector or (rank is not None and given.is_ranked and given[0].is_static and int(given[0]) != rank):
+        raise node.refusal(f"its scales are of shape {given}", "give one number for each axis")
     node.op_type = "Resize"
     return None
 

@@ -1,0 +1,110 @@
+"""Writes the typed stubs of `ops.onnx` and `ops.onnx.ml` from ONNX's schemas: run it with a new onnx."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from graphcore.onnx.catalogue import KINDS, Entry, entry, names, signature
+
+FOLDER = Path(__file__).parent.parent / "ops" / "onnx"
+
+HEAD = """\
+# Made by docs/make_stubs.py from ONNX's schemas.
+# fmt: off
+# ruff: noqa: E501, N802
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, overload
+
+from graphcore.dtypes import DType
+from graphcore.graph import Graph
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import Type
+"""
+
+ALIASES = """
+_V: TypeAlias = TensorLike | str | Sequence[Any]  # an operand
+_I: TypeAlias = int | DType
+_S: TypeAlias = str | bytes
+_Is: TypeAlias = Sequence[int]
+_Fs: TypeAlias = Sequence[float]
+_Ss: TypeAlias = Sequence[str] | Sequence[bytes]
+_Body: TypeAlias = Graph | Callable[..., Any]
+
+"""
+
+_UNUSED = "from graphcore.types import Type\n"
+"""What no operator of ai.onnx.ml needs."""
+
+_TYPES: dict[int, str] = {
+    KINDS.INT: "_I",
+    KINDS.INTS: "_Is",
+    KINDS.FLOAT: "float",
+    KINDS.FLOATS: "_Fs",
+    KINDS.STRING: "_S",
+    KINDS.STRINGS: "_Ss",
+    KINDS.TENSOR: "Any",
+    KINDS.SPARSE_TENSOR: "Any",
+    KINDS.GRAPH: "_Body",
+    KINDS.TYPE_PROTO: "Type",
+}
+
+
+def stub(of: Entry) -> list[str]:
+    """The lines of an operator: one, or two overloads where more results can be asked for."""
+    if of.gives_list:
+        return [_line(of, "int | None = None", "list[Symbol]")]
+    if not of.takes_outputs:
+        many = ", ".join(["Symbol"] * of.least_results)
+        return [_line(of, "", "Symbol" if of.least_results == 1 else f"tuple[{many}]")]
+    asked = _line(of, "int", "tuple[Symbol, ...]")
+    return ["@overload", _line(of, "None = None", "Symbol"), "@overload", asked]
+
+
+def _line(of: Entry, outputs: str, returned: str) -> str:
+    attributes = {a.name: a for a in of.attributes}
+    parts: list[str] = []
+    is_star = of.variadic is not None
+    for name, parameter in signature(of).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            parts.append(f"*{name}: _V")
+            continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not is_star:
+            parts.append("*")
+            is_star = True
+        if name in attributes:
+            kind = _TYPES[attributes[name].kind]
+            kind += " | None" if parameter.default is None and kind != "Any" else ""
+        else:
+            kind = "_V" if parameter.default is parameter.empty else "_V | None"
+        if name == "outputs":
+            parts.append(f"{name}: {outputs}")
+        elif parameter.default is parameter.empty:
+            parts.append(f"{name}: {kind}")
+        else:
+            parts.append(f"{name}: {kind} = {parameter.default!r}")
+    return f"def {of.op.name}({', '.join(parts)}) -> {returned}: ...".replace("'", '"')
+
+
+def pages() -> dict[str, str]:
+    """The stubs by file name."""
+    main = [line for name in names("") for line in stub(entry(name))]
+    machine = [line for name in names("ai.onnx.ml") for line in stub(entry(name, "ai.onnx.ml"))]
+    imports, types = HEAD.split("from graphcore.symbol")
+    types = f"from graphcore.symbol{types}"
+    package = f"{imports}from graphcore.ops.onnx import ml as ml\n{types}{ALIASES}"
+    of_machine_learning = f"{imports}{types}{ALIASES}".replace(", overload", "").replace(_UNUSED, "")
+    return {
+        "__init__.pyi": package + "\n".join(main) + "\n",
+        "ml.pyi": of_machine_learning + "\n".join(machine) + "\n",
+    }
+
+
+def main() -> None:
+    for name, page in pages().items():
+        (FOLDER / name).write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

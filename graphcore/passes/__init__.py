@@ -1,0 +1,125 @@
+"""Passes: functions that make a new graph of a graph, which computes the same with less.
+
+Each is of one subject and can be used alone; `optimize`, which is `Graph.optimize`, runs them together until nothing
+is left to do. The graph they are given is never changed. Inputs, outputs, names given by users, layers, lines,
+metadata and the promotion system stay; weights stay the caller's arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from graphcore.collector import uncollected
+from graphcore.errors import GraphError
+from graphcore.graph import Graph
+from graphcore.passes.casts import CASTS
+from graphcore.passes.folding import FOLDS
+from graphcore.passes.identities import IDENTITIES
+from graphcore.passes.sweep import LIMIT, Rule, Selection, Sweep
+
+Pass: TypeAlias = "Callable[[Graph], Graph]"
+
+
+def dead_code(graph: Graph) -> Graph:
+    """Without nodes that lead to no output and constants that nothing uses.
+
+    A value with a name that a user gave stays, for it can be asked for: `graph["hidden"]`. Names in a model that
+    others wrote, which every value there has, do not count. Raises `GraphError` for a graph without outputs.
+    """
+    return optimize(graph, ["dead_code"])
+
+
+def common_subexpressions(graph: Graph) -> Graph:
+    """With one node in place of those with the same operator, operands and attributes.
+
+    Random operators, nodes with bodies and those of domains that the library does not know are never merged, nor two
+    values that users gave different names. Raises `GraphError` for a graph without outputs.
+    """
+    return optimize(graph, ["common_subexpressions"])
+
+
+def fold_constants(graph: Graph, *, limit: int = LIMIT) -> Graph:
+    """With constants in place of nodes whose operands are constants, where NumPy gives the result bit for bit.
+
+    limit: the bytes of the largest constant made. Weights are not folded: what they hold when the graph is exported
+    counts. Raises `GraphError` for a graph without outputs.
+    """
+    return optimize(graph, ["fold_constants"], limit=limit)
+
+
+def simplify_casts(graph: Graph) -> Graph:
+    """Without casts that change nothing, or that a cast by way of a wider dtype can do without.
+
+    Only where that is exact for every value: float16 -> float32 -> float16 is nothing, float32 -> float16 -> float32
+    stays. Raises `GraphError` for a graph without outputs.
+    """
+    return optimize(graph, ["simplify_casts"])
+
+
+def remove_identities(graph: Graph) -> Graph:
+    """Without nodes whose result is an operand: x * 1, -(-x), a Transpose and the one that undoes it.
+
+    Only where that holds for every value: x + 0.0 stays, for -0.0 + 0.0 is 0.0. Raises `GraphError` for a graph
+    without outputs.
+    """
+    return optimize(graph, ["remove_identities"])
+
+
+PASSES: dict[str, Pass] = {
+    function.__name__: function
+    for function in (dead_code, simplify_casts, remove_identities, fold_constants, common_subexpressions)
+}
+"""All passes by name, in the order in which `optimize` applies them to a node."""
+
+_RULES = {"simplify_casts": CASTS, "remove_identities": IDENTITIES, "fold_constants": FOLDS}
+_ROUNDS = 16
+
+
+def optimize(graph: Graph, passes: Sequence[str | Pass] | None = None, *, limit: int = LIMIT) -> Graph:
+    """See `Graph.optimize`."""
+    if not graph.outputs:
+        graph.verify()  # which says so
+    if graph._outer is not None:
+        raise GraphError(f"optimize: graph {graph.name!r} is a body", help="optimise the graph around it")
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise GraphError(f"optimize: the limit {limit!r} is no number of bytes", help=f"the default is {LIMIT}")
+    selection = _selection(list(PASSES) if passes is None else passes, limit)
+    with uncollected():
+        for _ in range(_ROUNDS):
+            sweep = Sweep(graph, selection)
+            graph = sweep.run()
+            if not sweep.changes:
+                break
+    return graph
+
+
+def _selection(passes: Sequence[str | Pass], limit: int) -> Selection:
+    given = [passes] if isinstance(passes, str) or not isinstance(passes, Iterable) else passes
+    names = {_name(each) for each in given}
+    rules: dict[str, tuple[Rule, ...]] = {}
+    for name, own in _RULES.items():
+        if name in names:
+            for operator, found in own.items():
+                rules[operator] = (*rules.get(operator, ()), *found)
+    return Selection(rules, "dead_code" in names, "common_subexpressions" in names, limit)
+
+
+def _name(given: object) -> str:
+    for name, function in PASSES.items():
+        if given is function or (isinstance(given, str) and given == name):
+            return name
+    raise GraphError(f"optimize: {given!r} is no pass", help=f"use one of {', '.join(PASSES)}")
+
+
+__all__ = [
+    "LIMIT",
+    "PASSES",
+    "Pass",
+    "common_subexpressions",
+    "dead_code",
+    "fold_constants",
+    "optimize",
+    "remove_identities",
+    "simplify_casts",
+]

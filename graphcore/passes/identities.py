@@ -1,0 +1,146 @@
+"""Nodes whose result is an operand, bit for bit and for every value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphcore.dtypes import DType
+from graphcore.numerics import Array, cast_array
+from graphcore.passes.sweep import Inputs, Rule, Sweep
+from graphcore.symbol import Node, Symbol
+from graphcore.types import TensorType
+
+_LAST = (1 << 63) - 1  # the end of a slice that has none
+
+
+def same(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Identity, and Concat of one operand."""
+    return inputs[0] if len(inputs) == 1 else None
+
+
+def reshaped(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Reshape, Flatten, Squeeze, Unsqueeze and Expand to the static shape that the operand has."""
+    (operand, type_) = inputs[0], node.outputs[0].type
+    return operand if operand is not None and operand.type is type_ and _is_static(type_) else None
+
+
+def transposed(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Transpose that leaves the axes where they are, and one that puts them back."""
+    operand = inputs[0]
+    if operand is None or not isinstance(operand.type, TensorType) or not operand.shape.is_ranked:
+        return None
+    axes = _axes(node, operand.rank)
+    in_order = list(range(operand.rank))
+    if axes == in_order:
+        return operand
+    inner = operand.producer
+    if type(inner) is not Node or inner.op_type != "Transpose" or inner.domain:
+        return None
+    before = _axes(inner, operand.rank)
+    if sorted(axes) != in_order or sorted(before) != in_order:
+        return None
+    return inner.inputs[0] if [before[axis] for axis in axes] == in_order else None
+
+
+def _axes(node: Node, rank: int) -> list[int]:
+    return list(node.attributes.get("perm", range(rank - 1, -1, -1)))
+
+
+def sliced(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Slice of everything, forwards."""
+    if len(inputs) < 3:
+        return None
+    operand, starts, ends, _, steps = (*inputs, None, None)[:5]
+    if operand is None or operand.type is not node.outputs[0].type:
+        return None
+    step = sweep.known(steps)
+    if steps is not None and (step is None or (step < 1).any()):
+        return None
+    if _is_static(operand.type):
+        return operand  # forwards, and as many elements as there are
+    start, end = sweep.known(starts), sweep.known(ends)
+    if start is None or end is None or (step is not None and (step != 1).any()):
+        return None
+    return operand if not start.any() and (end == _LAST).all() else None
+
+
+def twice(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Not, Neg or BitwiseNot of itself."""
+    inner = inputs[0].producer if inputs[0] is not None else None
+    if type(inner) is not Node or inner.op_type != node.op_type or inner.domain or len(inner.inputs) != 1:
+        return None
+    operand = inner.inputs[0]
+    return operand if operand is not None and _is_plain(operand) else None
+
+
+# The right-hand operand that leaves the left one as it is. x + 0.0 is not x where
+# that is -0.0, and x - (-0.0) neither.
+_NEUTRAL: dict[str, dict[str, float | int]] = {
+    "Add": {"float": -0.0, "integer": 0},
+    "Sub": {"float": 0.0, "integer": 0},
+    "Mul": {"float": 1.0, "integer": 1},
+    "Div": {"float": 1.0, "integer": 1},
+    "And": {"bool": 1},
+    "Or": {"bool": 0},
+    "Xor": {"bool": 0},
+    "BitwiseAnd": {"integer": -1},
+    "BitwiseOr": {"integer": 0},
+    "BitwiseXor": {"integer": 0},
+}
+_ONE_SIDED = frozenset({"Sub", "Div"})
+
+
+def neutral(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """The operand that the other one leaves as it is."""
+    left, right = inputs if len(inputs) == 2 else (None, None)
+    if left is None or right is None:
+        return None
+    if _is_neutral(sweep, node, right, left):
+        return left
+    if node.op_type not in _ONE_SIDED and _is_neutral(sweep, node, left, right):
+        return right
+    return None
+
+
+def _is_neutral(sweep: Sweep, node: Node, symbol: Symbol, other: Symbol) -> bool:
+    array = sweep.known(symbol)
+    if array is None or not _is_plain(other) or symbol.dtype is not other.dtype:
+        return False
+    if array.size != 1 and not _is_static(other.type):
+        return False
+    dtype = other.dtype
+    kind = "float" if dtype.is_float else "integer" if dtype.is_integer else dtype.kind.value
+    wanted = _NEUTRAL[node.op_type].get(kind)
+    if wanted is None or not array.size or other.type is not node.outputs[0].type:
+        return False
+    value = _as(wanted, array)
+    if array.flat[0] != value or not (array == value).all():  # most are told apart by their first element
+        return False
+    return kind != "float" or bool((np.signbit(array.astype(np.float64)) == np.signbit(wanted)).all())
+
+
+def _as(value: float | int, array: Array) -> object:
+    if value == -1:
+        return cast_array(np.array(-1, np.int64), DType.int64, DType.of(array.dtype))[()]
+    return array.dtype.type(value)
+
+
+def _is_plain(symbol: Symbol) -> bool:
+    """Whether a value is of a dtype that ONNX has: others may come in with more than they hold, and be rounded."""
+    type_ = symbol.type
+    return isinstance(type_, TensorType) and type_.dtype.storage is type_.dtype and not type_.ambiguous
+
+
+def _is_static(type_: object) -> bool:
+    return isinstance(type_, TensorType) and type_.shape.is_static
+
+
+IDENTITIES: dict[str, tuple[Rule, ...]] = {
+    "Identity": (same,),
+    "Concat": (same,),
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"), (reshaped,)),
+    "Transpose": (transposed,),
+    "Slice": (sliced,),
+    **dict.fromkeys(("Not", "Neg", "BitwiseNot"), (twice,)),
+    **dict.fromkeys(_NEUTRAL, (neutral,)),
+}

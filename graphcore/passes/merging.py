@@ -1,0 +1,94 @@
+"""Nodes and constants that are the same: what common subexpressions are found by."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore.dtypes import DType
+from graphcore.numerics import Array
+from graphcore.symbol import Constant, Node, Symbol
+
+Key: TypeAlias = "tuple[Hashable, ...]"
+
+DOMAINS = frozenset({"", "ai.onnx.ml", "graphcore"})
+"""Those whose operators do nothing but compute; what others do is not known."""
+
+RANDOM = frozenset(
+    {
+        "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+    }
+)  # fmt: skip
+"""Operators that may give something else each time. Two of them are two draws even where a seed is given."""
+
+_LARGEST = 1 << 12  # bytes of constants and attributes that are compared
+
+
+class Merger:
+    """The nodes of one new graph so far, by what they compute."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Key, Node] = {}
+
+    def key(self, node: Node, inputs: tuple[Symbol | None, ...], is_read: bool) -> Key | None:
+        """What nodes that compute the same have in common; None for one that is never merged.
+
+        A node of a model that others wrote keeps the runtime's own kernel, and is none of ours.
+        """
+        if node.op_type in RANDOM or node.domain not in DOMAINS:
+            return None
+        attributes: Hashable = None
+        if node.attributes:
+            try:
+                attributes = tuple([(key, _frozen(node.attributes[key])) for key in sorted(node.attributes)])
+            except TypeError:
+                return None
+        operands = tuple([None if s is None else s.id for s in inputs])
+        types = tuple([id(s.type) for s in node.outputs])
+        return node.op_type, node.domain, operands, attributes, types, is_read
+
+    def found(self, key: Key | None) -> Node | None:
+        """The node that is the same, None where there is none."""
+        if key is None:
+            return None
+        found = self._nodes.get(key)
+        # What is only a default takes the dtype of whatever it meets, each use another.
+        if found is None or any(getattr(s.type, "ambiguous", False) for s in found.outputs):
+            return None
+        return found
+
+    def remember(self, key: Key | None, node: Node) -> None:
+        """From now on this node is the one to find."""
+        if key is not None:
+            self._nodes.setdefault(key, node)
+
+    def constant(self, symbol: Symbol) -> Key | None:
+        """What equal constants have in common; None for weights, named, large and ambiguous ones."""
+        producer = symbol.producer
+        assert isinstance(producer, Constant)
+        if producer.is_weight or symbol._name is not None or symbol.ambiguous:
+            return None
+        array = producer.array
+        if array.dtype == object or array.nbytes > _LARGEST:
+            return None
+        return id(symbol.type), array.shape, array.tobytes()
+
+
+def _frozen(value: Any) -> Hashable:
+    """An attribute as a key: 0.0 is not -0.0, and 1 is neither 1.0 nor True. Raises `TypeError` for what has none."""
+    if isinstance(value, float):
+        return float, struct.pack("<d", value)
+    if isinstance(value, (bool, int, str, bytes, DType)):
+        return type(value), value
+    if isinstance(value, (list, tuple)):
+        return list, tuple([_frozen(item) for item in value])
+    if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _LARGEST:
+        return _of_array(value)
+    raise TypeError(f"a {type(value).__name__} is no key")
+
+
+def _of_array(array: Array) -> Hashable:
+    return np.ndarray, array.dtype, array.shape, array.tobytes()

@@ -1,0 +1,244 @@
+"""One walk over a graph that makes a new one: what all passes share.
+
+A rule looks at a node whose operands are in the new graph already and says which Symbol of the new graph its result
+is. What rules find out about one node is known to those that look at the next, so that one walk does nearly all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from graphcore.functions import FUNCTIONS, Definition, definition_of
+from graphcore.graph import Graph
+from graphcore.numerics import Array
+from graphcore.passes.liveness import live_nodes
+from graphcore.passes.merging import Merger
+from graphcore.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.types import Type
+
+Inputs: TypeAlias = "tuple[Symbol | None, ...]"
+Rule: TypeAlias = "Callable[[Sweep, Node, Inputs], Symbol | None]"
+
+LIMIT = 1 << 20
+"""Bytes of the largest constant that a pass makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a walk does. rules: by operator of ONNX's own domain, asked in order."""
+
+    rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
+    removes_dead: bool = False
+    merges: bool = False
+    limit: int = LIMIT
+
+
+class Sweep:
+    """A graph, the new one in the making, and which Symbols of that one stand for those of the old one.
+
+    outer: the walk over the graph around, where this one is a body. definitions: those of functions that were looked
+    at already, where the graph is a function's body or that of a node in it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        selection: Selection,
+        outer: Sweep | None = None,
+        definitions: dict[Definition, Definition] | None = None,
+    ) -> None:
+        self.old = graph
+        self.selection = selection
+        self.changes = 0
+        """Nodes left out or replaced, those in bodies included."""
+        self.new = Graph(graph.name, promotion=graph.promotion, strict=graph.strict)
+        self.new._metadata = dict(graph._metadata)
+        self.new._domains = dict(graph._domains)
+        self.new._layers = dict(graph._layers)
+        self._outer = outer
+        if outer is not None:
+            self.new._outer = outer.new
+        self._at: list[Symbol | None] = [None] * len(graph._symbols)
+        self._labels = {(s.id, label or s.name) for label, s in graph._outputs or ()}
+        is_body = definitions is not None
+        self._definitions = {} if definitions is None else definitions
+        self._results = {s.id for _, s in graph._outputs or ()} if is_body else set()
+        self._given: set[int] = set()  # by number, what a body gives: each result is made by a node of its own
+        self._merger = Merger() if selection.merges else None
+
+    def run(self) -> Graph:
+        """The new graph."""
+        old, new, at, rules = self.old, self.new, self._at, self.selection.rules
+        assert old._outputs is not None
+        live = live_nodes(old) if self.selection.removes_dead else None
+        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old._outputs]
+        # A value that was called after its number keeps that name where it is an output.
+        named = {s.id: label for label, s in reversed(labels) if s._name is None and label == s.name}
+        self._leaves(None if live is None else live.symbols)
+        for position, node in enumerate(old._nodes):
+            if position == old._read:
+                new._read = len(new._nodes)
+            if live is not None and not live.nodes[position]:
+                self.changes += 1
+                continue
+            inputs = tuple([None if s is None else at[s.id] for s in node.inputs])
+            is_read = position < old._read
+            if not node.domain and node.op_type in rules and self._ruled(node, inputs, named, is_read):
+                continue
+            attributes = node.attributes
+            if attributes and any(isinstance(value, Graph) for value in attributes.values()):
+                attributes = {k: self._body(v) if isinstance(v, Graph) else v for k, v in attributes.items()}
+            if node.domain == FUNCTIONS and (definition := definition_of(node)) is not None:
+                attributes = {**attributes, "definition": self._defined(definition)}
+            key = None
+            if self._merger is not None:
+                key = self._merger.key(node, inputs, is_read)
+                same = self._merger.found(key)
+                if same is not None and self._merge(node, same, named, is_read):
+                    continue
+            made = new._node(node.op_type, inputs, attributes, node.domain, node.layer, node.origin)
+            made.outputs = tuple([new._symbol(s.type, made, s._name or named.get(s.id)) for s in node.outputs])
+            for symbol, result in zip(node.outputs, made.outputs, strict=True):
+                at[symbol.id] = result
+                if symbol.id in self._results:
+                    self._given.add(result.id)
+            new._nodes.append(made)
+            if self._merger is not None:
+                self._merger.remember(key, made)
+        if old._read >= len(old._nodes):
+            new._read = len(new._nodes) if old._read else 0
+        outputs = [(label, self.of(s)) for label, s in labels]
+        new._outputs = [*outputs]
+        for label, symbol in outputs:
+            new._names.taken.setdefault(label, symbol)  # so that nothing without a name is called so
+        return new
+
+    # For rules
+
+    def of(self, symbol: Symbol) -> Symbol:
+        """What stands for a Symbol of the old graph."""
+        found = self._at[symbol.id]
+        assert found is not None, "nodes come in an order they can run in"
+        return found
+
+    def known(self, symbol: Symbol | None) -> Array | None:
+        """The value of a constant of the new graph or one around it, None for anything else.
+
+        Not that of a weight, which is the caller's own array until the graph is exported or loaded, and not that of
+        one whose dtype is only a default.
+        """
+        if symbol is None or symbol.ambiguous:
+            return None
+        producer = symbol.producer
+        while type(producer) is Captured:
+            producer = producer.symbol.producer
+        return producer.array if type(producer) is Constant and not producer.is_weight else None
+
+    def emit(self, node: Node, inputs: Inputs) -> Symbol:
+        """A node like `node` on other operands."""
+        made = self.new._node(node.op_type, inputs, node.attributes, node.domain, node.layer, node.origin)
+        made.outputs = (self.new._symbol(node.outputs[0].type, made),)
+        self.new._nodes.append(made)
+        return made.outputs[0]
+
+    def constant(self, node: Node, array: Array, type_: Type) -> Symbol:
+        """A constant in the place of `node`."""
+        return self.new._symbol(type_, Constant(array, False, node.origin))
+
+    # How the new graph comes about
+
+    def _leaves(self, used: set[int] | None) -> None:
+        """Inputs, constants and captured Symbols, in order. used: the numbers of those that are needed, or all."""
+        old, new, at = self.old, self.new, self._at
+        for symbol in old._inputs:
+            made = new._symbol(symbol.type, Input(len(new._inputs), symbol.producer.origin), symbol._name)
+            new._inputs += (made,)
+            at[symbol.id] = made
+        constants: dict[object, Symbol] = {}
+        for symbol in old._symbols:
+            producer = symbol.producer
+            if type(producer) is Constant:
+                if used is not None and symbol.id not in used and (symbol._name is None or old._read):
+                    continue
+                key = self._merger.constant(symbol) if self._merger is not None else None
+                found = constants.get(key) if key is not None else None
+                if found is None:
+                    found = new._symbol(symbol.type, producer, symbol._name)
+                    if key is not None:
+                        constants[key] = found
+                at[symbol.id] = found
+            elif type(producer) is Captured and (used is None or symbol.id in used):
+                assert self._outer is not None
+                around = self._outer._at[producer.symbol.id]
+                at[symbol.id] = None if around is None else new._capture(around)
+
+    def _body(self, body: Graph) -> Graph:
+        inside = Sweep(body, self.selection, self, self._definitions)
+        made = inside.run()
+        made._inner = made if body._inner is body else None
+        self.changes += inside.changes
+        return made
+
+    def _defined(self, definition: Definition) -> Definition:
+        """The function that calls of `definition` call from now on: one for all of them."""
+        found = self._definitions.get(definition)
+        if found is None:
+            inside = Sweep(definition.body, self.selection, None, self._definitions)
+            body = inside.run()
+            body._inner = body
+            found = self._definitions[definition] = Definition(definition.name, body) if inside.changes else definition
+        self.changes += found is not definition
+        return found
+
+    def _ruled(self, node: Node, inputs: Inputs, named: dict[int, str], is_read: bool) -> bool:
+        """Whether a rule found what the node's result is."""
+        if len(node.outputs) != 1 or not inputs:
+            return False
+        symbol = node.outputs[0]
+        if getattr(symbol.type, "ambiguous", False):
+            return False
+        for rule in self.selection.rules[node.op_type]:
+            made = rule(self, node, inputs)
+            if made is not None and self._stands_in(symbol, made, named, is_read):
+                self.changes += 1
+                return True
+        return False
+
+    def _merge(self, node: Node, same: Node, named: dict[int, str], is_read: bool) -> bool:
+        """Lets the results of a node be those of one that is the same; whether their names allow it."""
+        pairs = list(zip(node.outputs, same.outputs, strict=True))
+        if not all(self._may_stand_in(s, made, named, is_read) for s, made in pairs):
+            return False
+        for symbol, made in pairs:
+            self._stands_in(symbol, made, named, is_read)
+        self.changes += 1
+        return True
+
+    def _may_stand_in(self, symbol: Symbol, made: Symbol, named: dict[int, str], is_read: bool) -> bool:
+        """Whether `made` is of the same type and there is room for the name that a user gave.
+
+        Names in a model that others wrote are there for its nodes to find each other; outputs have their labels.
+        """
+        if made.type is not symbol.type:
+            return False
+        if symbol.id in self._results and (type(made.producer) is not Node or made.id in self._given):
+            return False
+        if symbol._name is None or is_read or (symbol.id, symbol._name) in self._labels:
+            return True
+        return made._name is None and type(made.producer) in (Node, Constant)
+
+    def _stands_in(self, symbol: Symbol, made: Symbol, named: dict[int, str], is_read: bool) -> bool:
+        if not self._may_stand_in(symbol, made, named, is_read):
+            return False
+        name = symbol._name or named.get(symbol.id)
+        # An output that is a constant has its label alone: lowering makes a value of that name.
+        can_be_called = type(made.producer) is Node or (symbol.id, name) not in self._labels
+        if name is not None and made._name is None and can_be_called and type(made.producer) in (Node, Constant):
+            made._name = name
+            self.new._names.taken[name] = made
+        self._at[symbol.id] = made
+        if symbol.id in self._results:
+            self._given.add(made.id)
+        return True

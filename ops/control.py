@@ -1,0 +1,405 @@
+"""Control flow: a choice between two branches, and loops. Their functions build bodies of If, Loop and Scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.graph import Graph
+from graphcore.operands import as_index, axis_of, cast_operand, graph_of, report_lossy, resolve, same_dim
+from graphcore.ops._bodies import (
+    begun,
+    body_of,
+    building,
+    checked_function,
+    condition,
+    finish,
+    forget_others,
+    joined,
+    joined_shape,
+    names_around,
+    next_state,
+    outputs_of,
+    pair_of,
+    rank_of,
+    results_of,
+    stacked_type,
+)
+from graphcore.ops._dims import provably_differ, shape_vector
+from graphcore.ops._emit import emit, greater
+from graphcore.ops._structures import Structure, called, structure_of
+from graphcore.promotion.system import Key
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import TensorType, Type, _shape, known_type, tensor_type
+
+_COUNTER = tensor_type(DType.int64, _shape(()))
+_CONDITION = tensor_type(DType.bool, _shape(()))
+
+
+@op(onnx="If", rule="join")
+def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., Any], *operands: Any) -> Any:
+    """What one of two functions gives, chosen while the graph runs; the other is not computed.
+
+    pred: a scalar, bool or a number that is true when it is not 0. then_fn, else_fn: called once each with the
+    operands; they may use any other Symbol of the graph as well. What they give, a Symbol or a tuple, list or dict of
+    them, is put together alike in both. operands: whatever the functions take.
+    Returns values put together as then_fn's: of the dtype that both branches meet in, with casts inside the branches,
+    and of dims that both have (others are unknown). Raises `PromotionError` or `DTypeError` for dtypes that do not
+    meet, `ShapeError` for ranks that differ, `GraphError` for results put together in another way. ONNX If.
+    """
+    checked_function("cond", then_fn=then_fn, else_fn=else_fn)
+    graph = graph_of("cond", [pred, *[o for o in operands if isinstance(o, Symbol)]])
+    test = condition(
+        "cond", pred if isinstance(pred, Symbol) else graph._operand(pred, "cond", "pred"), "pred", numbers=True
+    )
+    bodies = [body_of(graph, name, {}) for name in ("then", "else")]
+    made = []
+    for body, function in zip(bodies, (then_fn, else_fn), strict=True):
+        with building(body):
+            made.append(function(*operands))
+    like = structure_of(made[0])
+    shown: dict[str, object] = {"then": str(like), "else": str(structure_of(made[1]))}
+    if not like.size:
+        raise GraphError("cond: then_fn gives no Symbols", operands=shown, help="return what the branch computes")
+    values = []
+    for body, name, results in zip(bodies, ("then", "else"), made, strict=True):
+        with building(body):
+            values.append(results_of("cond", name, "the branches give other structures", body, results, like, shown))
+    met = [
+        _met(graph, {f"then{label}": a, f"else{label}": b})
+        for label, a, b in zip(like.labels(""), *values, strict=True)
+    ]
+    for position, body in enumerate(bodies):
+        with building(body):
+            finish(
+                body,
+                [
+                    _brought(body, pair[position], type_)
+                    for pair, type_ in zip(zip(*values, strict=True), met, strict=True)
+                ],
+            )
+    attributes = {"then_branch": bodies[0], "else_branch": bodies[1]}
+    return like.build(iter(graph._emit_many("If", (test,), met, attributes)))
+
+
+def _met(graph: Graph, pair: dict[str, Any]) -> Type:
+    """The type that the values of two branches have in common."""
+    types = [v.type for v in pair.values() if isinstance(v, Symbol)]
+    if any(not isinstance(t, TensorType) for t in types):
+        if len(types) < 2 or types[0] != types[1]:
+            raise DTypeError("cond: the branches give values of two kinds", operands=pair, help="give one kind")
+        only: Type = types[0]
+        return only
+    symbols = [v if isinstance(v, Symbol) else None for v in pair.values()]
+    literals = [None if isinstance(v, Symbol) else v for v in pair.values()]
+    resolution = resolve(graph, Key("cond", "join"), pair, symbols, literals)
+    report_lossy(graph, "cond", {
+        role: (v, resolution.result) for role, v in pair.items() if isinstance(v, Symbol)
+    })  # fmt: skip
+    was, now = (_shape(()) if s is None else s.shape for s in symbols)
+    if was.is_ranked and now.is_ranked and len(was) != len(now):
+        raise ShapeError(
+            f"cond: the branches give tensors of rank {len(was)} and {len(now)}",
+            operands={role: v if isinstance(v, Symbol) else repr(v) for role, v in pair.items()},
+            help="reshape or broadcast one of them, so that both have as many axes",
+        )
+    return tensor_type(resolution.result, joined_shape(was, now))
+
+
+def _brought(body: Graph, value: Any, type_: Type) -> Symbol:
+    """A branch's value in the dtype that both have in common."""
+    if not isinstance(value, Symbol):
+        assert isinstance(type_, TensorType)
+        return body._scalar(value, type_.dtype)
+    return cast_operand(value, type_.dtype) if isinstance(type_, TensorType) else value
+
+
+@op(onnx="Loop")
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
+    """What is left of a state that a function makes anew for as long as a condition of it holds.
+
+    cond_fn: from the state to a scalar bool; asked before each turn, so that there may be none. body_fn: from the
+    state to the next one. init: the state at first, a Symbol or a tuple, list or dict of them. A tuple or list is
+    given to the functions as arguments of their own, a dict by its names. Both may use any other Symbol of the graph,
+    and are called more than once.
+    Returns the last state, put together as init. Its dtypes and ranks stay; dims that change are unknown. Raises
+    `DTypeError` or `ShapeError` where a dtype or rank changes or the condition is no scalar bool, `GraphError` for
+    states put together in another way. ONNX Loop.
+    """
+    checked_function("while_loop", cond_fn=cond_fn, body_fn=body_fn)
+    like, graph, start = begun("while_loop", init)
+    if not start:
+        raise GraphError("while_loop: init has no Symbols", help="give the state to begin with, such as a counter")
+    goes = condition("while_loop", called(cond_fn, like.build(iter(start))), "what cond_fn gives")
+
+    def turn(body: Graph, index: Symbol, state: Sequence[Symbol]) -> tuple[Symbol, list[Symbol], list[Symbol]]:
+        made = called(body_fn, like.build(iter(state)))
+        after = next_state("while_loop", body, made, like, state)
+        goes_on = condition("while_loop", called(cond_fn, like.build(iter(after))), "what cond_fn gives")
+        return body._own(goes_on, "while_loop", "what cond_fn gives"), after, []
+
+    made, _ = _loop("while_loop", graph, None, goes, start, turn)
+    return like.build(iter(made))
+
+
+@op(onnx="Loop")
+def for_loop(trip_count: TensorLike, body_fn: Callable[..., Any], init: Any = None, *, collect: bool = False) -> Any:
+    """What is left of a state that a function makes anew a number of times.
+
+    trip_count: an int or integer scalar Symbol; there are no turns where it is 0 or negative. body_fn: from the number
+    of the turn (from 0, an int64 scalar) and the state to the next state, or with `collect` to (next state, outputs).
+    init: the state at first, a Symbol, a tuple, list or dict of them, or None. A tuple or list is given to body_fn as
+    arguments of their own, a dict by its names. body_fn may use any other Symbol of the graph, and may be called more
+    than once.
+    Returns the last state, put together as init, or with `collect` (last state, outputs): each output stacked along a
+    new first axis, which is the turns. Raises as `while_loop` does. ONNX Loop.
+    """
+    checked_function("for_loop", body_fn=body_fn)
+    like, graph, start = begun("for_loop", init, trip_count)
+    trips = _trips(graph, trip_count)
+    outputs: list[Structure] = []
+
+    def turn(body: Graph, index: Symbol, state: Sequence[Symbol]) -> tuple[Symbol, list[Symbol], list[Symbol]]:
+        made = called(body_fn, like.build(iter(state)), index)
+        if collect:
+            made, extra = pair_of("for_loop", made)
+            outputs[:] = [structure_of(extra)]
+        after = next_state("for_loop", body, made, like, state)
+        return body.inputs[1], after, outputs_of("for_loop", body, extra, outputs[0]) if collect else []
+
+    goes = None if start else graph._scalar(True, DType.bool)  # a Loop has two inputs at least
+    made, stacked = _loop("for_loop", graph, trips, goes, start, turn)
+    last = like.build(iter(made))
+    return (last, outputs[0].build(iter(stacked))) if collect else last
+
+
+@op(onnx="Scan, If")
+def scan(
+    body_fn: Callable[..., Any], init: Any, xs: Any, *, axis: int = 0, reverse: bool = False, out_axis: int = 0
+) -> Any:
+    """A function applied along an axis, with a state from each place to the next.
+
+    body_fn: from (state, x) to (next state, y); both are put together as `init` and `xs` are, and y in any way. init:
+    the state at first, a Symbol or a tuple, list or dict of them, or None. xs: a Symbol or a tuple, list or dict of
+    one or more; x is what they have at one place of `axis`, without that axis. reverse: from the last place to the
+    first; a y has the place of its x all the same. out_axis: the axis of the ys that is the places. body_fn may use
+    any other Symbol of the graph, and is called once.
+    Returns (last state, ys), put together as body_fn has them. Raises `ShapeError` for xs of lengths that differ and
+    for a state that changes its shape, otherwise as `while_loop` does. ONNX Scan, inside an If where there may be
+    no places.
+    """
+    checked_function("scan", body_fn=body_fn)
+    over = structure_of(xs)
+    like, graph, start = begun("scan", init, *over.leaves(xs))
+    roles = dict(zip(over.labels("xs"), [graph._operand(x, "scan", "xs") for x in over.leaves(xs)], strict=True))
+    if not roles:
+        raise GraphError("scan: xs has no Symbols to go along", help="give one or more, or use ops.for_loop")
+    axes = [axis_of("scan", axis, rank_of(x), {label: x}) for label, x in roles.items()]
+    length = _length(roles, axes)
+    turn = _Scan(body_fn, like, over, list(roles.values()), axes, length, reverse, out_axis)
+    if length.is_static and int(length):
+        results, ys = turn.emitted(graph, start)
+    else:
+        results, ys = turn.unless_empty(graph, start)
+    return like.build(iter(results)), ys.build(iter(results[len(start) :]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What a Scan does, wherever it is emitted."""
+
+    function: Callable[..., Any]
+    state: Structure
+    over: Structure
+    xs: Sequence[Symbol]
+    axes: Sequence[int]
+    length: Dim
+    reverse: bool
+    out_axis: int
+
+    def emitted(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
+        """The results of the node, and how the ys are put together."""
+        parts = [_without(x, axis) for x, axis in zip(self.xs, self.axes, strict=True)]
+        types = [known_type(s.type) for s in start]
+        named = {f"state{i}": t for i, t in enumerate(types)} | {f"x{i}": t for i, t in enumerate(parts)}
+        body = body_of(graph, "body", named)
+        state, x = body.inputs[: len(types)], body.inputs[len(types) :]
+        with building(body):
+            made, outputs = pair_of("scan", self.function(self.state.build(iter(state)), self.over.build(iter(x))))
+            after = next_state("scan", body, made, self.state, state)
+            like = structure_of(outputs)
+            ys = outputs_of("scan", body, outputs, like)
+        _keep_shapes(state, after)
+        if not after and not ys:
+            raise GraphError("scan: body_fn gives neither a state nor outputs", help="return (state, y)")
+        ends = [axis_of("scan", self.out_axis, rank_of(y) + 1, {"y": y}, name="out_axis") for y in ys]
+        with building(body):
+            finish(body, [*after, *ys])
+        attributes: dict[str, Any] = {"body": body, "num_scan_inputs": len(parts), "scan_input_axes": list(self.axes)}
+        if ys:
+            attributes["scan_output_axes"] = ends
+        if self.reverse:
+            attributes["scan_input_directions"] = [1] * len(parts)
+        if self.reverse and ys:
+            attributes["scan_output_directions"] = [1] * len(ys)
+        stacked = [stacked_type(y.type, self.length, end) for y, end in zip(ys, ends, strict=True)]
+        given = tuple([graph._own(s, "scan", "an operand") for s in (*start, *self.xs)])
+        return graph._emit_many("Scan", given, [*types, *stacked], attributes), like
+
+    def unless_empty(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
+        """The same in one branch of an If, whose other has what is right without any places.
+
+        onnxruntime's Scan fails where there are none.
+        """
+        x, axis = self.xs[0], self.axes[0]
+        size = emit("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
+        size = emit("Squeeze", size, shape=_shape(()))
+        some, none = (body_of(graph, name, {}) for name in ("some", "none"))
+        with building(some):
+            made, like = self.emitted(some, start)
+            finish(some, made)
+        with building(none):
+            first = [none._own(s, "scan", "the state") for s in start]
+            finish(none, [*first, *[_empty(none, s.type) for s in made[len(first) :]]])
+        attributes = {"then_branch": some, "else_branch": none}
+        is_some = greater(size, graph._scalar(0, DType.int64))
+        return graph._emit_many("If", (is_some,), [s.type for s in made], attributes), like
+
+
+def _keep_shapes(before: Sequence[Symbol], after: Sequence[Symbol]) -> None:
+    for was, now in zip(before, after, strict=True):
+        if isinstance(was.type, TensorType) and was.shape.is_ranked and now.shape.is_ranked:
+            if any(not same_dim(a, b) for a, b in zip(was.shape, now.shape, strict=True)):
+                raise ShapeError(
+                    f"scan: the state changes its shape from {was.shape} to {now.shape}",
+                    operands={"before": was, "after": now},
+                    help="a Scan keeps it; ops.for_loop(n, ...) on xs[i] does not",
+                )
+
+
+def _without(x: Symbol, axis: int) -> Type:
+    """The type of what is at one place of an axis."""
+    return tensor_type(x.dtype, _shape([d for i, d in enumerate(x.shape) if i != axis]))
+
+
+def _empty(body: Graph, type_: Type) -> Symbol:
+    """A tensor of that type without elements: dims that cannot be found in the graph are 0."""
+    assert isinstance(type_, TensorType)
+    if not type_.shape.is_ranked:
+        raise ShapeError("scan: the rank of the outputs is not known", help="say it: ops.rebind(y, shape)")
+    value = np.array("", object) if type_.dtype is DType.string else np.zeros((), type_.dtype.numpy)
+    sizes = [_findable(body, dim) for dim in type_.shape]
+    shape = shape_vector(body, sizes, op="scan")
+    return body._emit("Expand", (body._constant(value, type_.dtype), shape), tensor_type(type_.dtype, _shape(sizes)))
+
+
+def _findable(body: Graph, dim: Dim) -> Dim:
+    try:
+        shape_vector(body, [dim], op="scan")
+    except ShapeError:
+        return Dim(0)
+    return dim
+
+
+# What the loops have in common
+
+
+def _loop(
+    op: str,
+    graph: Graph,
+    trips: Symbol | None,
+    goes: Symbol | None,
+    start: Sequence[Symbol],
+    turn: Callable[[Graph, Symbol, Sequence[Symbol]], tuple[Symbol, list[Symbol], list[Symbol]]],
+) -> tuple[tuple[Symbol, ...], tuple[Symbol, ...]]:
+    """A Loop whose body `turn` builds; it does so again until the types of the state hold for every turn."""
+    types = [known_type(s.type) for s in start]
+    known = names_around(graph)
+    while True:
+        forget_others(known)
+        named = {"turn": _COUNTER, "goes_on": _CONDITION, **{f"state{i}": t for i, t in enumerate(types)}}
+        body = body_of(graph, "body", named)
+        index, _, *state = body.inputs
+        with building(body):
+            goes_on, after, collected = turn(body, as_index(index), state)
+        wider = [joined(a, b.type) for a, b in zip(types, after, strict=True)]
+        if wider == types:
+            break
+        types = wider
+    if not after and not collected:
+        raise GraphError(f"{op}: body_fn gives neither a state nor outputs", help="give an init, or collect=True")
+    with building(body):
+        finish(body, [goes_on, *after, *collected])
+    for s in collected:
+        if isinstance(s.type, TensorType) and s.dtype is DType.string:
+            raise DTypeError(
+                f"{op}: strings cannot be collected: onnxruntime's Loop loses all but the first",
+                operands={"outputs": s},
+                help="collect numbers that stand for them, or use ops.scan",
+            )
+    length = _length_of(trips)
+    stacked = [stacked_type(s.type, length, 0) for s in collected]
+    made = graph._emit_many("Loop", (trips, goes, *start), [*types, *stacked], {"body": body})
+    collected = [
+        s if trips is None or (length.is_static and int(length)) else _shaped(s, trips) for s in made[len(types) :]
+    ]
+    return made[: len(types)], tuple(collected)
+
+
+def _trips(graph: Graph, count: TensorLike) -> Symbol:
+    """The number of turns as an int64 scalar."""
+    if isinstance(count, int) and not isinstance(count, bool):
+        if not -(2**63) <= count < 2**63:
+            raise DTypeError(f"for_loop: trip_count {count} does not fit int64", help="give a smaller one")
+        return graph._scalar(count, DType.int64)
+    symbol = graph._operand(count, "for_loop", "trip_count")
+    if not symbol.dtype.is_integer:
+        raise DTypeError(
+            f"for_loop: trip_count is {symbol.dtype}, not an integer",
+            operands={"trip_count": symbol},
+            help="give an int, or cast it: .cast(DType.int64)",
+        )
+    if symbol.shape.is_ranked and len(symbol.shape):
+        raise ShapeError(
+            f"for_loop: trip_count has {len(symbol.shape)} axes, and a scalar is needed",
+            operands={"trip_count": symbol},
+            help="take one element of it: trip_count[0]",
+        )
+    return cast_operand(symbol, DType.int64)
+
+
+def _shaped(collected: Symbol, trips: Symbol) -> Symbol:
+    """The same in its shape: where there are no turns, onnxruntime takes dims that only the run knows for 0."""
+    graph = collected.graph
+    inner = list(collected.shape[1:]) if collected.shape.is_ranked else []
+    if all(d.is_static for d in inner) or not all(d is _findable(graph, d) for d in inner):
+        return collected
+    count = emit("Max", emit("Unsqueeze", trips, graph._vector([0]), shape=_shape([Dim(1)])), graph._vector([0]))
+    sizes = emit("Concat", count, shape_vector(graph, inner), shape=_shape([Dim(len(inner) + 1)]), axis=0)
+    return emit("Reshape", collected, sizes, shape=collected.shape, allowzero=1)
+
+
+def _length_of(trips: Symbol | None) -> Dim:
+    """The number of turns, where it is known."""
+    array = getattr(trips.producer, "array", None) if trips is not None else None
+    return Dim.dynamic() if array is None else Dim(max(0, int(np.asarray(array))))
+
+
+def _length(roles: dict[str, Symbol], axes: Sequence[int]) -> Dim:
+    """The length that all xs have along their axes."""
+    lengths = [x.shape[a] for x, a in zip(roles.values(), axes, strict=True)]
+    known = [d for d in lengths if not d.is_dynamic] or lengths
+    if any(provably_differ(known[0], d) for d in known):
+        raise ShapeError(
+            f"scan: xs have other lengths: {' and '.join(map(str, lengths))}",
+            operands=roles,
+            help="cut them to one length along the axis",
+        )
+    return known[0]
