@@ -18,7 +18,6 @@ import graphcore as gc
 from benchmarks.timing import Bounds, compare
 from graphcore.errors import MissingExtraError
 from graphcore.models import minilm
-from graphcore.models.weights import load_safetensors
 
 BOUND = 1.1  # about 1: the noise of such a ratio is up to a tenth
 LENGTH = 128
@@ -31,7 +30,7 @@ def main() -> int:
     except MissingExtraError as error:
         print(f"no comparison: {error.summary} ({error.help})")
         return 0
-    graph = minilm.build(load_safetensors(Path(home) / "model.safetensors"))
+    graph = minilm.build(gc.load_tensors(Path(home) / "model.safetensors"))
     model = gc.InferenceSession().load(graph)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "minilm.onnx"

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.checkpoints import load_tensors
 from graphcore.errors import MissingExtraError
-from graphcore.models.weights import load_safetensors
 from graphcore.numerics import Array
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def load() -> Model:
     """The model on the CPU provider, made once."""
     from graphcore.runtime import InferenceSession
 
-    return InferenceSession().load(build(load_safetensors(os.path.join(folder(), "model.safetensors"))))
+    return InferenceSession().load(build(load_tensors(os.path.join(folder(), "model.safetensors"))))
 
 
 @functools.cache
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(similarity_table(sentences, vectors))
     print(f"\n{len(sentences)} sentences: {first * 1e3:.0f} ms with building and loading, {again * 1e3:.1f} ms again")
     if options.demo:
-        build(load_safetensors(os.path.join(folder(), "model.safetensors"))).export("minilm.onnx")
+        build(load_tensors(os.path.join(folder(), "model.safetensors"))).export("minilm.onnx")
         print(f"minilm.onnx: {os.path.getsize('minilm.onnx') / 1e6:.0f} MB, for any onnxruntime")
     return 0
 

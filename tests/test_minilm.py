@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,9 @@ import onnx
 import onnxruntime
 import pytest
 
-from graphcore import DType, Graph
-from graphcore.errors import MissingExtraError, ModelError
+from graphcore import Graph, load_tensors
+from graphcore.errors import MissingExtraError
 from graphcore.models import minilm
-from graphcore.models.weights import load_safetensors
 
 Array = np.ndarray[Any, Any]
 REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_embeddings.json").read_text())
@@ -24,7 +24,7 @@ REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_embeddings.json
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return minilm.build(load_safetensors(Path(minilm.folder()) / "model.safetensors"))
+    return minilm.build(load_tensors(Path(minilm.folder()) / "model.safetensors"))
 
 
 def test_embeddings_agree_with_reference_to_1e_5() -> None:
@@ -69,7 +69,11 @@ def test_exported_file_runs_in_plain_onnxruntime(graph: Graph, tmp_path: Path) -
 
 def test_weights_stay_in_the_file_they_are_mapped_from(graph: Graph) -> None:
     weight = graph["embeddings.word_embeddings.weight"]
-    assert isinstance(weight.producer.array, np.memmap)  # type: ignore[union-attr]
+    held = weight.producer.array  # type: ignore[union-attr]
+    while isinstance(held, np.ndarray):
+        held = held.base
+    assert isinstance(held, memoryview)
+    assert isinstance(held.obj, mmap.mmap)
 
 
 def test_dense_layers_and_attention_are_single_operators(graph: Graph) -> None:
@@ -107,43 +111,3 @@ def test_module_runs_from_the_shell() -> None:
     )
     assert "1.00" in done.stdout
     assert not done.stderr
-
-
-def safetensors(path: Path, header: dict[str, Any] | bytes, data: bytes) -> Path:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-    return path
-
-
-def test_safetensors_of_every_dtype_are_mapped(tmp_path: Path) -> None:
-    array = np.arange(6, dtype=np.float32).reshape(2, 3).astype(DType.bfloat16.numpy)
-    header = {"__metadata__": {}, "x": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}}
-    loaded = load_safetensors(safetensors(tmp_path / "a.safetensors", header, array.tobytes()))
-    assert list(loaded) == ["x"]
-    assert loaded["x"].dtype == array.dtype
-    assert np.array_equal(loaded["x"], array)
-
-
-@pytest.mark.parametrize(
-    ("header", "match"),
-    [
-        ({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, "does not fit"),
-        ({"x": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, "does not fit"),
-        ({"x": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}, "does not fit"),
-        ({"x": {"dtype": "F31", "shape": [2], "data_offsets": [0, 8]}}, "F31"),
-        ({"x": {"shape": [2]}}, "tensor 'x'"),
-        ([], "no JSON object"),
-        (b"{oops", "no JSON"),
-    ],
-)
-def test_safetensors_that_lie_are_refused(header: Any, match: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=match):
-        load_safetensors(safetensors(tmp_path / "bad.safetensors", header, bytes(8)))
-
-
-def test_safetensors_cut_short_or_missing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="cannot be read"):
-        load_safetensors(tmp_path / "none.safetensors")
-    (tmp_path / "short").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
-    with pytest.raises(ModelError, match="the header says"):
-        load_safetensors(tmp_path / "short")
