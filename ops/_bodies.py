@@ -231,4 +231,9 @@ def stacked_type(type_: Type, length: Dim, axis: int) -> Type:
         raise DTypeError(f"collect: {type_} cannot be stacked", help="give tensors")
     if not type_.shape.is_ranked:
         return tensor_type(type_.dtype, Shape.unknown())
-    return tensor_type(type_.dtype, _shape([*type_.shape[:axis], length, *type_.shape[axis:]]))
+    return tensor_type(type_.dtype, _shape([*type_.shape[:axis], length, *type_.shape[axis:]]), type_.ambiguous)
+
+
+def flagged(type_: Type, ambiguous: bool) -> Type:
+    """The type, known or only a default."""
+    return tensor_type(type_.dtype, type_.shape, ambiguous) if isinstance(type_, TensorType) else type_

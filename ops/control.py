@@ -21,6 +21,7 @@ from graphcore.ops._bodies import (
     checked_function,
     condition,
     finish,
+    flagged,
     forget_others,
     joined,
     joined_shape,
@@ -110,7 +111,8 @@ def _met(graph: Graph, pair: dict[str, Any]) -> Type:
             operands={role: v if isinstance(v, Symbol) else repr(v) for role, v in pair.items()},
             help="reshape or broadcast one of them, so that both have as many axes",
         )
-    return tensor_type(resolution.result, joined_shape(was, now))
+    guessed = all(s.ambiguous for s in symbols if s is not None) and any(s is not None for s in symbols)
+    return tensor_type(resolution.result, joined_shape(was, now), guessed and resolution.ambiguous)
 
 
 def _brought(body: Graph, value: Any, type_: Type) -> Symbol:
@@ -227,7 +229,7 @@ class _Scan:
     def emitted(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
         """The results of the node, and how the ys are put together."""
         parts = [_without(x, axis) for x, axis in zip(self.xs, self.axes, strict=True)]
-        types = [known_type(s.type) for s in start]
+        types = [s.type for s in start]
         named = {f"state{i}": t for i, t in enumerate(types)} | {f"x{i}": t for i, t in enumerate(parts)}
         body = body_of(graph, "body", named)
         state, x = body.inputs[: len(types)], body.inputs[len(types) :]
@@ -251,7 +253,8 @@ class _Scan:
             attributes["scan_output_directions"] = [1] * len(ys)
         stacked = [stacked_type(y.type, self.length, end) for y, end in zip(ys, ends, strict=True)]
         given = tuple([graph._own(s, "scan", "an operand") for s in (*start, *self.xs)])
-        return graph._emit_many("Scan", given, [*types, *stacked], attributes), like
+        last = [flagged(t, s.ambiguous) for t, s in zip(types, after, strict=True)]
+        return graph._emit_many("Scan", given, [*last, *stacked], attributes), like
 
     def unless_empty(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
         """The same in one branch of an If, whose other has what is right without any places.
@@ -286,7 +289,7 @@ def _keep_shapes(before: Sequence[Symbol], after: Sequence[Symbol]) -> None:
 
 def _without(x: Symbol, axis: int) -> Type:
     """The type of what is at one place of an axis."""
-    return tensor_type(x.dtype, _shape([d for i, d in enumerate(x.shape) if i != axis]))
+    return tensor_type(x.dtype, _shape([d for i, d in enumerate(x.shape) if i != axis]), x.ambiguous)
 
 
 def _empty(body: Graph, type_: Type) -> Symbol:
@@ -324,7 +327,8 @@ def _loop(
     known = names_around(graph)
     while True:
         forget_others(known)
-        named = {"turn": _COUNTER, "goes_on": _CONDITION, **{f"state{i}": t for i, t in enumerate(types)}}
+        guessed = [flagged(t, s.ambiguous) for t, s in zip(types, start, strict=True)]
+        named = {"turn": _COUNTER, "goes_on": _CONDITION, **{f"state{i}": t for i, t in enumerate(guessed)}}
         body = body_of(graph, "body", named)
         index, _, *state = body.inputs
         with building(body):
@@ -346,7 +350,8 @@ def _loop(
             )
     length = _length_of(trips)
     stacked = [stacked_type(s.type, length, 0) for s in collected]
-    made = graph._emit_many("Loop", (trips, goes, *start), [*types, *stacked], {"body": body})
+    last = [flagged(t, s.ambiguous) for t, s in zip(types, after, strict=True)]
+    made = graph._emit_many("Loop", (trips, goes, *start), [*last, *stacked], {"body": body})
     collected = [
         s if trips is None or (length.is_static and int(length)) else _shaped(s, trips) for s in made[len(types) :]
     ]

@@ -578,3 +578,42 @@ def test_truth_of_an_ambiguous_scalar_is_known() -> None:
     assert not any(m.ambiguous for m in made)
     graph.output(*made)
     assert [bool(v) for v in gc.InferenceSession().load(graph)(np.array(True))] == [True] * 3
+
+
+def test_branches_are_ambiguous_only_where_both_are() -> None:
+    graph = Graph(
+        "g",
+        {
+            "c": TensorType(D.bool, []),
+            "a": TensorType(D.int32, ["n"], ambiguous=True),
+            "b": TensorType(D.int32, ["n"], ambiguous=True),
+            "k": TensorType(D.int16, ["n"]),
+        },
+        promotion="anvil",
+    )
+    c, a, b, k = graph.inputs
+    both = ops.cond(c, lambda: a + 1, lambda: b)
+    one = ops.cond(c, lambda: a + 1, lambda: k)
+    assert (both.dtype, both.ambiguous) == (D.int32, True)
+    assert (one.dtype, one.ambiguous) == (D.int16, False)
+    graph.output(both, one, both * k)
+    assert graph["c"].graph.output_types[one.name].dtype is D.int16  # type: ignore[union-attr]
+    values = [np.array([3, -4], np.int32), np.array([5, 6], np.int32), np.array([7, 8], np.int16)]
+    made = gc.InferenceSession().load(graph)(np.array(True), *values)
+    assert [m.tolist() for m in made] == [[4, -3], [4, -3], [28, -24]]
+    assert [m.dtype for m in made] == [np.int32, np.int16, np.int16]
+
+
+def test_state_of_a_loop_is_as_ambiguous_as_its_body_leaves_it() -> None:
+    graph = Graph("g", {"n": TensorType(D.int32, []), "x": TensorType(D.int32, [], ambiguous=True)}, promotion="anvil")
+    n, x = graph.inputs
+    guessed = ops.while_loop(lambda i: i < 5, lambda i: i + 2, x)
+    known = ops.while_loop(lambda i: i < 5, lambda i: i + n, x)
+    last, sums = ops.scan(lambda total, y: (total + y, total + y), x, ops.stack([x, x]))
+    assert guessed.ambiguous
+    assert not known.ambiguous
+    assert last.ambiguous
+    assert sums.ambiguous
+    graph.output(guessed, known, last, sums)
+    made = gc.InferenceSession().load(graph)(np.array(3, np.int32), np.array(0, np.int32))
+    assert [m.tolist() for m in made] == [6, 6, 0, [0, 0]]
