@@ -6,13 +6,10 @@ https://github.com/huggingface/safetensors says what is in it. A checkpoint of s
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import stat
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +20,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ExportError, ResourceLimitError
 from graphcore.numerics import native
 from graphcore.onnx.files import Folder
+from graphcore.replacing import replace_files
 
 _DTYPES = {
     "BOOL": DType.bool, "I8": DType.int8, "I16": DType.int16, "I32": DType.int32, "I64": DType.int64,
@@ -186,7 +184,7 @@ def save(path: str, tensors: Mapping[str, Array], metadata: Mapping[str, str] | 
     _header(header, size, path)
     file = os.path.realpath(path)
     try:
-        _replace(file, _chunks(header, rows, tensors))
+        replace_files([(file, _chunks(header, rows, tensors))], synced=True)
     except OSError as error:
         if isinstance(error, ExportError):
             raise
@@ -227,40 +225,6 @@ def _chunks(header: bytes, rows: list[_Row], tensors: Mapping[str, Array]) -> It
             )
         if width * math.prod(shape):
             yield array.reshape(-1).view(np.uint8).data
-
-
-def _replace(path: str, chunks: Iterable[bytes | memoryview]) -> None:
-    """Writes a file beside its place, and renames it when all of it is on the disk."""
-    if os.path.isdir(path):
-        raise IsADirectoryError(21, "it is a folder", path)
-    folder = os.path.dirname(path)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)[:100]}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            for chunk in chunks:
-                stream.write(chunk)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, _mode(path))
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    with contextlib.suppress(OSError):  # where folders cannot be opened, their names reach the disk in their own time
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
-
-
-def _mode(path: str) -> int:
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode)
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
 
 
 def check_path(path: str) -> None:

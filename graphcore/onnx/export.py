@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-import tempfile
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +11,7 @@ import onnx
 from graphcore.errors import ExportError, GraphError
 from graphcore.onnx.wire import Chunk
 from graphcore.onnx.writer import encode, join, raw, within_limit
+from graphcore.replacing import replace_files
 from graphcore.symbol import Constant
 
 if TYPE_CHECKING:
@@ -62,11 +59,11 @@ def export(
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:
-            _replace([(file, within_limit(encode(legal)))])
+            replace_files([(file, within_limit(encode(legal)))])
             return
         data = _Data(os.path.basename(file) + ".data")
         model = encode(legal, data.place)
-        _replace([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))])
+        replace_files([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))])
     except OSError as error:
         raise ExportError(
             f"export: {os.fspath(path)} cannot be written: {error.strerror or error}",
@@ -93,37 +90,3 @@ class _Data:
         offset = self._size + padding
         self._size = offset + len(content)
         return self.name, offset
-
-
-def _replace(files: Iterable[tuple[str, list[Chunk]]]) -> None:
-    """Writes files beside their final places and renames them at the end, keeping the mode of those replaced."""
-    waiting: list[tuple[str, str]] = []
-    try:
-        for path, chunks in files:
-            if os.path.isdir(path):
-                raise IsADirectoryError(21, "it is a folder", path)
-            handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
-            waiting.append((temporary, path))
-            with os.fdopen(handle, "wb") as stream:
-                for chunk in chunks:
-                    stream.write(chunk)
-            os.chmod(temporary, _mode(path))
-        if len(waiting) > 1:
-            # An old model must not be found beside new weights, not even by who looks between the two renames.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(waiting[-1][1])
-        while waiting:
-            os.replace(*waiting[0])
-            waiting.pop(0)
-    finally:
-        for temporary, _ in waiting:
-            os.unlink(temporary)
-
-
-def _mode(path: str) -> int:
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode)
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask

@@ -1,0 +1,66 @@
+"""Writing files whole or not at all: beside their places first, and renamed when all is written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+
+_PREFIX = 100  # characters of a name that the temporary one begins with: names may be as long as a file system allows
+
+
+def replace_files(files: Iterable[tuple[str, Iterable[bytes | memoryview]]], *, synced: bool = False) -> None:
+    """Writes files, given as (path, chunks), and renames them at the end, keeping the mode of those replaced.
+
+    The last one is the file that leads to the others. synced: each is on the disk before it gets its name, and so is
+    the name. Raises `OSError`; no temporary file is left behind then.
+    """
+    waiting: list[tuple[str, str]] = []
+    folders = set()
+    try:
+        for path, chunks in files:
+            if os.path.isdir(path):
+                raise IsADirectoryError(21, "it is a folder", path)
+            folder, name = os.path.split(path)
+            folders.add(folder)
+            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name[:_PREFIX]}.")
+            waiting.append((temporary, path))
+            with os.fdopen(handle, "wb") as stream:
+                for chunk in chunks:
+                    stream.write(chunk)
+                if synced:
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            os.chmod(temporary, _mode(path))
+        if len(waiting) > 1:
+            # An old leader must not be found beside new followers, not even by who looks between the two renames.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(waiting[-1][1])
+        while waiting:
+            os.replace(*waiting[0])
+            waiting.pop(0)
+    finally:
+        for temporary, _ in waiting:
+            os.unlink(temporary)
+    for folder in folders if synced else ():
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    with contextlib.suppress(OSError):  # where folders cannot be opened, their names reach the disk in their own time
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _mode(path: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
