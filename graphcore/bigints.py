@@ -19,9 +19,14 @@ def is_wide(dtype: DType) -> bool:
     return dtype.is_integer and dtype.bits > 64
 
 
+def count_of(bits: int) -> int:
+    """How many digits integers of so many bits have."""
+    return -(-bits // DIGIT)
+
+
 def digits_of(dtype: DType) -> int:
     """How many digits a value of an integer dtype has."""
-    return -(-dtype.bits // DIGIT)
+    return count_of(dtype.bits)
 
 
 def array_of(value: int) -> Array:

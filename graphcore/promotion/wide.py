@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphcore import bigints
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.symbol import Captured, Constant, Symbol
@@ -33,7 +34,10 @@ LOW_BITS = frozenset({"CumSum", "Einsum", "MatMul", "ReduceProd"})
 """Those that only run where no more than 64 bits of the result are used later, which nobody knows yet."""
 
 MOST_BITS_OF_FLOATS = 1000
-"""The widest integers that floats are made of, and that are made of floats; quotients go through floats too."""
+"""The widest integers that floats are made of, and that are made of floats; quotients go through floats too.
+
+float64 has no powers of two far above that.
+"""
 MOST_EXPONENT = 1 << 16
 
 _DIVISIONS = frozenset({"Div", "FloorDiv", "Mod"})
@@ -43,7 +47,7 @@ def is_wide(type_: Type) -> bool:
     """Whether it is, or is a list or optional of, integers of more than 64 bits."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return is_wide(type_.element)
-    return isinstance(type_, TensorType) and type_.dtype.bits > 64 and type_.dtype.is_integer
+    return isinstance(type_, TensorType) and bigints.is_wide(type_.dtype)
 
 
 def check(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> Type:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from graphcore.dtypes import DType
 from graphcore.ops import _emit as e
+from graphcore.promotion.wide import MOST_BITS_OF_FLOATS, MOST_EXPONENT
 from graphcore.runtime.lowering.widths import conversions
 from graphcore.runtime.lowering.widths.carrying import Result, Widths
 from graphcore.runtime.lowering.widths.division import divided
@@ -85,8 +86,10 @@ def _power(on: Widths, node: Node) -> Sequence[Result]:
     x, y = node.inputs
     assert x is not None
     power = known_scalar(y)
-    if power is None or power < 0 or power > 1 << 16:
-        raise refused(node, "the exponent of an integer of more than 64 bits must be a constant from 0 to 65536")
+    if power is None or power < 0 or power > MOST_EXPONENT:
+        raise refused(
+            node, f"the exponent of an integer of more than 64 bits must be a constant from 0 to {MOST_EXPONENT}"
+        )
     base = on.value(x)
     made = conversions.of_number(on.limbs, 1)
     while power:
@@ -101,8 +104,8 @@ def _power(on: Widths, node: Node) -> Sequence[Result]:
 def _divided(on: Widths, node: Node) -> tuple[Value, Value, Value, Value]:
     """x, y, and the quotient and remainder of their magnitudes."""
     x, y = operands(on, node, exact=True)
-    if node.outputs[0].dtype.bits > conversions.MOST_FOR_FLOATS:
-        raise refused(node, f"integers of at most {conversions.MOST_FOR_FLOATS} bits are divided")
+    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
+        raise refused(node, f"integers of at most {MOST_BITS_OF_FLOATS} bits are divided")
     quotient, rest = divided(on.limbs, _magnitude(on, x), _magnitude(on, y))
     return x, y, quotient, rest
 

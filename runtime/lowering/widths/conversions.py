@@ -14,8 +14,6 @@ from graphcore.symbol import Symbol
 from graphcore.types import Shape
 
 _F64, _I64, _U32 = DType.float64, DType.int64, DType.uint32
-MOST_FOR_FLOATS = 1000
-"""The widest integers that are converted from and to floats: powers of two above that float64 has not."""
 
 
 # Inputs, outputs, constants

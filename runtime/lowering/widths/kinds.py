@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from graphcore.bigints import count_of
+from graphcore.bigints import is_wide as wide_dtype
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
-from graphcore.runtime.lowering.widths.limbs import count_of
 from graphcore.symbol import Symbol
 from graphcore.types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
 
@@ -12,10 +13,6 @@ from graphcore.types import OptionalType, SequenceType, TensorType, Type, _shape
 def is_wide(symbol: Symbol | None) -> bool:
     """Whether it is an integer of more bits than any that ONNX has."""
     return symbol is not None and isinstance(symbol.type, TensorType) and wide_dtype(symbol.type.dtype)
-
-
-def wide_dtype(dtype: DType) -> bool:
-    return dtype.is_integer and dtype.bits > 64
 
 
 def is_odd(dtype: DType) -> bool:
@@ -40,3 +37,6 @@ def stored_type(type_: Type) -> Type:
         digits = _shape([*type_.shape, Dim(count_of(type_.dtype.bits))]) if type_.shape.is_ranked else type_.shape
         return tensor_type(DType.uint32, digits)
     return tensor_type(type_.dtype.storage, type_.shape)
+
+
+__all__ = ["concerns", "is_odd", "is_wide", "stored_type", "wide_dtype"]

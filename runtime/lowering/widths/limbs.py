@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from graphcore.bigints import DIGIT, count_of
 from graphcore.dtypes import DType
 from graphcore.ops import _emit as e
 from graphcore.runtime.lowering.widths.intervals import Interval, joined
 from graphcore.symbol import Symbol
 
 U64 = DType.uint64
-DIGIT = 32
 _LOW = (1 << DIGIT) - 1
 _DIGIT = Interval(0, _LOW)
 _SIGNED_DIGIT = Interval(-(1 << 31), (1 << 31) - 1)
@@ -51,11 +51,6 @@ class Value:
 def is_window(interval: Interval) -> bool:
     """Whether 64 bits tell its integers apart, also after the low digit is cut off."""
     return (interval.hi >> DIGIT) - (interval.lo >> DIGIT) < 1 << DIGIT
-
-
-def count_of(bits: int) -> int:
-    """The limbs of an integer of so many bits."""
-    return -(-bits // DIGIT)
 
 
 class Limbs:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from graphcore.declare import LIBRARY
 from graphcore.dtypes import Kind
 from graphcore.ops import _emit as e
+from graphcore.promotion.wide import MOST_BITS_OF_FLOATS
 from graphcore.runtime.lowering.widths import arithmetic, bits, conversions, movement, order
 from graphcore.runtime.lowering.widths.carrying import Result, Widths
 from graphcore.runtime.lowering.widths.kinds import is_odd, is_wide
@@ -19,8 +20,8 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
     source, out = first(node), node.outputs[0]
     from_, to = source.dtype, out.dtype
     if from_.is_float:
-        if to.bits > conversions.MOST_FOR_FLOATS:
-            raise refused(node, f"floats become integers of at most {conversions.MOST_FOR_FLOATS} bits")
+        if to.bits > MOST_BITS_OF_FLOATS:
+            raise refused(node, f"floats become integers of at most {MOST_BITS_OF_FLOATS} bits")
         return (conversions.of_float(on.limbs, on.exact(source), to),)
     if from_.kind is Kind.string or to.kind is Kind.string:
         raise refused(node)
@@ -37,8 +38,8 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
         return (value,)
     if to.kind is Kind.bool:
         return (e.opposite(on.limbs.zero_mask(value)),)
-    if from_.bits > conversions.MOST_FOR_FLOATS:
-        raise refused(node, f"integers of at most {conversions.MOST_FOR_FLOATS} bits become floats")
+    if from_.bits > MOST_BITS_OF_FLOATS:
+        raise refused(node, f"integers of at most {MOST_BITS_OF_FLOATS} bits become floats")
     return (conversions.to_float(on.limbs, value, to),)
 
 
