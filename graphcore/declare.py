@@ -6,7 +6,7 @@ that lowering uses where ONNX has no such operator, and the sweep over dtypes in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -15,7 +15,7 @@ from graphcore.dtypes import DType, Kind
 from graphcore.expressions import Pair, combined
 from graphcore.graph import Graph
 from graphcore.promotion.system import Key, Resolution, Rule, Scalar
-from graphcore.symbol import Node, Symbol, TensorLike
+from graphcore.symbol import Symbol, TensorLike
 from graphcore.types import TensorType, tensor_type
 
 P = ParamSpec("P")
@@ -48,7 +48,6 @@ class Declaration:
 REGISTRY: dict[str, Declaration] = {}
 """Every op by name."""
 
-Expansion = Callable[[Sequence[Any], dict[str, Any], Node], "Symbol | tuple[Symbol, ...]"]
 EXPANSIONS: dict[str, Callable[..., Any]] = {}
 """What the library's own operators are made of: op_type -> function(*Symbols, **attributes) -> Symbol(s).
 

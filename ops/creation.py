@@ -115,7 +115,6 @@ def _expanded(graph: Graph, value: Symbol, dims: Sequence[Dim], name: str) -> Sy
 
 # Ranges
 
-Bound = Symbol | Dim | bool | int | float | str
 
 _KERNELS = (DType.int16, DType.int32, DType.int64, DType.float32, DType.float64)
 

@@ -134,14 +134,7 @@ def _settled(
         results = [s.type for s in body.outputs[skip : skip + len(carried)]]
         if len(results) != len(carried):
             raise ModelError(f"load: {place}: its body gives too few results", help="write the model again")
-        general = [
-            b
-            if isinstance(a, ForeignType) and not a.onnx
-            else _agreed((a, b), place)
-            if not isinstance(b, ForeignType)
-            else a
-            for a, b in zip(carried, results, strict=True)
-        ]
+        general = [_generalised(a, b, place) for a, b in zip(carried, results, strict=True)]
         if all(a == b for a, b in zip(carried, general, strict=True)):
             return body, general
         carried = general
