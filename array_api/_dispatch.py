@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
@@ -16,6 +16,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphcoreError, RunError
 from graphcore.graph import Graph
 from graphcore.operands import graph_of
+from graphcore.structure import Structure, rebuilt, structure_of
 from graphcore.symbol import Symbol
 from graphcore.types import TensorType
 
@@ -26,6 +27,9 @@ Tensor: TypeAlias = Any
 """A Symbol or an Array: what the caller has. Its absence is None, and where scalars are taken it may be a number."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+_Given: TypeAlias = tuple[Structure, ...]
+"""The arguments of a call without their operands: those by position, and those by name."""
 
 KEPT = 512
 """How many compiled functions are kept: those used last."""
@@ -53,79 +57,39 @@ def _function(body: _F, *, static: bool) -> _F:
     @functools.wraps(body)
     def call(*arguments: Any, **named: Any) -> Any:
         found: list[Any] = []
-        for value in arguments:
-            _find(value, found)
-        for value in named.values():
-            _find(value, found)
-        if not found:
-            return body(*arguments, **named)
+        given = _taken_apart(body, arguments, named, found)
         if any(type(value) is Symbol for value in found):
             graph = graph_of(body.__name__, found)
             made = [value if type(value) is Symbol else graph._operand(value, body.__name__, "x") for value in found]
-            arguments, named = _replaced((arguments, named), made)
-            return body(*arguments, **named)
+            return _called(body, given, made)
         if not any(type(value) is Array for value in found):
             return body(*arguments, **named)
-        return _run(body, found, arguments, named, static=static)
+        return _run(body, found, given, static=static)
 
     return cast(_F, call)
 
 
-def _find(value: Any, found: list[Any]) -> None:
-    """Appends the operands in an argument."""
+def _is_operand(value: object) -> bool:
     kind = type(value)
-    if kind is Array or kind is Symbol or kind is np.ndarray:
-        found.append(value)
-    elif kind is tuple or kind is list:
-        for item in value:
-            _find(item, found)
-    elif kind is slice:
-        for item in (value.start, value.stop, value.step):
-            _find(item, found)
+    return kind is Array or kind is Symbol or kind is np.ndarray
 
 
-def _replaced(value: Any, operands: list[Any]) -> Any:
-    """The argument with its operands replaced, in order."""
+def _taken_apart(body: Callable[..., Any], arguments: Any, named: Any, found: list[Any]) -> _Given:
+    """How the arguments of a call are nested; the operands among them are appended to `found`."""
+    place = f"{body.__name__}: argument "
+    return tuple([structure_of(part, _is_operand, found, place, "", DTypeError) for part in (arguments, named)])
+
+
+def _called(body: Callable[..., Any], given: _Given, operands: Sequence[Any]) -> Any:
+    """The function, called with these operands in the places of those that were taken out."""
     taken = iter(operands)
-
-    def replace(value: Any) -> Any:
-        kind = type(value)
-        if kind is Array or kind is Symbol or kind is np.ndarray:
-            return next(taken)
-        if kind is tuple or kind is list:
-            return kind(replace(item) for item in value)
-        if kind is dict:
-            return {name: replace(item) for name, item in value.items()}
-        if kind is slice:
-            return slice(replace(value.start), replace(value.stop), replace(value.step))
-        return value
-
-    return replace(value)
-
-
-def _key(value: Any, op: str) -> Hashable:
-    """What of an argument belongs to a signature: operands by their place, all else by its value."""
-    kind = type(value)
-    if kind is Array or kind is np.ndarray:
-        return Array
-    if kind is tuple or kind is list:
-        return kind, tuple(_key(item, op) for item in value)
-    if kind is dict:
-        return tuple((name, _key(item, op)) for name, item in value.items())
-    if kind is slice:
-        return slice, _key(value.start, op), _key(value.stop, op), _key(value.step, op)
-    if kind is float or kind is complex:  # by their text NaNs are equal, and zeros of two signs are not
-        return kind, repr(value)
-    try:
-        hash(value)
-    except TypeError:
-        raise DTypeError(f"{op}: an argument is a {kind.__name__}", help="give an array, a number or a tuple") from None
-    return kind, value
+    arguments, named = [rebuilt(part, taken) for part in given]
+    return body(*arguments, **named)
 
 
 def computed(body: Callable[..., Any], /, *arguments: Any) -> Any:
     """What a function over Symbols gives for arguments of which none is an operand, as Arrays."""
-    model, rebuild = _compiled_for(body, (), _key(arguments, body.__name__), arguments, {})
+    model, rebuild = _compiled_for(body, (), _taken_apart(body, arguments, {}, []))
     return rebuild(model())
 
 
@@ -139,23 +103,22 @@ _refused: OrderedDict[Hashable, None] = OrderedDict()
 _lock = threading.RLock()
 
 
-def _run(body: Callable[..., Any], found: list[Any], arguments: Any, named: Any, *, static: bool) -> Any:
+def _run(body: Callable[..., Any], found: list[Any], given: _Given, *, static: bool) -> Any:
     arrays = [value._data if type(value) is Array else value for value in found]
     own = _pattern(arrays)
-    rest = _key((arguments, named), body.__name__)
-    if not static and (body, own, rest) not in _refused:
+    if not static and (body, own, given) not in _refused:
         try:
-            model, rebuild = _compiled_for(body, own, rest, arguments, named)
+            model, rebuild = _compiled_for(body, own, given)
             return rebuild(model(*arrays))
         except GraphcoreError as error:
             # What cannot be built, or run, without sizes is tried with them: it works, or says better what is wrong.
             if not isinstance(error, RunError):
                 with _lock:
-                    _refused[body, own, rest] = None
+                    _refused[body, own, given] = None
                     if len(_refused) > KEPT:
                         _refused.popitem(last=False)
     own = tuple((array.dtype, array.shape) for array in arrays)
-    model, rebuild = _compiled_for(body, own, rest, arguments, named)
+    model, rebuild = _compiled_for(body, own, given)
     return rebuild(model(*arrays))
 
 
@@ -170,12 +133,12 @@ def _pattern(arrays: list[np.ndarray[Any, Any]]) -> tuple[Hashable, ...]:
     )
 
 
-def _compiled_for(body: Callable[..., Any], own: Any, rest: Hashable, arguments: Any, named: Any) -> _Compiled:
-    key = body, own, rest
+def _compiled_for(body: Callable[..., Any], own: Any, given: _Given) -> _Compiled:
+    key = body, own, given
     found = _compiled.get(key)
     with _lock:
         if found is None:
-            found = _trace(body, own, arguments, named)
+            found = _trace(body, own, given)
             _compiled[key] = found
             if len(_compiled) > KEPT:
                 _compiled.popitem(last=False)
@@ -184,12 +147,11 @@ def _compiled_for(body: Callable[..., Any], own: Any, rest: Hashable, arguments:
     return found
 
 
-def _trace(body: Callable[..., Any], own: Any, arguments: Any, named: Any) -> _Compiled:
+def _trace(body: Callable[..., Any], own: Any, given: _Given) -> _Compiled:
     types = {f"x{i}": TensorType(DType.of(dtype), shape) for i, (dtype, shape) in enumerate(own)}
     graph = Graph(body.__name__.strip("_") or "function", types, promotion=PROMOTION)
-    positional, keywords = _replaced((arguments, named), list(graph.inputs))
     with graph:
-        made = body(*positional, **keywords)
+        made = _called(body, given, graph.inputs)
     results, rebuild = _structure(made)
     if not results:
         return _nothing, rebuild

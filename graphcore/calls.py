@@ -30,7 +30,7 @@ from graphcore.graph import Graph
 from graphcore.naming import checked_name
 from graphcore.promotion import PromotionSystem
 from graphcore.sources import user_origin
-from graphcore.structure import Structure, rebuilt, structure_of
+from graphcore.structure import Structure, labels_of, rebuilt, structure_of
 from graphcore.symbol import Constant, Input, Symbol
 from graphcore.types import TensorType, Type
 
@@ -122,16 +122,18 @@ def traced(
             made = build(body.inputs)
     finally:
         around._inner = before
-    leaves: list[tuple[str, Any]] = []
-    results = structure_of(made, "", _is_single, leaves, f"function {name!r}")
-    others = [leaf for _, leaf in leaves if not isinstance(leaf, Symbol)]
+    leaves: list[Any] = []
+    place = f"function {name!r}"
+    results = structure_of(made, _is_single, leaves, f"{place}: ")
+    others = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
     if others or not leaves:
         what = type(others[0] if others else made).__name__
         raise GraphError(
-            f"function {name!r} returned a {what} where Symbols are wanted",
+            f"{place} returned a {what} where Symbols are wanted",
             help="return a Symbol, or a tuple, list or dict of them",
         )
-    body.output(*[body._own(leaf, f"function {name!r}", f"result {label}".rstrip()) for label, leaf in leaves])
+    labels = labels_of(results)
+    body.output(*[body._own(s, place, f"result {label}".rstrip()) for label, s in zip(labels, leaves, strict=True)])
     body._inner = body
     bound_names = {*names_of(types.values())}
     own = tuple(name for name in names_of({s.type: None for s in body._symbols}) if name not in bound_names)
@@ -179,10 +181,11 @@ class Function:
         self._check_recursion()
         given = self._bound(arguments, named)
         place = f"function {self.name!r}"
-        leaves: list[tuple[str, Any]] = []
-        structure = {k: structure_of(v, k, _is_operand, leaves, place) for k, v in given.arguments.items()}
-        graph = operands.graph_of(place, [value for _, value in leaves])
-        symbols = [graph._operand(value, place, f"operand {label}") for label, value in leaves]
+        leaves: list[Any] = []
+        structure = {k: structure_of(v, _is_operand, leaves, f"{place}: ", k) for k, v in given.arguments.items()}
+        labels = [label for k, part in structure.items() for label in labels_of(part, k)]
+        graph = operands.graph_of(place, leaves)
+        symbols = [graph._operand(v, place, f"operand {label}") for label, v in zip(labels, leaves, strict=True)]
         types = [s.type for s in symbols]
         names = names_of(types)
         plain = {name: Dim(f"d{i}") for i, name in enumerate(names)}
@@ -190,8 +193,7 @@ class Function:
         with _lock:
             found = self._traced.get(key)
             if found is None:
-                labels = _distinct([label for label, _ in leaves])
-                typed = dict(zip(labels, types, strict=True))
+                typed = dict(zip(_distinct(labels), types, strict=True))
                 while len(self._traced) >= _KEPT:
                     self._traced.pop(next(iter(self._traced)))
                 found = self._traced[key] = self._trace(given, structure, typed, graph), names

@@ -1,71 +1,130 @@
-"""Nested tuples, lists and dicts taken apart into their leaves, and put together again around others."""
+"""Nested tuples, lists, dicts and slices taken apart into their leaves, and put together again around others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from graphcore.errors import GraphError
+from graphcore.errors import GraphcoreError, GraphError
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Mismatch(Exception):
+    """A value is not structured as it should be."""
+
+
+# Named tuples, since structures are keys of what is compiled, and their hashes count in every call.
+
+
+class Leaf(NamedTuple):
     """The place of a leaf."""
 
-
-@dataclass(frozen=True, slots=True)
-class Static:
-    """A value that is no leaf. Two are equal if nothing can tell their values apart."""
-
-    key: Hashable
-    value: Any = field(compare=False)
+    def __str__(self) -> str:
+        return "Symbol"
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A tuple, list or dict of structures."""
+class Static(NamedTuple):
+    """A value that is no leaf. key: its type, and its text where equal values of that type differ."""
+
+    key: Any
+    value: Any
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+class Group(NamedTuple):
+    """A tuple, list, dict or slice of structures. keys: of the members of a dict."""
 
     kind: type
     keys: tuple[Hashable, ...]
     members: tuple[Structure, ...]
 
+    def __str__(self) -> str:
+        if issubclass(self.kind, dict):
+            return f"{{{', '.join(f'{k!r}: {member}' for k, member in zip(self.keys, self.members, strict=True))}}}"
+        return f"({', '.join(map(str, self.members))}{',' if len(self.members) == 1 else ''})"
+
 
 Structure: TypeAlias = Leaf | Static | Group
 
 _LEAF = Leaf()
+_SLICE = ("start", "stop", "step")
+_PLAIN = frozenset({int, bool, str, bytes, type(None), type, type(...)})
+"""Types of hashable values that == tells apart."""
+_nans: dict[Hashable, Any] = {}
+"""One of each kind, as a NaN equals nothing but itself."""
 
 
 def structure_of(
-    value: Any, label: str, is_leaf: Callable[[Any], bool], leaves: list[tuple[str, Any]], place: str
+    value: Any,
+    is_leaf: Callable[[Any], bool],
+    leaves: list[Any],
+    place: str,
+    stem: str = "",
+    error: type[GraphcoreError] = GraphError,
 ) -> Structure:
-    """How a value is nested; its leaves are appended to `leaves` with labels such as `params.weight`.
+    """How a value is nested; its leaves are appended to `leaves`.
 
-    Raises `GraphError`, which begins with `place`, for a value that is neither a leaf nor hashable.
+    Raises `error` for a value that is neither a leaf nor hashable: place and stem say where it is.
     """
-    if is_leaf(value):
-        leaves.append((label, value))
-        return _LEAF
-    if isinstance(value, (tuple, list, dict)):
-        parts = (
-            value.items() if isinstance(value, dict) else zip(getattr(value, "_fields", count()), value, strict=False)
-        )
-        pairs = [(k, structure_of(v, f"{label}.{k}" if label else str(k), is_leaf, leaves, place)) for k, v in parts]
-        keys = tuple(k for k, _ in pairs) if isinstance(value, dict) else ()
-        return Group(type(value), keys, tuple(member for _, member in pairs))
-    if isinstance(value, (float, complex, np.generic)):  # by their text NaNs are equal, and zeros of two signs are not
-        return Static((type(value), repr(value)), value)
     try:
-        hash(value)
+        return _structure(value, is_leaf, leaves)
     except TypeError:
-        raise GraphError(
-            f"{place}: {label or 'a value'} is a {type(value).__name__}, neither a Symbol nor hashable",
+        path, what = _unhashable(value, is_leaf, (stem,) if stem else ())
+        raise error(
+            f"{place}{'.'.join(map(str, path)) or 'a value'} is a {what}, neither a Symbol or array nor hashable",
             help="give Symbols and arrays, tuples, lists and dicts of them, or values that can be hashed",
         ) from None
-    return Static((type(value), value), value)
+
+
+def _structure(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any]) -> Structure:
+    """Raises `TypeError` for a value that is neither a leaf nor hashable."""
+    if is_leaf(value):
+        leaves.append(value)
+        return _LEAF
+    kind = type(value)
+    if kind in _PLAIN:
+        return Static(kind, value)
+    if isinstance(value, dict):
+        return Group(kind, tuple(value), tuple([_structure(v, is_leaf, leaves) for v in value.values()]))
+    if kind is slice or isinstance(value, (tuple, list)):
+        return Group(kind, (), tuple([_structure(v, is_leaf, leaves) for v in _members(value)]))
+    if isinstance(value, (float, complex, np.generic)):  # by their text zeros of two signs are not equal
+        key = kind, repr(value)
+        return Static(key, value if value == value else _nans.setdefault(key, value))
+    hash(value)
+    return Static(kind, value)
+
+
+def _members(value: Any) -> Iterable[Any]:
+    return (value.start, value.stop, value.step) if type(value) is slice else value
+
+
+def _unhashable(value: Any, is_leaf: Callable[[Any], bool], path: tuple[object, ...]) -> tuple[tuple[object, ...], str]:
+    """The path of the first value that is neither a leaf nor hashable, and its type."""
+    structured = isinstance(value, (tuple, list, dict, slice))
+    pairs = value.items() if isinstance(value, dict) else enumerate(_members(value)) if structured else ()
+    for key, member in pairs:
+        try:
+            _structure(member, is_leaf, [])
+        except TypeError:
+            return _unhashable(member, is_leaf, (*path, key))
+    return path, type(value).__name__
+
+
+def labels_of(structure: Structure, stem: str = "") -> list[str]:
+    """What the leaves are called, such as `params.weight`, in order."""
+    if isinstance(structure, Leaf):
+        return [stem]
+    if isinstance(structure, Static):
+        return []
+    return [
+        label
+        for key, member in zip(_keys(structure), structure.members, strict=True)
+        for label in labels_of(member, f"{stem}.{key}" if stem else str(key))
+    ]
 
 
 def rebuilt(structure: Structure, leaves: Iterator[Any]) -> Any:
@@ -79,4 +138,35 @@ def rebuilt(structure: Structure, leaves: Iterator[Any]) -> Any:
         return dict(zip(structure.keys, members, strict=True))
     if issubclass(structure.kind, list):
         return members
-    return structure.kind(*members) if hasattr(structure.kind, "_fields") else tuple(members)
+    if structure.kind is slice or hasattr(structure.kind, "_fields"):
+        return structure.kind(*members)
+    return tuple(members)
+
+
+def leaves_like(structure: Structure, value: Any) -> list[Any]:
+    """The leaves of a value that is nested so; a list may stand for a tuple. Raises `Mismatch` for any other."""
+    if isinstance(structure, Leaf):
+        if value is None or isinstance(value, (tuple, list, dict)):
+            raise Mismatch
+        return [value]
+    if isinstance(structure, Static):
+        if type(value) is not type(structure.value):
+            raise Mismatch
+        return []
+    if issubclass(structure.kind, dict):
+        if not isinstance(value, dict) or value.keys() != set(structure.keys):
+            raise Mismatch
+        parts: Iterable[Any] = (value[key] for key in structure.keys)
+    elif isinstance(value, (tuple, list)) and len(value) == len(structure.members):
+        parts = value
+    else:
+        raise Mismatch
+    return [leaf for member, part in zip(structure.members, parts, strict=True) for leaf in leaves_like(member, part)]
+
+
+def _keys(group: Group) -> Iterable[object]:
+    if issubclass(group.kind, dict):
+        return group.keys
+    if group.kind is slice:
+        return _SLICE
+    return getattr(group.kind, "_fields", range(len(group.members)))

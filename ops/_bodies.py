@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.graph import Graph
 from graphcore.operands import cast_operand, graph_of
-from graphcore.ops._structures import Mismatch, Structure, structure_of
+from graphcore.structure import Mismatch, Structure, labels_of, leaves_like, structure_of
 from graphcore.symbol import Constant, Node, Symbol
 from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
 
@@ -63,6 +63,25 @@ def finish(body: Graph, results: Sequence[Symbol]) -> Graph:
     return body
 
 
+def taken_apart(value: Any) -> tuple[Structure, list[Any]]:
+    """How a value is put together, and its leaves: all that is no tuple, list, dict or None."""
+    leaves: list[Any] = []
+    return structure_of(value, _is_value, leaves, ""), leaves
+
+
+def _is_value(value: object) -> bool:
+    return value is not None and not isinstance(value, (tuple, list, dict))
+
+
+def called(function: Callable[..., Any], value: Any, *first: Any) -> Any:
+    """function(*first, value): a tuple or list as arguments of their own, a dict by its names, None as none."""
+    if isinstance(value, dict):
+        return function(*first, **value)
+    if isinstance(value, (tuple, list)):
+        return function(*first, *value)
+    return function(*first) if value is None else function(*first, value)
+
+
 def results_of(
     op: str, name: str, what: str, body: Graph, made: Any, like: Structure, shown: Mapping[str, object]
 ) -> list[Any]:
@@ -71,14 +90,14 @@ def results_of(
     name: what errors call them. what: who gives something else where they are not put together so, as `shown`.
     """
     try:
-        leaves = like.leaves(made)
+        leaves = leaves_like(like, made)
     except Mismatch:
         raise GraphError(
             f"{op}: {what}",
             operands=shown,
             help="give the same tuples, lists and dicts of Symbols",
         ) from None
-    labels = like.labels(name)
+    labels = labels_of(like, name)
     return [
         leaf if type(leaf) in _NUMBERS else body._operand(leaf, op, label)
         for leaf, label in zip(leaves, labels, strict=True)
@@ -188,25 +207,25 @@ def condition(op: str, value: Any, what: str, *, numbers: bool = False) -> Symbo
 
 def begun(op: str, init: Any, *others: Any) -> tuple[Structure, Graph, list[Symbol]]:
     """How the state is put together, the graph to build in, and what the state is at first."""
-    like = structure_of(init)
-    leaves = like.leaves(init)
+    like, leaves = taken_apart(init)
     graph = graph_of(op, [*leaves, *others])
-    labels = like.labels("init")
+    labels = labels_of(like, "init")
     return like, graph, [graph._operand(leaf, op, label) for leaf, label in zip(leaves, labels, strict=True)]
 
 
 def next_state(op: str, body: Graph, made: Any, like: Structure, before: Sequence[Symbol]) -> list[Symbol]:
     """The next state that a function gave, as values of the body."""
-    shown: dict[str, object] = {"before": str(like), "after": str(structure_of(made))}
+    shown: dict[str, object] = {"before": str(like), "after": str(taken_apart(made)[0])}
     what = "body_fn gives a state of another structure"
     after = results_of(op, "state", what, body, made, like, shown)
-    return [state_of(op, body, b, a, label) for b, a, label in zip(before, after, like.labels("state"), strict=True)]
+    labels = labels_of(like, "state")
+    return [state_of(op, body, b, a, label) for b, a, label in zip(before, after, labels, strict=True)]
 
 
-def outputs_of(op: str, body: Graph, made: Any, like: Structure) -> list[Symbol]:
-    """The outputs that a function gave in one turn, as values of the body."""
-    labels = like.labels("outputs")
-    return [body._operand(leaf, op, label) for leaf, label in zip(like.leaves(made), labels, strict=True)]
+def outputs_of(op: str, body: Graph, made: Any) -> tuple[Structure, list[Symbol]]:
+    """The outputs that a function gave in one turn, as values of the body, and how they are put together."""
+    like, leaves = taken_apart(made)
+    return like, [body._operand(s, op, label) for s, label in zip(leaves, labels_of(like, "outputs"), strict=True)]
 
 
 def pair_of(op: str, made: Any) -> tuple[Any, Any]:
@@ -214,7 +233,7 @@ def pair_of(op: str, made: Any) -> tuple[Any, Any]:
         return made[0], made[1]
     raise GraphError(
         f"{op}: body_fn gives no pair",
-        operands={"given": made if isinstance(made, Symbol) else str(structure_of(made))},
+        operands={"given": made if isinstance(made, Symbol) else str(taken_apart(made)[0])},
         help="return (state, outputs): two values, each a Symbol or a tuple, list or dict of them, or None",
     )
 

@@ -18,6 +18,7 @@ from graphcore.ops._bodies import (
     begun,
     body_of,
     building,
+    called,
     checked_function,
     condition,
     finish,
@@ -32,11 +33,12 @@ from graphcore.ops._bodies import (
     rank_of,
     results_of,
     stacked_type,
+    taken_apart,
 )
 from graphcore.ops._dims import provably_differ, shape_vector
 from graphcore.ops._emit import emit, greater
-from graphcore.ops._structures import Structure, called, structure_of
 from graphcore.promotion.system import Key
+from graphcore.structure import Structure, labels_of, rebuilt
 from graphcore.symbol import Symbol, TensorLike
 from graphcore.types import TensorType, Type, _shape, known_type, tensor_type
 
@@ -65,29 +67,21 @@ def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., A
     for body, function in zip(bodies, (then_fn, else_fn), strict=True):
         with building(body):
             made.append(function(*operands))
-    like = structure_of(made[0])
-    shown: dict[str, object] = {"then": str(like), "else": str(structure_of(made[1]))}
-    if not like.size:
+    like, found = taken_apart(made[0])
+    shown: dict[str, object] = {"then": str(like), "else": str(taken_apart(made[1])[0])}
+    if not found:
         raise GraphError("cond: then_fn gives no Symbols", operands=shown, help="return what the branch computes")
     values = []
     for body, name, results in zip(bodies, ("then", "else"), made, strict=True):
         with building(body):
             values.append(results_of("cond", name, "the branches give other structures", body, results, like, shown))
-    met = [
-        _met(graph, {f"then{label}": a, f"else{label}": b})
-        for label, a, b in zip(like.labels(""), *values, strict=True)
-    ]
-    for position, body in enumerate(bodies):
+    labels = zip(labels_of(like, "then"), labels_of(like, "else"), strict=True)
+    met = [_met(graph, dict(zip(pair, of, strict=True))) for pair, *of in zip(labels, *values, strict=True)]
+    for body, results in zip(bodies, values, strict=True):
         with building(body):
-            finish(
-                body,
-                [
-                    _brought(body, pair[position], type_)
-                    for pair, type_ in zip(zip(*values, strict=True), met, strict=True)
-                ],
-            )
+            finish(body, [_brought(body, value, type_) for value, type_ in zip(results, met, strict=True)])
     attributes = {"then_branch": bodies[0], "else_branch": bodies[1]}
-    return like.build(iter(graph._emit_many("If", (test,), met, attributes)))
+    return rebuilt(like, iter(graph._emit_many("If", (test,), met, attributes)))
 
 
 def _met(graph: Graph, pair: dict[str, Any]) -> Type:
@@ -139,16 +133,16 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     like, graph, start = begun("while_loop", init)
     if not start:
         raise GraphError("while_loop: init has no Symbols", help="give the state to begin with, such as a counter")
-    goes = condition("while_loop", called(cond_fn, like.build(iter(start))), "what cond_fn gives")
+    goes = condition("while_loop", called(cond_fn, rebuilt(like, iter(start))), "what cond_fn gives")
 
     def turn(body: Graph, index: Symbol, state: Sequence[Symbol]) -> tuple[Symbol, list[Symbol], list[Symbol]]:
-        made = called(body_fn, like.build(iter(state)))
+        made = called(body_fn, rebuilt(like, iter(state)))
         after = next_state("while_loop", body, made, like, state)
-        goes_on = condition("while_loop", called(cond_fn, like.build(iter(after))), "what cond_fn gives")
+        goes_on = condition("while_loop", called(cond_fn, rebuilt(like, iter(after))), "what cond_fn gives")
         return body._own(goes_on, "while_loop", "what cond_fn gives"), after, []
 
     made, _ = _loop("while_loop", graph, None, goes, start, turn)
-    return like.build(iter(made))
+    return rebuilt(like, iter(made))
 
 
 @op(onnx="Loop")
@@ -169,17 +163,20 @@ def for_loop(trip_count: TensorLike, body_fn: Callable[..., Any], init: Any = No
     outputs: list[Structure] = []
 
     def turn(body: Graph, index: Symbol, state: Sequence[Symbol]) -> tuple[Symbol, list[Symbol], list[Symbol]]:
-        made = called(body_fn, like.build(iter(state)), index)
+        made = called(body_fn, rebuilt(like, iter(state)), index)
         if collect:
             made, extra = pair_of("for_loop", made)
-            outputs[:] = [structure_of(extra)]
         after = next_state("for_loop", body, made, like, state)
-        return body.inputs[1], after, outputs_of("for_loop", body, extra, outputs[0]) if collect else []
+        if not collect:
+            return body.inputs[1], after, []
+        extra_like, collected = outputs_of("for_loop", body, extra)
+        outputs[:] = [extra_like]
+        return body.inputs[1], after, collected
 
     goes = None if start else graph._scalar(True, DType.bool)  # a Loop has two inputs at least
     made, stacked = _loop("for_loop", graph, trips, goes, start, turn)
-    last = like.build(iter(made))
-    return (last, outputs[0].build(iter(stacked))) if collect else last
+    last = rebuilt(like, iter(made))
+    return (last, rebuilt(outputs[0], iter(stacked))) if collect else last
 
 
 @op(onnx="Scan, If")
@@ -198,9 +195,9 @@ def scan(
     no places.
     """
     checked_function("scan", body_fn=body_fn)
-    over = structure_of(xs)
-    like, graph, start = begun("scan", init, *over.leaves(xs))
-    roles = dict(zip(over.labels("xs"), [graph._operand(x, "scan", "xs") for x in over.leaves(xs)], strict=True))
+    over, along = taken_apart(xs)
+    like, graph, start = begun("scan", init, *along)
+    roles = dict(zip(labels_of(over, "xs"), [graph._operand(x, "scan", "xs") for x in along], strict=True))
     if not roles:
         raise GraphError("scan: xs has no Symbols to go along", help="give one or more, or use ops.for_loop")
     axes = [axis_of("scan", axis, rank_of(x), {label: x}) for label, x in roles.items()]
@@ -210,7 +207,7 @@ def scan(
         results, ys = turn.emitted(graph, start)
     else:
         results, ys = turn.unless_empty(graph, start)
-    return like.build(iter(results)), ys.build(iter(results[len(start) :]))
+    return rebuilt(like, iter(results)), rebuilt(ys, iter(results[len(start) :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +231,10 @@ class _Scan:
         body = body_of(graph, "body", named)
         state, x = body.inputs[: len(types)], body.inputs[len(types) :]
         with building(body):
-            made, outputs = pair_of("scan", self.function(self.state.build(iter(state)), self.over.build(iter(x))))
+            made = self.function(rebuilt(self.state, iter(state)), rebuilt(self.over, iter(x)))
+            made, outputs = pair_of("scan", made)
             after = next_state("scan", body, made, self.state, state)
-            like = structure_of(outputs)
-            ys = outputs_of("scan", body, outputs, like)
+            like, ys = outputs_of("scan", body, outputs)
         _keep_shapes(state, after)
         if not after and not ys:
             raise GraphError("scan: body_fn gives neither a state nor outputs", help="return (state, y)")

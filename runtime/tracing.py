@@ -13,15 +13,17 @@ import numpy as np
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, FeedError, GraphError
+from graphcore.functions import unlike
 from graphcore.graph import Graph
 from graphcore.promotion import NoPromotion, PromotionSystem, system
 from graphcore.promotion.system import Scalar, check_literal
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
+from graphcore.structure import Structure, labels_of, rebuilt, structure_of
 from graphcore.symbol import Symbol
 from graphcore.types import TensorType
 
-Compiled: TypeAlias = tuple[Model, Callable[[list[Any]], Any]]
+Compiled: TypeAlias = tuple[Model, Structure]
 
 
 class Jitted:
@@ -40,27 +42,27 @@ class Jitted:
         self._lock = threading.RLock()  # a function being traced may call itself with other arguments
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
-        labels = sorted(named)
-        arrays = []
-        key: list[Hashable] = [len(arguments), *labels]
-        for position, value in enumerate((*arguments, *(named[label] for label in labels))):
+        operands: list[Any] = []
+        key: list[Hashable] = [len(arguments)]
+        for label, value in (*enumerate(arguments), *(sorted(named.items()) if named else ())):
             if isinstance(value, np.ndarray):
-                arrays.append(value)
-                key += value.dtype, value.ndim
-            elif self._guesses and type(value) in (bool, int, float):
-                arrays.append(self._guessed(value))
-                key.append(type(value).__name__)
-            elif isinstance(value, Symbol):  # called while another function is traced
-                return self.function(*arguments, **named)
-            else:
-                label = str(position) if position < len(arguments) else labels[position - len(arguments)]
-                key.append(_static(label, value))
+                operands.append(value)
+                key += label, value.dtype, value.ndim
+                continue
+            found: list[Any] = []
+            key += label, structure_of(value, self._leaf_of(value), found, "jit: argument ", str(label), FeedError)
+            for operand in found:
+                if isinstance(operand, Symbol):  # called while another function is traced
+                    return self.function(*arguments, **named)
+                array = operand if isinstance(operand, np.ndarray) else self._guessed(operand)
+                operands.append(array)
+                key += type(operand).__name__, array.dtype, array.ndim
         signature = tuple(key)
-        found = self._compiled.get(signature)
-        if found is None:
-            found = self._trace_once(signature, arguments, named)
-        model, rebuild = found
-        return rebuild(model(*arrays))
+        compiled = self._compiled.get(signature)
+        if compiled is None:
+            compiled = self._trace_once(signature, arguments, named)
+        model, results = compiled
+        return rebuilt(results, iter(model(*operands)))
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """As a method: the instance is an argument like any other that is no array."""
@@ -77,23 +79,33 @@ class Jitted:
         return found
 
     def _trace(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Compiled:
-        labels = (*_positional_labels(self.function, len(arguments), named), *sorted(named))
+        places = (*_positional_labels(self.function, len(arguments), named), *sorted(named))
         values = (*arguments, *(named[label] for label in sorted(named)))
-        types = {
-            label: type_
-            for label, value in zip(labels, values, strict=True)
-            if (type_ := self._traced_type(label, value)) is not None
-        }
+        structures: dict[str, Structure] = {}
+        types: dict[str, TensorType] = {}
+        taken: set[str] = set()
+        for place, value in zip(places, values, strict=True):
+            operands: list[Any] = []
+            structures[place] = part = structure_of(value, self._leaf_of(value), operands, "jit: ", place, FeedError)
+            for label, operand in zip(labels_of(part, place), operands, strict=True):
+                types[unlike(label, taken)] = self._traced_type(label, operand)
         name = getattr(self.function, "__name__", "").strip("<>") or "function"
         graph = Graph(name, types, promotion=self._system)
-        traced = {label: graph[label] if label in types else value for label, value in zip(labels, values, strict=True)}
+        inputs = iter(graph.inputs)
+        traced = {place: rebuilt(part, inputs) for place, part in structures.items()}
         with graph:
             made = self.function(
-                *(traced[label] for label in labels[: len(arguments)]), **{label: traced[label] for label in named}
+                *(traced[place] for place in places[: len(arguments)]), **{place: traced[place] for place in named}
             )
-        results, rebuild = _structure(made)
+        results: list[Any] = []
+        structure = structure_of(made, _is_single, results, "jit: ")
+        if not results or any(not isinstance(s, Symbol) for s in results):
+            raise GraphError(
+                f"jit: the function returned a {type(made).__name__}, no Symbols",
+                help="return a Symbol, or a tuple, list or dict of them",
+            )
         graph.output(*results)
-        return (self._session or InferenceSession()).load(graph), rebuild
+        return (self._session or InferenceSession()).load(graph), structure
 
     def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
         """A Python number as an array of the dtype that it is guessed to have."""
@@ -107,13 +119,15 @@ class Jitted:
             ) from None
         return np.asarray(value, dtype.numpy)
 
-    def _traced_type(self, label: str, value: Any) -> TensorType | None:
-        """The type of the input that an argument becomes; None for one that stays as it is."""
+    def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
+        """Which of an argument are operands: arrays, and numbers that are arguments themselves where those are."""
+        return _is_anything if self._guesses and type(argument) in (bool, int, float) else _is_tensor
+
+    def _traced_type(self, label: str, value: Any) -> TensorType:
+        """The type of the input that an operand becomes."""
         if isinstance(value, np.ndarray):
             return TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
-        if self._guesses and type(value) in (bool, int, float):
-            return TensorType(self._system.default_dtype([value]), [], ambiguous=True)
-        return None
+        return TensorType(self._system.default_dtype([value]), [], ambiguous=True)
 
 
 @overload
@@ -134,14 +148,15 @@ def jit(
 ) -> Any:
     """Makes a function of Symbols one of arrays.
 
-    function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them. Arguments that
-    are NumPy arrays are traced: the graph knows their dtypes and ranks, and is used again for all arrays of the same.
-    Any other argument must be hashable, is passed as it is, and belongs to the signature; where the promotion system
-    guesses the dtypes of Python numbers ("anvil"), those are traced too, as scalars of an ambiguous dtype. Called with
-    Symbols, while another function is traced, it builds into that one's graph. promotion: a system's name or a
-    `PromotionSystem`. session: where to load; by default the CPU's. The
-    result has the structure of what the function returned, with arrays in place of Symbols. Calling it raises
-    `FeedError` for unhashable arguments and `GraphError` where the function returns no Symbols.
+    function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if need
+    be. NumPy arrays among the arguments, in tuples, lists and dicts too, are traced: the graph knows their dtypes and
+    ranks, and is used again for all arrays of the same. Any other argument must be hashable, is passed as it is, and
+    belongs to the signature; where the promotion system guesses the dtypes of Python numbers ("anvil"), those that are
+    arguments themselves are traced too, as scalars of an ambiguous dtype. Called with Symbols, while another function
+    is traced, it builds into that one's graph. promotion: a system's name or a `PromotionSystem`. session: where to
+    load; by default the CPU's. The result has the structure of what the function returned, with arrays in place of
+    Symbols. Calling it raises `FeedError` for unhashable arguments and `GraphError` where the function returns no
+    Symbols.
 
         @gc.jit
         def scaled(x, y): return ops.softmax(x * y)
@@ -153,20 +168,16 @@ def jit(
     return Jitted(function, promotion, session)
 
 
-def _static(label: str, value: Any) -> Hashable:
-    """A key of an argument that is no array: of equal ones, where Python's own calls 0.0, -0.0, 0 and False equal."""
-    if isinstance(value, tuple):
-        return tuple, tuple(_static(label, item) for item in value)
-    if isinstance(value, (float, complex, np.generic)):  # by their text NaNs are equal, and zeros of two signs are not
-        return type(value), repr(value)
-    try:
-        hash(value)
-    except TypeError:
-        raise FeedError(
-            f"jit: argument {label} is a {type(value).__name__}, neither an array nor hashable",
-            help="give an array: np.asarray(value)",
-        ) from None
-    return type(value), value
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, (np.ndarray, Symbol))
+
+
+def _is_anything(value: object) -> bool:
+    return True
+
+
+def _is_single(value: object) -> bool:
+    return not isinstance(value, (tuple, list, dict))
 
 
 def _dtype(label: str, array: np.ndarray[Any, Any]) -> DType:
@@ -193,19 +204,3 @@ def _positional_labels(function: Callable[..., Any], count: int, named: dict[str
             label += "_"
         labels.append(label)
     return labels
-
-
-def _structure(made: Any) -> tuple[list[Symbol], Callable[[list[Any]], Any]]:
-    """The Symbols that a function returned, and what puts arrays in their places."""
-    if isinstance(made, Symbol):
-        return [made], lambda arrays: arrays[0]
-    if isinstance(made, dict) and made and all(isinstance(s, Symbol) for s in made.values()):
-        keys = list(made)
-        return list(made.values()), lambda arrays: dict(zip(keys, arrays, strict=True))
-    if isinstance(made, (tuple, list)) and made and all(isinstance(s, Symbol) for s in made):
-        kind = list if isinstance(made, list) else tuple
-        return list(made), kind
-    raise GraphError(
-        f"jit: the function returned a {type(made).__name__}, no Symbols",
-        help="return a Symbol, or a tuple, list or dict of them",
-    )

@@ -444,7 +444,7 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     "state's rank": (
         lambda n, x: ops.while_loop(lambda a, s: a > 0, lambda a, s: (a, s + x), (n, x[0])),
         ShapeError,
-        ("state[1] changes its rank from 0 to 1",),
+        ("state.1 changes its rank from 0 to 1",),
     ),
     "state's structure": (
         lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: (s, s), n), GraphError, ("before  Symbol",),

@@ -794,7 +794,7 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
     assert caught.value.help.startswith("call it as block(x: ")
     with pytest.raises(GraphError, match="got an unexpected keyword argument 'bias'"):
         block(graph[0], W, bias=1)
-    with pytest.raises(GraphError, match="w is a set, neither a Symbol nor hashable"):
+    with pytest.raises(GraphError, match="w is a set, neither a Symbol or array nor hashable"):
         block(graph[0], {1, 2})
     with pytest.raises(GraphError, match=r"\(1, 2\) is no|belongs to graph"):
         block(graph[0], Graph("other", [F32])[0])

@@ -53,8 +53,33 @@ def test_other_arguments_are_part_of_the_signature() -> None:
     assert power(x, 2).tolist() == [1, 4]
     assert power(x, 3).tolist() == [1, 8]
     assert power(x, 3, negative=True).tolist() == [-1, -8]
-    with pytest.raises(FeedError, match="argument 1 is a list, neither an array nor hashable"):
-        power(x, [2])
+    with pytest.raises(FeedError, match="argument 1 is a set, neither a Symbol or array nor hashable"):
+        power(x, {2})
+    with pytest.raises(FeedError, match=r"argument 1\.k\.0 is a bytearray, neither"):
+        power(x, {"k": [bytearray()]})
+
+
+def test_arrays_in_tuples_lists_and_dicts_are_traced() -> None:
+    traced = []
+
+    @gc.jit
+    def layer(params: dict[str, Any], xs: list[Symbol], *, scale: tuple[Any, int]) -> dict[str, Any]:
+        traced.append(params)
+        return {"y": (xs[0] @ params["w"] + params["b"], xs[1] * scale[0] ** scale[1]), "b": [params["b"]]}
+
+    rng = np.random.default_rng(0)
+    for size in (2, 3):
+        params = {"w": rng.random((4, size)).astype(np.float32), "b": np.ones(size, np.float32)}
+        x, factor = rng.random((3, 4)).astype(np.float32), np.array([2], np.int32)
+        got = layer(params, [x, np.arange(2)], scale=(factor, 3))
+        assert np.allclose(got["y"][0], x @ params["w"] + 1)
+        assert got["y"][1].tolist() == [0, 8]
+        assert got["b"][0].tolist() == [1] * size
+    assert len(traced) == 1
+    layer(params, [x, np.arange(2)], scale=(factor, 2))
+    layer(dict(reversed(params.items())), [x, np.arange(2)], scale=(factor, 2))
+    assert len(traced) == 3
+    assert [s.name for s in traced[0].values()] == ["params.w", "params.b"]
 
 
 def test_result_has_the_structure_that_was_returned() -> None:
