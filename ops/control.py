@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.bodies import body_of, building, finish
 from graphcore.declare import op
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
@@ -16,12 +17,9 @@ from graphcore.graph import Graph
 from graphcore.operands import as_index, axis_of, cast_operand, graph_of, report_lossy, resolve, same_dim
 from graphcore.ops._bodies import (
     begun,
-    body_of,
-    building,
     called,
     checked_function,
     condition,
-    finish,
     flagged,
     forget_others,
     joined,

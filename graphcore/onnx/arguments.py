@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from graphcore.bodies import body_of, building, finish
 from graphcore.constants import array_of, held_as, holds_numpy, python_dtype
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphError
@@ -19,7 +20,7 @@ from graphcore.graph import Graph
 from graphcore.onnx.catalogue import KINDS, Attribute, Entry
 from graphcore.onnx.type_protos import joined
 from graphcore.onnx.writer import attribute as encode
-from graphcore.symbol import Input, Node, Symbol
+from graphcore.symbol import Symbol
 from graphcore.types import ForeignType, OptionalType, SequenceType, TensorType, Type, known_type
 
 _TAKEN: dict[int, str] = {
@@ -151,36 +152,19 @@ class Body:
         return self._of_graph(given, types) if isinstance(given, Graph) else self._of_function(given, types)
 
     def _of_function(self, function: Callable[..., Any], types: Sequence[Type]) -> Graph:
-        outer = self.graph
         _check_taken(function, len(types), f"{self.label}: {self.name}")
-        made = Graph(self.name, promotion=outer.promotion, strict=outer.strict)
-        made._outer = outer
-        for type_ in types:
-            made._inputs += (made._symbol(known_type(type_), Input(len(made._inputs), None)),)
-        outer._inner = made
-        try:
-            with made:
-                results = function(*made._inputs)
-                listed = results if isinstance(results, (list, tuple)) else [results]
-                if results is None or not listed:
-                    raise GraphError(f"{self.label}: {self.name} gives nothing", help="return one Symbol, or a list")
-                symbols = [self._result(made, i, value) for i, value in enumerate(listed)]
-        finally:
-            outer._inner = None
-        seen: set[int] = set()
-        outputs: list[tuple[str | None, Symbol]] = []
-        for symbol in symbols:
-            # The runtime wants each result of a body to be a node's, and another.
-            if not isinstance(symbol.producer, Node) or symbol.id in seen or symbol.ambiguous:
-                symbol = settled(made._emit("Identity", (symbol,), symbol.type))
-            seen.add(symbol.id)
-            outputs.append((None, symbol))
-        made._outputs = outputs
-        made._inner = made
-        return made
+        made = body_of(self.graph, self.name, {f"input{i}": known_type(type_) for i, type_ in enumerate(types)})
+        with building(made):
+            results = function(*made.inputs)
+            listed = results if isinstance(results, (list, tuple)) else [results]
+            if results is None or not listed:
+                raise GraphError(f"{self.label}: {self.name} gives nothing", help="return one Symbol, or a list")
+            return finish(made, [self._result(made, i, value) for i, value in enumerate(listed)])
 
     def _result(self, body: Graph, position: int, value: Any) -> Symbol:
-        return body._operand(value, self.label, f"{self.name}[{position}]")
+        """What the function gave, of a dtype that is not only a default any more."""
+        given = body._operand(value, self.label, f"{self.name}[{position}]")
+        return settled(body._emit("Identity", (given,), given.type)) if given.ambiguous else given
 
     def _of_graph(self, given: Graph, types: Sequence[Type]) -> Graph:
         if given is self.graph or given._outer not in (None, self.graph) or not given._outputs:
