@@ -34,10 +34,13 @@ def folded(
     attributes: Attributes,
     type_: TensorType,
     limit: int,
+    *,
+    any_nan: bool = False,
 ) -> Array | None:
     """What an operator of `FOLDED` gives of these arrays; None where that is not certain.
 
-    arrays, dtypes: of the operands, None for one that is left out. limit: the bytes of the largest result.
+    arrays, dtypes: of the operands, None for one that is left out. limit: the bytes of the largest result. any_nan:
+    any NaN will do where the result has one; otherwise that is not certain.
     """
     if type_.shape.is_static and math.prod(type_.shape.static_dims) * type_.dtype.numpy.itemsize > limit:
         return None
@@ -47,6 +50,9 @@ def folded(
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None  # `Graph.op` takes operands and attributes that ONNX refuses, which is not told here
     if made is None or made.nbytes > limit or (type_.shape.is_static and made.shape != tuple(type_.shape.static_dims)):
+        return None
+    computes = op_type not in _MOVES and type_.dtype.is_float and not any_nan
+    if computes and (made != made).any():
         return None
     return np.require(made, requirements="C")
 
@@ -66,10 +72,8 @@ def _wide(array: Array, dtype: DType) -> Array:
     return array.astype(np.uint64 if dtype.kind is Kind.unsigned else np.int64)
 
 
-def _narrow(array: Array, dtype: DType) -> Array | None:
+def _narrow(array: Array, dtype: DType) -> Array:
     """A result in the dtype it is to have: rounded, or wrapped."""
-    if dtype.is_float and np.isnan(array).any():
-        return None
     return cast_array(array, DType.of(array.dtype), dtype)
 
 
@@ -109,9 +113,11 @@ def _remainder(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_:
     fmod = bool(attributes.get("fmod", 0))
 
     def remainder(x: Array, y: Array) -> Array | None:
+        if x.dtype.kind == "f":
+            return np.asarray(np.fmod(x, y))  # which is exact
         return np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)) if _divides(x, y) else None
 
-    return _numbers(remainder, floats=False)(arrays, dtypes, attributes, type_)
+    return _numbers(remainder, floats=fmod)(arrays, dtypes, attributes, type_)
 
 
 def _largest(function: Callable[..., Any]) -> Fold:
@@ -175,9 +181,7 @@ def _cast(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Tens
     for dtype in (source, type_.dtype):
         if not (dtype in _FLOATS or dtype.is_integer or dtype is DType.bool):
             return None
-    made = cast_array(arrays[0], source, type_.dtype)
-    is_nan = type_.dtype.is_float and np.isnan(made.astype(np.float32)).any()
-    return None if is_nan else made
+    return cast_array(arrays[0], source, type_.dtype)
 
 
 def _chosen(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
@@ -217,11 +221,15 @@ def _sliced(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: Te
     x, starts, ends, axes, steps = (*arrays, None, None)[:5]
     at = [slice(None)] * x.ndim
     for i in range(len(starts)):
+        axis, start, end = i if axes is None else int(axes[i]), int(starts[i]), int(ends[i])
         step = 1 if steps is None else int(steps[i])
-        if step < 1:
-            return None  # an end of -1 is before the first element in NumPy's words, the last in ONNX's
-        at[i if axes is None else int(axes[i])] = slice(int(starts[i]), int(ends[i]), step)
+        if step < 0 and (start < -x.shape[axis] or end == _FURTHEST):
+            return None  # which NumPy, ONNX and the runtime read in three ways
+        at[axis] = slice(start, end, step)
     return np.asarray(x[tuple(at)])
+
+
+_FURTHEST = (1 << 63) - 1
 
 
 def _viewed(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
@@ -272,6 +280,12 @@ _FOLDS: dict[str, Fold] = {
     "Gather": _gathered,
     "Slice": _sliced,
 }
+
+_MOVES = frozenset(
+    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Transpose", "Concat", "Gather", "Slice"}
+    | {"Where", "BitCast"}
+)
+"""Operators that give elements as they are."""
 
 FOLDED = frozenset(_FOLDS)
 """The operators that `folded` knows."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from graphcore import DType, Graph, Symbol, TensorType, ops, passes
+from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops, passes
 from graphcore.numerics import cast_array
 from graphcore.passes.casts import holds, passes_through
 from graphcore.symbol import Constant
@@ -347,3 +348,22 @@ def test_remove_identities_of_bools() -> None:
 def test_remove_identities_leaves_what_dtypes_of_the_library_round() -> None:
     graph = graph_of(lambda x: unchanged(x * 1.0), vector(DType.tensor_float32))
     assert len(passes.remove_identities(graph).nodes) == 3
+
+
+def test_fold_constants_slices_backwards_as_the_runtime_does() -> None:
+    furthest = (1 << 63) - 1
+    places = [-9, -2, -1, 0, 1, 3, 9, -furthest - 1, furthest]
+    values = np.arange(4, dtype=np.float32)
+    types = {"x": TensorType("float32", [4])} | {name: TensorType("int64", [1]) for name in ("start", "end", "step")}
+    fed = Graph("fed", types)
+    x, *bounds = fed.inputs
+    fed.output(*fed.op("Slice", [x, *bounds[:2], np.array([0]), bounds[2]], {}, [TensorType("float32", ["n"])]))
+    model = InferenceSession().load(fed)
+    for start, end, step in itertools.product(places, places, (-2, -1, 1, 2)):
+        (want,) = model(values, *[np.array([v]) for v in (start, end, step)])
+        graph = Graph("folded", [])
+        operands = [graph.constant(v) for v in (values, *map(np.array, ([start], [end], [0], [step])))]
+        graph.output(*graph.op("Slice", operands, {}, [TensorType("float32", list(want.shape))]))
+        (symbol,) = passes.fold_constants(graph).outputs
+        if isinstance(symbol.producer, Constant):
+            assert symbol.producer.array.tolist() == want.tolist(), (start, end, step)

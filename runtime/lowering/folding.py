@@ -38,7 +38,7 @@ def fold(
         else:
             return None
         dtypes.append(None if symbol is None else symbol.dtype)
-    made = folded(op_type, arrays, dtypes, attributes, type_, LARGEST)
+    made = folded(op_type, arrays, dtypes, attributes, type_, LARGEST, any_nan=True)
     return None if made is None else on.graph._constant(made, type_.dtype)
 
 
