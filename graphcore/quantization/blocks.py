@@ -1,0 +1,194 @@
+"""Quantised weights as GGUF files hold them: blocks of a few scales and many small integers.
+
+The layouts are those of ggml (https://github.com/ggml-org/ggml, `ggml-common.h`). Everything is little endian, and
+float32 is computed in the order of ggml's own code, so that the numbers are the same bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcore.errors import ModelError
+
+Array = np.ndarray[Any, Any]
+
+_AT_ONCE = 1 << 9
+"""Blocks that are dequantised at once: what is computed on the way stays in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """elements, size in bytes, and how float32[n, elements] is made of uint8[n, size], if that is known.
+
+    parts: what some are made of. zero: what stands for 0 among their numbers.
+    """
+
+    elements: int
+    size: int
+    decode: Callable[[Array], Array] | None = None
+    parts: Callable[[Array], Parts] | None = None
+    zero: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """n blocks as steps * (numbers - zero) - minima. numbers: uint8[n, elements]. steps and minima: float32[n, parts],
+    each of equally many elements; minima are None where there are none."""
+
+    numbers: Array
+    steps: Array
+    minima: Array | None = None
+
+
+def parts_of(data: Array, encoding: str) -> Parts:
+    """The parts of blocks of a known encoding. Values that are no numbers are what they are, without a warning."""
+    block = BLOCKS[encoding]
+    assert block.parts is not None
+    with np.errstate(all="ignore"):
+        return block.parts(np.ascontiguousarray(data).reshape(-1, block.size))
+
+
+def _by_parts(parts: Callable[[Array], Parts], zero: int = 0) -> Callable[[Array], Array]:
+    def decode(b: Array) -> Array:
+        made = parts(b)
+        values = _scaled(made.steps, made.numbers.astype(np.float32) - np.float32(zero))
+        return _flat(values if made.minima is None else values - made.minima[:, :, None])
+
+    return decode
+
+
+def dequantize(data: Array, encoding: str, shape: tuple[int, ...]) -> Array:
+    """Blocks as float32 of `shape`. Raises `ModelError` for an encoding that is not computed."""
+    block = BLOCKS[encoding]
+    if block.decode is None:
+        known = ", ".join(name for name, other in BLOCKS.items() if other.decode)
+        raise ModelError(
+            f"load: {encoding} is not dequantised", help=f"{known} are; dequantize=False gives the blocks as they are"
+        )
+    blocks = data.reshape(-1, block.size)
+    made = np.empty((math.prod(shape) // block.elements, block.elements), np.float32)
+    with np.errstate(all="ignore"):  # a scale may be infinite or no number, and times 0 that is what it is
+        for start in range(0, len(blocks), _AT_ONCE):
+            made[start : start + _AT_ONCE] = block.decode(blocks[start : start + _AT_ONCE])
+    return made.reshape(shape)
+
+
+def _half(raw: Array) -> Array:
+    """Two bytes of each block as float32[n, 1]."""
+    return np.ascontiguousarray(raw).view("<f2").astype(np.float32)
+
+
+def _fields(raw: Array, run: int, bits: int) -> Array:
+    """The fields of some bits that runs of bytes hold: first the lowest bits of a whole run, then the next ones."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    fields = raw.reshape(len(raw), -1, 1, run) >> shifts & np.uint8((1 << bits) - 1)
+    return fields.reshape(len(raw), -1)
+
+
+def _fifth_bits(raw: Array) -> Array:
+    """The bits of four bytes, times 16."""
+    return np.unpackbits(raw, axis=1, bitorder="little") << np.uint8(4)
+
+
+def _scaled(scales: Array, values: Array) -> Array:
+    """Values times the scales of the equal parts they fall into."""
+    parts = values.reshape(len(values), scales.shape[1], -1)
+    return scales[:, :, None] * parts
+
+
+def _flat(parts: Array) -> Array:
+    return parts.reshape(len(parts), -1)
+
+
+def _q4_0(b: Array) -> Parts:
+    return Parts(_fields(b[:, 2:], 16, 4), _half(b[:, :2]))
+
+
+def _q4_1(b: Array) -> Array:
+    return _half(b[:, :2]) * _fields(b[:, 4:], 16, 4).astype(np.float32) + _half(b[:, 2:4])
+
+
+def _q5_0(b: Array) -> Array:
+    values = _fields(b[:, 6:], 16, 4) | _fifth_bits(b[:, 2:6])
+    return _half(b[:, :2]) * (values.astype(np.float32) - 16)
+
+
+def _q5_1(b: Array) -> Array:
+    values = _fields(b[:, 8:], 16, 4) | _fifth_bits(b[:, 4:8])
+    return _half(b[:, :2]) * values.astype(np.float32) + _half(b[:, 2:4])
+
+
+def _q8_0(b: Array) -> Array:
+    return _half(b[:, :2]) * b[:, 2:].view(np.int8).astype(np.float32)
+
+
+def _q2_k(b: Array) -> Array:
+    scales, values = b[:, :16], _fields(b[:, 16:80], 32, 2).astype(np.float32)
+    steps = _half(b[:, 80:82]) * (scales & np.uint8(15)).astype(np.float32)
+    least = _half(b[:, 82:84]) * (scales >> np.uint8(4)).astype(np.float32)
+    return _flat(_scaled(steps, values) - least[:, :, None])
+
+
+def _q3_k(b: Array) -> Array:
+    high, low, packed = _fields(b[:, :32], 32, 1), _fields(b[:, 32:96], 32, 2), b[:, 96:108]
+    scales = _fields(packed[:, :8], 8, 4) | _fields(packed[:, 8:], 4, 2) << np.uint8(4)
+    steps = _half(b[:, 108:110]) * (scales.astype(np.float32) - 32)
+    return _flat(_scaled(steps, (low | high << np.uint8(2)).astype(np.float32) - 4))
+
+
+def _six_bits(packed: Array) -> tuple[Array, Array]:
+    """The eight scales and eight minima of 6 bits each in 12 bytes, as float32."""
+    first, second, last = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    scales = [first & np.uint8(63), last & np.uint8(15) | first >> np.uint8(6) << np.uint8(4)]
+    minima = [second & np.uint8(63), last >> np.uint8(4) | second >> np.uint8(6) << np.uint8(4)]
+    return np.concatenate(scales, 1).astype(np.float32), np.concatenate(minima, 1).astype(np.float32)
+
+
+def _q4_k(b: Array) -> Parts:
+    scales, minima = _six_bits(b[:, 4:16])
+    return Parts(_fields(b[:, 16:], 32, 4), _half(b[:, :2]) * scales, _half(b[:, 2:4]) * minima)
+
+
+def _q5_k(b: Array) -> Parts:
+    scales, minima = _six_bits(b[:, 4:16])
+    numbers = _fields(b[:, 48:], 32, 4) | _fields(b[:, 16:48], 32, 1) << np.uint8(4)
+    return Parts(numbers, _half(b[:, :2]) * scales, _half(b[:, 2:4]) * minima)
+
+
+def _q6_k(b: Array) -> Parts:
+    numbers = _fields(b[:, :128], 64, 4) | _fields(b[:, 128:192], 32, 2) << np.uint8(4)
+    scales = np.ascontiguousarray(b[:, 192:208]).view(np.int8).astype(np.float32)
+    return Parts(numbers, _half(b[:, 208:210]) * scales)
+
+
+BLOCKS = {
+    "Q4_0": Block(32, 18, _by_parts(_q4_0, 8), _q4_0, 8),
+    "Q4_1": Block(32, 20, _q4_1),
+    "Q5_0": Block(32, 22, _q5_0),
+    "Q5_1": Block(32, 24, _q5_1),
+    "Q8_0": Block(32, 34, _q8_0),
+    "Q2_K": Block(256, 84, _q2_k),
+    "Q3_K": Block(256, 110, _q3_k),
+    "Q4_K": Block(256, 144, _by_parts(_q4_k), _q4_k),
+    "Q5_K": Block(256, 176, _by_parts(_q5_k), _q5_k),
+    "Q6_K": Block(256, 210, _by_parts(_q6_k, 32), _q6_k, 32),
+    "Q8_1": Block(32, 40),
+    "Q8_K": Block(256, 292),
+    "IQ1_S": Block(256, 50),
+    "IQ1_M": Block(256, 56),
+    "IQ2_XXS": Block(256, 66),
+    "IQ2_XS": Block(256, 74),
+    "IQ2_S": Block(256, 82),
+    "IQ3_XXS": Block(256, 98),
+    "IQ3_S": Block(256, 110),
+    "IQ4_NL": Block(32, 18),
+    "IQ4_XS": Block(256, 136),
+    "TQ1_0": Block(256, 54),
+    "TQ2_0": Block(256, 66),
+    "MXFP4": Block(32, 17),
+}
