@@ -1,0 +1,172 @@
+"""Buffers: what is stored to, and read again, in the order in which the graph is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore import operands
+from graphcore.buffers import Buffer, BufferValue, may_hold, value_of
+from graphcore.declare import op
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.graph import Graph
+from graphcore.ops._assigning import assigned
+from graphcore.ops.creation import constant, full
+from graphcore.ops.shape import cast
+from graphcore.symbol import Symbol, TensorLike
+
+__all__ = ["buffer_create", "buffer_load", "buffer_store", "buffer_store_slice"]
+
+_NUMBERS = (bool, int, float, str)
+
+
+@op(onnx="none, or ConstantOfShape", rule="keep")
+def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
+    """A buffer within the graph, which begins anew in every run.
+
+    initial: what it holds at first: a Symbol, array or number of any dtype and shape, or a `Buffer` for its own
+    initial value (zeros by default), whose named dims a Symbol of the graph must have. It can hold other values of
+    that dtype and rank, and of that shape where dims are numbers. A buffer that lasts from call to call is an input:
+    `Graph("g", {"cache": Buffer(...)})`. Raises `ShapeError` for dims that nobody knows, `GraphError` for a `Buffer`
+    outside of `with graph:`. Buffers have no ONNX operator: what is read is the value stored last.
+    """
+    if isinstance(initial, Buffer):
+        value = _at_first(initial)
+        return value_of(value.graph, initial, value)
+    graph = operands.graph_of("buffer_create", (initial,))
+    value = graph._operand(initial, "buffer_create", "initial")
+    value = cast(value, value.dtype) if value.ambiguous else value
+    return value_of(value.graph, Buffer(value.dtype, value.shape), value)
+
+
+@op(onnx="none", rule="keep")
+def buffer_load(buffer: Symbol) -> Symbol:
+    """What a buffer holds at this point of the graph: a Symbol that later stores do not change.
+
+    buffer: of any dtype and shape; as an operand of any op it is read the same way. Returns a Symbol of its dtype, of
+    the shape of what was stored last. Raises `DTypeError` for what is no buffer.
+    """
+    held = _checked("buffer_load", buffer)
+    return held.graph._own(held, "buffer_load", "buffer")
+
+
+@op(onnx="none, or Cast", rule="keep")
+def buffer_store(buffer: Symbol, value: TensorLike) -> None:
+    """Makes a buffer hold another value, from here on in the order in which the graph is built.
+
+    value: a Symbol or array of a dtype that the buffer's holds exactly, to which it is cast, or a Python number that it
+    holds; of the buffer's rank, and of its dims where they are numbers. Raises `DTypeError` for another dtype and for
+    what is no buffer, `ShapeError` for another shape, `GraphError` within the body of a branch, loop or function that
+    the buffer does not belong to.
+    """
+    held = _checked("buffer_store", buffer)
+    graph = _open("buffer_store", held)
+    made = _value(graph, "buffer_store", held, value)
+    if not may_hold(held.buffer, made.type):
+        raise ShapeError(
+            f"buffer_store: the buffer holds {held.buffer.type}",
+            operands={"buffer": held, "value": made},
+            help="give a value of that shape; buffer[...] = value broadcasts, and stores to a part",
+        )
+    _hold(held, made)
+
+
+@op(onnx="ScatterND, Range, Slice", rule="keep")
+def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
+    """Stores to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND.
+
+    value: as for `buffer_store`, of a shape that broadcasts to that of the part. slices: one or a tuple or list of
+    ints, integer scalars, slices with any step but 0 whose bounds are ints, Dims, None or integer Symbols, and `...`.
+    Slices are cut off at the ends of an axis; a single position outside of it, where only the run knows it, fails in
+    the run. Raises as `buffer_store` and `getitem` do, `ShapeError` for a value that does not broadcast, and
+    `DTypeError` for arrays and masks among the slices.
+    """
+    held = _checked("buffer_store_slice", buffer)
+    graph = _open("buffer_store_slice", held)
+    made = _value(graph, "buffer_store_slice", held, value)
+    items = tuple(slices) if isinstance(slices, (tuple, list)) else (slices,)
+    _hold(held, assigned("buffer_store_slice", held.value, items, made))
+
+
+def _at_first(buffer: Buffer) -> Symbol:
+    initial, type_ = buffer.initial, buffer.type
+    if initial is None:
+        nothing: Any = "" if type_.dtype is DType.string else False
+        return full(type_.shape, constant(nothing, type_.dtype) if type_.dtype.bits > 64 else nothing, type_.dtype)
+    held = Graph.current()._constant(np.asarray(initial), type_.dtype)
+    return held if initial.ndim else full(type_.shape, held, type_.dtype)
+
+
+def _checked(op: str, value: object) -> BufferValue:
+    if isinstance(value, BufferValue):
+        return value
+    raise DTypeError(
+        f"{op}: a {type(value).__name__} is no buffer",
+        operands={"buffer": value},
+        help='declare it, Graph("g", {"cache": Buffer(...)}), and give graph["cache"]; or ops.buffer_create(x)',
+    )
+
+
+def _open(op: str, held: BufferValue) -> Graph:
+    """The buffer's graph, which must be the one that is being built."""
+    graph = held.graph
+    inner = graph if graph._inner is graph else graph._open()
+    if inner is not graph or graph._inner is graph:
+        raise GraphError(
+            f"{op}: buffer {held.name!r} is stored to within {inner.name!r}, a body that it does not belong to",
+            operands={"buffer": held},
+            help="return the value from the function of the body, and store what cond, the loop or the call gives",
+        )
+    return graph
+
+
+def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
+    """What is stored, in the dtype of the buffer."""
+    from graphcore.passes.casts import holds
+
+    dtype = held.buffer.type.dtype
+    if type(value) in _NUMBERS:
+        try:
+            return graph.constant(value, dtype)
+        except DTypeError as error:
+            why = error.summary.removeprefix("constant: ")
+            raise DTypeError(f"{op}: {why}", operands={"buffer": held}, help=f"give what {dtype} holds") from None
+    made = graph._operand(value, op, "value")
+    if made.ambiguous:
+        return cast(made, dtype)
+    if made.dtype is dtype or holds(dtype, made.dtype):
+        return operands.cast_operand(made, dtype)
+    raise DTypeError(
+        f"{op}: the buffer holds {dtype}, which does not hold every value of {made.dtype}",
+        operands={"buffer": held, "value": made},
+        help=f"cast what is stored: .cast(DType.{dtype.name})",
+    )
+
+
+def _hold(held: BufferValue, value: Symbol) -> None:
+    held.graph._end_expressions([value])
+    held._hold(value)
+
+
+# Python's own spellings of stores
+
+
+def _setitem(self: BufferValue, index: Any, value: Any) -> None:
+    buffer_store_slice(self, value, index if isinstance(index, tuple) else (index,))
+
+
+def _in_place(operator: str) -> Any:
+    def update(self: BufferValue, other: Any) -> BufferValue:
+        buffer_store(self, getattr(self.value, f"__{operator}__")(other))
+        return self
+
+    return update
+
+
+BufferValue.__setitem__ = _setitem  # type: ignore[assignment, method-assign]
+for _operator in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
+):  # fmt: skip
+    setattr(BufferValue, f"__i{_operator}__", _in_place(_operator))

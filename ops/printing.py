@@ -1,0 +1,44 @@
+"""Looking at values of a run: which ones a debug run shows."""
+
+from __future__ import annotations
+
+from graphcore.declare import op
+from graphcore.errors import GraphError
+from graphcore.naming import checked_name
+from graphcore.operands import operand
+from graphcore.symbol import Symbol, TensorLike
+
+
+@op(onnx="none", method=True)
+def print(x: TensorLike, label: str = "debug_tensor") -> Symbol:
+    """Marks a value: `Model.debug(...)` without `watch` runs the model and returns all that are marked, by label.
+
+    x: any shape and dtype. label: given again, it gets a number, `h`, `h_1`; inside of a function it stands behind the
+    layer of the call. Returns `x` itself: the graph, what it exports and how it runs stay the same. Raises
+    `GraphError` for a value inside the body of If, Loop or Scan, which a run does not hand out. Source: MAX.
+    """
+    symbol = _value(x)
+    graph = symbol.graph
+    checked_name(label, "print")
+    if graph._outer is not None:
+        raise GraphError(
+            f"print: the value belongs to a body, {graph.name!r}, and a run gives no values from inside of it",
+            operands={"value": symbol},
+            help="return it from the function of the body, and print what cond or the loop gives",
+        )
+    own, count = label, 0
+    while graph._watched.get(own, symbol) is not symbol:
+        count += 1
+        own = f"{label}_{count}"
+    graph._end_expressions((symbol,))
+    graph._watched[own] = symbol
+    return symbol
+
+
+def _value(x: TensorLike) -> Symbol:
+    """The Symbol of the graph that it belongs to, even while a body is built there."""
+    is_plain = type(x) is Symbol and x.graph._inner is not x.graph
+    return x if is_plain and isinstance(x, Symbol) else operand("print", x)
+
+
+__all__ = ["print"]
