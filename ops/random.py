@@ -1,0 +1,305 @@
+"""Random numbers: of a seed that is told, the same in every session, run and dtype. See docs/random.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore import numerics
+from graphcore.declare import LIBRARY, op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.graph import Graph
+from graphcore.operands import axis_of, cast_operand, dtype_of, graph_of, operand, promote_one
+from graphcore.ops import _counter as counter
+from graphcore.ops import _emit as e
+from graphcore.ops._attributes import real
+from graphcore.ops._counter import F32, F64
+from graphcore.ops._dims import Axis, Size, dims_of, shape_vector
+from graphcore.ops._draws import BITS, NORMAL, UNIFORM, numpy_float
+from graphcore.ops.gathering import gather
+from graphcore.ops.reduction import max as greatest
+from graphcore.ops.reduction import sum as total_of
+from graphcore.ops.sorting import argsort, cumsum
+from graphcore.promotion.system import holds
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import DimLike, _shape, tensor_type
+
+Seed = int | Symbol
+_I64, _U64 = DType.int64, DType.uint64
+
+
+@op(onnx="BitShift, BitwiseXor, Mul")
+def random_uniform(
+    shape: DimLike | Sequence[DimLike],
+    low: float = 0.0,
+    high: float = 1.0,
+    *,
+    seed: Seed,
+    dtype: object = DType.float32,
+) -> Symbol:
+    """Numbers spread evenly from `low` up to but without `high`, in the current graph or that of the seed.
+
+    shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. low,
+    high: Python numbers that the dtype holds. seed: an int of 64 bits, or an integer scalar Symbol; the same one gives
+    the same numbers. dtype: a float. Each number is a multiple of 2^-24 of the range (2^-53 in float64, 2^-11 in
+    float16). Raises `DTypeError` for other dtypes and seeds, `ShapeError` for unknown dims and where low is not below
+    high. Integer operators of ONNX.
+    """
+    name = "random_uniform"
+    wanted = _float_dtype(name, dtype)
+    limits = [_held(name, role, value, wanted) for role, value in (("low", low), ("high", high))]
+    if not limits[0] < limits[1]:
+        raise ShapeError(
+            f"{name}: low is {low} and high is {high}, with nothing between them in {wanted}", help="give low < high"
+        )
+    if limits[1] - limits[0] > float(np.finfo(numpy_float(wanted)).max):
+        raise ShapeError(f"{name}: from {low} to {high} is beyond {wanted}", help="give limits that are less far apart")
+    graph = graph_of(name, (seed,))
+    attributes = {"dtype": wanted, "low": limits[0], "high": limits[1]}
+    return _drawn(name, UNIFORM, graph, dims_of(name, shape), seed, wanted, attributes)
+
+
+@op(onnx="BitShift, BitwiseXor, Mul, Log, Sqrt, Cos")
+def random_normal(
+    shape: DimLike | Sequence[DimLike],
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    seed: Seed,
+    dtype: object = DType.float32,
+) -> Symbol:
+    """Numbers spread as the bell curve, after Box and Muller (1958).
+
+    shape, seed, dtype: as for `random_uniform`. mean, std: Python numbers, std not below 0. The greatest that are drawn
+    are 6.8 deviations from the mean (8.7 in float64). Raises as `random_uniform` does. Operators of ONNX.
+    """
+    name = "random_normal"
+    wanted = _float_dtype(name, dtype)
+    attributes = {
+        "dtype": wanted,
+        "mean": _held(name, "mean", mean, wanted),
+        "std": _held(name, "std", real(name, "std", std, least=0.0), wanted),
+    }
+    return _drawn(name, NORMAL, graph_of(name, (seed,)), dims_of(name, shape), seed, wanted, attributes)
+
+
+@op(onnx="BitShift, BitwiseXor, Mul, Mod")
+def random_int(
+    shape: DimLike | Sequence[DimLike], low: int, high: int, *, seed: Seed, dtype: object = DType.int64
+) -> Symbol:
+    """Integers spread evenly from `low` up to but without `high`.
+
+    shape, seed: as for `random_uniform`. low, high: Python ints; the dtype holds low and high - 1. dtype: an integer of
+    up to 64 bits. Each is the remainder of 64 random bits: of n integers one is drawn more often than another by at
+    most n in 2^64. Raises `DTypeError` for other dtypes, seeds and limits that the dtype does not hold, `ShapeError`
+    for unknown dims and where low is not below high. Integer operators of ONNX.
+    """
+    name = "random_int"
+    wanted = dtype_of(name, dtype)
+    if not wanted.is_integer or wanted.bits > 64:
+        raise DTypeError(
+            f"{name}: {wanted} is no integer of up to 64 bits", help="give an integer dtype, or use random_uniform"
+        )
+    for role, value in (("low", low), ("high", high)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise DTypeError(f"{name}: {role} is {value!r:.60}, not an int", help="give ints: low=0, high=10")
+    if low >= high:
+        raise ShapeError(f"{name}: there are no integers from {low} below {high}", help="give low < high")
+    if low < wanted.min or high - 1 > wanted.max:
+        raise DTypeError(
+            f"{name}: {wanted} does not hold {low} to {high - 1}", help=f"it holds {wanted.min} to {wanted.max}"
+        )
+    graph = graph_of(name, (seed,))
+    drawn = _words(name, graph, dims_of(name, shape), seed)
+    if high - low < 1 << 64:
+        drawn = e.emit("Mod", drawn, graph._scalar(int(high - low), _U64))
+    if low:
+        drawn = e.emit("Add", drawn, graph._scalar(int(low) % (1 << 64), _U64))
+    return graph._cast(drawn, wanted)
+
+
+@op(onnx="BitShift, BitwiseXor, Mul, Less", rule="float")
+def bernoulli(
+    p: TensorLike, shape: DimLike | Sequence[DimLike] | None = None, *, seed: Seed, dtype: object = DType.bool
+) -> Symbol:
+    """True with a probability, else False.
+
+    p: probabilities, of any shape; integers become floats. What is 1 or more is always True, what is 0 or less and NaN
+    never. shape: of the result, where p is one number. seed: as for `random_uniform`. dtype: of the result, in which
+    True is 1. Raises `DTypeError` for other seeds, `ShapeError` for a shape beside a Symbol or array, and none beside
+    a number. ONNX Less of `random_uniform`.
+    """
+    name = "bernoulli"
+    wanted = dtype_of(name, dtype)
+    if wanted is DType.string:
+        raise DTypeError(f"{name}: string is neither true nor false", help="give a numeric dtype, or bool")
+    graph = graph_of(name, (p, seed))
+    if isinstance(p, (bool, int, float)):
+        if shape is None:
+            raise ShapeError(
+                f"{name}: one probability, and no shape", help="say the shape: bernoulli(0.5, [3, 4], ...)"
+            )
+        chance, sizes = graph._scalar(real(name, "p", p), F64), list[Size](dims_of(name, shape))
+        own = F64
+    else:
+        if shape is not None:
+            raise ShapeError(f"{name}: a shape beside probabilities, which have one", help="leave shape out")
+        symbol, _ = promote_one(name, "float", p, "p")
+        own = F64 if symbol.dtype is F64 else F32
+        chance, sizes = graph._cast(symbol, own), _sizes(symbol)
+    drawn = _drawn(name, UNIFORM, graph, sizes, seed, own, {"dtype": own, "low": 0.0, "high": 1.0})
+    return graph._cast(e.emit("Less", drawn, chance, dtype=DType.bool, shape=drawn.shape), wanted)
+
+
+@op(onnx="Exp, CumSum, LessOrEqual, ReduceSum", rule="float")
+def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -> Symbol:
+    """Classes drawn by the softmax of their logits along the last axis.
+
+    logits: [..., classes], logarithms of weights that need not add up to 1; integers become floats. samples: how many
+    to draw for each row, by default one, without an axis of its own. seed: as for `random_uniform`. Returns int64 of
+    shape [...] or [..., samples]. Classes of weight 0 (-inf) are not drawn; rows of NaN, or of -inf alone, give 0.
+    Raises `ShapeError` for a scalar, no classes and samples below 1. ONNX Multinomial, of other shapes too.
+    """
+    name = "categorical"
+    symbol, _ = promote_one(name, "float", logits, "logits")
+    if not symbol.rank or symbol.shape[-1] == 0:
+        raise ShapeError(f"{name}: there are no classes", operands={"logits": symbol}, help="give [..., classes]")
+    if samples is not None and (not isinstance(samples, int) or isinstance(samples, bool) or samples < 1):
+        raise ShapeError(f"{name}: samples is {samples!r}", help="give a number of 1 or more")
+    graph = graph_of(name, (symbol, seed))
+    logs = graph._cast(symbol, F64)
+    weights = e.emit("Exp", e.emit("Sub", logs, greatest(logs, axis=-1, keepdims=True), shape=logs.shape))
+    sums = cumsum(weights, axis=-1)
+    total, sums = sums[..., -1:], sums[..., :-1]
+    sizes = [*_sizes(symbol)[:-1], Dim(samples or 1)]
+    drawn = _drawn(name, UNIFORM, graph, sizes, seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
+    drawn = e.emit("Mul", drawn, total, shape=drawn.shape)
+    shape = _shape([*drawn.shape, sums.shape[-1]])
+    drawn = e.emit("Unsqueeze", drawn, graph._vector([-1]), shape=_shape([*drawn.shape, Dim(1)]))
+    sums = e.emit("Unsqueeze", sums, graph._vector([-2]), shape=_shape([*sums.shape[:-1], Dim(1), sums.shape[-1]]))
+    passed = e.emit("LessOrEqual", sums, drawn, dtype=DType.bool, shape=shape)
+    made = total_of(graph._cast(passed, _I64), axis=-1)
+    return made if samples is not None else made[..., 0]
+
+
+@op(onnx="BitShift, BitwiseXor, Mul, TopK")
+def permutation(n: DimLike, *, seed: Seed) -> Symbol:
+    """The numbers from 0 up to but without `n`, in random order, in int64.
+
+    n: an int, or a name or Dim that a Symbol of the graph has. seed: as for `random_uniform`. The order is that of 64
+    random bits for each number. Raises `DTypeError` for other seeds, `ShapeError` for unknown dims. ONNX TopK.
+    """
+    name = "permutation"
+    sizes = dims_of(name, n)
+    if len(sizes) != 1:
+        raise ShapeError(f"{name}: {n!r} is not one length", help="give one dim; ops.shuffle reorders a tensor")
+    return argsort(graph_of(name, (seed,))._cast(_words(name, graph_of(name, (seed,)), sizes, seed), _I64))
+
+
+@op(onnx="Gather, TopK")
+def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
+    """The parts of a tensor along an axis in random order.
+
+    x: any shape of rank 1 or more, any dtype. axis: along which; what is at one place of it stays together. seed: as
+    for `random_uniform`. Raises `ShapeError` for what is no axis, `DTypeError` for other seeds. ONNX Gather.
+    """
+    symbol = operand("shuffle", x)
+    along = axis_of("shuffle", axis, symbol.rank, {"x": symbol})
+    graph = graph_of("shuffle", (symbol, seed))
+    order = argsort(graph._cast(_words("shuffle", graph, [_size_of(symbol, along)], seed), _I64))
+    return gather(symbol, order, along)
+
+
+@op(onnx="Where", rule="float")
+def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
+    """The tensor with elements set to 0 at random, and the others divided by the share that stays.
+
+    x: any shape; integers become floats. rate: the probability that an element becomes 0, a Python number from 0 to 1.
+    seed: as for `random_uniform`. Raises `ShapeError` for a rate beyond that, `DTypeError` for other seeds. Of
+    Srivastava et al., "Dropout" (2014); ONNX Dropout in training has no seed that says what is drawn.
+    """
+    name = "dropout"
+    symbol, dtype = promote_one(name, "float", x)
+    share = 1.0 - real(name, "rate", rate, least=0.0)
+    if share < 0:
+        raise ShapeError(f"{name}: rate is {rate}, above 1", help="give the share of elements to drop, 0 to 1")
+    graph = graph_of(name, (symbol, seed))
+    drawn = _drawn(name, UNIFORM, graph, _sizes(symbol), seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
+    stays = e.emit("Less", drawn, graph._scalar(share, F64), dtype=DType.bool, shape=symbol.shape)
+    nothing = graph._scalar(0.0, dtype)
+    scaled = e.emit("Div", symbol, graph._scalar(share, dtype)) if _is_held(share, dtype) else symbol
+    return e.where(stays, scaled, nothing)
+
+
+# Arguments
+
+
+def _float_dtype(name: str, dtype: object) -> DType:
+    wanted = dtype_of(name, dtype)
+    if wanted not in counter.DIGITS:
+        raise DTypeError(f"{name}: {wanted} is no float", help="give a float dtype, or use random_int")
+    return wanted
+
+
+def _held(name: str, role: str, value: float, dtype: DType) -> float:
+    """A number as the dtype holds it."""
+    number = real(name, role, value)
+    if not holds(number, dtype):
+        raise DTypeError(f"{name}: {role} is {value}, which {dtype} does not hold", help="give a smaller number")
+    return float(numerics.cast_array(np.array(number), F64, dtype))
+
+
+def _is_held(share: float, dtype: DType) -> bool:
+    return share != 1.0 and float(numerics.cast_array(np.array(share), F64, dtype)) != 0.0
+
+
+def _seed(name: str, graph: Graph, seed: object) -> Symbol:
+    """The seed as an int64 scalar."""
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        number = int(seed)
+        if not -(1 << 63) <= number < 1 << 64:
+            raise DTypeError(f"{name}: the seed {number} has more than 64 bits", help="give a smaller one")
+        return graph._scalar((number + (1 << 63)) % (1 << 64) - (1 << 63), _I64)
+    if not isinstance(seed, Symbol) or not seed.dtype.is_integer or seed.dtype.bits > 64:
+        given = seed if isinstance(seed, Symbol) else repr(seed)
+        raise DTypeError(
+            f"{name}: the seed is no integer", operands={"seed": given}, help="give an int, or an int64 scalar Symbol"
+        )
+    if seed.shape.is_ranked and seed.rank:
+        raise ShapeError(
+            f"{name}: the seed has {seed.rank} axes", operands={"seed": seed}, help="give one element of it: seed[0]"
+        )
+    return cast_operand(graph._own(seed, name, "seed"), _I64)
+
+
+def _size_of(symbol: Symbol, axis: int) -> Size:
+    dim = symbol.shape[axis]
+    return dim if dim.is_static else Axis(symbol, axis)
+
+
+def _sizes(symbol: Symbol) -> list[Size]:
+    return [_size_of(symbol, axis) for axis in range(symbol.rank)]
+
+
+def _drawn(
+    name: str,
+    op_type: str,
+    graph: Graph,
+    sizes: Sequence[Size],
+    seed: object,
+    dtype: DType,
+    attributes: dict[str, Any],
+) -> Symbol:
+    """A node of the generator."""
+    shape = _shape([size.dim if isinstance(size, Axis) else size for size in sizes if not isinstance(size, Symbol)])
+    operands = (shape_vector(graph, sizes, op=name), _seed(name, graph, seed))
+    return graph._emit(op_type, operands, tensor_type(dtype, shape), attributes, LIBRARY)
+
+
+def _words(name: str, graph: Graph, sizes: Sequence[Size], seed: object) -> Symbol:
+    """64 random bits each, as uint64."""
+    return _drawn(name, BITS, graph, sizes, seed, _U64, {})

@@ -1,0 +1,365 @@
+"""Lists of tensors of one dtype, whose shapes may differ: ONNX's sequences. See docs/sequences.md."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from graphcore.bodies import body_of, building
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.graph import Graph
+from graphcore.operands import as_index, axis_of, cast_operand, dtype_of, graph_of, operand, promote
+from graphcore.ops import _emit as e
+from graphcore.ops._bodies import checked_function, forget_others, joined_list, names_around, taken_apart
+from graphcore.ops.control import for_loop
+from graphcore.promotion.system import holds
+from graphcore.structure import labels_of, leaves_like, rebuilt
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import SequenceType, Shape, TensorType, _shape, tensor_type
+
+_COUNT = tensor_type(DType.int64, _shape(()))
+Index = int | Symbol
+
+
+@op(onnx="SequenceConstruct", rule="join")
+def list_of(elements: Sequence[TensorLike]) -> Symbol:
+    """A list of tensors.
+
+    elements: one or more, of any shapes; they meet in a common dtype. Returns a list whose elements have the dims that
+    all have, others are unknown (`?`). Raises `ShapeError` for no elements: ops.list_empty says of what type they
+    would be. ONNX SequenceConstruct; MAX's `list`.
+    """
+    if isinstance(elements, (Symbol, str)) or not isinstance(elements, Iterable):
+        raise ShapeError(
+            "list_of: one tensor is no list of tensors", operands={"elements": elements}, help="give a Python list"
+        )
+    listed = list(elements)
+    if not listed:
+        raise ShapeError("list_of: no elements are given", help="make it by ops.list_empty(DType.float32, shape)")
+    symbols, dtype = promote("list_of", "join", {f"element {i}": value for i, value in enumerate(listed)})
+    _held(dtype, "list_of")
+    made = functools.reduce(joined_list, [SequenceType(tensor_type(dtype, s.shape)) for s in symbols])
+    return symbols[0].graph._emit("SequenceConstruct", tuple(symbols), made)
+
+
+@op(onnx="SequenceEmpty")
+def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
+    """A list without elements, in the current graph.
+
+    type: the TensorType of elements to come, or their dtype. shape: their dims beside a dtype; without one, elements
+    of any shape are taken for what they are. Raises `DTypeError` for what is no dtype, `GraphError` outside of
+    `with graph:`. ONNX SequenceEmpty; MAX's `list`.
+    """
+    if isinstance(type, TensorType):
+        if shape is not None:
+            raise ShapeError("list_empty: a shape beside a TensorType, which has one", help="leave one of them out")
+        element = tensor_type(type.dtype, type.shape)
+    else:
+        dtype = dtype_of("list_empty", type)
+        element = tensor_type(dtype, Shape.unknown() if shape is None else Shape(shape))
+    _held(element.dtype, "list_empty")
+    graph = graph_of("list_empty", ())
+    return graph._emit("SequenceEmpty", (), SequenceType(element), {"dtype": element.dtype})
+
+
+@op(onnx="SequenceLength")
+def list_length(values: Symbol) -> Symbol:
+    """How many elements a list has, an int64 scalar. ONNX SequenceLength.
+
+    values: a list of tensors. Raises `DTypeError` for anything else.
+    """
+    values = _list("list_length", values)
+    return as_index(values.graph._emit("SequenceLength", (values,), _COUNT))
+
+
+@op(onnx="SequenceAt")
+def list_get(values: Symbol, index: Index) -> Symbol:
+    """One element of a list.
+
+    values: a list of tensors. index: an int or an integer scalar Symbol; negative ones count from the end. Returns the
+    element, of the dims that all elements have. An index beyond the list is an error of the run. Raises `DTypeError`
+    for what is no list or no integer, `ShapeError` for an index that is no scalar. ONNX SequenceAt.
+    """
+    values = _list("list_get", values)
+    return values.graph._emit("SequenceAt", (values, _position("list_get", values, index)), _element(values))
+
+
+@op(onnx="SequenceInsert")
+def list_append(values: Symbol, x: TensorLike) -> Symbol:
+    """The list with one more element behind its last.
+
+    values: a list of tensors. x: of the list's dtype, which Python numbers take; of any shape. Raises `DTypeError` for
+    another dtype and for what is no list. ONNX SequenceInsert.
+    """
+    values = _list("list_append", values)
+    return _inserted("list_append", values, x, None)
+
+
+@op(onnx="SequenceInsert")
+def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
+    """The list with one more element in front of another.
+
+    values: a list of tensors. index: of the element that comes behind it, an int or an integer scalar Symbol; negative
+    ones count from the end. x: as for `list_append`. An index beyond the list is an error of the run. Raises as
+    `list_append` and `list_get` do. ONNX SequenceInsert.
+    """
+    values = _list("list_insert", values)
+    return _inserted("list_insert", values, x, _position("list_insert", values, index))
+
+
+@op(onnx="SequenceErase")
+def list_erase(values: Symbol, index: Index = -1) -> Symbol:
+    """The list without one of its elements, by default the last.
+
+    values: a list of tensors. index: as for `list_get`; beyond the list it is an error of the run. Raises as `list_get`
+    does. ONNX SequenceErase.
+    """
+    values = _list("list_erase", values)
+    return values.graph._emit("SequenceErase", (values, _position("list_erase", values, index)), values.type)
+
+
+@op(onnx="SequenceErase, SequenceAt")
+def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
+    """The list without one of its elements, by default the last, and that element.
+
+    values, index: as for `list_erase`. Raises as `list_get` does. ONNX SequenceErase and SequenceAt.
+    """
+    values = _list("list_pop", values)
+    position = _position("list_pop", values, index)
+    rest = values.graph._emit("SequenceErase", (values, position), values.type)
+    return rest, values.graph._emit("SequenceAt", (values, position), _element(values))
+
+
+@op(onnx="ConcatFromSequence")
+def list_concat(values: Symbol, axis: int = 0) -> Symbol:
+    """The elements of a list one after another along an axis, as `concat` has them.
+
+    values: a list of tensors of one rank >= 1, alike but for that axis. Shapes that do not go together, and a list
+    without elements, are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list.
+    ONNX ConcatFromSequence.
+    """
+    values = _list("list_concat", values)
+    element = _element(values)
+    if not element.shape.is_ranked:
+        _unranked_axis("list_concat", axis)
+        return values.graph._emit("ConcatFromSequence", (values,), element, {"axis": int(axis)})
+    along = axis_of("list_concat", axis, element.rank, {"values": values})
+    dims = [Dim.dynamic() if i == along else d for i, d in enumerate(element.shape)]
+    return values.graph._emit(
+        "ConcatFromSequence", (values,), tensor_type(element.dtype, _shape(dims)), {"axis": along}
+    )
+
+
+@op(onnx="ConcatFromSequence")
+def list_stack(values: Symbol, axis: int = 0) -> Symbol:
+    """The elements of a list one after another along a new axis, as `stack` has them.
+
+    values: a list of tensors of one shape. axis: where the new one is in the result. Shapes that differ, and a list
+    without elements, are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list.
+    ONNX ConcatFromSequence.
+    """
+    values = _list("list_stack", values)
+    element = _element(values)
+    if not element.shape.is_ranked:
+        _unranked_axis("list_stack", axis)
+        return values.graph._emit("ConcatFromSequence", (values,), element, {"axis": int(axis), "new_axis": 1})
+    along = axis_of("list_stack", axis, element.rank + 1, {"values": values})
+    dims = [*element.shape[:along], Dim.dynamic(), *element.shape[along:]]
+    made = tensor_type(element.dtype, _shape(dims))
+    return values.graph._emit("ConcatFromSequence", (values,), made, {"axis": along, "new_axis": 1})
+
+
+@op(onnx="SplitToSequence")
+def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int = 0) -> Symbol:
+    """A tensor cut into the elements of a list along an axis, which `list_concat` undoes.
+
+    x: any dtype, rank 1 or more. sizes: of each piece, where the last may be smaller; or of every piece, as a list of
+    ints or an integer Symbol of rank 1, which add up to the axis. axis: along which. Raises `ShapeError` for what is no
+    axis and for sizes that cannot be, `DTypeError` for those that are no integers. ONNX SplitToSequence.
+    """
+    symbol = operand("list_split", x)
+    _held(symbol.dtype, "list_split")
+    graph = graph_of("list_split", (symbol, sizes))
+    roles = {"x": symbol}
+    along = axis_of("list_split", axis, symbol.rank, roles)
+    if isinstance(sizes, Symbol):
+        roles["sizes"] = sizes
+        if not sizes.dtype.is_integer:
+            raise DTypeError(f"list_split: sizes are {sizes.dtype}, no integers", operands=roles, help="cast to int64")
+        if sizes.shape.is_ranked and sizes.rank > 1:
+            raise ShapeError(
+                f"list_split: sizes have {sizes.rank} axes", operands=roles, help="give one size, or a vector of them"
+            )
+        lengths, piece = cast_operand(graph._own(sizes, "list_split", "sizes"), DType.int64), Dim.dynamic()
+    else:
+        lengths, piece = _sizes(graph, symbol, sizes, along)
+    dims = [piece if i == along else d for i, d in enumerate(symbol.shape)]
+    made = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
+    return graph._emit("SplitToSequence", (symbol, lengths), made, {"axis": along})
+
+
+@op(onnx="SplitToSequence")
+def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
+    """What is at each place of an axis as the elements of a list, which `list_stack` undoes.
+
+    x: any dtype, rank 1 or more. Returns a list of tensors without that axis. Raises `ShapeError` for what is no axis.
+    ONNX SplitToSequence.
+    """
+    symbol = operand("list_unstack", x)
+    _held(symbol.dtype, "list_unstack")
+    along = axis_of("list_unstack", axis, symbol.rank, {"x": symbol})
+    dims = [d for i, d in enumerate(symbol.shape) if i != along]
+    made = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
+    return symbol.graph._emit("SplitToSequence", (symbol,), made, {"axis": along, "keepdims": 0})
+
+
+@op(onnx="Loop, SequenceAt, SequenceInsert")
+def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
+    """What a function gives for each element of one or more lists, in lists.
+
+    fn: of as many Symbols as there are lists, the elements at one place; it gives a Symbol, or a tuple, list or dict of
+    them, of dtypes that stay from element to element, may use any other Symbol of the graph and is called more than
+    once. lists: of one length; another is an error of the run. Returns a list, or lists put together as what fn gives.
+    Raises `GraphError` without lists, `DTypeError` for what is no function or no list. ONNX Loop for SequenceMap.
+    """
+    checked_function("list_map", fn=fn)
+    if not lists:
+        raise GraphError("list_map: no lists are given", help="give one or more behind the function")
+    given = [_list("list_map", values, f"list {i}") for i, values in enumerate(lists)]
+    graph = graph_of("list_map", given)
+    known = names_around(graph)
+    trial = body_of(graph, "body", {f"element{i}": _element(values) for i, values in enumerate(given)})
+    with building(trial):
+        results = fn(*trial.inputs)
+        like, leaves = taken_apart(results)
+        types = [
+            trial._operand(leaf, "list_map", label).tensor_type
+            for leaf, label in zip(leaves, labels_of(like, "what fn gives"), strict=True)
+        ]
+    forget_others(known)
+    if not types:
+        raise GraphError("list_map: fn gives no Symbols", help="return what it computes of the elements")
+    start = tuple(graph._emit("SequenceEmpty", (), SequenceType(_known(t)), {"dtype": t.dtype}) for t in types)
+
+    def turn(index: Symbol, *made: Symbol) -> tuple[Symbol, ...]:
+        leaves = leaves_like(like, fn(*[list_get(values, index) for values in given]))
+        return tuple(list_append(values, leaf) for values, leaf in zip(made, leaves, strict=True))
+
+    return rebuilt(like, iter(for_loop(_common_length(given), turn, start)))
+
+
+def _common_length(lists: Sequence[Symbol]) -> Symbol:
+    """The length of lists, an int64 scalar; where they differ, the run fails to make one number two."""
+    length, *others = [values.graph._emit("SequenceLength", (values,), _COUNT) for values in lists]
+    graph = length.graph
+    for other in others:
+        differ = e.opposite(e.equal(length, other))
+        count = e.emit("Add", graph._vector([1]), graph._cast(differ, DType.int64), shape=_shape([Dim(1)]))
+        length = e.emit("Reshape", length, count, shape=_shape([Dim.dynamic()]))
+        # A Squeeze behind a Reshape is one node for onnxruntime, which asks no longer.
+        length = e.emit("ReduceMax", length, shape=_shape(()), keepdims=0)
+    return length
+
+
+def _known(type_: TensorType) -> TensorType:
+    return tensor_type(type_.dtype, type_.shape)
+
+
+def _held(dtype: DType, name: str) -> None:
+    if dtype.bits > 64:
+        raise DTypeError(f"{name}: there are no lists of {dtype}", help="cast to at most 64 bits: .cast(DType.int64)")
+
+
+def _list(name: str, value: object, role: str = "values") -> Symbol:
+    """An operand that must be a list of tensors."""
+    if not isinstance(value, Symbol):
+        raise DTypeError(
+            f"{name}: {role} is a {type(value).__name__}, not a list of the graph",
+            operands={role: value},
+            help="make it one: ops.list_of(values)",
+        )
+    if not isinstance(value.type, SequenceType) or not isinstance(value.type.element, TensorType):
+        raise DTypeError(
+            f"{name}: {role} is no list of tensors",
+            operands={role: value},
+            help="make a list: ops.list_of([x, y]), or cut a tensor into one: ops.list_split(x)",
+        )
+    return operand(name, value, role)
+
+
+def _element(values: Symbol) -> TensorType:
+    element: TensorType = values.type.element
+    return element
+
+
+def _position(name: str, values: Symbol, index: object) -> Symbol:
+    graph = graph_of(name, (values, index))
+    if isinstance(index, int) and not isinstance(index, bool) and -(1 << 63) <= index < 1 << 63:
+        return graph._scalar(index, DType.int64)
+    if not isinstance(index, Symbol) or not isinstance(index.type, TensorType) or not index.dtype.is_integer:
+        shown = index if isinstance(index, Symbol) else repr(index)
+        raise DTypeError(
+            f"{name}: the index is no integer",
+            operands={"values": values, "index": shown},
+            help="give an int, or an integer scalar Symbol",
+        )
+    if index.shape.is_ranked and index.rank:
+        raise ShapeError(
+            f"{name}: the index has {index.rank} axes",
+            operands={"values": values, "index": index},
+            help="give one element of it: index[0]",
+        )
+    return cast_operand(graph._own(index, name, "index"), DType.int64)
+
+
+def _inserted(name: str, values: Symbol, x: Any, position: Symbol | None) -> Symbol:
+    graph = graph_of(name, (values, x))
+    own = _element(values).dtype
+    if isinstance(x, (bool, int, float)):
+        if not holds(x, own):
+            raise DTypeError(
+                f"{name}: {x!r} cannot be held in {own}", operands={"values": values}, help="make a list of another"
+            )
+        x = graph._scalar(x, own)
+    symbol = graph._operand(x, name, "x")
+    if not isinstance(symbol.type, TensorType) or symbol.dtype is not own:
+        is_tensor = isinstance(symbol.type, TensorType)
+        raise DTypeError(
+            f"{name}: a list of {own} takes no {symbol.dtype if is_tensor else symbol.type}",
+            operands={"values": values, "x": symbol},
+            help=f"cast it: .cast(DType.{own.name})" if is_tensor else "give a tensor: lists do not nest",
+        )
+    made = joined_list(values.type, SequenceType(_known(symbol.type)))
+    inputs = (values, symbol) if position is None else (values, symbol, position)
+    return graph._emit("SequenceInsert", inputs, made)
+
+
+def _sizes(graph: Graph, x: Symbol, sizes: object, axis: int) -> tuple[Symbol, Dim]:
+    """Sizes that are known now, and that of each piece where they are alike."""
+    length = x.shape[axis]
+    if isinstance(sizes, int) and not isinstance(sizes, bool):
+        if sizes < 1:
+            raise ShapeError(f"list_split: pieces of {sizes}", operands={"x": x}, help="give a size of 1 or more")
+        is_even = sizes == 1 or (length.is_static and int(length) % sizes == 0)
+        return graph._scalar(sizes, DType.int64), Dim(sizes) if is_even else Dim.dynamic()
+    given = list(sizes) if isinstance(sizes, Iterable) else []
+    if not given or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given):
+        raise ShapeError(
+            f"list_split: sizes are {sizes!r:.60}", operands={"x": x}, help="give an int, or a list of ints >= 0"
+        )
+    if length.is_static and int(length) != sum(given):
+        raise ShapeError(
+            f"list_split: the sizes add up to {sum(given)}, and axis {axis} has {length}",
+            operands={"x": x},
+            help="give the size of every piece",
+        )
+    return graph._vector(given), Dim(given[0]) if len(set(given)) == 1 else Dim.dynamic()
+
+
+def _unranked_axis(name: str, axis: object) -> None:
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise ShapeError(f"{name}: {axis!r} is no axis", help="give an int")

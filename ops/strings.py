@@ -1,0 +1,243 @@
+"""Strings: put together, taken apart, compared with patterns, made of numbers and read as numbers.
+
+What moves elements (`gather`, `concat`, `where`, indexing) and `==` take strings too. See docs/sequences.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore.declare import op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.graph import Graph
+from graphcore.operands import broadcast, dtype_of, graph_of, operand
+from graphcore.ops import _emit as e
+from graphcore.ops._dims import Axis, shape_vector
+from graphcore.ops.reduction import any as any_of
+from graphcore.symbol import Symbol, TensorLike
+from graphcore.types import TensorType, _shape, tensor_type
+
+StringLike: TypeAlias = "str | Symbol | np.ndarray[Any, Any]"
+_STRING, _I64, _U64 = DType.string, DType.int64, DType.uint64
+
+
+@op(onnx="StringConcat")
+def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
+    """Each string with another behind it.
+
+    lhs, rhs: strings whose shapes broadcast; a Python str is a scalar. Raises `DTypeError` for anything else,
+    `ShapeError` for shapes that do not broadcast. ONNX StringConcat.
+    """
+    graph = graph_of("string_concat", (lhs, rhs))
+    roles = {
+        "lhs": _strings(graph, "string_concat", lhs, "lhs"),
+        "rhs": _strings(graph, "string_concat", rhs, "rhs"),
+    }
+    shape = broadcast("string_concat", roles)
+    return graph._emit("StringConcat", tuple(roles.values()), tensor_type(_STRING, shape))
+
+
+@op(onnx="StringConcat")
+def string_join(values: Sequence[StringLike], separator: str = "") -> Symbol:
+    """Strings one behind another, with a separator between them.
+
+    values: one or more, as `string_concat` takes them. separator: a Python str. Raises as `string_concat` does, and
+    `ShapeError` for no values. ONNX StringConcat.
+    """
+    if isinstance(values, (str, Symbol)) or not isinstance(values, Iterable) or not list(values):
+        raise ShapeError("string_join: no list of strings is given", operands={"values": values}, help="give a list")
+    graph = graph_of("string_join", values)
+    first, *others = [_strings(graph, "string_join", value, f"value {i}") for i, value in enumerate(values)]
+    between = [string_concat(separator, other) if separator else other for other in others]
+    return functools.reduce(string_concat, between, first)
+
+
+@op(onnx="StringSplit")
+def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | None = None) -> tuple[Symbol, Symbol]:
+    """The parts of each string between delimiters, and how many there are.
+
+    x: strings of any shape. delimiter: a Python str; without one the parts are between runs of spaces, and there are
+    none of nothing but spaces. maxsplit: at how many delimiters to cut at most, the first ones. Returns the parts,
+    with a last axis as long as the most that there are and "" behind the last part, and their numbers, int64 in the
+    shape of x. Raises `DTypeError` for what is no string, `ShapeError` for a maxsplit below 0 and an empty delimiter.
+    Python's str.split; ONNX StringSplit.
+    """
+    graph = graph_of("string_split", (x,))
+    symbol = _strings(graph, "string_split", x, "x")
+    if delimiter is not None and (not isinstance(delimiter, str) or not delimiter):
+        raise ShapeError(f"string_split: the delimiter is {delimiter!r}", help="give a text, or None for spaces")
+    if maxsplit is not None and (not isinstance(maxsplit, int) or isinstance(maxsplit, bool) or maxsplit < 0):
+        raise ShapeError(f"string_split: maxsplit is {maxsplit!r}", help="give an int of 0 or more, or None")
+    given = {"delimiter": delimiter, "maxsplit": maxsplit}
+    parts = tensor_type(_STRING, _shape([*symbol.shape, Dim.dynamic()]))
+    counts = tensor_type(_I64, symbol.shape)
+    attributes = {name: value for name, value in given.items() if value is not None}
+    first, second = graph._emit_many("StringSplit", (symbol,), [parts, counts], attributes)
+    return first, second
+
+
+@op(onnx="StringNormalizer")
+def string_lower(x: StringLike) -> Symbol:
+    """The strings in small letters.
+
+    x: strings of any shape. Each letter becomes another by itself, as the C library's towlower has it in a locale of
+    UTF-8. Raises `DTypeError` for what is no string. ONNX StringNormalizer.
+    """
+    return _cased("string_lower", x, "LOWER")
+
+
+@op(onnx="StringNormalizer")
+def string_upper(x: StringLike) -> Symbol:
+    """The strings in capital letters.
+
+    x: strings of any shape. Each letter becomes another by itself, as the C library's towupper has it in a locale of
+    UTF-8: what has no capital of one letter, as sharp s, stays. Raises `DTypeError` for what is no string. ONNX
+    StringNormalizer.
+    """
+    return _cased("string_upper", x, "UPPER")
+
+
+@op(onnx="Equal, Compress")
+def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = True) -> Symbol:
+    """The strings that are none of some words.
+
+    x: strings of shape [n]. words: Python strs. case_sensitive: otherwise letters are compared as `string_lower` makes
+    them. Returns strings of shape [?], none where all are words. Raises `DTypeError` for what is no string,
+    `ShapeError` for another rank. ONNX StringNormalizer keeps one "" where nothing is left.
+    """
+    graph = graph_of("string_remove", (x,))
+    symbol = _strings(graph, "string_remove", x, "x")
+    if symbol.rank != 1:
+        raise ShapeError(
+            f"string_remove: x has {symbol.rank} axes", operands={"x": symbol}, help="flatten it: ops.flatten(x)"
+        )
+    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        raise DTypeError("string_remove: words are no list of strs", operands={"words": repr(words)}, help="give strs")
+    if not len(words):
+        return symbol
+    known = graph.constant(np.array(list(words), object))
+    compared, known = (symbol, known) if case_sensitive else (string_lower(symbol), string_lower(known))
+    found = any_of(e.equal(compared[:, None], known[None, :]), axis=1)
+    kept: Symbol = symbol[e.opposite(found)]
+    return kept
+
+
+@op(onnx="RegexFullMatch")
+def string_matches(x: StringLike, pattern: str) -> Symbol:
+    """Whether the whole of each string is as a pattern says, a bool.
+
+    x: strings of any shape. pattern: a regular expression of RE2, without look-around and references back; `.` is any
+    letter but a line end. One that RE2 does not know is a `ModelError` when the graph is loaded. Raises `DTypeError`
+    for what is no string. ONNX RegexFullMatch.
+    """
+    graph = graph_of("string_matches", (x,))
+    symbol = _strings(graph, "string_matches", x, "x")
+    if not isinstance(pattern, str):
+        raise DTypeError(f"string_matches: the pattern is {pattern!r:.60}", help="give a str: r'[a-z]+'")
+    return graph._emit("RegexFullMatch", (symbol,), tensor_type(DType.bool, symbol.shape), {"pattern": pattern})
+
+
+@op(onnx="Cast")
+def string_of(x: TensorLike) -> Symbol:
+    """Numbers as strings.
+
+    x: any shape, integers of up to 64 bits in all their digits, bools as "True" and "False", floats in 8 significant
+    digits as C's %.8g writes them, with "INF", "-INF" and "NaN". float64 has more digits than that, and float32 may
+    need a ninth to be read back as it was. Strings stay. Raises `DTypeError` for wider integers. ONNX Cast.
+    """
+    symbol = operand("string_of", x)
+    dtype = symbol.dtype
+    graph = symbol.graph
+    if dtype is _STRING:
+        return symbol
+    if dtype.bits > 64:
+        raise DTypeError(
+            f"string_of: {dtype} has more than 64 bits", operands={"x": symbol}, help="cast it: .cast(DType.int64)"
+        )
+    if dtype is DType.bool:
+        yes, no = (_strings(graph, "string_of", text, "x") for text in ("True", "False"))
+        return graph._emit("Where", (symbol, yes, no), tensor_type(_STRING, symbol.shape))
+    if dtype.is_float:
+        wide = DType.float64 if dtype is DType.float64 else DType.float32
+    else:
+        wide = _U64 if dtype.is_unsigned and dtype.bits == 64 else _I64
+    return e.cast_within(graph._cast(symbol, wide), _STRING)
+
+
+@op(onnx="RegexFullMatch, Cast")
+def string_parse(x: StringLike, dtype: object) -> Symbol:
+    """The numbers that strings are, with spaces around them or none.
+
+    x: strings of any shape. dtype: an integer, for digits with a sign or none; or a float, for decimal numbers with an
+    exponent or none, and inf and nan in letters of any size. Floats are read as float64 and rounded from there. A
+    string that is no such number, an integer that the dtype does not hold, and a float that float64 does not (1e400,
+    1e-400) are errors of the run. Raises `DTypeError` for what is no string, and for other dtypes. ONNX Cast, behind
+    RegexFullMatch.
+    """
+    name = "string_parse"
+    graph = graph_of(name, (x,))
+    symbol = _strings(graph, name, x, "x")
+    wanted = dtype_of(name, dtype)
+    if wanted.is_float:
+        read = DType.float64
+    elif wanted.is_integer and wanted.bits <= 64:
+        read = _U64 if wanted.is_unsigned and wanted.bits == 64 else _I64
+    else:
+        raise DTypeError(
+            f"{name}: {wanted} is neither a float nor an integer of up to 64 bits",
+            help="compare the strings instead: x == 'True'" if wanted is DType.bool else "give another dtype",
+        )
+    pattern = _REAL if wanted.is_float else _UNSIGNED if wanted.is_unsigned else _SIGNED
+    valid = string_matches(symbol, pattern)
+    made = _read(symbol, valid, read)
+    if wanted.is_integer and wanted.bits < 64:
+        least, greatest = (graph._scalar(int(limit), _I64) for limit in (wanted.min, wanted.max))
+        low, high = (e.emit(test, made, limit, dtype=DType.bool) for test, limit in
+                     (("GreaterOrEqual", least), ("LessOrEqual", greatest)))  # fmt: skip
+        made = _read(symbol, e.both(low, high), read)
+    return graph._cast(made, wanted)
+
+
+_SIGNED = r"\s*[+-]?[0-9]+\s*"
+_UNSIGNED = r"\s*\+?[0-9]+\s*"
+_REAL = r"(?i)\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*|\s*[+-]?(inf|infinity|nan)\s*"
+
+
+def _read(x: Symbol, valid: Symbol, dtype: DType) -> Symbol:
+    """Strings cast; those that are not valid become one that the kernel refuses."""
+    nothing = _strings(x.graph, "string_parse", "", "x")
+    checked = x.graph._emit("Where", (valid, x, nothing), tensor_type(_STRING, x.shape))
+    return e.cast_within(checked, dtype)
+
+
+def _strings(graph: Graph, name: str, value: object, role: str) -> Symbol:
+    """An operand that must be strings."""
+    if isinstance(value, str):
+        return graph.constant(value)
+    symbol = graph._operand(value, name, role)
+    if not isinstance(symbol.type, TensorType) or symbol.dtype is not _STRING:
+        raise DTypeError(
+            f"{name}: {role} is {symbol.type}, no strings",
+            operands={role: symbol},
+            help="ops.string_of(x) makes strings of numbers",
+        )
+    return symbol
+
+
+def _cased(name: str, x: StringLike, action: str) -> Symbol:
+    """StringNormalizer on any shape, of a vector, which must not be empty for it."""
+    graph = graph_of(name, (x,))
+    symbol = _strings(graph, name, x, "x")
+    line = e.emit("Reshape", symbol, graph._vector([-1]), shape=_shape([Dim.dynamic()]))
+    line = e.emit("Concat", line, graph.constant([""]), shape=_shape([Dim.dynamic()]), axis=0)
+    made = e.emit("StringNormalizer", line, shape=line.shape, case_change_action=action)
+    made = e.emit("Slice", made, graph._vector([0]), graph._vector([-1]), shape=line.shape)
+    sizes = [Axis(symbol, i) for i in range(symbol.rank)]
+    vector = shape_vector(graph, [d if d.is_static else size for d, size in zip(symbol.shape, sizes, strict=True)])
+    return e.emit("Reshape", made, vector, shape=symbol.shape, allowzero=1)
