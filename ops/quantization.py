@@ -1,0 +1,362 @@
+"""Tensors held in few bits: quantising, dequantising, and products with weights that stay quantised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore.declare import LIBRARY, expansion, op
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import DTypeError, ModelError, ShapeError
+from graphcore.graph import Graph
+from graphcore.numerics import native
+from graphcore.operands import axis_of, graph_of, operand, promote_one, same_dim
+from graphcore.quantization import encoders
+from graphcore.quantization.encodings import Encoding, encoding_of
+from graphcore.quantization.tensors import Quantized, QuantizedTensor, checked
+from graphcore.symbol import Constant, Symbol, TensorLike
+from graphcore.types import Shape, _shape, tensor_type
+
+_WEIGHT = "give a QuantizedTensor, what ops.quantize gives, an array of floats, or blocks of GGUF in uint8"
+
+
+@op(onnx="QuantizeLinear", rule="float")
+def quantize(
+    x: TensorLike,
+    encoding: str | Encoding = "int8",
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    symmetric: bool = True,
+) -> Quantized:
+    """`x` held in an encoding: its numbers, their scales and zero points.
+
+    x: of any shape; promotion `float`, computed in float32. What is known now is encoded now, in any encoding; Symbols
+    are quantised when the graph runs, to int8 or int4. axis: of int8 the axis whose every index has a scale; None is
+    one scale for all. block_size: of int4, a power of two from 16 on (32) along the last axis. symmetric: without zero
+    points. The numbers are those of `graphcore.quantization.encode`.
+
+    Returns a `Quantized`: the Symbols `values`, `scale` (float32) and `zero_point` (or None). NaN or infinity when the
+    graph runs makes every number that shares its scale NaN once dequantised. Raises `DTypeError` for encodings and
+    arguments that do not exist, `ShapeError` for a last axis that blocks do not divide or that is not known, and
+    `ModelError` for NaN and infinity in what is known now. ONNX QuantizeLinear with scales that are computed.
+    """
+    chosen = encoding_of("quantize", encoding)
+    encoders.check_arguments("quantize", chosen, axis, block_size, symmetric)
+    symbol, _ = promote_one("quantize", "float", x)
+    producer = symbol.producer
+    if isinstance(producer, Constant) and not producer.is_weight:
+        made = encoders.encode(producer.array, chosen, axis=axis, block_size=block_size, symmetric=symmetric)
+        return _held(symbol.graph, made)
+    if chosen.block_bytes is not None or chosen.name == "int8_split":
+        raise DTypeError(
+            f"quantize: {chosen} is made of values that are known now, and x is not",
+            operands={"x": symbol},
+            help="encode an array, or quantise to int8 or int4",
+        )
+    attributes: dict[str, Any] = {"encoding": chosen.name, "symmetric": int(symmetric)}
+    shape, of_scales = symbol.shape, _shape([])
+    dtype = DType.int8 if symmetric else DType.uint8
+    if chosen.name == "int4":
+        dtype = DType.uint4
+        block = attributes["block_size"] = block_size or encoders.BLOCK_SIZE
+        last = _last("quantize", symbol, "x")
+        encoders.check_blocks("quantize", chosen, (last,), block)
+        of_scales = shape[:-1] + _shape([Dim(last // block)])
+    elif axis is not None:
+        axis = attributes["axis"] = axis_of("quantize", axis, symbol.rank, {"x": symbol})
+        of_scales = _shape([shape[axis]])
+    types = [tensor_type(dtype, shape), tensor_type(DType.float32, of_scales)]
+    if not symmetric:
+        types.append(tensor_type(dtype, of_scales))
+    values, scale, *zeros = symbol.graph._emit_many("Quantize", (symbol,), types, attributes, LIBRARY)
+    zero = zeros[0] if zeros else None
+    return Quantized(chosen.name, values, scale, zero, axis, attributes.get("block_size"))
+
+
+@op(onnx="DequantizeLinear", rule="keep")
+def dequantize(
+    encoding: str | Encoding | Quantized | QuantizedTensor,
+    quantized: Quantized | QuantizedTensor | TensorLike | None = None,
+) -> Symbol:
+    """The floats that quantised values stand for.
+
+    encoding: a name, with `quantized` in it; or what is quantised alone, which knows its own. quantized: a `Quantized`,
+    a `QuantizedTensor`, or blocks of GGUF: uint8[..., bytes of a row].
+
+    Returns float32 of the shape that is meant, bit for bit what `QuantizedTensor.dequantize` gives. Raises `DTypeError`
+    for other encodings and dtypes, `ShapeError` for rows that are no whole blocks, `ModelError` for parts that do not
+    fit together. ONNX DequantizeLinear; of GGUF's encodings bit operations and sums.
+    """
+    if isinstance(encoding, (Quantized, QuantizedTensor)):
+        if quantized is not None:
+            raise DTypeError("dequantize: quantized values are given twice", help="give one: ops.dequantize(quantized)")
+        quantized = encoding
+        encoding = quantized.encoding
+    if quantized is None:
+        raise DTypeError("dequantize: nothing to dequantise", help="ops.dequantize(encoding, quantized)")
+    chosen = encoding_of("dequantize", encoding)
+    held = _quantized("dequantize", "quantized", chosen, quantized, graph_of("dequantize", _symbols(quantized)))
+    return _dequantized(held, chosen)
+
+
+def _dequantized(held: Quantized, chosen: Encoding) -> Symbol:
+    values = held.values
+    attributes: dict[str, Any] = {"encoding": chosen.name}
+    if held.axis is not None:
+        attributes["axis"] = held.axis
+    if held.block_size is not None:
+        attributes["block_size"] = held.block_size
+    inputs = _inputs(held)
+    type_ = tensor_type(DType.float32, _meant("dequantize", held, chosen))
+    return values.graph._emit("Dequantize", inputs, type_, attributes, LIBRARY)
+
+
+@op(onnx="MatMulInteger", rule="float")
+def qmatmul(
+    encoding: str | Encoding,
+    x: TensorLike,
+    weight: Quantized | QuantizedTensor | TensorLike,
+    *,
+    dynamic: bool = False,
+    accuracy_level: int = 0,
+    axis: int | None = 0,
+    block_size: int | None = None,
+    symmetric: bool = True,
+) -> Symbol:
+    """The product of x with a transposed weight that is held in an encoding: x @ dequantize(weight).T.
+
+    x: [..., k]; promotion `float`. weight: [n, k] as a `QuantizedTensor`, a `Quantized`, blocks of GGUF in uint8 (an
+    array or a Symbol), or an array of floats, which is encoded now with `axis`, `block_size` and `symmetric`, as
+    `graphcore.quantization.encode` has them with `search=True`, so that int8 has a scale for each of the n.
+
+    encoding: "int8_split" has x in two digits of 8 bits too, when the graph runs, and computes three of the four products
+    of digits exactly in integers: near float32, see docs/quantization.md for the bound of the error.
+
+    dynamic: of int8 only; x is quantised too, when the graph runs, as one tensor to uint8: the result is, bit for bit,
+    that of ONNX's DynamicQuantizeLinear, MatMulInteger, and their sums in float32 times (scale of x * scale of weight).
+    All of it is NaN where x has NaN or infinity. accuracy_level: 0 sums the products of x and the dequantised weight in
+    float32 (float64 where x is float64); 4 lets the CPU's kernel hold x in int8 with a scale a block, some 1 % off but
+    faster, for weights that are known.
+
+    Returns [..., n] in the float dtype of x, rounded once. Raises `DTypeError` for other dtypes, encodings and levels,
+    `ShapeError` for shapes that do not go together or that blocks do not divide, `ModelError` for a weight with NaN or
+    infinity, or of parts that do not fit. MAX's `qmatmul`; com.microsoft MatMulNBits and DynamicQuantizeMatMul on the
+    CPU where the weight is known when the graph is lowered, and ONNX DequantizeLinear and MatMul otherwise.
+    """
+    chosen = encoding_of("qmatmul", encoding)
+    is_split = chosen.name == "int8_split"
+    if dynamic and chosen.name != "int8" and not is_split:
+        raise DTypeError(f"qmatmul: dynamic is of int8, not of {chosen}", help="leave it out, or accuracy_level=4")
+    if accuracy_level not in (0, 4) or isinstance(accuracy_level, bool) or (is_split and accuracy_level):
+        raise DTypeError(f"qmatmul: there is no accuracy_level {accuracy_level!r}", help="0 is exact, 4 is faster")
+    graph = graph_of("qmatmul", (x, *_symbols(weight)))
+    with graph:
+        symbol, dtype = promote_one("qmatmul", "float", x)
+    if not isinstance(weight, (Quantized, QuantizedTensor)):
+        weight = _encoded(chosen, weight, axis, block_size, symmetric)
+    held = _quantized("qmatmul", "weight", chosen, weight, graph)
+    shape = _meant("qmatmul", held, chosen)
+    roles = {"x": symbol, "weight": held.values}
+    if len(shape) != 2:
+        raise ShapeError(
+            f"qmatmul: the weight is of rank {len(shape)}, not [n, k]", operands=roles, help="give a matrix"
+        )
+    if held.axis not in (None, 0):
+        raise ShapeError(
+            "qmatmul: the weight has a scale for each of its k, which no product can take out of the sum",
+            operands=roles,
+            help="encode it with axis=0, or with one scale",
+        )
+    if not symbol.rank:
+        raise ShapeError("qmatmul: x is a scalar, not [..., k]", operands=roles, help="multiply with x * weight")
+    if not same_dim(symbol.shape[-1], shape[1]):
+        raise ShapeError(
+            f"qmatmul: inner dimensions differ: {symbol.shape[-1]} and {shape[1]}",
+            operands=roles,
+            help=f"the weight is [n, k] and is transposed: the last dim of x must be {shape[1]}",
+        )
+    attributes: dict[str, Any] = {"encoding": chosen.name}
+    if held.block_size is not None:
+        attributes["block_size"] = held.block_size
+    if dynamic and not is_split:
+        attributes["dynamic"] = 1
+    if accuracy_level:
+        attributes["accuracy_level"] = accuracy_level
+    type_ = tensor_type(dtype, symbol.shape[:-1] + shape[:1])
+    return graph._emit("QMatMul", (symbol, *_inputs(held)), type_, attributes, LIBRARY)
+
+
+def _symbols(value: object) -> tuple[object, ...]:
+    """What says which graph is meant."""
+    if isinstance(value, Quantized):
+        return (value.values,)
+    return () if isinstance(value, QuantizedTensor) else (value,)
+
+
+def _inputs(held: Quantized) -> tuple[Symbol, ...]:
+    return tuple(s for s in (held.values, held.scale, held.zero_point) if s is not None)
+
+
+def _held(graph: Graph, tensor: QuantizedTensor) -> Quantized:
+    """A tensor's arrays as constants; those of the same tensor are made once."""
+    made: dict[int, tuple[QuantizedTensor, Quantized]] = graph.__dict__.setdefault("_tensors", {})
+    found = made.get(id(tensor))
+    if found is None:
+        data, scales, zeros = tensor.data, tensor.scales, tensor.zero_points
+        values = DType.int8 if data.dtype == np.int8 else DType.uint8
+        held = Quantized(
+            tensor.encoding.lower(),
+            graph._constant(native(data), values),
+            None if scales is None else graph._constant(native(scales), DType.float32),
+            None if zeros is None else graph._constant(native(zeros), DType.uint8),
+            tensor.axis,
+            tensor.block_size,
+        )
+        found = made[id(tensor)] = tensor, held  # with the tensor itself, so that no other has its number
+    return found[1]
+
+
+def _encoded(
+    chosen: Encoding, weight: Any, axis: int | None, block_size: int | None, symmetric: bool
+) -> QuantizedTensor | Symbol:
+    """A weight of floats encoded; blocks as they are."""
+    if isinstance(weight, Symbol):
+        if weight.dtype.is_float:
+            raise DTypeError(
+                "qmatmul: the weight is a Symbol of floats", operands={"weight": weight},
+                help="quantise it first, ops.quantize(weight, ...), or give an array",
+            )  # fmt: skip
+        return weight
+    if not isinstance(weight, np.ndarray):
+        raise DTypeError(f"qmatmul: the weight is a {type(weight).__name__}", help=_WEIGHT)
+    if chosen.block_bytes is not None and weight.dtype == np.uint8:
+        rows = encoders.whole_blocks("qmatmul", chosen, weight.shape[-1] if weight.ndim else 0)
+        return QuantizedTensor(chosen.gguf, (*weight.shape[:-1], rows), weight)
+    scales = axis if chosen.name in ("int8", "int8_split") else None
+    if weight.ndim != 2:
+        raise ShapeError(f"qmatmul: the weight is of rank {weight.ndim}, not [n, k]", help="give a matrix")
+    search = chosen.name == "int4"
+    return encoders.encode(weight, chosen, axis=scales, block_size=block_size, symmetric=symmetric, search=search)
+
+
+def _quantized(op_name: str, role: str, chosen: Encoding, value: Any, graph: Graph) -> Quantized:
+    """What is quantised as Symbols of the graph. Raises what does not go together with the encoding."""
+    if isinstance(value, (Quantized, QuantizedTensor)) and value.encoding.lower() != chosen.name:
+        raise DTypeError(
+            f"{op_name}: {role} is held in {value.encoding}, not in {chosen}",
+            help=f'say the same: "{value.encoding.lower()}"',
+        )
+    if isinstance(value, QuantizedTensor):
+        return _held(graph, checked(value))
+    if isinstance(value, Quantized):
+        symbols = [
+            None if s is None else operand(op_name, s, role) for s in (value.values, value.scale, value.zero_point)
+        ]
+        assert symbols[0] is not None
+        return Quantized(chosen.name, symbols[0], symbols[1], symbols[2], value.axis, value.block_size)
+    symbol = graph._operand(value, op_name, role)
+    if chosen.block_bytes is None:
+        raise DTypeError(
+            f"{op_name}: numbers of {chosen} mean nothing without scales", operands={role: symbol}, help=_WEIGHT
+        )
+    if symbol.dtype is not DType.uint8:
+        raise DTypeError(
+            f"{op_name}: {role} is {symbol.dtype}, and blocks of {chosen} are uint8",
+            operands={role: symbol},
+            help=_WEIGHT,
+        )
+    return Quantized(chosen.name, symbol)
+
+
+def _last(op_name: str, symbol: Symbol, role: str) -> int:
+    """The last dim, which must be known."""
+    if not symbol.shape.is_ranked or not symbol.rank or not symbol.shape[-1].is_static:
+        raise ShapeError(
+            f"{op_name}: the last dim of {role} is not known, and blocks lie along it",
+            operands={role: symbol},
+            help="say how long it is: ops.rebind(x, [..., 4096])",
+        )
+    return int(symbol.shape[-1])
+
+
+def _meant(op_name: str, held: Quantized, chosen: Encoding) -> Shape:
+    """The shape of the tensor that is meant. Raises `ModelError` for parts that do not go together."""
+    values, scale, zero = held.values, held.scale, held.zero_point
+    roles = {role: s for role, s in (("values", values), ("scale", scale), ("zero_point", zero)) if s is not None}
+    shape = values.shape
+    if chosen.block_bytes is not None:
+        row = encoders.whole_blocks(op_name, chosen, _last(op_name, values, "quantized"))
+        _check(op_name, roles, values.dtype is DType.uint8, f"blocks of {chosen} are uint8")
+        return shape[:-1] + _shape([Dim(row)])
+    if scale is None:
+        raise ModelError(f"{op_name}: numbers of {chosen} mean nothing without scales", operands=roles, help=_WEIGHT)
+    of_scales = _shape([])
+    if chosen.name == "int4":
+        last = _last(op_name, values, "quantized") * (2 if values.dtype is DType.uint8 else 1)  # two in a byte
+        block = held.block_size
+        fits = type(block) is int and block >= 16 and not block & block - 1 and not last % block
+        _check(op_name, roles, fits, f"blocks of {block} are no power of two from 16 on that divides {last}")
+        assert block is not None
+        dtypes = [DType.uint4, DType.uint8]
+        _check(op_name, roles, values.dtype in dtypes, "numbers of int4 are uint4, or two in a byte")
+        shape, of_scales = shape[:-1] + _shape([Dim(last)]), shape[:-1] + _shape([Dim(last // block)])
+    else:
+        dtypes = [DType.int8 if zero is None else DType.uint8]
+        if chosen.name == "int8_split":
+            fits = zero is None and len(shape) > 0 and same_dim(shape[0], Dim(2))
+            _check(op_name, roles, fits, "digits are [2, ...], without zero points")
+            shape = shape[1:]
+        _check(op_name, roles, values.dtype in dtypes, "numbers are int8, or uint8 with a zero point")
+        if held.axis is not None:
+            of_scales = _shape([shape[axis_of(op_name, held.axis, len(shape), roles)]])
+    _check(op_name, roles, scale.dtype is DType.float32, "scales are float32")
+    for part in (scale, zero):
+        if part is not None:
+            same = len(part.shape) == len(of_scales) and all(map(same_dim, part.shape, of_scales))
+            _check(op_name, roles, same, f"scales and zero points are {list(of_scales)}")
+    _check(op_name, roles, zero is None or zero.dtype in dtypes, f"zero points are {dtypes[-1]}")
+    return shape
+
+
+def _check(op_name: str, roles: dict[str, Symbol], holds: bool, rule: str) -> None:
+    if not holds:
+        raise ModelError(f"{op_name}: the parts do not fit together: {rule}", operands=roles, help=_WEIGHT)
+
+
+@expansion("Quantize")
+def _quantize(x: Symbol, *, encoding: str, symmetric: int, axis: int | None = None, block_size: int = 0) -> Any:
+    from graphcore.ops import _quantized as q
+
+    return q.quantized(x, encoding, bool(symmetric), axis, block_size)
+
+
+@expansion("Dequantize")
+def _dequantize(values: Symbol, *parts: Symbol, encoding: str, axis: int = 0, block_size: int = 0) -> Symbol:
+    from graphcore.ops import _quantized as q
+
+    return q.dequantized(encoding, values, parts, axis, block_size)
+
+
+@expansion("QMatMul")
+def _qmatmul(
+    x: Symbol,
+    values: Symbol,
+    *parts: Symbol,
+    encoding: str,
+    block_size: int = 0,
+    dynamic: int = 0,
+    accuracy_level: int = 0,
+) -> Symbol:
+    from graphcore.ops import _quantized as q
+
+    if dynamic and 0 not in (values.shape[0], values.shape[1]):
+        return q.dynamic_product(x, values, *parts)
+    if encoding == "int8_split":
+        from graphcore.ops import _split
+
+        if _split.is_summed(values):
+            return _split.split_product(x, values, *parts)
+    return q.product(x, q.dequantized(encoding, values, parts, 0, block_size))
