@@ -1,0 +1,61 @@
+"""onnxruntime's own operators, of the domain com.microsoft, declared as `gc.custom_op` does: docs/custom_ops.md.
+
+`ops.microsoft.FusedMatMul(a, b, alpha=0.5)`: names of operators, operands and attributes are the runtime's. Models that
+are read have their nodes typed by these declarations. Each with a body runs in every dtype that it takes and on every
+provider; the runtime's kernel is used where it gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from graphcore.ops.microsoft.activations import BiasAdd, BiasGelu, FastGelu, Gelu, QuickGelu
+from graphcore.ops.microsoft.attention import Attention, MultiHeadAttention, RotaryEmbedding
+from graphcore.ops.microsoft.fused import (
+    BiasSoftmax,
+    EmbedLayerNormalization,
+    FusedConv,
+    FusedGemm,
+    NhwcMaxPool,
+    TransposeMatMul,
+    Trilu,
+)
+from graphcore.ops.microsoft.grouped import GroupQueryAttention
+from graphcore.ops.microsoft.normalization import SkipLayerNormalization, SkipSimplifiedLayerNormalization
+from graphcore.ops.microsoft.products import DynamicQuantizeMatMul, FusedMatMul, MatMulIntegerToFloat, MatMulNBits
+from graphcore.ops.microsoft.quantized import QLinearAdd, QLinearLeakyRelu, QLinearMul, QLinearSigmoid
+from graphcore.ops.microsoft.storage import DequantizeLinear, GatherBlockQuantized, QuantizeLinear
+from graphcore.ops.microsoft.typed import Inverse, MoE, QMoE
+
+__all__ = [
+    "Attention",
+    "BiasAdd",
+    "BiasGelu",
+    "BiasSoftmax",
+    "DequantizeLinear",
+    "DynamicQuantizeMatMul",
+    "EmbedLayerNormalization",
+    "FastGelu",
+    "FusedConv",
+    "FusedGemm",
+    "FusedMatMul",
+    "GatherBlockQuantized",
+    "Gelu",
+    "GroupQueryAttention",
+    "Inverse",
+    "MatMulIntegerToFloat",
+    "MatMulNBits",
+    "MoE",
+    "MultiHeadAttention",
+    "NhwcMaxPool",
+    "QLinearAdd",
+    "QLinearLeakyRelu",
+    "QLinearMul",
+    "QLinearSigmoid",
+    "QMoE",
+    "QuantizeLinear",
+    "QuickGelu",
+    "RotaryEmbedding",
+    "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+    "TransposeMatMul",
+    "Trilu",
+]

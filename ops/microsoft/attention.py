@@ -1,0 +1,296 @@
+"""Attention with projections, biases, masks and caches drawn in, and the rotation of positions."""
+
+from __future__ import annotations
+
+from graphcore import ops
+from graphcore.custom import Types
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.ops.microsoft._declare import SINGLES, check_row, contrib, may_be, rounded_once, shape_at
+from graphcore.symbol import Symbol
+from graphcore.types import TensorType
+
+Heads = tuple[Symbol, Symbol, Symbol]
+
+
+@contrib(
+    promote={"input cos_cache sin_cache": "float"},
+    dtypes={"input cos_cache sin_cache": SINGLES, "position_ids": "int64"},
+    kernels="float32",
+    when=lambda types, attributes, results: not attributes["is_packed_batching"],
+)
+@rounded_once()
+def RotaryEmbedding(  # noqa: N802
+    input: Symbol,
+    position_ids: Symbol,
+    cos_cache: Symbol,
+    sin_cache: Symbol,
+    *,
+    interleaved: bool = False,
+    is_packed_batching: bool = False,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Symbol:
+    """Pairs of features turned by angles that grow with the position.
+
+    input: [batch, positions, heads * size] or [batch, heads, positions, size]. position_ids: [batch, positions], or
+    [1], the first position of all. cos_cache, sin_cache: [greatest position, turned / 2]. interleaved: a pair is two
+    neighbours. num_heads: has to be said with rotary_embedding_dim, which is how many features of a head are turned.
+    scale is not looked at, as in the kernel. Returns the type of input. Su et al. 2021, arXiv:2104.09864.
+    """
+    if is_packed_batching:
+        raise ValueError("is_packed_batching has no body")
+    if input.rank not in (3, 4):
+        raise ValueError(f"input has shape {input.shape}, and 3 or 4 axes are wanted")
+    if rotary_embedding_dim and not num_heads:
+        raise ValueError("rotary_embedding_dim wants num_heads")
+    return _rotated(input, position_ids, cos_cache, sin_cache, interleaved, num_heads, rotary_embedding_dim)
+
+
+def _rotated(
+    x: Symbol, positions: Symbol, cos: Symbol, sin: Symbol, interleaved: bool, heads: int, turned: int
+) -> Symbol:
+    if x.rank == 3 and not heads:
+        size, features = 2 * _static("cos_cache", cos, 1), _static("input", x, 2)
+        heads = max(features // size, 1)
+    sequence = x.shape[1] if x.rank == 3 else x.shape[2]
+    if cos.rank != 2 or (sequence.is_static and cos.shape[0].is_static and int(sequence) > int(cos.shape[0])):
+        raise ValueError(f"cos_cache has shape {cos.shape}, for {sequence} positions")
+    if positions.rank == 2 and not may_be(positions.shape[0], x.shape[0]):
+        raise ValueError(f"position_ids has shape {positions.shape}, for a batch of {x.shape[0]}")
+    if positions.rank < 2:
+        if positions.rank == 1 and not may_be(positions.shape[0], Dim(1)):
+            raise ValueError(f"position_ids has shape {positions.shape}, and [1] or [batch, positions] is wanted")
+        counted = ops.range(0, sequence, dtype=DType.int64, out_dim=sequence)
+        positions = ops.broadcast_to(positions + counted, [x.shape[0], sequence])
+    return ops.rotary_embedding(x, cos, sin, positions, interleaved, turned, heads if x.rank == 3 else None)
+
+
+def check_rank(name: str, x: Symbol, rank: int) -> None:
+    if x.rank != rank:
+        raise ValueError(f"{name} has shape {x.shape}, and {rank} axes are wanted")
+
+
+def _static(name: str, x: Symbol, axis: int) -> int:
+    if not x.shape[axis].is_static:
+        raise ValueError(f"axis {axis} of {name} has to be a known number, not {x.shape[axis]}")
+    return int(x.shape[axis])
+
+
+# MultiHeadAttention and Attention
+
+
+@contrib(
+    promote={"query key value bias attention_bias past_key past_value": "float"},
+    dtypes={
+        "query key value bias attention_bias past_key past_value": SINGLES,
+        "key_padding_mask past_sequence_length cache_indirection": "int32",
+    },
+    kernels="float32",
+    when=lambda types, attributes, results: _mha_kernel(types, bool(attributes["unidirectional"]), results),
+    note="unless packed, or causal with more keys than queries",
+)
+@rounded_once()
+def MultiHeadAttention(  # noqa: N802
+    query: Symbol,
+    key: Symbol | None = None,
+    value: Symbol | None = None,
+    bias: Symbol | None = None,
+    key_padding_mask: Symbol | None = None,
+    attention_bias: Symbol | None = None,
+    past_key: Symbol | None = None,
+    past_value: Symbol | None = None,
+    past_sequence_length: Symbol | None = None,
+    cache_indirection: Symbol | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float | None = None,
+    unidirectional: bool = False,
+) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    """softmax(q @ k^T * scale + masks) @ v, head by head.
+
+    query: [batch, queries, heads * size], or with keys and values [batch, queries, heads, 3, size]. key, value:
+    likewise, or [batch, keys, heads, 2, size] for both in key, or [batch, heads, keys, size]. bias: of the three
+    projections, side by side. key_padding_mask: [batch], how many keys count, or [batch, keys] or [batch, queries,
+    keys], 0 where one does not; mask_filter_value is added there. attention_bias: broadcasts to [batch, heads, queries,
+    keys]. past_key, past_value: [batch, heads, past, size], in front of the keys. Returns [batch, queries, heads *
+    value size]; with outputs=4 also all keys, all values and the scores before the softmax. Vaswani et al. 2017,
+    arXiv:1706.03762.
+    """
+    if past_sequence_length is not None or cache_indirection is not None:
+        raise ValueError("caches that are shared between past and present have no body")
+    if num_heads < 1:
+        raise ValueError(f"num_heads is {num_heads}")
+    q, k, v = _projected(query, key, value, bias, num_heads)
+    return _attended(
+        q, k, v, past_key, past_value, key_padding_mask, attention_bias, scale, mask_filter_value, unidirectional
+    )
+
+
+def _mha_kernel(types: Types, is_causal: bool, results: int) -> bool:
+    """Whether the CPU's kernel has the form right: nothing packed, values as wide as keys where there is a past.
+
+    Of its scores the runtime does not know the type. Where keys are not as many as queries its last query looks ahead.
+    """
+    query, key, value = (types[i] if i < len(types) else None for i in range(3))
+    if not all(isinstance(t, TensorType) and t.shape.is_ranked for t in (query, key, value)):
+        return False
+    assert isinstance(query, TensorType)
+    assert isinstance(key, TensorType)
+    assert isinstance(value, TensorType)
+    if len(query.shape) != 3 or len(key.shape) == 5 or results > 3:
+        return False
+    if is_causal and key.shape[1 if len(key.shape) == 3 else 2] != query.shape[1]:
+        return False
+    if len(key.shape) == 4 and key.shape != value.shape:
+        return False
+    bias = shape_at(types, 5)
+    if bias is not None and bias[2] != query.shape[1]:
+        return False
+    has_past = len(types) > 6 and types[6] is not None
+    return not has_past or (len(key.shape) == len(value.shape) and key.shape[-1] == value.shape[-1])
+
+
+def _projected(query: Symbol, key: Symbol | None, value: Symbol | None, bias: Symbol | None, heads: int) -> Heads:
+    """Queries, keys and values as [batch, heads, positions, size]."""
+    if query.rank == 5 or (key is not None and key.rank in (4, 5)):
+        if bias is not None:
+            raise ValueError("a bias goes with queries, keys and values of three axes")
+        if query.rank == 5:
+            q, k, v = (_sequence_last(query[:, :, :, i]) for i in range(3))
+            return q, k, v
+        assert key is not None
+        q = _in_heads(query, heads)
+        if key.rank == 5:
+            return q, _sequence_last(key[:, :, :, 0]), _sequence_last(key[:, :, :, 1])
+        return q, key, _present("value", value)
+    key, value = _present("key", key), _present("value", value)
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.rank != 3:
+            raise ValueError(f"{name} has shape {x.shape}, and three axes are wanted")
+    if bias is not None:
+        sizes = [x.shape[2] for x in (query, key, value)]
+        q_bias, k_bias, v_bias = ops.split(bias, sizes)
+        query, key, value = query + q_bias, key + k_bias, value + v_bias
+    return _in_heads(query, heads), _in_heads(key, heads), _in_heads(value, heads)
+
+
+def _present(name: str, x: Symbol | None) -> Symbol:
+    if x is None:
+        raise ValueError(f"the operand {name!r} is missing")
+    return x
+
+
+def _in_heads(x: Symbol, heads: int) -> Symbol:
+    features = x.shape[2]
+    if features.is_static and int(features) % heads:
+        raise ValueError(f"{features} features cannot be {heads} heads")
+    return _sequence_last(x.reshape(x.shape[0], x.shape[1], heads, features // heads))
+
+
+def _sequence_last(x: Symbol) -> Symbol:
+    """[batch, positions, heads, size] as [batch, heads, positions, size]."""
+    return ops.permute(x, [0, 2, 1, 3])
+
+
+def _attended(
+    q: Symbol,
+    k: Symbol,
+    v: Symbol,
+    past_k: Symbol | None,
+    past_v: Symbol | None,
+    mask: Symbol | None,
+    bias: Symbol | None,
+    scale: float | None,
+    filler: float,
+    is_causal: bool,
+) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    if (past_k is None) != (past_v is None):
+        raise ValueError("past keys and past values go together")
+    if not may_be(q.shape[0], k.shape[0]):
+        raise ValueError(f"queries are a batch of {q.shape[0]}, and keys of {k.shape[0]}")
+    if past_k is not None and past_v is not None:
+        k, v = ops.concat([past_k, k], axis=2), ops.concat([past_v, v], axis=2)
+    size = _static("query", q, 3)
+    scores = ops.matmul(q, ops.permute(k, [0, 1, 3, 2])) * (scale or size**-0.5)
+    if bias is not None:
+        check_rank("attention_bias", bias, 4)
+        scores = scores + bias
+    batch, _, queries, keys = scores.shape
+    if mask is not None:
+        if mask.rank > 3:
+            raise ValueError(f"a mask of shape {mask.shape} has no body")
+        if mask.rank == 1:
+            at = ops.range(0, keys, dtype=DType.int32, out_dim=keys)
+            counts = at < mask.reshape(batch, 1)
+        else:
+            counts = mask != 0
+        wide = counts.reshape(batch, 1, 1, keys) if mask.rank < 3 else counts.reshape(batch, 1, queries, keys)
+        scores = scores + ops.where(wide, 0.0, filler)
+    if is_causal:
+        rows = ops.range(0, queries, dtype=DType.int64, out_dim=queries).reshape(queries, 1)
+        if past_k is not None:
+            rows = rows + ops.shape_of(past_k)[2]
+        columns = ops.range(0, keys, dtype=DType.int64, out_dim=keys)
+        scores = ops.where(columns <= rows, scores, float("-inf"))
+    weights = ops.softmax(scores)
+    made = _sequence_last(ops.matmul(weights, v))
+    return made.reshape(batch, queries, made.shape[2] * made.shape[3]), k, v, scores
+
+
+@contrib(
+    promote={"input weights bias past attention_bias": "float"},
+    dtypes={"input weights bias past attention_bias": SINGLES, "mask_index past_sequence_length": "int32"},
+    kernels="float32",
+    when=lambda types, attributes, results: len(types) > 2 and types[2] is not None,
+    note="where there is a bias",
+    unsafe=lambda inputs: (
+        "" if len(inputs) > 2 and inputs[2] is not None else "its kernel reads a bias, and it has none"
+    ),
+)
+@rounded_once()
+def Attention(  # noqa: N802
+    input: Symbol,
+    weights: Symbol,
+    bias: Symbol | None = None,
+    mask_index: Symbol | None = None,
+    past: Symbol | None = None,
+    attention_bias: Symbol | None = None,
+    past_sequence_length: Symbol | None = None,
+    *,
+    num_heads: int,
+    do_rotary: bool = False,
+    mask_filter_value: float = -10000.0,
+    past_present_share_buffer: bool = False,
+    qkv_hidden_sizes: list[int] | None = None,
+    rotary_embedding_dim: int = 0,
+    scale: float | None = None,
+    unidirectional: bool = False,
+) -> tuple[Symbol, Symbol]:
+    """Attention of input @ weights + bias, which are queries, keys and values side by side.
+
+    input: [batch, positions, features]. weights: [features, 3 * size], or the sum of qkv_hidden_sizes. mask_index:
+    [batch], how many keys count, or [batch, keys] or [batch, positions, keys], 0 where one does not. past: [2, batch,
+    heads, past, size]. Returns [batch, positions, size]; with outputs=2 also all keys and values, as past has them.
+    """
+    if do_rotary or past_present_share_buffer or past_sequence_length is not None:
+        raise ValueError("rotation, and caches that are shared between past and present, have no body")
+    if num_heads < 1:
+        raise ValueError(f"num_heads is {num_heads}")
+    width = _static("weights", weights, 1)
+    sizes = [*qkv_hidden_sizes] if qkv_hidden_sizes else [width // 3] * 3
+    if len(sizes) != 3 or sum(sizes) != width or min(sizes) < 1:
+        raise ValueError(f"{width} columns of weights cannot be parts of {sizes}")
+    check_row("bias", bias, width)
+    projected = ops.matmul(input, weights)
+    if bias is not None:
+        projected = projected + bias
+    q, k, v = (_in_heads(part, num_heads) for part in ops.split(projected, sizes, axis=2))
+    past_k, past_v = (None, None) if past is None else (past[0], past[1])
+    made, keys, values, _ = _attended(
+        q, k, v, past_k, past_v, mask_index, attention_bias, scale, mask_filter_value, unidirectional
+    )
+    same = sizes[1] == sizes[2]
+    return made, ops.stack([keys, values]) if same else keys

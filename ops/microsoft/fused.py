@@ -1,0 +1,209 @@
+"""Operators of ONNX with an activation drawn in, in another layout, or by an older name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphcore import ops
+from graphcore.ops import onnx
+from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, contrib, may_be, rounded_once
+from graphcore.ops.microsoft.products import FusedMatMul
+from graphcore.symbol import Symbol
+
+_ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "Relu": lambda x: ops.relu(x),
+    "Sigmoid": lambda x: ops.sigmoid(x),
+    "Tanh": lambda x: ops.tanh(x),
+    "LeakyRelu": lambda x, alpha=0.01: onnx.LeakyRelu(x, alpha=alpha),
+    "Clip": lambda x, least=-3.4028235e38, most=3.4028235e38: ops.clip(x, least, most),
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: onnx.HardSigmoid(x, alpha=alpha, beta=beta),
+}
+"""What FusedConv and FusedGemm have, by name, with its numbers in order."""
+
+
+_OF_KERNELS = {"Relu": 0, "Tanh": 0, "LeakyRelu": 1, "HardSigmoid": 2}
+"""Those that the kernels compute right, with how many numbers they want: their sigmoid is 0 far below."""
+
+
+def _is_kernels(activation: str | None, *numbers: float | None) -> bool:
+    return activation in _OF_KERNELS and len([n for n in numbers if n is not None]) >= _OF_KERNELS[activation]
+
+
+def _activated(x: Symbol, name: str | None, numbers: tuple[float, ...]) -> Symbol:
+    if not name:
+        return x
+    if name not in _ACTIVATIONS:
+        raise ValueError(f"there is no activation {name!r}: {', '.join(_ACTIVATIONS)}")
+    made: Symbol = _ACTIVATIONS[name](x, *numbers)
+    return made
+
+
+@contrib(
+    promote="float",
+    dtypes={"X W B Z": "float16 float32 float64"},
+    kernels="float32",
+    when=lambda types, attributes, results: _is_kernels(
+        attributes["activation"], *attributes["activation_params"] or ()
+    ),
+    note="with Relu, Tanh, LeakyRelu or HardSigmoid",
+)
+@rounded_once()
+def FusedConv(  # noqa: N802
+    X: Symbol,
+    W: Symbol,
+    B: Symbol | None = None,
+    Z: Symbol | None = None,
+    *,
+    activation: str | None = None,
+    activation_params: list[float] | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Symbol:
+    """activation(Conv(X, W, B) + Z). X: [batch, channels, ...]; W: [features, channels / group, ...]; B: [features]; Z:
+    of the result's shape. activation: Relu, Sigmoid, Tanh, LeakyRelu, Clip or HardSigmoid, with its numbers in
+    activation_params; the rest as for ONNX Conv. Returns what Conv does."""
+    settings = {"dilations": dilations, "kernel_shape": kernel_shape, "pads": pads, "strides": strides}
+    given = {name: value for name, value in settings.items() if value}
+    made: Any = onnx.Conv(X, W, B, auto_pad=auto_pad, group=group, **given)
+    if Z is not None and (Z.rank != made.rank or not all(map(may_be, Z.shape, made.shape))):
+        raise ValueError(f"Z has shape {Z.shape}, and the convolution {made.shape}")
+    return _activated(made if Z is None else made + Z, activation, tuple(activation_params or ()))
+
+
+@contrib(
+    promote="float",
+    dtypes={"A B C": "float16 float32 float64"},
+    kernels="float32",
+    when=lambda types, attributes, results: _is_kernels(
+        *(attributes[f"activation{end}"] for end in ("", "_alpha", "_beta"))
+    ),
+    note="with Relu, Tanh, LeakyRelu or HardSigmoid",
+)
+@rounded_once()
+def FusedGemm(  # noqa: N802
+    A: Symbol,
+    B: Symbol,
+    C: Symbol | None = None,
+    *,
+    activation: str | None = None,
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: bool = False,
+    transB: bool = False,
+) -> Symbol:
+    """activation(alpha * A @ B + beta * C). A: [m, k] and B: [k, n], or transposed; C: broadcasts to [m, n].
+    activation: as in FusedConv, with its numbers in activation_alpha and so on. Returns [m, n]."""
+    made: Any = onnx.Gemm(A, B, C, alpha=alpha, beta=beta, transA=int(transA), transB=int(transB))
+    numbers = [n for n in (activation_alpha, activation_beta, activation_gamma) if n is not None]
+    return _activated(made, activation, tuple(numbers))
+
+
+@contrib(promote="float", dtypes={"A B": FLOATS}, kernels="float32")
+@rounded_once()
+def TransposeMatMul(  # noqa: N802
+    A: Symbol, B: Symbol, *, alpha: float = 1.0, transA: bool = False, transB: bool = False
+) -> Symbol:
+    """alpha * A @ B, with the last two axes swapped before: FusedMatMul by its older name."""
+    made: Symbol = FusedMatMul(A, B, alpha=alpha, transA=transA, transB=transB)
+    return made
+
+
+@contrib(promote="float", dtypes={"data bias": "float16 float32 float64"}, note="the CPU has no kernel")
+@rounded_once()
+def BiasSoftmax(data: Symbol, bias: Symbol, *, is_inner_broadcast: bool, axis: int = 1) -> Symbol:  # noqa: N802
+    """softmax(data + bias) over all axes from `axis` on.
+
+    bias: [1, ..., those axes], or with is_inner_broadcast [outer, 1, ..., those axes]. Returns the type of data.
+    """
+    total = data + bias
+    if total.shape != data.shape:
+        raise ValueError(f"bias has shape {bias.shape}, which does not broadcast to {data.shape}")
+    axis = axis + data.rank if axis < 0 else axis
+    if not 0 <= axis < data.rank:
+        raise ValueError(f"there is no axis {axis} in {data.rank}")
+    flat = ops.flatten(total, axis) if axis < data.rank - 1 else total
+    return ops.softmax(flat).reshape(*data.shape)
+
+
+@contrib(dtypes={"x": BYTES}, kernels=BYTES)
+def NhwcMaxPool(  # noqa: N802
+    x: Symbol,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: bool = False,
+    dilations: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Symbol:
+    """The greatest element of each window. x: [batch, ..., channels]; the attributes are ONNX MaxPool's. Returns
+    [batch, ..., channels]."""
+    settings = {"dilations": dilations, "pads": pads, "strides": strides}
+    given = {name: value for name, value in settings.items() if value}
+    first = ops.permute(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+    pool: Any = onnx.MaxPool
+    made: Symbol = pool(first, kernel_shape=kernel_shape, auto_pad=auto_pad, ceil_mode=int(ceil_mode), **given)
+    return ops.permute(made, [0, *range(2, x.rank), 1])
+
+
+@contrib(
+    promote={"word_embedding position_embedding segment_embedding gamma beta": "float"},
+    dtypes={
+        "word_embedding position_embedding segment_embedding gamma beta": SINGLES,
+        "input_ids segment_ids mask position_ids": "int32",
+    },
+    note="as SkipLayerNormalization",
+)
+@rounded_once()
+def EmbedLayerNormalization(  # noqa: N802
+    input_ids: Symbol,
+    segment_ids: Symbol | None,
+    word_embedding: Symbol,
+    position_embedding: Symbol,
+    segment_embedding: Symbol | None,
+    gamma: Symbol,
+    beta: Symbol,
+    mask: Symbol | None = None,
+    position_ids: Symbol | None = None,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 0,
+) -> tuple[Symbol, Symbol, Symbol]:
+    """layer_norm of the sum of a token's, its position's and its segment's embedding.
+
+    input_ids, segment_ids, mask: [batch, positions]; position_ids: likewise, or [1, positions]. The embeddings: [count,
+    size]. gamma, beta: [size]. Returns [batch, positions, size]; with outputs=3 also how many of each row the mask
+    counts (0 without one), and the sum. Devlin et al. 2018, arXiv:1810.04805.
+    """
+    if input_ids.rank != 2:
+        raise ValueError(f"input_ids has shape {input_ids.shape}, and [batch, positions] is wanted")
+    length = input_ids.shape[1]
+    at = ops.range(0, length, out_dim=length) if position_ids is None else position_ids
+    total = ops.gather(word_embedding, input_ids) + ops.gather(position_embedding, at)
+    if (segment_ids is None) != (segment_embedding is None):
+        raise ValueError("segment_ids and segment_embedding go together")
+    if segment_ids is not None and segment_embedding is not None:
+        total = total + ops.gather(segment_embedding, segment_ids)
+    counted = input_ids[:, 0] * 0 if mask is None else ops.sum(mask, axis=1)
+    return ops.layer_norm(total, gamma, beta, epsilon), counted.cast("int32"), total
+
+
+_ANY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
+
+
+@contrib(dtypes={"X": _ANY, "k": "int64"}, note="ONNX Trilu takes its place")
+def Trilu(X: Symbol, k: Symbol | None = None, *, upper: bool = True) -> Symbol:  # noqa: N802
+    """The upper or lower triangle of matrices, 0 elsewhere. X: [..., rows, columns]; k: the diagonal. Returns its type.
+
+    ONNX Trilu by its older name.
+    """
+    made: Symbol = onnx.Trilu(X, k, upper=int(upper))
+    return made

@@ -1,0 +1,183 @@
+"""GroupQueryAttention: what exported language models attend with, caches of keys and values beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphcore import ops
+from graphcore.custom import Types
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.ops.microsoft._declare import SINGLES, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.microsoft.attention import _in_heads, _rotated, _sequence_last, _static, check_rank
+from graphcore.symbol import Symbol
+
+_FLOATS = "query key value past_key past_value cos_cache sin_cache attention_bias head_sink q_norm_weight k_norm_weight"
+
+
+@contrib(
+    promote={_FLOATS: "float"},
+    dtypes={
+        _FLOATS: SINGLES,
+        "seqlens_k total_sequence_length": "int32",
+        "position_ids": "int64",
+        "k_scale v_scale": "float32",
+    },
+    kernels="float32",
+    when=lambda types, attributes, results: _has_kernel(types, attributes, results),
+    note="with heads of 8 n features, 16 n where they are rotated",
+)
+@rounded_once()
+def GroupQueryAttention(  # noqa: N802
+    query: Symbol,
+    key: Symbol | None,
+    value: Symbol | None,
+    past_key: Symbol | None,
+    past_value: Symbol | None,
+    seqlens_k: Symbol,
+    total_sequence_length: Symbol,
+    cos_cache: Symbol | None = None,
+    sin_cache: Symbol | None = None,
+    position_ids: Symbol | None = None,
+    attention_bias: Symbol | None = None,
+    head_sink: Symbol | None = None,
+    k_scale: Symbol | None = None,
+    v_scale: Symbol | None = None,
+    q_norm_weight: Symbol | None = None,
+    k_norm_weight: Symbol | None = None,
+    *,
+    num_heads: int,
+    kv_num_heads: int,
+    causal: bool = True,
+    do_rotary: bool = False,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0,
+    local_window_size: int = -1,
+    qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
+    rotary_interleaved: bool = False,
+    scale: float | None = None,
+    sliding_window_cache: bool = False,
+    smooth_softmax: int = -1,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+) -> tuple[Symbol, Symbol, Symbol]:
+    """Causal attention in which each head of keys serves num_heads / kv_num_heads heads of queries, with a cache.
+
+    query: [batch, queries, num_heads * size]; key, value: [batch, queries, kv_num_heads * size], or None where query
+    has them side by side. past_key, past_value: [batch, kv_num_heads, past, size], or None. seqlens_k: [batch], how
+    many keys there are then in each, less 1. total_sequence_length: one number, the most of them; where it is the
+    number of queries nothing is past. cos_cache, sin_cache: [greatest position, size / 2], for do_rotary.
+    attention_bias: broadcasts to [batch, num_heads, queries, total]. head_sink: [num_heads], a score that every softmax
+    has beside; smooth_softmax: that is 0. local_window_size: how many keys before its own a query sees. Returns [batch,
+    queries, num_heads * size]; with outputs=3 also the keys and values, [batch, kv_num_heads, most, size], of which
+    what lies behind the keys there are has no meaning. Ainslie et al. 2023, arXiv:2305.13245.
+    """
+    quantised = (k_quant_type, v_quant_type) != ("NONE", "NONE") or k_scale is not None or v_scale is not None
+    normed = q_norm_weight is not None or k_norm_weight is not None
+    if quantised or normed or sliding_window_cache or qk_output or position_ids is not None or not causal:
+        raise ValueError(
+            "caches that are quantised or slide, norms of queries, position_ids and attention that is not causal have "
+            "no body"
+        )
+    if num_heads < 1 or kv_num_heads < 1 or num_heads % kv_num_heads:
+        raise ValueError(f"{num_heads} heads cannot share {kv_num_heads}")
+    if local_window_size == 0 or local_window_size < -1:
+        raise ValueError(f"local_window_size is {local_window_size}: 1 or more keys, or -1 for all")
+    check_rank("query", query, 3)
+    if (past_key is None) != (past_value is None):
+        raise ValueError("past_key and past_value go together")
+    if attention_bias is not None:
+        check_rank("attention_bias", attention_bias, 4)
+    if key is None or value is None:
+        size = _static("query", query, 2) // (num_heads + 2 * kv_num_heads)
+        query, key, value = ops.split(query, [size * n for n in (num_heads, kv_num_heads, kv_num_heads)], axis=2)
+    batch, queries = query.shape[0], query.shape[1]
+    there = seqlens_k.reshape(batch, 1).cast(DType.int64) + 1
+    total = total_sequence_length.reshape(()).cast(DType.int64)
+    length = ops.shape_of(query)[1]
+    before = ops.where(total == length, 0, there - length)
+    positions = before + ops.range(0, queries, dtype=DType.int64, out_dim=queries)
+    if do_rotary:
+        if cos_cache is None or sin_cache is None:
+            raise ValueError("do_rotary wants cos_cache and sin_cache")
+        last = ops.shape_of(cos_cache)[0] - 1
+        turned = ops.min(ops.max(positions, 0), last)
+        width = 2 * _static("cos_cache", cos_cache, 1)
+        query, key = (
+            _rotated(x, turned, cos_cache, sin_cache, rotary_interleaved, heads, width)
+            for x, heads in ((query, num_heads), (key, kv_num_heads))
+        )
+    q = _in_heads(query, num_heads)
+    most = total if past_key is None else ops.max(total, ops.shape_of(past_key)[2])
+    columns = ops.range(0, most, 1)
+    keys = _cached(_in_heads(key, kv_num_heads), past_key, before, columns)
+    values = _cached(_in_heads(value, kv_num_heads), past_value, before, columns)
+    groups, size = num_heads // kv_num_heads, _static("query", q, 3)
+    grouped = q.reshape(batch, kv_num_heads, groups, queries, size)
+    turned_keys = ops.unsqueeze(ops.permute(keys, [0, 1, 3, 2]), 2)
+    scores = ops.matmul(grouped, turned_keys) * (scale or size**-0.5)
+    scores = scores.reshape(batch, num_heads, queries, columns.shape[0])
+    if softcap:
+        scores = ops.tanh(scores / softcap) * softcap
+    if attention_bias is not None:
+        scores = scores + _widened(attention_bias, columns)
+    own = positions.reshape(batch, 1, queries, 1)
+    seen = columns <= own
+    if local_window_size >= 0:
+        seen = seen & (columns > own - local_window_size)
+    scores = ops.where(seen, scores, float("-inf"))
+    weights = _weights(scores, head_sink, smooth_softmax == 1)
+    is_key = (columns < (before + length)).reshape(batch, 1, columns.shape[0], 1)
+    sound = ops.unsqueeze(ops.where(is_key, values, 0.0), 2)  # what lies behind the keys may be no number
+    made = ops.matmul(weights.reshape(batch, kv_num_heads, groups, queries, columns.shape[0]), sound)
+    heads = _sequence_last(made.reshape(batch, num_heads, queries, size))
+    return heads.reshape(batch, queries, num_heads * size), keys, values
+
+
+def _cached(new: Symbol, past: Symbol | None, before: Symbol, columns: Symbol) -> Symbol:
+    """The keys or values there are then: those of the past, and the new ones behind the last of each in the batch."""
+    everything = new if past is None else ops.concat([past, new], axis=2)
+    start = 0 if past is None else ops.shape_of(past)[2]
+    count = ops.shape_of(new)[2]
+    is_new = (columns >= before) & (columns < before + count)
+    found = ops.where(is_new, columns - before + start, columns)
+    found = ops.min(found, ops.shape_of(everything)[2] - 1)
+    rows = ops.gather_nd(_sequence_last(everything), ops.unsqueeze(found, -1), batch_dims=1)
+    return _sequence_last(rows)
+
+
+def _widened(bias: Symbol, columns: Symbol) -> Symbol:
+    """A bias for the keys that there are, 0 for those of a cache that lie behind."""
+    missing = ops.shape_of(columns)[0] - ops.shape_of(bias)[3]
+    at = ops.min(columns, ops.shape_of(bias)[3] - 1)
+    return ops.where((columns < ops.shape_of(bias)[3]) | (missing == 0), ops.gather(bias, at, axis=3), 0.0)
+
+
+def _weights(scores: Symbol, sink: Symbol | None, is_smooth: bool) -> Symbol:
+    if sink is None and not is_smooth:
+        return ops.softmax(scores)
+    heads = scores.shape[1]
+    first = scores[..., :1]
+    extra = (first > first).cast(scores.dtype)  # 0, whatever the score is
+    if sink is not None:
+        extra = extra + sink.reshape(1, heads, 1, 1)
+    return ops.softmax(ops.concat([extra, scores], axis=3))[..., 1:]
+
+
+def _has_kernel(types: Types, attributes: Mapping[str, Any], results: int) -> bool:
+    """Whether the CPU's kernel takes it.
+
+    Heads have multiples of 8 features, 16 where they are rotated; several new tokens behind others are of one sequence.
+    """
+    query, past, cos = (shape_at(types, i) for i in (0, 3, 7))
+    if query is None or not query[2].is_static or results == 2:
+        return False
+    heads = attributes["num_heads"] + (2 * attributes["kv_num_heads"] if types[1] is None else 0)
+    size = int(query[2]) // heads
+    if size % 8 or (past is not None and not may_be(query[0], Dim(1)) and not may_be(query[1], Dim(1))):
+        return False
+    return not attributes["do_rotary"] or (
+        size % 16 == 0 and cos is not None and cos[1].is_static and int(cos[1]) % 8 == 0
+    )
