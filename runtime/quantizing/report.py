@@ -1,0 +1,121 @@
+"""What became of each layer that could be quantised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One node with a constant weight.
+
+    layer: the path of the layer that it is in, "" outside of any. name: of its result. operator: ONNX's. weight: the
+    name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" where it was left.
+    reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows behind the first
+    one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
+    length of the weight; 0.0 where it was left.
+    """
+
+    layer: str
+    name: str
+    operator: str
+    weight: str
+    shape: tuple[int, ...]
+    scheme: str
+    reason: str
+    before: int
+    after: int
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of each layer, in the order of the nodes. Printed, it is a table.
+
+    scheme: the one that was asked for. rows: all that has a constant weight of floats.
+    """
+
+    scheme: str
+    rows: tuple[Row, ...]
+
+    @property
+    def quantized(self) -> tuple[Row, ...]:
+        """The rows of what was quantised."""
+        return tuple(row for row in self.rows if row.scheme)
+
+    @property
+    def left(self) -> tuple[Row, ...]:
+        """The rows of what was left as it is; each has its reason."""
+        return tuple(row for row in self.rows if not row.scheme)
+
+    @property
+    def before(self) -> int:
+        """Bytes of the weights of all rows in the graph that was given."""
+        return sum(row.before for row in self.rows)
+
+    @property
+    def after(self) -> int:
+        """Bytes of the same weights now."""
+        return sum(row.after for row in self.rows)
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """The rows as dicts of plain values, for `json.dumps` or a data frame."""
+        return [{**asdict(row), "shape": list(row.shape)} for row in self.rows]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        done = self.quantized
+        total = f"{len(done)} of {len(self.rows)} layers quantised to {self.scheme}"
+        if not self.rows:
+            return f"{total}: no operator has a constant weight of floats"
+        lines = _table([_HEAD, *(_cells(row) for row in self.rows)])
+        worst = max((row.error for row in done), default=0.0)
+        sizes = f"{_size(self.before)} to {_size(self.after)}"
+        return "\n".join(
+            [*lines, f"{total}, their weights from {sizes}" + (f", error up to {worst:.2%}" if done else "")]
+        )
+
+
+_HEAD = ("layer", "operator", "weight", "shape", "scheme", "before", "after", "error")
+_NUMBERS = frozenset({"before", "after", "error"})
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    shape = "x".join(map(str, row.shape))
+    place = row.layer or row.name
+    first = (place, row.operator, row.weight, shape)
+    if not row.scheme:
+        return (*first, f"- {row.reason}")
+    if not row.before and not row.after:
+        return (*first, row.scheme, "shared", "", f"{row.error:.2%}")
+    return (*first, row.scheme, _size(row.before), _size(row.after), f"{row.error:.2%}")
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines of columns; the last cell of a row that is short takes the rest of its line."""
+    widths = [
+        max(len(row[i]) for row in rows if i < len(row) and (i < len(row) - 1 or len(row) == len(_HEAD)))
+        for i in range(len(_HEAD))
+    ]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if title in _NUMBERS else cell.ljust(width)
+            for cell, width, title in zip(row, widths, _HEAD, strict=False)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _size(count: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
