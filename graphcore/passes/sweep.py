@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from graphcore.buffers import value_of
+from graphcore.dtypes import DType
 from graphcore.functions import FUNCTIONS, Definition, definition_of
 from graphcore.graph import Graph
 from graphcore.numerics import Array
 from graphcore.passes.liveness import live_nodes
 from graphcore.passes.merging import Merger
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
-from graphcore.types import Type
+from graphcore.types import Shape, Type, tensor_type
 
 Inputs: TypeAlias = "tuple[Symbol | None, ...]"
 Rule: TypeAlias = "Callable[[Sweep, Node, Inputs], Symbol | None]"
@@ -71,9 +73,8 @@ class Sweep:
     def run(self) -> Graph:
         """The new graph."""
         old, new, at, rules = self.old, self.new, self._at, self.selection.rules
-        assert old._outputs is not None
         live = live_nodes(old) if self.selection.removes_dead else None
-        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old._outputs]
+        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old._outputs or ()]
         # A value that was called after its number keeps that name where it is an output.
         named = {s.id: label for label, s in reversed(labels) if s._name is None and label == s.name}
         self._leaves(None if live is None else live.symbols)
@@ -109,8 +110,11 @@ class Sweep:
                 self._merger.remember(key, made)
         if old._read >= len(old._nodes):
             new._read = len(new._nodes) if old._read else 0
+        new._watched = {label: found for label, s in old._watched.items() if (found := at[s.id]) is not None}
         outputs = [(label, self.of(s)) for label, s in labels]
         new._outputs = [*outputs]
+        for name, held in old._buffers.items():
+            new._buffers[name] = value_of(new, held.buffer, self.of(held.value), name)
         for label, symbol in outputs:
             new._names.taken.setdefault(label, symbol)  # so that nothing without a name is called so
         return new
@@ -138,13 +142,26 @@ class Sweep:
 
     def emit(self, node: Node, inputs: Inputs) -> Symbol:
         """A node like `node` on other operands."""
-        made = self.new._node(node.op_type, inputs, node.attributes, node.domain, node.layer, node.origin)
-        made.outputs = (self.new._symbol(node.outputs[0].type, made),)
+        return self.add(node, node.op_type, inputs, node.outputs[0].type, node.attributes, node.domain)
+
+    def add(
+        self,
+        node: Node,
+        op_type: str,
+        inputs: Inputs,
+        type_: Type,
+        attributes: dict[str, Any] | None = None,
+        domain: str = "",
+    ) -> Symbol:
+        """Another node in the place of `node`."""
+        made = self.new._node(op_type, inputs, attributes or {}, domain, node.layer, node.origin)
+        made.outputs = (self.new._symbol(type_, made),)
         self.new._nodes.append(made)
         return made.outputs[0]
 
-    def constant(self, node: Node, array: Array, type_: Type) -> Symbol:
-        """A constant in the place of `node`."""
+    def constant(self, node: Node, array: Array, type_: Type | None = None) -> Symbol:
+        """A constant in the place of `node`. type_: by default that of the array."""
+        type_ = type_ or tensor_type(DType.of(array.dtype), Shape(array.shape))
         return self.new._symbol(type_, Constant(array, False, node.origin))
 
     # How the new graph comes about

@@ -1,0 +1,103 @@
+"""What the matchers of forms look at: nodes and constants behind a Symbol, and what its values are at most."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graphcore.dtypes import DType
+from graphcore.numerics import Array
+from graphcore.symbol import Captured, Constant, Node, Symbol
+from graphcore.types import TensorType
+
+_DEEPEST = 32
+
+
+def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
+    """The node that makes a Symbol, where it is one of these operators of ONNX."""
+    producer = None if symbol is None else symbol.producer
+    if not isinstance(producer, Node) or producer.domain or producer.op_type not in op_types:
+        return None
+    return producer
+
+
+def array_of(symbol: Symbol | None) -> Array | None:
+    """The value of a constant or weight: what it holds when a graph is lowered counts."""
+    producer = None if symbol is None else symbol.producer
+    while isinstance(producer, Captured):
+        producer = producer.symbol.producer
+    return producer.array if isinstance(producer, Constant) else None
+
+
+def number_of(symbol: Symbol | None) -> float | None:
+    """The value of a float constant of one element, whatever its shape up to one axis."""
+    array = array_of(symbol)
+    if array is None or array.size != 1 or array.ndim > 1 or symbol is None or not symbol.dtype.is_float:
+        return None
+    return float(array.reshape(-1)[0])
+
+
+def factor_of(symbol: Symbol | None) -> tuple[Symbol | None, float]:
+    """An operand and the number it is multiplied with, 1 where it is not."""
+    node = node_of(symbol, "Mul", "Div")
+    if node is None:
+        return symbol, 1.0
+    left, right = node.inputs
+    number = number_of(right)
+    if node.op_type == "Div":
+        return (left, 1.0 / number) if number else (symbol, 1.0)
+    if number is not None:
+        return left, number
+    number = number_of(left)
+    return (right, number) if number is not None else (symbol, 1.0)
+
+
+def is_float32(*symbols: Symbol | None) -> bool:
+    return all(
+        s is not None and isinstance(s.type, TensorType) and s.type.dtype is DType.float32 and s.type.shape.is_ranked
+        for s in symbols
+    )
+
+
+def is_known(*symbols: Symbol) -> bool:
+    """Whether every dim is a number, a name or an expression."""
+    return all(not d.is_dynamic for s in symbols for d in s.shape)
+
+
+def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
+    """Numbers between which all elements lie, where no operand can be NaN; None where that is not certain."""
+    if symbol is None or depth > _DEEPEST or not isinstance(symbol.type, TensorType):
+        return None
+    array = array_of(symbol)
+    if array is not None:
+        if not array.size or array.dtype.kind not in "fiub" or np.isnan(array).any():
+            return None
+        return float(array.min()), float(array.max())
+    if symbol.dtype is DType.bool:
+        return 0.0, 1.0
+    node = node_of(symbol, "Cast", "Where", "Add", "Sub", "Mul", *_MOVES)
+    if node is None:
+        return None
+    operands = node.inputs[1:] if node.op_type == "Where" else node.inputs[:1]
+    if node.op_type in ("Add", "Sub", "Mul"):
+        operands = node.inputs
+    found = [bounds(s, depth + 1) for s in operands]
+    if None in found:
+        return None
+    known = [pair for pair in found if pair is not None]
+    if node.op_type in _MOVES or node.op_type == "Cast":
+        return known[0]
+    if node.op_type == "Where":
+        return min(a for a, _ in known), max(b for _, b in known)
+    (a, b), (c, d) = known
+    if node.op_type == "Add":
+        ends = [a + c, b + d]
+    elif node.op_type == "Sub":
+        ends = [a - d, b - c]
+    else:
+        ends = [a * c, a * d, b * c, b * d]
+    return None if any(math.isnan(end) for end in ends) else (min(ends), max(ends))
+
+
+_MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Expand", "Slice", "Gather", "Transpose", "Identity")
