@@ -1,4 +1,4 @@
-"""Writes the tables of the documents (ops, dtypes, promotion, onnx) from the code: run it after declaring ops."""
+"""Writes the tables of the documents from the code: run it after declaring ops, or another onnx is installed."""
 
 from __future__ import annotations
 
@@ -104,12 +104,31 @@ def promotion_pages() -> dict[str, str]:
     return made
 
 
+def max_page() -> str:
+    """docs/max.md: the names of the MAX Graph API and what they are called here."""
+    from docs.max_tables import page
+
+    return page()
+
+
+def custom_page() -> str:
+    """docs/custom_ops.md: the runtime's own operators."""
+    from docs.custom_tables import custom_page
+
+    return custom_page()
+
+
 def main() -> None:
     (HERE / "ops.md").write_text(ops_page())
     (HERE / "dtypes.md").write_text(dtypes_page())
     for path, text in promotion_pages().items():
         (HERE / path).write_text(text)
     (HERE / "onnx.md").write_text(onnx_page())
+    (HERE / "max.md").write_text(max_page())
+    (HERE / "custom_ops.md").write_text(custom_page())
+    from docs.operator_tables import operators_page
+
+    (HERE / "operators.md").write_text(operators_page())
     print(f"{len(ops.__all__)} ops")
 
 

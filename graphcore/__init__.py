@@ -14,6 +14,7 @@ if not os.path.isdir(os.path.join(_here, "ops")):  # a checkout without symlinks
     __path__.append(os.path.dirname(_here))
 
 from graphcore import errors, promotion
+from graphcore.buffers import Buffer, BufferValue
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError, LossyCastWarning
@@ -28,11 +29,17 @@ from graphcore.calls import Function, function  # isort: skip - promotes, with o
 if TYPE_CHECKING:
     from graphcore import array_api, checkpoints, models, runtime
     from graphcore.checkpoints import load_tensors, save_tensors
-    from graphcore.runtime import InferenceSession, Model, jit
+    from graphcore.custom import CustomOp, custom_op
+    from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batcher",
+    "Bound",
+    "Buffer",
+    "BufferValue",
+    "CustomOp",
     "DType",
     "Dim",
     "Function",
@@ -43,6 +50,7 @@ __all__ = [
     "Model",
     "OptionalType",
     "PromotionSystem",
+    "Quantization",
     "SequenceType",
     "Shape",
     "Symbol",
@@ -50,6 +58,7 @@ __all__ = [
     "TensorType",
     "array_api",
     "checkpoints",
+    "custom_op",
     "errors",
     "function",
     "implicit_cast",
@@ -59,18 +68,25 @@ __all__ = [
     "models",
     "ops",
     "promotion",
+    "quantize",
     "runtime",
     "save_tensors",
 ]
 
 _LAZY = {
+    "Batcher": "runtime",
+    "Bound": "runtime",
+    "CustomOp": "custom",
     "InferenceSession": "runtime",
     "Model": "runtime",
+    "Quantization": "runtime",
     "array_api": "",
     "checkpoints": "",
+    "custom_op": "custom",
     "jit": "runtime",
     "load_tensors": "checkpoints",
     "models": "",
+    "quantize": "runtime",
     "runtime": "",
     "save_tensors": "checkpoints",
 }

@@ -65,6 +65,11 @@ class Body(Graph):
 
     def __init__(self, name: str, inputs: Mapping[str, Type], promotion: PromotionSystem, strict: bool) -> None:
         super().__init__(name, inputs, promotion=promotion, strict=strict)
+        if self._buffers:
+            raise GraphError(
+                f"function {name!r}: operand {next(iter(self._buffers))!r} is declared as a Buffer",
+                help="declare its TensorType, pass what the buffer holds, and store what the function gives",
+            )
         self._copied: dict[int, tuple[Symbol, Symbol]] = {}
         self._weights: list[Weight] = []
 

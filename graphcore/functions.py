@@ -32,6 +32,10 @@ class Definition:
 
     name: str
     body: Graph
+    domain: str = FUNCTIONS
+    """Of the function in a file: another one where it says what a declared operator of that domain is made of."""
+    attributes: tuple[str, ...] = ()
+    """Those that calls of such a function have in a file. Its body was made for their values."""
 
     def __repr__(self) -> str:
         return f"<function {self.name}>"
@@ -45,7 +49,7 @@ class Definition:
 
 def definition_of(node: Node) -> Definition | None:
     """What a node calls; None where it is no call."""
-    found = node.attributes.get("definition") if node.domain == FUNCTIONS else None
+    found = node.attributes.get("definition") if node.domain else None
     return found if isinstance(found, Definition) else None  # a node that was read may have anything there
 
 

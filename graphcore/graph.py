@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from graphcore import numerics
+from graphcore.buffers import Buffer, BufferValue, stored, value_of
 from graphcore.constants import array_dtype, array_of, held_as, holds_numpy, python_dtype, scalar_array
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphError
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from graphcore.calls import Subgraph
 
-Target: TypeAlias = Literal["onnx", "cpu", "cuda"]
+Target: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
 Precision: TypeAlias = Literal["exact", "fast"]
 
 _new_node = Node.__new__
@@ -50,9 +51,10 @@ _current: contextvars.ContextVar[Graph | None] = contextvars.ContextVar("graphco
 class Graph:
     """A graph of typed operators, built once by writing expressions on its Symbols.
 
-    name: of the graph in the exported model. inputs: types by name, or a list of types (named `input0`, ...).
-    promotion: a system's name or a `PromotionSystem`. strict: implicit casts that cannot hold the range of their
-    operand raise instead of warning. Raises `GraphError` for names that are no names or not unique.
+    name: of the graph in the exported model. inputs: types by name, or a list of types (named `input0`, ...); a
+    `Buffer` is one that a Model keeps between calls. promotion: a system's name or a `PromotionSystem`. strict:
+    implicit casts that cannot hold the range of their operand raise instead of warning. Raises `GraphError` for names
+    that are no names or not unique.
 
         g = Graph("scale", {"x": TensorType(DType.float32, ["batch", 4])})
         g.output(g["x"] * 2)
@@ -61,7 +63,7 @@ class Graph:
     def __init__(
         self,
         name: str = "graph",
-        inputs: Mapping[str, Type] | Sequence[Type] = (),
+        inputs: Mapping[str, Type | Buffer] | Sequence[Type | Buffer] = (),
         *,
         promotion: str | PromotionSystem = "max",
         strict: bool = False,
@@ -82,15 +84,19 @@ class Graph:
         self._casts: dict[tuple[int, DType, bool], Symbol] = {}
         self._implicit_casts: dict[int, Symbol] = {}  # what errors show in place of a cast that the user did not write
         self._scalars: dict[Any, Symbol] = {}
+        self._edits = 0  # how often it was changed by inserting nodes, which a Model that was made of it has to know
+        self._watched: dict[str, Symbol] = {}  # what `Symbol.print` marked, by label
         self._expressions: dict[int, Any] = {}  # what Symbols that a longer expression may yet swallow are made of
         self._result_type = self.promotion.result_type
         self._outer: Graph | None = None
         """The graph whose node has this one as a body."""
         self._inner: Graph | None = None  # the body that is being built in it; a body that is finished has itself
         self._captured: dict[int, Symbol] = {}  # what stands in a body for a Symbol of the graph around it, by number
+        self._buffers: dict[str, BufferValue] = {}
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
         self._inputs: tuple[Symbol, ...] = ()
-        for position, (label, type_) in enumerate(named):
+        for position, (label, given) in enumerate(named):
+            type_ = given.type if isinstance(given, Buffer) else given
             if not isinstance(type_, (TensorType, SequenceType, OptionalType, ForeignType)):
                 raise GraphError(
                     f"Graph: the type of input {label!r} is {type_!r}",
@@ -98,13 +104,22 @@ class Graph:
                 )
             made = self._symbol(type_, Input(position, user_origin()), self._names.claim(label, "input"))
             self._inputs += (made,)
+            if isinstance(given, Buffer):
+                self._buffers[label] = value_of(self, given, made, label)
 
     # What the graph is made of
 
     @property
     def inputs(self) -> tuple[Symbol, ...]:
-        """The input Symbols, in order."""
+        """The input Symbols, in order; what was declared as a Buffer is a BufferValue."""
+        if self._buffers:
+            return tuple(self._buffers.get(s._name or "", s) for s in self._inputs)
         return self._inputs
+
+    @property
+    def buffers(self) -> dict[str, BufferValue]:
+        """The inputs that a Model keeps between calls, by name."""
+        return dict(self._buffers)
 
     @property
     def outputs(self) -> tuple[Symbol, ...]:
@@ -129,6 +144,8 @@ class Graph:
     def __getitem__(self, key: int | str) -> Symbol:
         """An input by position; an input, weight or named Symbol by name. Raises `GraphError` where there is none."""
         if isinstance(key, str):
+            if key in self._buffers:
+                return self._buffers[key]
             if key in self._names.taken:
                 return self._names.taken[key]
             known = ", ".join(repr(s.name) for s in self._inputs) or "none"
@@ -136,11 +153,24 @@ class Graph:
                 f"graph[{key!r}]: nothing in graph {self.name!r} is called so", help=f"its inputs: {known}"
             )
         try:
-            return self._inputs[key]
+            return self.inputs[key]
         except IndexError:
             raise GraphError(
                 f"graph[{key}]: graph {self.name!r} has {len(self._inputs)} inputs", help="count them from 0"
             ) from None
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Stores to a buffer: `graph["cache"] = value`, see `ops.buffer_store`. Raises `GraphError` for other names."""
+        from graphcore.ops import buffer_store
+
+        held = self._buffers.get(key)
+        if held is None:
+            raise GraphError(
+                f"graph[{key!r}] = ...: graph {self.name!r} has no buffer that is called so",
+                help=f"its buffers: {', '.join(map(repr, self._buffers)) or 'none'}",
+            )
+        if value is not held:  # as it is behind graph["cache"] += value
+            buffer_store(held, value)
 
     # Constants
 
@@ -302,7 +332,7 @@ class Graph:
         outputs: list[tuple[str | None, Symbol]] = []
         flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
         for label, value in [*((None, s) for s in flat), *named.items()]:
-            self._own(value, "output", label or "value")
+            value = self._own(value, "output", label or "value")
             taken = self._names.taken.get(label) if label is not None else None
             if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
                 raise GraphError(
@@ -341,7 +371,7 @@ class Graph:
 
     def verify(self) -> None:
         """Checks that the graph is complete and sound. Raises `GraphError` that says what is not."""
-        if not self._outputs:
+        if not self._outputs and not stored(self):
             raise GraphError(f"graph {self.name!r} has no outputs", help="say what it computes: graph.output(y)")
         for node in self._nodes:
             made = node.outputs[0].id if node.outputs else len(self._symbols)
@@ -647,6 +677,8 @@ class Graph:
     def _own(self, value: object, op: str, role: str) -> Symbol:
         if not isinstance(value, Symbol):
             raise _no_operand(value, op, role)
+        if isinstance(value, BufferValue):
+            value = value.value
         if value.graph._inner is value.graph:
             raise GraphError(
                 f"{op}: {role} belongs to a body, {value.graph.name!r}, and is not known outside of it",

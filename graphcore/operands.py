@@ -17,7 +17,7 @@ from graphcore.graph import Graph, _current
 from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.sources import user_line
 from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, Shape, _dim, _shape, tensor_type
+from graphcore.types import DimLike, Shape, TensorType, _dim, _shape, tensor_type
 
 Roles = Mapping[str, Any]
 """Operands by the names that errors call them: {"lhs": x, "rhs": y}."""
@@ -75,9 +75,17 @@ def _split(graph: Graph, op: str, roles: Roles) -> tuple[list[Symbol | None], li
     literals: list[Scalar | None] = []
     for role, value in roles.items():
         literal = type(value) in _SCALARS
+        if type(value) is str and _are_strings(roles):
+            value = np.array(value, object)
         symbols.append(None if literal else graph._operand(value, op, role))
         literals.append(value if literal else None)
     return symbols, literals
+
+
+def _are_strings(roles: Roles) -> bool:
+    """Whether some operand is of strings, so that Python's text is one beside it."""
+    types = [value.type for value in roles.values() if isinstance(value, Symbol)]
+    return any(isinstance(type_, TensorType) and type_.dtype is DType.string for type_ in types)
 
 
 def resolve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphcore import expressions
+from graphcore.buffers import value_of
 from graphcore.sources import line_of
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
 
@@ -60,6 +61,8 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "metadata": dict(graph._metadata),
         "domains": dict(graph._domains),
         "read": graph._read,
+        "watched": [(label, s.id) for label, s in graph._watched.items()],
+        "buffers": [(name, held.value.id, held.buffer) for name, held in graph._buffers.items()],
     }
 
 
@@ -105,3 +108,5 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
     graph._metadata = dict(state["metadata"])
     graph._domains = dict(state["domains"])
     graph._read = state["read"]
+    graph._watched = {label: symbols[i] for label, i in state["watched"]}
+    graph._buffers = {name: value_of(graph, buffer, symbols[i], name) for name, i, buffer in state["buffers"]}

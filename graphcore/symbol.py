@@ -158,6 +158,22 @@ class Symbol:
         """A constant or a weight."""
         return type(self.producer) is Constant
 
+    def insert_transformation(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
+        """Lets everything that reads this Symbol now read `transform(self)` instead; the transformation reads itself.
+
+        transform: called once with the Symbol; returns one of the same dtype and shape. Nodes, bodies that capture the
+        Symbol, outputs (which keep their names) and what a buffer holds are changed; what uses the Symbol afterwards
+        reads it as it is. Symbols that come later get other numbers, and those without a name other names. A Model that
+        was loaded stays what it was. Returns the new Symbol. Raises `DTypeError` or `ShapeError` where the type
+        changes, `GraphError` where the result is made of what reads the Symbol, and for one of a finished body or of a
+        graph in which a body is being built; the graph is then as before.
+
+            hidden.insert_transformation(lambda h: ops.clip(h, -10, 10))
+        """
+        from graphcore.inserting import insert
+
+        return insert(self, transform)
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:
@@ -195,6 +211,13 @@ class Symbol:
                 help="use x.shape[0] for the dim, ops.shape_of(x) for a Symbol",
             )
         return int(self.shape[0])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise SymbolError(
+            "setitem: a Symbol does not change",
+            operands={"value": self},
+            help="make a new one with ops.where or ops.scatter_nd, or a buffer: ops.buffer_create(x)",
+        )
 
     def _no_value(self, wanted: str) -> NoReturn:
         raise SymbolError(
@@ -267,8 +290,8 @@ class Symbol:
         def __rlshift__(self, other: TensorLike) -> Symbol: ...
         def __rshift__(self, other: TensorLike) -> Symbol: ...
         def __rrshift__(self, other: TensorLike) -> Symbol: ...
-        def __eq__(self, other: TensorLike) -> Symbol: ...  # type: ignore[override]
-        def __ne__(self, other: TensorLike) -> Symbol: ...  # type: ignore[override]
+        def __eq__(self, other: TensorLike | str) -> Symbol: ...  # type: ignore[override]
+        def __ne__(self, other: TensorLike | str) -> Symbol: ...  # type: ignore[override]
         def __lt__(self, other: TensorLike) -> Symbol: ...
         def __le__(self, other: TensorLike) -> Symbol: ...
         def __gt__(self, other: TensorLike) -> Symbol: ...
@@ -294,6 +317,7 @@ class Symbol:
         def to_device(self, device: object, /, *, stream: object = None) -> Symbol: ...
         def cast(self, dtype: object) -> Symbol: ...
         def rebind(self, *shape: Any, message: str = "") -> Symbol: ...
+        def print(self, label: str = "debug_tensor") -> Symbol: ...
         def reshape(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
         def broadcast_to(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
         def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Symbol: ...

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphcore.buffers import stored
 from graphcore.dtypes import DType
 from graphcore.expressions import is_swallowed
 from graphcore.functions import Definition, definition_of, definitions
@@ -34,7 +35,8 @@ def _aligned(rows: list[tuple[str, str]]) -> list[str]:
 
 def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[tuple[str, str]]:
     """The lines of a graph, and the source lines beside them; bodies stand below their node, further in."""
-    rows = [(f"{indent}input   {s}", _where(s)) for s in graph.inputs]
+    buffers = graph._buffers
+    rows = [(f"{indent}{'buffer ' if s._name in buffers else 'input  '} {s}", _where(s)) for s in graph._inputs]
     rows += [(f"{indent}weight  {s}", _where(s)) for s in graph.weights.values()]
     for node in _shown(graph):
         made = ", ".join(map(str, node.outputs))
@@ -42,6 +44,7 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
         for key, value in node.attributes.items():
             if _is_body(value):
                 rows += [(f"{indent}  {key}: {{", ""), *_rows(value, f"{indent}    ", called), (f"{indent}  }}", "")]
+    rows += [(f"{indent}store   {name} = {_operand(value)}", "") for name, value in stored(graph).items()]
     return rows + [(f"{indent}output  {name}: {type_}", "") for name, type_ in graph.output_types.items()]
 
 
@@ -91,7 +94,7 @@ def _attribute(value: Any) -> str:
 
 def graph_html(graph: Graph) -> str:
     """A table of the nodes."""
-    rows = [("input", str(s.type), s.name, _where(s)) for s in graph.inputs]
+    rows = [("input", str(s.type), s.name, _where(s)) for s in graph._inputs]
     called = definitions(graph)
     for node in _shown(graph):
         types = ", ".join(str(s.type) for s in node.outputs)
@@ -108,9 +111,9 @@ _LARGEST = 400
 
 def graph_svg(graph: Graph) -> str:
     """A drawing: operators in rows by their distance from the inputs. Of a graph of over 400 nodes, the first 400."""
-    depth: dict[int, int] = {s.id: 0 for s in graph.inputs}
+    depth: dict[int, int] = {s.id: 0 for s in graph._inputs}
     boxes: list[tuple[int, str, str, list[Symbol], list[Symbol]]] = [
-        (0, s.name, str(s.type), [], [s]) for s in graph.inputs
+        (0, s.name, str(s.type), [], [s]) for s in graph._inputs
     ]
     for node in _shown(graph)[:_LARGEST]:
         operands = [s for s in node.inputs if s is not None and s.id in depth]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 if __name__ != "graphcore.ops":
     raise ImportError(f"this is graphcore's operator library: import it as graphcore.ops, not as {__name__}")
 
@@ -12,6 +14,7 @@ from graphcore.ops.attention import *
 from graphcore.ops.axes import *
 from graphcore.ops.bands import *
 from graphcore.ops.bits import *
+from graphcore.ops.buffers import *
 from graphcore.ops.comparison import *
 from graphcore.ops.complex import *
 from graphcore.ops.control import *
@@ -28,13 +31,30 @@ from graphcore.ops.mathematics import *
 from graphcore.ops.normalization import *
 from graphcore.ops.padding import *
 from graphcore.ops.pooling import *
+from graphcore.ops.printing import *
+from graphcore.ops.quantization import *
+from graphcore.ops.random import *
 from graphcore.ops.reduction import *
 from graphcore.ops.resizing import *
 from graphcore.ops.scattering import *
+from graphcore.ops.sequences import *
 from graphcore.ops.shape import *
 from graphcore.ops.sorting import *
+from graphcore.ops.strings import *
 from graphcore.ops.vectors import *
 
 # Every declared op is a name of this package, whatever else the files above hold.
 globals().update({name: declaration.function for name, declaration in REGISTRY.items()})
 __all__ = sorted(REGISTRY)
+
+if TYPE_CHECKING:
+    from graphcore.ops import microsoft as microsoft
+
+
+def __getattr__(name: str) -> Any:
+    """The runtime's own operators, declared when they are first asked for."""
+    if name != "microsoft":
+        raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module("graphcore.ops.microsoft")

@@ -12,7 +12,7 @@ from graphcore.graph import Graph
 from graphcore.operands import cast_operand, graph_of
 from graphcore.structure import Mismatch, Structure, labels_of, leaves_like, structure_of
 from graphcore.symbol import Constant, Symbol
-from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types import SequenceType, Shape, TensorType, Type, _shape, tensor_type
 
 _NUMBERS = (bool, int, float)
 
@@ -63,9 +63,11 @@ def state_of(op: str, body: Graph, before: Symbol, after: Any, label: str) -> Sy
     made = after if isinstance(after, Symbol) else _number(op, body, before, after, label)
     was, now = before.type, made.type
     if not isinstance(was, TensorType) or not isinstance(now, TensorType):
-        if was != now:
+        if was != now and not are_lists(was, now):
             raise DTypeError(
-                f"{op}: {label} changes its type", operands={"before": before, "after": made}, help="keep its type"
+                f"{op}: {label} changes its type from {was} to {now}",
+                operands={"before": before, "after": made},
+                help="keep its type",
             )
         return made
     if was.dtype is not now.dtype:
@@ -109,9 +111,29 @@ def forget_others(known: list[tuple[Graph, set[str]]]) -> None:
 
 def joined(was: Type, now: Type) -> Type:
     """The type of what may be either, of one dtype and rank: dims that differ are unknown."""
+    if isinstance(was, SequenceType) and isinstance(now, SequenceType):
+        return joined_list(was, now)
     if not isinstance(was, TensorType) or not isinstance(now, TensorType):
         return was
     return tensor_type(was.dtype, joined_shape(was.shape, now.shape))
+
+
+def are_lists(was: Type, now: Type) -> bool:
+    """Whether both are lists of tensors of one dtype, of which one may take the place of the other."""
+    if not isinstance(was, SequenceType) or not isinstance(now, SequenceType):
+        return False
+    a, b = was.element, now.element
+    return isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype is b.dtype
+
+
+def joined_list(was: SequenceType, now: SequenceType) -> SequenceType:
+    """The type of what may be either of two lists of one dtype, or has the elements of both."""
+    a, b = was.element, now.element
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return was
+    if a.shape.is_ranked and b.shape.is_ranked and len(a.shape) != len(b.shape):
+        return SequenceType(tensor_type(a.dtype, Shape.unknown()))
+    return SequenceType(tensor_type(a.dtype, joined_shape(a.shape, b.shape)))
 
 
 def joined_shape(was: Shape, now: Shape) -> Shape:

@@ -107,6 +107,17 @@ def provably_differ(a: Dim, b: Dim) -> bool:
     return any(bound is not None and bound >= 1 for bound in (apart.lower_bound, (-apart).lower_bound))
 
 
+def is_known(graph: Graph, dim: Dim) -> bool:
+    """Whether its size can be found when the graph runs, from the axes of Symbols made so far."""
+    if dim.is_dynamic:
+        return False
+    if dim.is_static or _carrier(graph, dim) is not None:
+        return True
+    if dim.name is not None:
+        return any(_solves(carrier, dim) for carrier in _all_carriers(graph))
+    return all(is_known(graph, Dim(name)) for name in dim.parameters)
+
+
 def dims_of(op: str, shape: Any, *, help: str = "") -> list[Dim]:
     """A shape given by a user, one dim or a sequence of them, as dims. Raises `ShapeError`."""
     if isinstance(shape, Symbol):
@@ -164,7 +175,7 @@ def _place(graph: Graph, dim: Size, sources: Sequence[Symbol]) -> Axis | None:
     if not isinstance(dim, Dim) or not dim.is_symbolic:
         return None
     for source in sources:
-        if isinstance(source.type, TensorType) and not source.is_constant:
+        if isinstance(source.type, TensorType) and source.type.shape.is_ranked and not source.is_constant:
             for axis, found in enumerate(source.type.shape):
                 if found is dim:
                     return Axis(source, axis)
@@ -198,7 +209,7 @@ def _carriers(graph: Graph) -> _Carriers:
     while index.seen < len(symbols):
         symbol = symbols[index.seen]
         index.seen += 1
-        if isinstance(symbol.type, TensorType):
+        if isinstance(symbol.type, TensorType) and symbol.type.shape.is_ranked:
             for axis, dim in enumerate(symbol.type.shape):
                 if dim.is_symbolic:
                     index.setdefault(dim, Axis(symbol, axis))
@@ -300,21 +311,34 @@ def _quotient(dim: Dim, above: Symbol, below: Symbol) -> Symbol:
     return _calculated("Div", above, below)
 
 
-def _solved(graph: Graph, name: Dim, op: str) -> Symbol:
-    """A name that no axis has by itself, from an axis that has a multiple of it plus a number."""
+def _all_carriers(graph: Graph) -> dict[Dim, Axis]:
+    """The axes of every symbolic dim of the graph and of those around it."""
     carriers: dict[Dim, Axis] = {}
     around: Graph | None = graph
     while around is not None:
         carriers = {**_carriers(around), **carriers}
         around = around._outer
+    return carriers
+
+
+def _solves(dim: Dim, name: Dim) -> tuple[int, int] | None:
+    """The factor and the offset, where the dim is a multiple of the name plus a number."""
+    terms = dict(_terms(dim))
+    factor, offset = terms.pop((name,), 0), terms.pop((), 0)
+    return (factor, offset) if factor and not terms else None
+
+
+def _solved(graph: Graph, name: Dim, op: str) -> Symbol:
+    """A name that no axis has by itself, from an axis that has a multiple of it plus a number."""
+    carriers = _all_carriers(graph)
     for dim, place in carriers.items():
-        terms = dict(_terms(dim))
-        factor, offset = terms.pop((name,), 0), terms.pop((), 0)
-        if factor and not terms:
-            found = _axes(_captured(graph, place), 1)
+        found = _solves(dim, name)
+        if found is not None:
+            factor, offset = found
+            size = _axes(_captured(graph, place), 1)
             if offset:
-                found = _calculated("Sub", found, graph._vector([offset]))
-            return found if factor == 1 else _calculated("Div", found, graph._vector([factor]))
+                size = _calculated("Sub", size, graph._vector([offset]))
+            return size if factor == 1 else _calculated("Div", size, graph._vector([factor]))
     known = sorted({p for dim in carriers for p in dim.parameters})
     raise ShapeError(
         f"{op}: no Symbol has a dim {str(name)!r}, so its size cannot be found when the graph runs",

@@ -348,7 +348,7 @@ def _elu(x: Symbol, alpha: float = 1.0) -> Symbol:
 
 
 @expansion("Selu")
-def _selu(x: Symbol, alpha: float = _SELU_ALPHA, gamma: float = _SELU_GAMMA) -> Symbol:
+def _selu(x: Symbol, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Symbol:
     return e.emit("Mul", _elu(x, alpha), e.const(x, gamma))
 
 

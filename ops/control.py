@@ -16,6 +16,7 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.graph import Graph
 from graphcore.operands import as_index, axis_of, cast_operand, graph_of, report_lossy, resolve, same_dim
 from graphcore.ops._bodies import (
+    are_lists,
     begun,
     called,
     checked_function,
@@ -86,6 +87,8 @@ def _met(graph: Graph, pair: dict[str, Any]) -> Type:
     """The type that the values of two branches have in common."""
     types = [v.type for v in pair.values() if isinstance(v, Symbol)]
     if any(not isinstance(t, TensorType) for t in types):
+        if len(types) == 2 and are_lists(types[0], types[1]):
+            return joined(types[0], types[1])
         if len(types) < 2 or types[0] != types[1]:
             raise DTypeError("cond: the branches give values of two kinds", operands=pair, help="give one kind")
         only: Type = types[0]
@@ -198,6 +201,13 @@ def scan(
     roles = dict(zip(labels_of(over, "xs"), [graph._operand(x, "scan", "xs") for x in along], strict=True))
     if not roles:
         raise GraphError("scan: xs has no Symbols to go along", help="give one or more, or use ops.for_loop")
+    for label, value in (*zip(labels_of(like, "state"), start, strict=True), *roles.items()):
+        if not isinstance(value.type, TensorType):
+            raise DTypeError(
+                f"scan: {label} is no tensor, and a Scan takes no others",
+                operands={label: value},
+                help="use ops.for_loop, whose state may be a list",
+            )
     axes = [axis_of("scan", axis, rank_of(x), {label: x}) for label, x in roles.items()]
     length = _length(roles, axes)
     turn = _Scan(body_fn, like, over, list(roles.values()), axes, length, reverse, out_axis)

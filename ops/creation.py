@@ -72,6 +72,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
     dims = dims_of(name, shape)
     wanted = None if dtype is None else operands.dtype_of(name, dtype)
     if isinstance(value, Symbol):
+        value = graph._own(value, name, "value")
         if value.rank:
             raise ShapeError(
                 f"{name}: value has shape {value.shape}", operands={"value": value}, help="give a number or a scalar"

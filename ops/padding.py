@@ -9,6 +9,7 @@ import numpy as np
 
 from graphcore.declare import op
 from graphcore.dims import Dim
+from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.operands import operand, promote, retype
 from graphcore.ops._dims import dims_of, shape_vector
@@ -35,6 +36,12 @@ def pad(
     """
     symbol = operand("pad", x)
     roles = {"x": symbol}
+    if symbol.dtype is DType.string and mode == "constant":
+        raise DTypeError(
+            "pad: there is no number to put beside strings",
+            operands=roles,
+            help="use mode='edge', or concat constants: ops.concat([x, graph.constant(['', ''])])",
+        )
     if mode not in get_args(PadMode):
         raise ShapeError(f"pad: there is no mode {mode!r}", operands=roles, help=f"use one of {get_args(PadMode)}")
     before, after = _paddings(symbol, paddings, roles)

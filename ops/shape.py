@@ -15,9 +15,10 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.graph import Graph
 from graphcore.operands import axis_of, operand, retype
 from graphcore.ops._dims import Axis, Size, dims_of, in_pieces, product, provably_differ, shape_vector, with_dims
+from graphcore.ops._rebind import rebound
 from graphcore.ops._reshape import Wanted, as_size, reshaped, reshaped_by
 from graphcore.symbol import Constant, Node, Symbol, TensorLike
-from graphcore.types import DimLike, Shape, _shape, tensor_type
+from graphcore.types import DimLike, Shape, _shape
 
 
 @op(onnx="Cast", method=True)
@@ -34,7 +35,7 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
         raise DTypeError(
             f"cast: {symbol.dtype} values do not become {target}",
             operands={"x": symbol},
-            help="convert strings before they enter the graph",
+            help="ops.string_of makes strings of numbers, and ops.string_parse reads them",
         )
     symbol.graph._end_expressions((symbol,))
     return symbol.graph._cast(symbol, target)
@@ -296,35 +297,50 @@ def _check_broadcasts(x: Symbol, shape: Shape, roles: dict[str, Symbol]) -> None
 # What the user knows
 
 
-@op(onnx="Identity")
+@op(onnx="Shape, Equal, Where, Reshape, Unsqueeze, Squeeze")
 def rebind(x: TensorLike, shape: Any, message: str = "") -> Symbol:
-    """The same tensor, of which the user says what its dims are.
+    """The same tensor under dims that the user knows it to have, which is checked when the graph runs.
 
-    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; whether they
-    are right is the user's to know. message: for the error. Raises `ShapeError` where they provably are not.
-    ONNX Identity.
+    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; of an unknown
+    rank, that is checked too. A name that no Symbol of the graph (of the function, inside of one) has is given to the
+    size that is there; all else has to be the size it says, or running fails: a `Model` raises `RunError` with the
+    message and the sizes. What is known already is not checked, and nothing is copied but a result that is an output; a
+    result that nothing reads is not computed and so not checked. message: for errors. Raises `ShapeError` where the
+    dims provably differ.
+    Source: MAX; ONNX Reshape as a check of what Where makes of Shape and Equal, Unsqueeze and Squeeze behind it.
     """
     symbol = operand("rebind", x)
     dims = dims_of("rebind", shape)
     told = f" ({message})" if message else ""
     roles = {"x": symbol}
-    if len(dims) != symbol.rank:
+    own = symbol.tensor_type.shape
+    if own.is_ranked and len(dims) != symbol.rank:
         raise ShapeError(
             f"rebind: {_shape(dims)} has {len(dims)} dims and {symbol.shape} has {symbol.rank}{told}",
             operands=roles,
             help="give one dim for each axis; ops.reshape changes the rank",
         )
-    for axis, (own, dim) in enumerate(zip(symbol.shape, dims, strict=True)):
-        if provably_differ(own, dim):
+    for axis, (known, dim) in enumerate(zip(own, dims, strict=True) if own.is_ranked else ()):
+        if provably_differ(known, dim):
             raise ShapeError(
-                f"rebind: axis {axis} is {own} and cannot be {dim}{told}",
+                f"rebind: axis {axis} is {known} and cannot be {dim}{told}",
                 operands=roles,
                 help="rebind states what is true already; ops.reshape and slices change a shape",
             )
-    if symbol.shape == dims:
-        return symbol
-    return symbol.graph._emit("Identity", (symbol,), tensor_type(symbol.dtype, _shape(dims)))
+    return rebound(symbol, dims, message)
 
 
-for _function in (reshape, broadcast_to, rebind):
+for _function in (reshape, broadcast_to):
     setattr(Symbol, _function.__name__, in_pieces(_function))
+
+
+def _rebind_method(self: Symbol, *shape: Any, message: str = "") -> Symbol:
+    if len(shape) == 2 and isinstance(shape[0], (list, tuple)) and isinstance(shape[1], str):
+        return rebind(self, *shape)  # the message behind a list of dims, as the function takes it
+    return _rebind_in_pieces(self, *shape, message=message)
+
+
+_rebind_in_pieces = in_pieces(rebind)
+_rebind_method.__name__ = _rebind_method.__qualname__ = "rebind"
+_rebind_method.__doc__ = rebind.__doc__
+setattr(Symbol, "rebind", _rebind_method)  # noqa: B010 - declared for type checkers in Symbol

@@ -1,17 +1,28 @@
-"""Running graphs: lowering, sessions and jit, on onnxruntime."""
+"""Running graphs: lowering, quantising, sessions and jit, on onnxruntime."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graphcore.runtime.batcher import Batcher
+    from graphcore.runtime.bound import Bound
     from graphcore.runtime.model import Model
+    from graphcore.runtime.quantizing import Quantization, quantize
     from graphcore.runtime.session import InferenceSession
     from graphcore.runtime.tracing import jit
 
-__all__ = ["InferenceSession", "Model", "jit"]
+__all__ = ["Batcher", "Bound", "InferenceSession", "Model", "Quantization", "jit", "quantize"]
 
-_HOMES = {"InferenceSession": "session", "Model": "model", "jit": "tracing"}
+_HOMES = {
+    "Batcher": "batcher",
+    "Bound": "bound",
+    "InferenceSession": "session",
+    "Model": "model",
+    "Quantization": "quantizing",
+    "jit": "tracing",
+    "quantize": "quantizing",
+}
 
 
 def __getattr__(name: str) -> Any:

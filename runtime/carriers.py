@@ -40,15 +40,20 @@ def is_unusual(type_: Type) -> TypeGuard[TensorType]:
     return isinstance(type_, TensorType) and type_.dtype.storage not in PLAIN
 
 
+def carrier_of(dtype: DType) -> DType:
+    """The dtype that lowered graphs take for a stored one."""
+    return _CARRIED.get(dtype, dtype)
+
+
 def fed(array: Array, dtype: DType) -> onnxruntime.OrtValue:
     """An OrtValue of an array of a stored dtype, of the dtype that lowered graphs take for it."""
-    carrier = _CARRIED.get(dtype, dtype)
+    carrier = carrier_of(dtype)
     return to_ort(array if carrier is dtype else array.astype(carrier.numpy), carrier)
 
 
 def taken(value: onnxruntime.OrtValue, dtype: DType) -> Array:
     """The array of a stored dtype that an OrtValue of a lowered graph's output holds."""
-    carrier = _CARRIED.get(dtype, dtype)
+    carrier = carrier_of(dtype)
     array = from_ort(value, carrier)
     return array if carrier is dtype else array.astype(dtype.numpy)
 

@@ -29,6 +29,16 @@ def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:
     return [symbol for symbol in made if symbol.id in chosen]
 
 
+def marked(graph: Graph) -> dict[str, Symbol]:
+    """What was marked by `print`, by label. Raises `GraphError` where nothing was."""
+    if not graph._watched:
+        raise GraphError(
+            f"debug: nothing of graph {graph.name!r} is marked",
+            help='mark values where they are made, x.print("label"), or say which: watch="encoder/0/*"',
+        )
+    return dict(graph._watched)
+
+
 def _path(symbol: Symbol) -> str:
     layer = symbol.producer.layer if isinstance(symbol.producer, Node) else ""
     return symbol.name if symbol.name.startswith(layer) else layer + symbol.name

@@ -39,8 +39,9 @@ class Feeds:
     of another type is for the runtime to judge.
     """
 
-    def __init__(self, model: str, types: Mapping[str, Type]) -> None:
+    def __init__(self, model: str, types: Mapping[str, Type], kind: str = "input") -> None:
         self.model = model
+        self._kind = kind
         self.types = dict(types)
         self.names = tuple(types)
         self._bools = tuple(name for name, t in types.items() if isinstance(t, TensorType) and t.dtype is DType.bool)
@@ -69,11 +70,27 @@ class Feeds:
             feed[name] = feed[name].view(np.uint8).astype(np.bool_)
         return feed
 
+    def check_beside(self, feed: Mapping[str, Any], held: Mapping[str, tuple[TensorType, Array]]) -> None:
+        """Checks that dims of other arrays, which errors call buffers, are those of a feed. Raises `FeedError`."""
+        pairs = ((f"{self._kind} {name!r}", self.types[name], value) for name, value in feed.items())
+        leaves = [_Leaf(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
+        self._check_sizes([*leaves, *(_Leaf(f"buffer {name!r}", *pair) for name, pair in held.items())])
+
+    def sizes_of(self, feed: Mapping[str, Any]) -> dict[str, int]:
+        """The sizes of the dims that have names, in a feed that was checked."""
+        return {
+            name: value.shape[axis]
+            for input_, value in feed.items()
+            if isinstance(type_ := self.types[input_], TensorType)
+            for axis, name, _ in self._known_dims(type_)
+            if name is not None
+        }
+
     def _checked(self, given: Sequence[Any]) -> dict[str, Any]:
         leaves: list[_Leaf] = []
         feed = {}
         for (name, type_), value in zip(self.types.items(), given, strict=True):
-            feed[name] = self._value(f"input {name!r}", type_, value, leaves)
+            feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
         self._check_sizes(leaves)
         if self._is_plain:
             self._accepted = tuple((name, array.dtype, array.shape) for name, array in feed.items())

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import onnxruntime
 
 from graphcore import bigints
-from graphcore.errors import FeedError, ModelError, RunError
+from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, RunError
 from graphcore.graph import Graph
 from graphcore.numerics import Array
 from graphcore.runtime import carriers
-from graphcore.runtime.debugging import watched, with_outputs
-from graphcore.runtime.feeds import Feeds, summary
+from graphcore.runtime.batching import Batching, batching
+from graphcore.runtime.bound import Bound, bound
+from graphcore.runtime.debugging import marked, watched, with_outputs
+from graphcore.runtime.engines import Plain, Tied, is_bindable
+from graphcore.runtime.failures import failed
+from graphcore.runtime.feeds import Feeds
 from graphcore.runtime.placement import RECORD, Placement, recorded
 from graphcore.runtime.profiling import Profile, profiled
+from graphcore.runtime.state import Buffers, Engine, Kept, Program, State, without
+from graphcore.runtime.workers import in_pieces, pool_of
 from graphcore.types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -43,7 +52,10 @@ class Model:
         is_carried: bool = False,
         lowered: Graph | None = None,
         source: tuple[Graph, InferenceSession] | None = None,
+        kept: tuple[Kept, ...] = (),
+        whole: Callable[[], Model] | None = None,
     ) -> None:
+        """whole: loads the model with its graph, where that was left out."""
         carriers.check(name, {**inputs, **outputs})
         if carriers.needed(inputs, outputs) and not is_carried:
             raise ModelError(
@@ -61,9 +73,13 @@ class Model:
         self._start = start
         self._lowered = lowered
         self._source = source
+        self._whole = whole
+        self._edits = 0 if source is None else source[0]._edits
         self._watching: dict[tuple[int, ...], Model] = {}
-        self._inputs = dict(inputs)
-        self._outputs = dict(outputs)
+        self._types = dict(inputs), dict(outputs)
+        self._kept = kept
+        self._inputs = without(inputs, {k.name for k in kept})
+        self._outputs = without(outputs, {k.output for k in kept})
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(name, self._inputs)
         self._stored = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
@@ -71,10 +87,20 @@ class Model:
         unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if carriers.is_unusual(t)]
         self._restored = unusual if is_carried else []
         self._is_bound = bool(unusual) and not is_carried
-        typed = [(i, t.dtype) for i, t in enumerate(outputs.values()) if isinstance(t, TensorType)]
+        typed = [(i, t.dtype) for i, t in enumerate(self._outputs.values()) if isinstance(t, TensorType)]
         self._wide = [(i, dtype) for i, dtype in typed if bigints.is_wide(dtype)]
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
         self._run = getattr(self.session, "_sess", self.session).run
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._program: Program | None = None
+        self._state: State | None = None
+        if kept:
+            engine: Engine = Plain(self._run, self._output_names, self._fed, self._restored, kept)
+            if is_bindable(inputs, outputs):
+                engine = Tied(self.session, inputs, self._outputs, kept)
+            self._program = Program(None if source is None else source[0], self._feeds, kept, engine)
+            self._state = State(self._program, {})
 
     @property
     def inputs(self) -> dict[str, Type]:
@@ -86,6 +112,29 @@ class Model:
         """The outputs' types by name, in order."""
         return dict(self._outputs)
 
+    @property
+    def buffers(self) -> Buffers:
+        """What the buffers hold: `model.buffers["cache"]` is a copy, and can be set; `.reset()` begins anew."""
+        return Buffers(self._stateful("buffers"))
+
+    def state(self, **buffers: Any) -> State:
+        """Another state of the buffers, beside the model's own, for another stream of calls: `state(x)`.
+
+        buffers: arrays to begin with, by name; the others hold what they hold at first. Raises `FeedError` for arrays
+        that are not of their types, and `ModelError` for a model that has no buffers.
+        """
+        self._stateful("state")
+        assert self._program is not None
+        return State(self._program, buffers)
+
+    def _stateful(self, what: str) -> State:
+        if self._state is None:
+            raise ModelError(
+                f"{what}: {self.name} has no buffers",
+                help='declare them: Graph("g", {"cache": gc.Buffer("float32", [1024, 64])})',
+            )
+        return self._state
+
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
         """Runs the model on one value for each input, given by position or by name.
 
@@ -96,6 +145,8 @@ class Model:
         types that graphcore only hands on come as onnxruntime gives them. Raises `FeedError` for anything else, and
         `RunError` where the runtime fails.
         """
+        if self._state is not None:
+            return self._state(*arrays, **named)
         feed = self._feeds.take(arrays, named)
         try:
             if self._is_bound:
@@ -106,53 +157,122 @@ class Model:
             else:
                 results = self._run(self._output_names, feed, None)
         except Exception as error:
-            raise RunError(
-                f"{self.name}: onnxruntime failed: {error}",
-                operands={name: summary(value) for name, value in feed.items()},
-                help="see the message of the runtime; sizes that only the run knows may not fit together",
-            ) from error
+            made = self._failed(error, feed)
+            raise made from made.__cause__ or error
         for position, dtype in self._restored:
             results[position] = carriers.restored(results[position], dtype)
         return results  # type: ignore[no-any-return]
 
-    def execute(self, /, *arrays: Any, wide: Any = "limbs", **named: Any) -> list[Any]:
-        """Like calling the model; wide: what outputs of more than 64 bits come as.
+    def bind(self, /, *arrays: Any, **named: Any) -> Bound:
+        """The model for shapes that stay: arrays for its inputs and outputs, bound once and used in every call.
+
+        By position or by name, for each input whose type has a dim that is no number: an example array, which the input
+        holds then, or a shape, as a tuple; and by name for each dim its size: `model.bind(batch=8, tokens=(8, 128))`.
+        Outputs whose size only the run knows are allocated in each call. Raises `FeedError` for what does not fit the
+        inputs or leaves a size open, `ModelError` for a model that has strings, lists, optionals or buffers,
+        `ResourceLimitError` for arrays that there is no memory for. See docs/running.md.
+        """
+        if self._state is not None:
+            raise ModelError(f"bind: {self.name} has buffers, which are bound already", help="call the model")
+        return bound(
+            self.name, self.session, self._inputs, self._outputs, arrays, named, self._failed, (self._keep, self)
+        )
+
+    def _failed(self, error: Exception, feed: Mapping[str, Any]) -> RunError:
+        with contextlib.suppress(GraphcoreError):
+            self._read()
+        return failed(self.name, error, feed, None if self._source is None else self._source[0])
+
+    def run_async(self, /, *arrays: Any, **named: Any) -> Future[list[Any]]:
+        """A future of what a call gives, made in a thread of the model's own: `model.run_async(x).result()`.
+
+        Leave the arrays as they are until it is done. The future has what a call raises. As many calls run at once as
+        there are processors; those of a model with buffers run one after the other, in the order of asking.
+        """
+        return self._pool().submit(self, *arrays, **named)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._threads is None:
+                self._threads = pool_of(self.name, in_order=self._state is not None)
+            return self._threads
+
+    def _batching(self) -> Batching:
+        if self._state is not None:
+            raise ModelError(f"{self.name} has buffers, which are one for all rows", help="call the model")
+        return batching(self.name, self._inputs, self._outputs)
+
+    def execute(self, /, *arrays: Any, wide: Any = "limbs", micro_batch: Any = None, **named: Any) -> list[Any]:
+        """Like calling the model; wide: what outputs of more than 64 bits come as; micro_batch: rows to run at once.
 
         "limbs" gives uint32 digits along one more axis, the last one, the lowest first; "object" gives arrays of Python
-        ints. An input that is called `wide` is given by position, or in a call of the model itself. Raises what a call
-        does, and `FeedError` for any other `wide`.
+        ints. With `micro_batch` a batch is run in pieces of so many rows, which is faster where what is between two
+        kernels then fits the processor's caches: side by side on all processors in a session of one thread
+        (`InferenceSession(intra_op_num_threads=1)`), one after the other otherwise. The batch is the first dim of the
+        first input, and no row may depend on another.
+
+        An input that is called `wide` or `micro_batch` is given by position, or in a call of the model itself. Raises
+        what a call does, `FeedError` for any other `wide` and for a `micro_batch` below 1, and `ModelError` where some
+        input or output does not carry the batch.
         """
         if not isinstance(wide, str) or wide not in ("limbs", "object"):
             raise FeedError(
                 f"{self.name}: wide={wide!r:.80} is no form of integers of more than 64 bits",
                 help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
             )
-        results = self(*arrays, **named)
+        if micro_batch is None:
+            results = self(*arrays, **named)
+        else:
+            results = in_pieces(self, micro_batch, self._feeds.take(arrays, named))
         if wide == "object":
             for position, dtype in self._wide:
                 results[position] = bigints.from_digits(results[position], dtype)
         return results
 
-    def debug(self, /, *arrays: Any, watch: str | Sequence[str], **named: Any) -> dict[str, Any]:
+    def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
         """Runs the model and returns values from inside of it, by name, in place of its outputs.
 
         watch: names of values as `str(graph)` shows them, or behind the path of their layer, with `*` and `?` as in the
-        shell: `watch="encoder/0/*"`, or a list of those. Another session is started for each choice, and kept. An input
-        that is called `watch` is given by position. Raises `GraphError` for a name that nothing has, `ModelError` for a
-        model that was compiled beforehand, and what a call raises.
+        shell: `watch="encoder/0/*"`, or a list of those; by default what `x.print("label")` marked, by label. Another
+        session is started for each choice, and kept. An input that is called `watch` is given by position. Raises
+        `GraphError` for a name that nothing has, where nothing is marked, and where nodes were inserted into the graph
+        since, `ModelError` for a model that was compiled beforehand, and what a call raises. Buffers are read, and not
+        changed.
         """
+        self._read()
         if self._source is None:
             raise ModelError(
                 f"debug: {self.name} is in onnxruntime's own format, which has no graph to look into",
                 help="load the ONNX model that it was made of",
             )
+        self._check_unedited("debug")
         graph, session = self._source
-        symbols = watched(graph, [watch] if isinstance(watch, str) else watch)
-        key = tuple(s.id for s in symbols)
+        if watch is None:
+            chosen = marked(graph)
+        else:
+            chosen = {s.name: s for s in watched(graph, [watch] if isinstance(watch, str) else watch)}
+        key = tuple(s.id for s in chosen.values())
         model = self._watching.get(key)
         if model is None:
-            model = self._watching[key] = session.load(with_outputs(graph, symbols))
-        return dict(zip([s.name for s in symbols], model(*arrays, **named), strict=True))
+            model = self._watching[key] = session.load(with_outputs(graph, chosen.values()))
+        if self._state is not None:
+            arrays, named = (), self._state.fed(arrays, named)
+        return dict(zip(chosen, model(*arrays, **named), strict=True))
+
+    def _read(self) -> None:
+        """Reads the graph that was left out. Raises `ModelError` where its file was changed since."""
+        if self._whole is not None and self._source is None:
+            read = self._whole()
+            self._source, self._edits = read._source, read._edits
+            self._lowered, self._start = read._lowered, read._start
+
+    def _check_unedited(self, what: str) -> None:
+        """Further sessions are started from the graph. Raises `GraphError` where that is another one by now."""
+        if self._source is not None and self._source[0]._edits != self._edits:
+            raise GraphError(
+                f"{what}: nodes were inserted into the graph since {self.name} was loaded",
+                help="load the graph again: this model runs as it was",
+            )
 
     def _run_bound(self, feed: Mapping[str, Array]) -> list[Array]:
         """Runs where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""
@@ -172,12 +292,16 @@ class Model:
         return results
 
     def benchmark(self, /, *arrays: Any, runs: int = 100, **named: Any) -> dict[str, float]:
-        """Seconds that one call takes over `runs` calls after a first one: `median`, `best` and `worst`."""
-        self(*arrays, **named)
+        """Seconds that one call takes over `runs` calls after a first one: `median`, `best` and `worst`.
+
+        The buffers of a model that has some are those of a new state.
+        """
+        call = self if self._state is None else self.state()
+        call(*arrays, **named)
         taken = []
         for _ in range(max(1, runs)):
             started = time.perf_counter()
-            self(*arrays, **named)
+            call(*arrays, **named)
             taken.append(time.perf_counter() - started)
         return {"median": statistics.median(taken), "best": min(taken), "worst": max(taken)}
 
@@ -189,8 +313,10 @@ class Model:
 
         def again(options: Mapping[str, Any]) -> Model:
             started = self._start(options)
-            return Model(self.name, self._start, self._inputs, self._outputs, started, bool(self._restored))
+            is_carried = bool(self._restored)
+            return Model(self.name, self._start, *self._types, started, is_carried, kept=self._kept)
 
+        self._check_unedited("profile")
         return profiled(again, arrays, named, max(1, runs))
 
     def placement(self) -> Placement:
@@ -199,10 +325,13 @@ class Model:
         Starts a second session, which tells where it put them, and closes it again. `print(model.placement())` shows
         the counts, and what is left to the CPU by operator.
         """
+        self._read()
+        self._check_unedited("placement")
         session, _keep = self._start({RECORD: "1"})
         return recorded(session, self._lowered, self.session.get_providers()[0])
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())
         outputs = ", ".join(f"{name}: {type_}" for name, type_ in self._outputs.items())
-        return f"<Model {self.name}({inputs}) -> {outputs}>"
+        kept = ", ".join(f"{k.name}: {k.type}" for k in self._kept)
+        return f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {kept}' if kept else ''}>"

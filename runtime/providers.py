@@ -9,16 +9,22 @@ import onnxruntime
 
 from graphcore.errors import GraphError, RunError
 from graphcore.graph import Target
+from graphcore.runtime import openvino
 
-_SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-EXACT: Mapping[str, Mapping[str, str]] = {_SHORT["cuda"]: {"use_tf32": "0"}}
-"""Options that providers start with: by default the CUDA provider rounds the operands of float32 products."""
+_SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "openvino": openvino.PROVIDER}
+EXACT: Mapping[str, Mapping[str, str]] = {
+    _SHORT["cuda"]: {"use_tf32": "0"},
+    openvino.PROVIDER: openvino.options("f32"),
+}
+"""Options that providers start with: by default the CUDA provider rounds the operands of float32 products, and OpenVINO
+those of all on processors that have instructions for it."""
 
 TENSOR_CORES: Mapping[str, Mapping[str, str]] = {_SHORT["cuda"]: {"use_tf32": "1"}}
 """The same where all products are of tensor_float32, whose values are rounded already."""
 
 _MISSING = {
-    "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime: both bring one module"
+    "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime: both bring one module",
+    openvino.PROVIDER: "pip install 'graphcore-engine[openvino]' and uninstall onnxruntime: both bring one module",
 }
 
 
@@ -53,12 +59,15 @@ def options_of(providers: Sequence[str], given: Mapping[str, Mapping[str, Any]])
                 f"InferenceSession: provider_options for {name!r} are {options!r}",
                 help='give a mapping, such as {"device_id": 0}',
             )
-        made[full] = {key: str(int(v) if isinstance(v, bool) else v) for key, v in options.items()}
+        plain = openvino.given(options) if full == openvino.PROVIDER else options
+        made[full] = {key: str(int(v) if isinstance(v, bool) else v) for key, v in plain.items()}
     return made
 
 
 def target_of(provider: str) -> Target:
     """What graphs are lowered to for a provider."""
+    if provider == openvino.PROVIDER:
+        return "openvino"
     return "cuda" if provider == _SHORT["cuda"] else "cpu"
 
 

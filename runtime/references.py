@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -13,7 +14,9 @@ from graphcore.dtypes import DType
 from graphcore.errors import ModelError
 from graphcore.graph import Graph
 from graphcore.numerics import Array
-from graphcore.onnx.writer import encode, join
+from graphcore.onnx.writer import LIMIT, encode, join
+from graphcore.runtime.cache import Cache
+from graphcore.runtime.installed import newest_opset
 from graphcore.runtime.values import to_ort
 from graphcore.symbol import Constant
 
@@ -27,27 +30,33 @@ _READ_LATE = frozenset({"MatMul", "Gemm", "Gather", "LayerNormalization", "RMSNo
 
 
 def start(
-    graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create
+    graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create, cache: Cache | None = None
 ) -> tuple[onnxruntime.InferenceSession, object]:
     """A session of a lowered graph, and what must live as long as it does.
 
-    options: makes new session options. create: makes a session of a model's bytes. Large weights are declared to lie in
+    options: makes new session options. create: makes a session of a model's bytes. cache: where the optimised graph is
+    looked for, and kept. Large weights are declared to lie in
     a file that is empty and are replaced by OrtValues. The file is empty on purpose: an optimiser that reads such a
     weight while the session is made fails, where a sparse file of the right size would give it zeros. Those that
     optimisers are known to read are copied, and where others turn out to be read, all are. Raises `ModelError`.
     """
     large: dict[str, Array] = {}
+    own = {s.name for s in graph._symbols if isinstance(s.producer, Constant)}
 
     def place(name: str, array: Array) -> tuple[str, int] | None:
-        if not _is_large(array):
+        if name not in own or not _is_large(array):  # onnxruntime replaces none in bodies
             return None
         large[name] = array
         return "weights", 0
 
-    content = join(encode(graph, place))
+    content = join(encode(graph, place, newest_opset()))
     late = _read_late(graph)
     shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name in late}
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name not in late}
+    if cache is not None:
+        made = _of_cache(cache, content, options, create, shared, {name: large[name] for name in copied})
+        if made is not None:
+            return made, (large, shared)
     try:
         return _session(content, options(), create, shared, copied), (large, shared)
     except Exception as error:
@@ -65,13 +74,57 @@ def refused(model: str, error: Exception) -> ModelError:
     return ModelError(f"load: onnxruntime does not take {model}: {reason}", help="check the model with onnx.checker")
 
 
+def _of_cache(
+    cache: Cache,
+    content: bytes,
+    options: Callable[[], onnxruntime.SessionOptions],
+    create: Create,
+    shared: Mapping[str, onnxruntime.OrtValue],
+    read: Mapping[str, Array],
+) -> onnxruntime.InferenceSession | None:
+    """A session of what a cache has for a model, which it has afterwards. None where it cannot have it.
+
+    shared: the weights that are in no entry. read: the others, which the optimised graph has in it.
+    """
+    if sum(array.nbytes for array in read.values()) > LIMIT // 2:  # it would be larger than protobuf allows
+        return None
+    key = cache.key(content, read)
+    found = cache.find(key)
+    if found is not None:
+        with contextlib.suppress(Exception):  # it is made anew, and so is an error that has another reason
+            made = restarted(found, options(), create, shared)
+            cache.used = key
+            return made
+    kept: list[bytes] = []
+    copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in read.items()}
+    with contextlib.suppress(Exception):
+        made = _session(content, options(), create, shared, copied, kept)
+        cache.save(key, kept[0])
+        cache.used = key
+        return made
+    return None
+
+
+def restarted(
+    optimised: bytes,
+    options: onnxruntime.SessionOptions,
+    create: Create,
+    shared: Mapping[str, onnxruntime.OrtValue],
+) -> onnxruntime.InferenceSession:
+    """A session of a graph that was optimised before, with the weights that are not in it."""
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return _session(optimised, options, create, shared, {})
+
+
 def _session(
     content: bytes,
     options: onnxruntime.SessionOptions,
     create: Create,
     shared: Mapping[str, onnxruntime.OrtValue],
     copied: Mapping[str, onnxruntime.OrtValue],
+    kept: list[bytes] | None = None,
 ) -> onnxruntime.InferenceSession:
+    """kept: what the optimised graph is added to, in onnxruntime's bytes, without the weights that are shared."""
     for name, value in shared.items():
         options.add_initializer(name, value)
     if copied:
@@ -80,7 +133,13 @@ def _session(
         with open(os.path.join(folder, "weights"), "wb"):
             pass
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        return create(content, options)
+        if kept is None:
+            return create(content, options)
+        options.optimized_model_filepath = os.path.join(folder, "optimised.onnx")
+        made = create(content, options)
+        with open(options.optimized_model_filepath, "rb") as file:
+            kept.append(file.read())
+        return made
 
 
 def _is_large(array: Array) -> bool:

@@ -11,21 +11,29 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from graphcore.buffers import exposed, outputs_of
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.graph import Graph, Precision, Target
 from graphcore.numerics import Array, native
 from graphcore.onnx.writer import LIMIT
-from graphcore.runtime import carriers, described, references
-from graphcore.runtime.lowering import PRECISIONS, lower
+from graphcore.runtime import carriers, described, prepacking, python_ops, references, restart
+from graphcore.runtime.cache import Cache
+from graphcore.runtime.installed import broken, older
+from graphcore.runtime.lowering import PRECISIONS, customs, lower
 from graphcore.runtime.lowering.inline import inlined
 from graphcore.runtime.model import Model
+from graphcore.runtime.prepacking import Prepack
 from graphcore.runtime.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.references import refused
+from graphcore.runtime.state import kept_of
 from graphcore.runtime.tensor_cores import multiplies_in_tf32
 from graphcore.symbol import Constant
 
 # Measured: the CPU kernel of the first is five times slower than what it replaces, the second gains nothing.
 _SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion")
+
+# Products with weights that a node dequantises become ones that round the other operand to int8, unless told not to.
+_EXACT_PRODUCTS = {"session.qdq_matmulnbits_accuracy_level": "0"}
 
 # Measured: it compares initializers pairwise, three quarters of the start of a session with 10,000 of them.
 _QUADRATIC = ("ConstantSharing",)
@@ -67,27 +75,42 @@ class InferenceSession:
         """What graphs are lowered to."""
         return target_of(self.providers[0])
 
+    def __repr__(self) -> str:
+        return f"<InferenceSession on {', '.join(self.providers)}, {self.precision}>"
+
     def load(
         self,
         model: Graph | onnx.ModelProto | bytes | str | os.PathLike[str],
         weights: Mapping[str, Array] | None = None,
+        *,
+        prepack: Prepack = "auto",
+        cache_dir: str | os.PathLike[str] | None = None,
     ) -> Model:
         """A Model that runs.
 
         model: a Graph, or an ONNX model as a path, bytes or a ModelProto, which `Graph.load` reads; it is lowered for
         the first provider. A model in onnxruntime's own format (.ort) is run as it is. weights: arrays to use in place
         of the graph's weights, by name, of the same types. The arrays of weights are not copied as a rule: leave them
-        as they are while the Model lives. Raises `ModelError` for what cannot be read or run, `GraphError` for an
+        as they are while the Model lives. prepack: whether kernels put weights into an order of their own, which takes
+        a second copy of them: "auto" does unless the shapes tell that one row goes through each matrix. cache_dir: a
+        folder in which the graph is kept as onnxruntime has optimised it, for the next start on the CPU; see
+        docs/running.md.
+
+        Raises `ModelError` for what cannot be read or run, `GraphError` for an
         unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
         """
         if isinstance(model, Graph):
-            return self._load_graph(model, weights or {})
+            return self._load_graph(model, weights or {}, prepack, cache_dir)
         if _is_compiled(model):
             if weights:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
+        file = None if cache_dir is None or weights else self._file(model, prepack, cache_dir)
+        found = None if file is None else restart.restarted(file, self, prepack)
+        if found is not None:
+            return found
         try:
-            return self._load_graph(Graph.load(model), weights or {})
+            return self._load_graph(Graph.load(model), weights or {}, prepack, cache_dir, file)
         except GraphcoreError:
             raise
         except Exception as error:  # of a model that ONNX's checks let through and that makes no sense
@@ -99,7 +122,7 @@ class InferenceSession:
     def _session_options(self, more: Mapping[str, Any]) -> onnxruntime.SessionOptions:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # failures come as exceptions
-        for name, value in {**self._options, **more}.items():
+        for name, value in {**_EXACT_PRODUCTS, **self._options, **more}.items():
             if "." in name:
                 options.add_session_config_entry(name, value)
                 continue
@@ -129,30 +152,69 @@ class InferenceSession:
             enable_fallback=0,
         )
 
-    def _load_graph(self, graph: Graph, weights: Mapping[str, Array]) -> Model:
+    def _load_graph(
+        self,
+        graph: Graph,
+        weights: Mapping[str, Array],
+        prepack: Prepack,
+        cache_dir: str | os.PathLike[str] | None,
+        file: restart.File | None = None,
+    ) -> Model:
+        """file: what the graph was read from, where a restart is to find it."""
         graph.verify()
         if weights:
             graph = _with_weights(graph, weights)
-        graph = inlined(graph)
+        buffers = {name: held.buffer for name, held in graph._buffers.items()}
+        shown = exposed(graph)
+        source_of = inlined(customs.resolved(shown, self.target)), self
+        graph, sites = python_ops.prepared(source_of[0])
         inputs = described.noted({s.name: s.type for s in graph.inputs}, graph._metadata)
         outputs = described.noted(graph.output_types, graph._metadata)
         is_carried = carriers.needed(inputs, outputs)
         source = carriers.carried(graph) if is_carried else graph
-        lowered = lower(source, self.target, self.precision)
+        lowered = lower(source, self.target, self.precision, runtime=older())
         defaults = TENSOR_CORES if self.target == "cuda" and multiplies_in_tf32(source, lowered) else EXACT
         constants = sum(isinstance(s.producer, Constant) for s in lowered._symbols)
         disabled = (*_SLOWER, *_QUADRATIC) if constants >= _MANY else _SLOWER
+        disabled = (*disabled, *broken(lowered))
+        packing = prepacking.entries(lowered, prepack)
+        # What Python computes has another number in each process.
+        cache = None if cache_dir is None or sites else self._cache(cache_dir, disabled, packing)
 
         def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             started = references.start(
                 lowered,
-                lambda: self._session_options(more),
+                lambda: python_ops.options(self._session_options({**packing, **more}), lowered),
                 lambda model, options: self._create(model, options, disabled, defaults),
+                None if more else cache,
             )
             require_started(started[0], self.providers)
-            return started
+            return started[0], (started[1], sites)
 
-        return Model(graph.name, start, inputs, outputs, is_carried=is_carried, lowered=lowered, source=(graph, self))
+        try:
+            kept = kept_of(buffers, outputs_of(shown), inputs, outputs, lowered)
+            model = Model(graph.name, start, inputs, outputs, None, is_carried, lowered, source_of, kept)
+        except ModelError as error:
+            raise python_ops.undeclared(lowered, error) from error.__cause__
+        if file is not None and cache is not None and cache.used is not None:
+            file.keep(model, cache, disabled, packing)
+        return model
+
+    def _file(self, model: object, prepack: Prepack, folder: str | os.PathLike[str]) -> restart.File | None:
+        cache = self._cache(folder, prepack, restart.code())
+        return None if cache is None else restart.file_of(cache, model)
+
+    def _cache(self, folder: str | os.PathLike[str], *said: object) -> Cache | None:
+        """Where optimised graphs are kept: on the CPU, where it was tried. Raises `ModelError` and `GraphError`."""
+        if "optimized_model_filepath" in self._options:
+            raise GraphError(
+                "load: with cache_dir the optimised graph goes there, and the option optimized_model_filepath says"
+                " another place",
+                help="leave one of them out",
+            )
+        options = sorted(self._options.items())
+        made = Cache(folder, (self.providers, self._provider_options, self.precision, options, _EXACT_PRODUCTS, *said))
+        return made if self.providers == ("CPUExecutionProvider",) else None
 
     def _load_compiled(self, model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> Model:
         name, content = _content(model)

@@ -7,10 +7,17 @@ import warnings
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import LossyCastWarning
 from graphcore.symbol import Symbol
-from tests.every import layers, movement, numbers
+from tests.every import buffers, layers, movement, numbers, quantised, values
 from tests.every.case import ALL, Array, Case
 
-CASES: dict[str, Case] = {**numbers.CASES, **movement.CASES, **layers.CASES}
+CASES: dict[str, Case] = {
+    **numbers.CASES,
+    **movement.CASES,
+    **buffers.CASES,
+    **layers.CASES,
+    **quantised.CASES,
+    **values.CASES,
+}
 
 
 def graph_of(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Symbol, ...]], list[Array]]:

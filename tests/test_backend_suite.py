@@ -27,14 +27,13 @@ pytestmark = pytest.mark.slow
 class Runner:
     """A process that runs tests by name, started anew where one killed it."""
 
-    def __init__(self, *options: str) -> None:
-        self._options = options
+    def __init__(self) -> None:
         self._start()
 
     def _start(self) -> None:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.backend.worker", *self._options],
+            [sys.executable, "-W", "ignore", "-m", "tests.backend.worker"],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
@@ -54,9 +53,10 @@ class Runner:
         finally:
             timer.cancel()
 
-    def outcome(self, name: str) -> str:
+    def outcome(self, name: str, way: str = "loaded") -> str:
+        """How the test went that way, of the worker's `ways`."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.write(f"{way} {name}\n")
         self._process.stdin.flush()
         line = self._line()
         if line:

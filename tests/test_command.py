@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -182,6 +183,12 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "convert: nowhere to write": (["convert", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
     "convert: onto itself": (["convert", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
     "convert: no such system": (["convert", "m.onnx", "o.onnx", "--promotion", "none"], ["none"]),
+    "quantize: no such model": (["quantize", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is no file"]),
+    "quantize: nowhere to write": (["quantize", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
+    "quantize: nowhere to report": (["quantize", "m.onnx", "o.onnx", "--report", "no/r.json"], ["ExportError", "no/r"]),
+    "quantize: onto itself": (["quantize", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
+    "quantize: no such scheme": (["quantize", "m.onnx", "o.onnx", "--scheme", "int3"], ["'int3'", "int8_dynamic"]),
+    "quantize: no such layer": (["quantize", "m.onnx", "o.onnx", "--include", "head"], ["'head'"]),
 }
 
 
@@ -243,7 +250,9 @@ def test_interrupted_command_ends_with_130(call: Call, monkeypatch: pytest.Monke
     assert call("check", "m.onnx") == (130, "", "")
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["check", "--help"], ["convert", "--help"]])
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["run", "--help"], ["check", "--help"], ["convert", "--help"], ["quantize", "--help"]]
+)
 def test_help_has_an_example(call: Call, argv: list[str]) -> None:
     status, out, err = call(*argv)
     assert (status, err) == (0, "")
@@ -359,6 +368,47 @@ def test_convert_prints_warnings_as_lines_when_a_cast_loses(call: Call) -> None:
     assert err.startswith("LossyCastWarning: ")
 
 
+# quantize
+
+
+def dense(k: int = 64) -> None:
+    w = np.random.default_rng(0).standard_normal((k, 32)).astype(np.float32)
+    save("m.onnx", {"x": TensorType(DType.float32, ["batch", k])}, lambda x: {"y": x @ x.graph.weight("head", w)})
+
+
+def test_quantize_writes_a_small_model_and_prints_the_report(call: Call) -> None:
+    dense()
+    status, out, err = call("quantize", "m.onnx", "small.onnx", "--scheme", "int8_dynamic", "--report", "rows.json")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split()[:3] == ["layer", "operator", "weight"]
+    assert lines[2].startswith("1 of 1 layers quantised to int8_dynamic, their weights from 8.2 kB to 2.2 kB")
+    assert lines[3] == f"small.onnx: {Path('small.onnx').stat().st_size} bytes, for cpu"
+    assert [row["weight"] for row in json.loads(Path("rows.json").read_text())] == ["head"]
+    assert {node.op_type for node in onnx.load("small.onnx").graph.node} >= {"DynamicQuantizeMatMul"}
+    assert call("run", "small.onnx", "--random")[0] == 0
+    status, _, err = call("quantize", "small.onnx", "smaller.onnx", "--scheme", "int4")
+    assert status == 1
+    assert "is quantised already: int8_dynamic" in err
+
+
+def test_quantize_writes_standard_onnx_when_told(call: Call) -> None:
+    dense()
+    assert call("quantize", "m.onnx", "o.onnx", "--scheme", "int4", "--target", "onnx", "--block-size", "16")[0] == 0
+    assert {node.domain for node in onnx.load("o.onnx").graph.node} == {""}
+
+
+def test_quantize_fails_when_strict_and_writes_nothing(call: Call) -> None:
+    dense(40)
+    status, out, err = call("quantize", "m.onnx", "o.onnx", "--scheme", "int4", "--strict")
+    assert (status, out) == (1, "")
+    assert "blocks of 32 do not divide 40" in err
+    assert not Path("o.onnx").exists()
+    status, out, _ = call("quantize", "m.onnx", "o.onnx", "--scheme", "int4")
+    assert status == 0
+    assert "- blocks of 32 do not divide 40" in out
+
+
 # As a process
 
 
@@ -381,7 +431,7 @@ def test_process_prints_and_ends_as_the_function_does(tmp_path: Path, start: lis
 
 def test_commands_of_the_readme_are_understood() -> None:
     lines = re.findall(r"^graphcore (.*?) +#", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert [line.split()[0] for line in lines] == ["run", "check", "convert", "promote"]
+    assert [line.split()[0] for line in lines] == ["run", "check", "convert", "quantize", "promote"]
     for line in lines:
         parser().parse_args(line.split())
 

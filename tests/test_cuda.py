@@ -42,8 +42,12 @@ FAMILIES = sorted({op.family for op in REGISTRY.values()})
 LEFT = {
     "fft": {"DFT"}, "ifft": {"DFT"}, "rfft": {"DFT"}, "irfft": {"DFT"},
     "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"}, "fma": {"BitCast"},
+    "dequantize": {"BitCast"},
+    "list_split": {"SplitToSequence"}, "list_unstack": {"SplitToSequence"},
+    "string_of": {"Cast", "RegexFullMatch", "Where"},
 }  # fmt: skip
-"""The library's ops of which something is left to the CPU, and what: there are no kernels of DFT and BitCast."""
+"""The library's ops of which something is left to the CPU, and what: there are no kernels of DFT and BitCast, none that
+cut tensors into lists, and none of strings."""
 
 
 class _OnCPU(gc.InferenceSession):
@@ -94,7 +98,7 @@ def test_every_op_runs_on_the_device_when_of_any_dtype(dtype: DType) -> None:
                 before = node.inputs[0].producer
                 merged = isinstance(before, Node) and before.op_type == "Cast"
                 assert not merged or node.inputs[0].dtype in (D.bool, D.float8_e4m3fn, D.float8_e5m2), name
-    assert {name: found for name, found in left.items() if LEFT.get(name) != found} == {}
+    assert {name: found for name, found in left.items() if not found <= LEFT.get(name, set())} == {}
 
 
 def test_table_of_what_is_left_names_ops_of_the_library() -> None:

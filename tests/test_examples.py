@@ -32,6 +32,9 @@ def test_every_example_is_tested() -> None:
         "own_system",
         "function",
         "loops",
+        "custom_op",
+        "buffers",
+        "quantize",
     }
 
 
@@ -136,8 +139,46 @@ def test_function_writes_a_block_once_and_calls_it(capsys: pytest.CaptureFixture
     ]
 
 
+def test_buffers_prints_what_two_streams_and_the_file_give(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("buffers", capsys)
+    assert [" ".join(line.partition("#")[0].split()) for line in lines if " store " in line or " buffer " in line] == [
+        "buffer window: float32[3]",
+        "buffer count: int64[]",
+        "store window = scatter_nd_10",
+        "store count = add_12",
+    ]
+    assert [line.split() for line in lines[-6:-2]] == [
+        ["3.00", "67.67"],
+        ["4.50", "36.33"],
+        ["6.00", "6.00"],
+        ["5.00", "5.00"],
+    ]
+    assert lines[-2:] == ["held [0. 6. 9.] 4", "plain onnxruntime 5.00"]
+    assert Path("smoother.onnx").exists()
+
+
+def test_custom_op_prints_what_python_and_bodies_give(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("custom_op", capsys) == [
+        "medians [2.9375, 11.0, 19.0] product bfloat16 (3, 3)",
+        "nodes ['acme::Gate', 'com.microsoft::FusedMatMul', 'acme::Median']",
+        "functions ['acme::Gate', 'com.microsoft::FusedMatMul']",
+        "read again bfloat16[n]",
+        "acme::Gate: 4 features meet 3 rows",
+    ]
+
+
 def test_loops_prints_bodies_and_what_they_compute(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed("loops", capsys)
     assert sum(line.strip().startswith("body: {") for line in lines) == 3
     assert any("then_branch: {" in line for line in lines)
     assert lines[-1] == "8 turns, [[1.0, 5.0], [3.0, 5.0], [3.0, 9.0]], 9 rows up to [9.0, 13.0]"
+
+
+def test_quantize_prints_sizes_distances_and_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("quantize", capsys)
+    sizes = {line.split()[0]: int(line.split()[1]) for line in lines[:3]}
+    assert sizes["int8_dynamic"] < 0.27 * sizes["float32"]
+    assert sizes["int4"] < 0.18 * sizes["float32"]
+    assert [line.split()[:2] for line in lines[4:7]] == [["wide", "Gemm"], ["deep", "Gemm"], ["head", "Gemm"]]
+    assert lines[6].endswith("- excluded by 'head'")
+    assert lines[7].startswith("2 of 3 layers quantised to int4, their weights from 2.1 MB to 354.3 kB")

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.checkpoints import QuantizedTensor
-from graphcore.checkpoints.blocks import BLOCKS, dequantize
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
+from graphcore.quantization.blocks import BLOCKS, dequantize
 
 Array = np.ndarray[Any, Any]
 

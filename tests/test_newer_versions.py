@@ -154,7 +154,8 @@ OTHER_DOMAINS = [
     ),
     Case("TreeEnsembleRegressor", 1, LEAVES, {**TREES, **REGRESSION}, domain=ML),
     Case("TreeEnsembleRegressor", 3, LEAVES, {**TREES, **REGRESSION}, domain=ML),
-    Case("TreeEnsembleClassifier", 1, LEAVES, {**TREES, **CLASSES}, 2, domain=ML),
+    # Of two classes onnxruntime's label is 1 or 0, and its scores differ where a leaf has a weight for one alone.
+    evaluated(Case("TreeEnsembleClassifier", 1, LEAVES, {**TREES, **CLASSES}, 2, domain=ML)),
 ]
 
 

@@ -31,14 +31,14 @@ CHUNKS = 10
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
-    made = Runner("rebuilt")
+    made = Runner()
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_rebuilt_graphs_give_what_the_models_give(runner: Runner, chunk: int) -> None:
-    outcomes = {name: runner.outcome(name) for name in runner.names[chunk::CHUNKS]}
+    outcomes = {name: runner.outcome(name, "rebuilt") for name in runner.names[chunk::CHUNKS]}
     assert "crash" not in outcomes.values(), outcomes
     if not onnx.__version__.startswith(ONNX):
         return

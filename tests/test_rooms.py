@@ -17,7 +17,7 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "graphcore": ({"onnx", "numpy", "ml_dtypes"}, {"graphcore.array_api", "graphcore.runtime", "graphcore.models"}),
     "ops": ({"numpy", "ml_dtypes"}, {"graphcore.array_api", "graphcore.runtime", "graphcore.models"}),
     "runtime": (
-        {"onnx", "numpy", "ml_dtypes", "onnxruntime", "rich", "ray"},
+        {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "rich", "ray"},
         {"graphcore.array_api", "graphcore.models"},
     ),
     "array_api": ({"numpy", "ml_dtypes"}, {"graphcore.runtime", "graphcore.models"}),

@@ -399,3 +399,16 @@ def test_profile_of_a_file_runs_it_again(tmp_path: Path) -> None:
     linear(weight()).export(tmp_path / "linear.onnx")
     profile = gc.InferenceSession().load(tmp_path / "linear.onnx").profile(x=X, runs=1)
     assert [kernel.operator for kernel in profile.kernels] == ["MatMul"]
+
+
+def test_session_says_what_it_runs_on_when_printed() -> None:
+    made = gc.InferenceSession("cpu", precision="fast")
+    assert repr(made) == "<InferenceSession on CPUExecutionProvider, fast>"
+
+
+def test_large_constants_in_bodies_are_given_with_the_model() -> None:
+    graph = Graph("branches", {"x": TensorType(DType.float32, ["n", 1000])})
+    x, row = graph[0], np.arange(1000, dtype=np.float32)
+    graph.output(ops.cond(ops.sum(x) > 0, lambda: x + row, lambda: x - row))
+    (result,) = gc.InferenceSession().load(graph)(np.ones((2, 1000), np.float32))
+    np.testing.assert_array_equal(result, np.ones((2, 1000), np.float32) + row)

@@ -576,7 +576,7 @@ def test_rebind_names_dims_when_nothing_contradicts() -> None:
     np.testing.assert_array_equal(result, x + x)
     made = ops.rebind(symbol(UNKNOWN, "m", 4), [Dim("n") * 2, 8, "four"])
     assert made.shape == [Dim("n") * 2, 8, "four"]
-    assert operators(made.graph) == ["Identity"]
+    assert operators(made.graph).count("Unsqueeze") == 2
 
 
 def test_rebind_is_symbol_itself_when_shape_is_its_own() -> None:

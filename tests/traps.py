@@ -290,12 +290,13 @@ _QUANTIZED = (*_BYTES, D.int16, D.uint16, D.int32, D.int4, D.uint4, D.int2, D.ui
 ELSEWHERE = frozenset(
     {
         ("DFT", D.float32), ("DFT", D.float64), ("STFT", D.float32), ("StringNormalizer", D.string),
+        *((op, d) for op in ("HannWindow", "MelWeightMatrix") for d in LONG),
         *((op, d) for op in ("BitCast", "ConvInteger") for d in _BYTES),
         *(("DequantizeLinear", d) for d in _QUANTIZED),
         *((op, d) for op in ("ReduceMax", "ReduceMin") for d in (*_BYTES, D.bool, D.int32)),
     }
 )  # fmt: skip
-"""Detours that only models of others need, where a kernel refuses what ONNX allows: see `test_models_operators`."""
+"""Detours of what a kernel refuses and ONNX allows: see `test_models_operators` and `test_operator_detours`."""
 
 PROBES: list[Probe] = [
     *(probe for dtype in (*SIGNED, *UNSIGNED) for probe in _integers(dtype)),
@@ -309,6 +310,21 @@ PROBES: list[Probe] = [
         ([[1.0]], [[1.0]]),
         lambda graph, x, y: (x * 0.3) @ y,
         ([[0.3]],),
+    ),
+    Probe(
+        D.string,
+        ("Gather",),
+        ([["a", "b"], ["c", "d"]],),
+        operator("Gather", np.array([1]), axis=0),
+        ([["c", "d"]],),
+    ),
+    Probe(
+        D.string,
+        ("StringSplit",),
+        (["", "a"],),
+        operator("StringSplit", delimiter=","),
+        ([[""], ["a"]], [1, 1]),
+        gives=(D.string, D.int64),
     ),
     Probe(D.int64, ("Sign",), ([2326880433, 1 << 32, 0, -5],), operator("Sign"), ([1, 1, 0, -1],)),
     Probe(D.int64, ("Max",), (SMALL, LARGE), operator("Max"), (LARGE,)),

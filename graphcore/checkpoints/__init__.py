@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Literal, overload
 
 from graphcore.checkpoints import gguf, safetensors
-from graphcore.checkpoints.blocks import QuantizedTensor
 from graphcore.checkpoints.stored import Array, Tensors
 from graphcore.errors import ModelError
 from graphcore.onnx.files import model_bytes
+from graphcore.quantization.tensors import QuantizedTensor
 
 __all__ = ["QuantizedTensor", "Tensors", "load_tensors", "save_tensors"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.checkpoints.blocks import BLOCKS
 from graphcore.checkpoints.stored import LARGEST_HEADER, SHOWN, Stored, damaged, shape_fault
 from graphcore.dtypes import DType
 from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.quantization.blocks import BLOCKS
 
 MAGIC = b"GGUF"
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphcore.checkpoints.blocks import BLOCKS, QuantizedTensor, dequantize
 from graphcore.dtypes import DType
 from graphcore.errors import ModelError
 from graphcore.numerics import native
+from graphcore.quantization.blocks import BLOCKS, dequantize
+from graphcore.quantization.tensors import QuantizedTensor
 
 Array = np.ndarray[Any, Any]
 Value = TypeVar("Value", covariant=True)

@@ -21,8 +21,8 @@ from graphcore.onnx.nodes import Place, Reader
 from graphcore.onnx.reader import Model
 from graphcore.onnx.schemas import Parameter, element
 from graphcore.onnx.writer import DOMAINS, OPSET
-from graphcore.symbol import Symbol
-from graphcore.types import ForeignType, TensorType, Type
+from graphcore.symbol import Node, Symbol
+from graphcore.types import ForeignType, TensorType, Type, tensor_type
 
 _SCALARS = (bool, int, float)
 _NUMBERS = "float32 float64 int64 int32 bool".split()
@@ -48,6 +48,8 @@ def call(of: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Symbol | t
         raise _translated(of, error, roles) from None
     if bodies:
         made = [settled(symbol) for symbol in made]
+    else:
+        _name(of, inputs, made)
     if of.gives_list:
         return list(made)
     return made[0] if len(made) == 1 and outputs is None else tuple(made)
@@ -223,7 +225,7 @@ def _default(graph: Graph, parameter: Parameter, numbers: Sequence[Any]) -> DTyp
 
 
 def _check_stored(of: Entry, symbol: Symbol) -> None:
-    if symbol.dtype.storage is not symbol.dtype:
+    if symbol.dtype.storage is not symbol.dtype and symbol.dtype not in NAMED:
         raise DTypeError(
             f"{of.label}: ONNX has no {symbol.dtype}",
             operands={"operand": symbol},
@@ -269,6 +271,25 @@ def _role(of: Entry, position: int) -> str:
     return f"{parameter.name}[{position - len(of.op.inputs) + 1}]" if parameter.is_variadic else parameter.name
 
 
+NAMED = frozenset({DType.index, DType.address, DType.tensor_float32})
+"""The dtypes that are another one in a file, of the same values or rounded to fewer."""
+
+
+def _name(of: Entry, inputs: Sequence[Symbol | None], made: Sequence[Symbol]) -> None:
+    """Gives results the dtype of the operands of their type variable, where that is one of `NAMED`."""
+    found = [(_parameter(of, i), s) for i, s in enumerate(inputs) if s is not None]
+    named = {p.type: s.dtype for p, s in found if isinstance(s.type, TensorType) and s.dtype in NAMED}
+    if not named:
+        return
+    for position, symbol in enumerate(made):
+        parameter = of.op.outputs[min(position, len(of.op.outputs) - 1)]
+        dtype = named.get(parameter.type)
+        if dtype is None or not isinstance(symbol.type, TensorType) or not isinstance(symbol.producer, Node):
+            continue
+        if symbol.dtype is dtype.storage:
+            symbol.type = tensor_type(dtype, symbol.shape)
+
+
 # The node
 
 
@@ -290,7 +311,7 @@ def _translated(of: Entry, error: GraphcoreError, roles: Mapping[str, Symbol]) -
     summary = error.summary.removeprefix("load: ")
     reason = _NOISE.sub("", summary.removeprefix(of.label).lstrip(": ")).strip()
     kind: type[GraphcoreError] = ShapeError if "ShapeInferenceError" in summary else GraphError
-    if "TypeInferenceError" in summary:
+    if "TypeInferenceError" in summary or "output has unsupported type" in summary:
         kind = DTypeError
     if isinstance(error, ResourceLimitError):
         kind = ResourceLimitError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from graphcore.buffers import exposed
 from graphcore.errors import ExportError, GraphError
 from graphcore.onnx.wire import Chunk
 from graphcore.onnx.writer import encode, join, raw, within_limit
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from graphcore.graph import Graph, Precision, Target
 
 EXTERNAL_ABOVE = 1 << 30
-"""Bytes of weights above which they go into a file of their own."""
+"""Bytes of weights and constants above which they go into a file of their own."""
 
 _ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
 _SMALLEST = 1024  # bytes below which a tensor stays in the model
@@ -34,7 +35,7 @@ def lowered(graph: Graph, target: Target, precision: Precision = "exact", inline
         raise GraphError(f"there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    return lower(graph, target, precision, inline=inline)
+    return lower(exposed(graph, in_file=True), target, precision, inline=inline)
 
 
 def model_proto(graph: Graph, target: Target, precision: Precision = "exact", inline: bool = False) -> onnx.ModelProto:
@@ -55,7 +56,7 @@ def export(
     file = os.path.realpath(os.fspath(path))
     legal = lowered(graph, target, precision, inline)
     if external_data is None:
-        arrays = [s.producer.array for s in legal.weights.values() if isinstance(s.producer, Constant)]
+        arrays = [s.producer.array for s in legal._symbols if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:

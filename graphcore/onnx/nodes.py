@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from graphcore.custom import lookup
 from graphcore.dtypes import DType
-from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.graph import Graph
 from graphcore.onnx import bodies, casting, tensors
 from graphcore.onnx.attributes import constant_value, dtype_value, read_attributes
@@ -18,10 +19,11 @@ from graphcore.onnx.calls import ordered
 from graphcore.onnx.checks import DEEPEST, check_node, check_text, checked_call
 from graphcore.onnx.limits import check_axes, check_size
 from graphcore.onnx.schemas import checked_operands, inferred, operator, required_attributes, schema_of
+from graphcore.onnx.sizes import Sizes
 from graphcore.onnx.type_protos import read_type
 from graphcore.onnx.versions import Read, convert, is_unchanged
 from graphcore.symbol import Constant, Input, Node, Symbol
-from graphcore.types import ForeignType, TensorType, Type, tensor_type
+from graphcore.types import ForeignType, TensorType, Type, _shape, tensor_type
 
 if TYPE_CHECKING:
     from graphcore.onnx.reader import Model
@@ -67,6 +69,8 @@ class Reader:
         self.values = {} if values is None else values
         self.outer = outer
         self.depth = depth
+        self.sizes = Sizes()
+        self._closed: set[int] = set()  # by number, what has more dims than the model tells
         self.is_top = outer is None and not depth
         if depth > DEEPEST:
             raise ResourceLimitError(
@@ -117,8 +121,11 @@ class Reader:
             found.type = declared  # what an operator of another domain gives is known from here
         if isinstance(found.type, TensorType) and isinstance(found.producer, Node):
             noted = self.model.dtype(info.name, found.type.dtype) if self.is_top else found.type.dtype
-            if noted is not found.type.dtype:
-                found.type = tensor_type(noted, found.type.shape)
+            shape = found.type.shape
+            if self.is_top and not shape.is_ranked and isinstance(declared, TensorType):
+                shape = declared.shape  # ONNX's checker refuses outputs of unknown rank
+            if noted is not found.type.dtype or shape is not found.type.shape:
+                found.type = tensor_type(noted, shape)
         return found
 
     # Values
@@ -177,6 +184,8 @@ class Reader:
                 continue
             self.define(name, symbol)
             self._name(symbol, name)
+            if name in self.known and _is_open(told := self.model.type_of(self.known[name])) and symbol.type != told:
+                self._closed.add(symbol.id)
 
     def _operator(
         self, proto: onnx.NodeProto, domain: str, inputs: list[Symbol | None], place: Place
@@ -205,7 +214,9 @@ class Reader:
             attributes.update(found)
             types = typed if typed is not None else self._types(proto, schema, inputs, domain, place)
         else:
-            types = self._types(proto, schema, inputs, domain, place)
+            declared = None if schema is not None else _declared(domain, proto, inputs, attributes, place)
+            types = self._types(proto, schema, inputs, domain, place) if declared is None else declared
+        types = self._refined(proto, schema, inputs, attributes, list(types), place)
         for type_ in types:
             check_size(type_, place)
         if not domain and proto.op_type in ("Cast", "CastLike"):
@@ -286,7 +297,27 @@ class Reader:
                 return found  # type: ignore[return-value]
         if schema is None:
             return [read_type(self.known[n]) if n in self.known else ForeignType() for n in proto.output]
-        return inferred(proto, schema, inputs, self.versions, self.known, place)
+        try:
+            return inferred(proto, schema, inputs, self.versions, self.known, place)
+        except ModelError as error:
+            raise _for_want_of(inputs, error, place) or error from None
+
+    def _refined(
+        self,
+        proto: onnx.NodeProto,
+        schema: onnx.defs.OpSchema | None,
+        inputs: Sequence[Symbol | None],
+        attributes: Mapping[str, Any],
+        types: list[Type],
+        place: Place,
+    ) -> list[Type]:
+        """The types, with the dims that shapes computed in the model tell, and those that follow from such dims."""
+        if schema is None or schema.domain or not any(_is_open(t) for t in types):
+            return types
+        if any(s is not None and s.id in self._closed for s in inputs):
+            again = inferred(proto, schema, inputs, self.versions, {}, place)
+            types = [_closed(old, new) for old, new in zip(types, again, strict=False)]
+        return self.sizes.refined(proto.op_type, inputs, attributes, types)
 
     # What nests
 
@@ -335,6 +366,58 @@ class Reader:
         """Reads the nodes of an operator's function body, entering what they make into `names`."""
         versions = {**self.versions, "": version}
         Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
+
+
+def _declared(
+    domain: str, proto: onnx.NodeProto, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: Place
+) -> list[Type] | None:
+    """The types of a node's results as `gc.custom_op` declares them; None where it does not. Raises `ModelError`."""
+    op = lookup(domain, proto.op_type)
+    if op is None:
+        return None
+    try:
+        types = op.read(inputs, attributes, len(proto.output), f"{proto.op_type}_{next(iter(proto.output), '')}_")
+    except GraphcoreError as error:
+        types = None  # the runtime's own operator in a form that is not declared
+        if op.kernel is None:
+            raise ModelError(
+                f"load: {place}: {error.summary}",
+                operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+                help=error.help or f"declare {op.label} as the model has it",
+            ) from error
+    if types is None and op.unsafe is not None and (why := op.unsafe(inputs)):
+        raise ModelError(f"load: {place}: {why}", help="write the model in the form that ops.microsoft has")
+    return types
+
+
+def _is_open(type_: Type) -> bool:
+    """Whether dims of a tensor are not known."""
+    return isinstance(type_, TensorType) and not (type_.shape.is_ranked and not any(d.is_dynamic for d in type_.shape))
+
+
+def _closed(old: Type, new: Type) -> Type:
+    """The type with the dims of another one where it has none itself."""
+    if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
+        return old
+    if not old.shape.is_ranked:
+        return tensor_type(old.dtype, new.shape)
+    if len(old.shape) != len(new.shape):
+        return old
+    return tensor_type(old.dtype, _shape([b if a.is_dynamic else a for a, b in zip(old.shape, new.shape, strict=True)]))
+
+
+def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: Place) -> ModelError | None:
+    """What says which operator has to be declared, where that is why a node cannot be typed."""
+    for symbol in inputs:
+        maker = symbol.producer if symbol is not None and symbol.type == ForeignType() else None
+        if isinstance(maker, Node) and maker.domain and lookup(maker.domain, maker.op_type) is None:
+            name = f"{maker.domain}::{maker.op_type}"
+            return ModelError(
+                f"load: {place}: an operand's type is not known, for nobody has declared {name}",
+                operands={"operand": symbol},
+                help=f"declare it: @gc.custom_op({name!r})",
+            )
+    return None
 
 
 def _layer(proto: onnx.NodeProto) -> str:

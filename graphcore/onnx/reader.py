@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
+from graphcore import buffers
 from graphcore.collector import uncollected
 from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
@@ -45,7 +46,7 @@ def load(source: object, *, implicit_casts: bool = False, promotion: str | Promo
         ) from None
     try:
         with uncollected():
-            return Model(model, large, folder, implicit_casts).read(promotion)
+            return buffers.read(Model(model, large, folder, implicit_casts).read(promotion))
     except GraphcoreError:
         raise
     except RecursionError:

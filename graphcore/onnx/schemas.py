@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import onnx
 
 from graphcore import operands
-from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ModelError
 from graphcore.graph import Graph
+from graphcore.onnx.ranks import ranked
 from graphcore.onnx.type_protos import data_of, proto_of, read_type
 from graphcore.symbol import Symbol
-from graphcore.types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
 
 _ELEMENTS = {
     DType.float32: "float",
@@ -273,7 +273,7 @@ def inferred(
             told = read_type(known[name])
             if isinstance(told, TensorType) and told.dtype is type_.dtype:
                 type_ = told
-        made.append(_ranked(proto.op_type, type_, inputs))
+        made.append(ranked(proto, position, type_, inputs))
     return made
 
 
@@ -310,16 +310,3 @@ def _of_element(text: str) -> Type:
         return tensor_type(_BY_ELEMENT.get(name) or DType.of(name), Shape.unknown())
     except DTypeError:
         return ForeignType()
-
-
-def _ranked(op_type: str, type_: Type, inputs: Sequence[Symbol | None]) -> Type:
-    """A reshape to a shape that only the run knows has at least a rank, if the length of that shape is known."""
-    if op_type not in ("Reshape", "ConstantOfShape") or not isinstance(type_, TensorType):
-        return type_
-    target = inputs[0] if op_type == "ConstantOfShape" else inputs[1] if len(inputs) > 1 else None
-    if type_.shape.is_ranked or target is None or not isinstance(target.type, TensorType):
-        return type_
-    shape = target.type.shape
-    if not shape.is_ranked or shape.rank != 1 or not shape[0].is_static:
-        return type_
-    return tensor_type(type_.dtype, _shape([Dim.dynamic()] * int(shape[0])))

@@ -18,7 +18,7 @@ import onnx
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError, ResourceLimitError
-from graphcore.functions import FUNCTIONS, Definition, definition_of, definitions
+from graphcore.functions import Definition, definition_of, definitions
 from graphcore.graph import Graph
 from graphcore.naming import snake
 from graphcore.onnx.wire import SMALL, Chunk, block, integer, integers, nested, single, singles, sized, text, varint
@@ -48,21 +48,22 @@ External = Callable[[str, "np.ndarray[Any, Any]"], "tuple[str, int] | None"]
 """(name, array) -> (file, offset) of an initializer that lies outside of the model, or None to write it inside."""
 
 
-def encode(graph: Graph, external: External | None = None) -> list[Chunk]:
+def encode(graph: Graph, external: External | None = None, opset: int = OPSET) -> list[Chunk]:
     """The ModelProto in chunks, in order; large weights are memoryviews of their arrays.
 
     graph: lowered, so that all its dtypes are ONNX's. external: where initializers lie that are not written inside.
+    opset: what the model says it is of, for a runtime that takes an older one.
     """
     body = _graph(graph, _Scope(external))
     domains = sorted(_domains(graph) - {""})
-    versions = {**DOMAINS, **graph._domains}
+    versions = {**DOMAINS, **graph._domains, "": opset}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
     properties = {PROMOTION_NOTE: graph.promotion.note, **graph._metadata}
     head = b"".join(
         (
             integer(1, IR_VERSION),  # ir_version
             text(2, "graphcore"),  # producer_name
-            block(8, integer(2, OPSET)),  # opset_import: version
+            block(8, integer(2, opset)),  # opset_import: version
             *(block(8, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in domains),
             *(block(14, text(1, key) + text(2, value)) for key, value in properties.items()),  # metadata_props
         )
@@ -89,9 +90,10 @@ def _function(definition: Definition, versions: dict[str, int]) -> bytes:
             *(b"\x2a" + name for name in results),  # output
             *constants,
             *(b"\x3a" + node[1:] for node in nodes),  # node: the field that a graph has as its first is the seventh
-            block(9, integer(2, OPSET)),  # opset_import
+            block(9, integer(2, versions[""])),  # opset_import
             *(block(9, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in own),
-            text(10, FUNCTIONS),
+            *(text(6, name) for name in definition.attributes),
+            text(10, definition.domain),
         )
     )
 
@@ -205,7 +207,10 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
     if node.outputs:
         parts += b"\x1a", names[node.outputs[0].id]  # name
     parts.append(tail)
-    for key, value in node.attributes.items() if definition_of(node) is None else ():
+    definition = definition_of(node)
+    for key, value in node.attributes.items() if definition is None or definition.attributes else ():
+        if definition is not None and key not in definition.attributes:
+            continue
         if isinstance(value, Graph):
             parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names))))
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from graphcore.buffers import attach, exposed
 from graphcore.collector import uncollected
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
@@ -85,12 +86,16 @@ def optimize(graph: Graph, passes: Sequence[str | Pass] | None = None, *, limit:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise GraphError(f"optimize: the limit {limit!r} is no number of bytes", help=f"the default is {LIMIT}")
     selection = _selection(list(PASSES) if passes is None else passes, limit)
+    buffers = {name: held.buffer for name, held in graph._buffers.items()}
+    graph = exposed(graph)
     with uncollected():
         for _ in range(_ROUNDS):
             sweep = Sweep(graph, selection)
             graph = sweep.run()
             if not sweep.changes:
                 break
+    if buffers:
+        attach(graph, buffers)
     return graph
 
 

@@ -198,9 +198,12 @@ class PromotionSystem:
         for dtype in (lhs, rhs):
             if dtype not in self.dtypes:
                 other = rhs if dtype is lhs else lhs
+                fix = f"cast one of them: .cast(DType.{other.name}) or .cast(DType.{dtype.name})"
+                if DType.string in (lhs, rhs):
+                    number = rhs if lhs is DType.string else lhs
+                    fix = f"ops.string_parse(x, DType.{number.name}) reads text, and ops.string_of(x) writes it"
                 raise NoPromotion(
-                    f"{lhs} and {rhs} have no common dtype in {self.name}: {dtype} only goes with itself",
-                    help=f"cast one of them: .cast(DType.{other.name}) or .cast(DType.{dtype.name})",
+                    f"{lhs} and {rhs} have no common dtype in {self.name}: {dtype} only goes with itself", help=fix
                 )
         return self.common(lhs, rhs)
 
@@ -289,7 +292,8 @@ def _same(dtype: DType, count: int) -> Resolution:
 
 def _numbers_only(key: Key, dtype: DType) -> None:
     if dtype is DType.string:
-        raise NoPromotion(f"{key.op} has no meaning for string", help="use numbers or bools", error=DTypeError)
+        fix = "ops.string_concat puts strings together" if key.op == "add" else "use numbers or bools"
+        raise NoPromotion(f"{key.op} has no meaning for string", help=fix, error=DTypeError)
 
 
 def _arithmetic(key: Key, dtype: DType, count: int) -> Resolution:

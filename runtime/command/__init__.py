@@ -1,4 +1,4 @@
-"""The command line: `graphcore run`, `graphcore check`, `graphcore convert`, `graphcore promote`."""
+"""The command line: `graphcore run`, `check`, `convert`, `quantize` and `promote`."""
 
 from graphcore.runtime.command.entry import main
 

@@ -9,18 +9,32 @@ from __future__ import annotations
 
 import json
 
+from graphcore.buffers import exposed
 from graphcore.collector import uncollected
 from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
 from graphcore.graph import Graph, Precision, Target
 from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
-from graphcore.runtime.lowering import fours, narrowing, terms, widths, zeros
+from graphcore.runtime.lowering import (
+    axes,
+    biases,
+    customs,
+    dequantised,
+    fours,
+    learned,
+    lists,
+    narrowing,
+    terms,
+    widths,
+    zeros,
+)
 from graphcore.runtime.lowering import inline as calls
-from graphcore.runtime.lowering.detours import keeps_kernel
+from graphcore.runtime.lowering.detours import keeps_kernel, options
 from graphcore.runtime.lowering.expand import FORMS, computes, expand
 from graphcore.runtime.lowering.legalise import carried_by, legalise
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.rewrite import bodies
+from graphcore.runtime.lowering.runtimes import Runtime
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
 
@@ -28,31 +42,49 @@ TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 
 
-def lower(graph: Graph, target: Target, precision: Precision = "exact", *, inline: bool = True) -> Graph:
+_TRAPS = (zeros, axes, dequantised)
+"""What the runtime takes for something else, looked for behind all other passes."""
+
+
+def lower(
+    graph: Graph,
+    target: Target,
+    precision: Precision = "exact",
+    *,
+    inline: bool = True,
+    runtime: Runtime | None = None,
+) -> Graph:
     """A graph of ONNX operators and dtypes that computes the same on `target`.
 
     precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. inline: calls
-    of functions are replaced by their bodies; otherwise they stay where they can. Inputs and outputs keep their names
-    and order. Raises `GraphError` for an op that the target has no way to run.
+    of functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime
+    that is to run it, where it is not the one that files are written for. Inputs and outputs keep their names and order.
+    Raises `GraphError` for an op that the target has no way to run.
     """
+    graph = exposed(graph)
+    graph = customs.resolved(graph, target)
     if calls.needed(graph):
-        kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision))
+        kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, runtime))
         graph = calls.inlined(graph) if kept is None else kept
-    return _lower(graph, target, precision)
+    return _lower(graph, target, precision, runtime)
 
 
-def _lower(graph: Graph, target: Target, precision: Precision) -> Graph:
-    rules = legality(target)
-    if _is_legal(graph, rules) and not (rules.detours and zeros.needed(graph)):
+def _lower(graph: Graph, target: Target, precision: Precision, runtime: Runtime | None) -> Graph:
+    rules = legality(target) if runtime is None else legality(target, runtime)
+    if _is_legal(graph, rules) and not (rules.detours and any(trap.needed(graph) for trap in _TRAPS)):
         return graph
     with uncollected():
         source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
         source = terms.balanced(source) if terms.needed(source) else source
         source = widths.carried(source) if widths.needed(source) else source
         source = fours.carried(source) if rules.detours and fours.needed(source) else source
+        source = lists.carried(source, rules) if lists.needed(source, rules) else source
         lowered = legalise(expand(source, rules), rules, fast=precision == "fast" and rules.detours)
         if rules.detours:
-            zeros.keep(lowered)
+            for trap in _TRAPS:
+                trap.keep(lowered)
+        if target == "cpu":
+            biases.fuse(lowered)
     semantic = {
         s.name: s.dtype.name for s in (*graph.inputs, *graph.outputs, *graph.weights.values()) if _is_semantic(s)
     }
@@ -70,7 +102,10 @@ def _is_semantic(symbol: Symbol) -> bool:
 
 
 def _is_legal(graph: Graph, rules: Legality) -> bool:
-    dtypes = {t.dtype for t in {s.type for s in graph._symbols} if isinstance(t, TensorType)}
+    types = {s.type for s in graph._symbols}
+    dtypes = {t.dtype for t in types if isinstance(t, TensorType)}
+    if lists.holds_any(types):
+        return False
     if any(dtype.storage is not dtype or (dtype is fours.FOUR and rules.detours) for dtype in dtypes):
         return False
     operators = {(n.op_type, n.domain) for n in graph._nodes}
@@ -116,7 +151,10 @@ def _keeps(
     result: Type | None = None,
 ) -> bool:
     if domain:
-        return domain != LIBRARY
+        is_learned = rules.detours and domain == learned.DOMAIN
+        return domain != LIBRARY and not (is_learned and learned.replaces(op_type, operand, result))
+    if rules.detours and op_type in options.OPERATORS:
+        return False
     return op_type in CONTROL or (op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype, operand, result)))
 
 

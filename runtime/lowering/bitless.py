@@ -67,7 +67,7 @@ def with_sign_of_zero(on: Legaliser, made: Symbol, x: Symbol) -> Symbol:
     """`made`, its zeros with the signs of `x`, which is finite there."""
     zero = on.const(0.0, made.dtype)
     nothing = on.native("Equal", made, zero, dtype=DType.bool)
-    return on.native("Where", nothing, on.native("Mul", x, zero), made, dtype=made.dtype, shape=made.shape)
+    return on.op("Where", nothing, on.native("Mul", x, zero), made, dtype=made.dtype, shape=made.shape)
 
 
 def nibble(on: Legaliser, symbol: Symbol, target: DType) -> Symbol:

@@ -61,7 +61,12 @@ class Casts:
         found = self._done.get(key)
         if found is None:
             producer = symbol.producer
-            if isinstance(producer, Constant) and (not producer.is_weight or producer.array.nbytes <= 1024):
+            is_text = DType.string in (source, target)  # which the kernel alone reads and writes
+            if (
+                isinstance(producer, Constant)
+                and not is_text
+                and (not producer.is_weight or producer.array.nbytes <= 1024)
+            ):
                 array = numerics.cast_array(producer.array, source, target)
                 type_ = tensor_type(target.storage, symbol.shape)
                 found = self._on.graph._symbol(type_, Constant(array, False, producer.origin))
@@ -107,8 +112,12 @@ class Casts:
             attributes: dict[str, Any] = {"to": target}
             if target in _FLOAT8:
                 attributes["saturate"] = 0
-            if not self._on.rules.views_bits and (symbol.dtype in bitless.NIBBLES or target in bitless.NIBBLES):
+            if self._on.rules.host is not None and (symbol.dtype in bitless.NIBBLES or target in bitless.NIBBLES):
                 made = self._plain[symbol.id, target] = bitless.nibble(self._on, symbol, target)
+                return made
+            if not self._on.rules.views_bits and symbol.dtype in bitless.NIBBLES and target.bits <= 8:
+                # Older releases take half bytes for bytes, and write the result over what is still to be read.
+                made = self._plain[symbol.id, target] = self.plain(self.plain(symbol, DType.int32), target)
                 return made
             made = self._on.graph._emit(
                 "Cast", (self.apart(symbol),), self._on.retyped(symbol.type, target), attributes

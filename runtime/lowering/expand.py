@@ -6,7 +6,7 @@ from graphcore.declare import EXPANSIONS, LIBRARY
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
-from graphcore.runtime.lowering import attention
+from graphcore.runtime.lowering import attention, packed
 from graphcore.runtime.lowering.legality import Legality
 from graphcore.runtime.lowering.rewrite import Rewrite, bodies
 from graphcore.symbol import Node, Symbol
@@ -28,9 +28,10 @@ def _expand(graph: Graph, rules: Legality, outer: Rewrite | None) -> Graph:
     rewrite = Rewrite(graph, outer=outer)
     around: set[int] = set()
     rewrite.new._around = around
+    done: packed.Packed = {}
     for node, inputs in rewrite.nodes():
         if _has_expansion(node, rules):
-            rewrite.replace(node, _fitted(node, inputs, rules) or _expanded(node, inputs, around))
+            rewrite.replace(node, _fitted(node, inputs, rules) or _expanded(node, inputs, around, rules, done))
         else:
             rewrite.keep(node, inputs, lambda body: _expand(body, rules, rewrite))
     return rewrite.finish()
@@ -79,13 +80,18 @@ _WIDER = {
     DType.address: DType.uint64,
 }
 _NIBBLES = {DType.int4: DType.int8, DType.uint4: DType.uint8}
-_OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight"})  # count bits, so they see the dtype as it is
+_OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight", "QMatMul", "Dequantize"})
+"""Operators that count bits, so they see the dtype as it is."""
 
 
-def _expanded(node: Node, inputs: tuple[Symbol | None, ...], around: set[int]) -> tuple[Symbol, ...]:
+def _expanded(
+    node: Node, inputs: tuple[Symbol | None, ...], around: set[int], rules: Legality, done: packed.Packed
+) -> tuple[Symbol, ...]:
     table = _WIDER if node.op_type in _OWN_WIDTH else {**_WIDER, **_NIBBLES}
     wide = [s if s is None else s.graph._cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
-    made = EXPANSIONS[node.op_type](*wide, **node.attributes)
+    made = packed.fitted(node, wide, rules, done)
+    if made is None:
+        made = EXPANSIONS[node.op_type](*wide, **node.attributes)
     results = made[: len(node.outputs)] if isinstance(made, tuple) else (made,)
     narrow = [r.graph._cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True)]
     around.update(s.id for s in (*wide, *narrow) if s is not None and s.dtype.is_float)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from graphcore.dtypes import DType
 from graphcore.graph import Target
 
-_FNUZ = "DequantizeLinear Identity Reshape Shape Size Transpose"
-_BITS = "DequantizeLinear Shape Transpose"
+_FNUZ = "DequantizeLinear Identity Reshape Shape Transpose"
+_BITS = "DequantizeLinear Transpose"
 
 KERNELS: dict[Target, dict[DType, frozenset[str]]] = {
     "cpu": {
@@ -14,7 +14,6 @@ KERNELS: dict[Target, dict[DType, frozenset[str]]] = {
         DType.uint2: frozenset(_BITS.split()),
         DType.float8_e4m3fnuz: frozenset(_FNUZ.split()),
         DType.float8_e5m2fnuz: frozenset(_FNUZ.split()),
-        DType.float8_e8m0: frozenset(["Shape"]),
     }
 }
 

@@ -82,9 +82,10 @@ def _special(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol | None:
     if node.op_type == "QuantizeLinear" and to_four:
         return _quantized(node, inputs)
     if node.op_type == "BitCast":
+        from_four = node.inputs[0] is not None and _holds(node.inputs[0].type)
         if to_four:
-            return _from_code(x)
-        if node.inputs[0] is not None and _holds(node.inputs[0].type):
+            return x.graph._emit("Identity", (x,), x.type) if from_four else _from_code(x)
+        if from_four:
             return _to_code(x, node.outputs[0].dtype)
     return None
 

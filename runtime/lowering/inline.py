@@ -7,11 +7,12 @@ operands and results are of dtypes that ONNX carries as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from graphcore.functions import FUNCTIONS, Definition, Dims, definition_of, definitions, dims_of, substituted
+from graphcore.functions import Definition, Dims, definition_of, definitions, dims_of, substituted
 from graphcore.graph import Graph
-from graphcore.runtime.lowering import fours, widths
+from graphcore.runtime.lowering import fours, lists, widths
 from graphcore.runtime.lowering.rewrite import Rewrite, bodies
 from graphcore.symbol import Constant, Node, Symbol
 from graphcore.types import Type
@@ -22,7 +23,7 @@ _NONE: Dims = {}
 def needed(graph: Graph) -> bool:
     """Whether there are calls in the graph or one of its bodies."""
     nodes = graph._nodes
-    if any(node.domain == FUNCTIONS and definition_of(node) is not None for node in nodes):
+    if any(node.domain and definition_of(node) is not None for node in nodes):
         return True
     return any(needed(body) for node in nodes if node.attributes for body in bodies(node))
 
@@ -35,11 +36,11 @@ def inlined(graph: Graph) -> Graph:
 def kept(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
     """The graph with calls of lowered bodies, each under a name of its own; None where they cannot be functions."""
     called = definitions(graph)
-    if any(widths.needed(g) or fours.needed(g) for g in (graph, *(d.body for d in called))):
+    if any(widths.needed(g) or fours.needed(g) or lists.held(g) for g in (graph, *(d.body for d in called))):
         return None
     made: dict[Definition, Definition] = {}
     for definition, name in called.items():
-        made[definition] = Definition(name, lower(_calling(definition.body, made, None)))
+        made[definition] = replace(definition, name=name, body=lower(_calling(definition.body, made, None)))
     return _calling(graph, made, None)
 
 
@@ -129,6 +130,8 @@ class _Call(Rewrite):
                 continue
             dims = {name: dim.substitute(self._dims) for name, dim in dims_of(node).items()}
             self.replace(node, _Call(self.new, definition, inputs, layer, dims, self._constants).results())
+        for label, symbol in self.old._watched.items():
+            self.new._watched[f"{self._layer}{label}"] = self.of(symbol)
         return [self.of(symbol) for symbol in self.old.outputs]
 
     def of(self, symbol: Symbol) -> Symbol:

@@ -16,7 +16,9 @@ from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph, Target
 from graphcore.operands import broadcast_shapes
+from graphcore.runtime.lowering import learned
 from graphcore.runtime.lowering.casts import NARROW, Casts
+from graphcore.runtime.lowering.detours import options
 from graphcore.runtime.lowering.draft import Draft
 from graphcore.runtime.lowering.folding import fold, fold_shape, neutral
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality
@@ -114,6 +116,8 @@ class Legaliser:
                 value = self._again(value)
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
                     value = self.native("Identity", value)
+            if isinstance(value.type, TensorType) and isinstance(symbol.type, TensorType) and not value.shape.is_ranked:
+                value.type = tensor_type(value.dtype, symbol.shape)
             if value._name is None and self.graph._outer is None:
                 self.graph._names.rename(value, name)
             outputs.append((name, value))
@@ -228,7 +232,7 @@ class Legaliser:
         folded = self._folded(op_type, inputs, (type_,), attributes)
         if folded is not None:
             return folded
-        if self.rules.host is not None:
+        if not self.rules.views_bits and self.rules.detours:
             own = self._primary(op_type, inputs, (type_,))
             if own is not None and op_type != "Cast" and not self.rules.allows(op_type, own):
                 return self._without_kernel(op_type, own, inputs, (type_,), attributes)[0]
@@ -290,13 +294,20 @@ class Legaliser:
     ) -> tuple[Symbol, ...]:
         """An operator on stored dtypes, made legal."""
         dtype = self._primary(op_type, inputs, types)
+        if self.rules.detours and (domain == learned.DOMAIN or (op_type in options.OPERATORS and not domain)):
+            if domain:
+                aside = learned.replaced(self, op_type, inputs, types, attributes)
+            else:
+                aside = options.replaced(self, op_type, inputs)
+            if aside is not None:
+                return aside
         if domain or dtype is None or not all(isinstance(t, TensorType) for t in types):
             return self.graph._emit_many(op_type, tuple(inputs), types, attributes, domain)
         if self.rules.detours:
             folded = self._folded(op_type, inputs, types, attributes)
             if folded is not None:
                 return (folded,)
-            detour = _detours(self.rules.target).get((op_type, dtype))
+            detour = _detours(self.rules.target, self.rules.views_bits).get((op_type, dtype))
             if self._as_read and detour is not None:
                 from graphcore.runtime.lowering.detours import keeps_kernel
 
@@ -321,7 +332,7 @@ class Legaliser:
         attributes: dict[str, Any],
     ) -> tuple[Symbol, ...]:
         """An operator on stored dtypes that the target has no kernel for."""
-        own = _own_detours(self.rules.target)
+        own = _own_detours(self.rules.target, self.rules.views_bits)
         detour = own.get((op_type, dtype))
         built = detour(self, op_type, inputs, types, attributes) if detour else None
         if built is not None:
@@ -427,6 +438,8 @@ class Legaliser:
         wide_types = [self.retyped(t, dtype) if isinstance(t, TensorType) and t.dtype is own else t for t in types]
         if "value" in attributes and op_type == "ConstantOfShape":
             attributes = {"value": attributes["value"].astype(dtype.numpy)}
+        elif "dtype" in attributes and op_type == "EyeLike":
+            attributes = {**attributes, "dtype": dtype}
         made = self.legal(op_type, wide, wide_types, attributes, "")
         results = tuple(
             self._moved(m, t.dtype, by_bits) if isinstance(t, TensorType) and m.type.dtype is not t.dtype else m
@@ -465,14 +478,14 @@ def _counts_low_bits(op_type: str, position: int, attributes: dict[str, Any]) ->
 
 
 @functools.cache
-def _detours(target: Target) -> Mapping[tuple[str, DType], Callable[..., Any]]:
+def _detours(target: Target, views_bits: bool) -> Mapping[tuple[str, DType], Callable[..., Any]]:
     from graphcore.runtime.lowering.detours import detours_of
 
-    return detours_of(target)
+    return detours_of(target, views_bits)
 
 
 @functools.cache
-def _own_detours(target: Target) -> dict[tuple[str, DType], Callable[..., Any]]:
+def _own_detours(target: Target, views_bits: bool) -> dict[tuple[str, DType], Callable[..., Any]]:
     """The rows that only a target has, for what it lacks: they build with other operators than the one they are for."""
-    others = _detours("cpu")
-    return {key: detour for key, detour in _detours(target).items() if others.get(key) is not detour}
+    others = _detours("cpu", True)
+    return {key: detour for key, detour in _detours(target, views_bits).items() if others.get(key) is not detour}

@@ -7,9 +7,6 @@ package `measure` finds them. Less those whose values are not what docs/numbers.
 from __future__ import annotations
 
 import functools
-import json
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 import onnx
@@ -19,6 +16,7 @@ from graphcore.errors import DTypeError
 from graphcore.graph import Target
 from graphcore.onnx.writer import OPSET
 from graphcore.runtime.lowering.foreign import of_models
+from graphcore.runtime.lowering.runtimes import Runtime, default, table_of
 from graphcore.runtime.lowering.wrong import wrong
 from graphcore.types import TensorType, Type
 
@@ -44,11 +42,8 @@ class Legality:
         """What runs the operators that the target cannot: the CPU, behind any other provider."""
         self.detours = detours
         """Whether the operators that compute something else than DESIGN says are replaced."""
-
-    @property
-    def views_bits(self) -> bool:
+        self.views_bits = host is None and bool(table.get("BitCast", True))
         """Whether BitCast is to be had."""
-        return self.host is None
 
     def allows(self, op_type: str, dtype: DType) -> bool:
         """Whether there is a kernel."""
@@ -66,7 +61,7 @@ class Legality:
 
         if not self.allows(op_type, dtype):
             return False
-        if not self.detours or (op_type, dtype) not in detours_of(self.target):
+        if not self.detours or (op_type, dtype) not in detours_of(self.target, self.views_bits):
             return True
         needed = NEEDED.get((op_type, dtype))
         if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
@@ -75,27 +70,41 @@ class Legality:
 
 
 @functools.cache
-def legality(target: Target) -> Legality:
-    """The legality of a target. The CUDA provider leaves what it has no kernel for to the CPU, whose table counts."""
+def legality(target: Target, runtime: Runtime | None = None) -> Legality:
+    """The legality of a target. Other providers leave what they have no kernel for to the CPU, whose table counts.
+
+    runtime: the release that is lowered for, where it is not the one that files are written for.
+    """
     if target == "onnx":
         return Legality(target, {}, detours=False)
-    table = {op: (row | of_models(target, op)) - wrong(target, op) for op, row in kernels(target).items()}
-    return Legality(target, table, detours=True, host=None if target == "cpu" else legality("cpu"))
+    runtime = runtime or default(target)
+    there = kernels(target) if runtime is None else kernels(target, runtime)
+    table = {op: (row | of_models(target, op)) - wrong(target, op) for op, row in there.items()}
+    return Legality(target, table, detours=True, host=None if target == "cpu" else legality("cpu", runtime))
 
 
-def kernels(target: Target) -> dict[str, frozenset[DType]]:
-    """For each operator the dtypes that the target's provider has a kernel for, right or wrong."""
-    return {op: frozenset(map(DType.of, row.split())) for op, row in measured(target)["kernels"].items()}
+def kernels(target: Target, runtime: Runtime | None = None) -> dict[str, frozenset[DType]]:
+    """For each operator the dtypes that the target's provider has a kernel for, right or wrong.
+
+    Operators that are newer than the runtime's opset have none.
+    """
+    table = {op: frozenset(map(DType.of, row.split())) for op, row in measured(target, runtime)["kernels"].items()}
+    if runtime is not None:
+        newest = table_of("cpu")["kernels"]
+        table.update({op: frozenset() for op in {*newest, *table} if _since(op) > runtime.opset})
+    return table
 
 
-def measured(target: Target) -> dict[str, Any]:
+def measured(target: Target, runtime: Runtime | None = None) -> dict[str, Any]:
     """The target's table as it was written: `provider`, the version of `onnxruntime`, `opset` and `kernels`."""
-    found: dict[str, Any] = json.loads(_table(target).read_text())
-    return found
+    return table_of(target, runtime)
 
 
-def _table(target: Target) -> Traversable:
-    return files("graphcore.runtime.lowering").joinpath(f"{target}.json")
+@functools.cache
+def _since(op_type: str) -> int:
+    """The opset that an operator came with."""
+    found = (s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and not s.domain)
+    return min(found, default=0)
 
 
 def _schema_dtypes(op_type: str) -> frozenset[DType]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from graphcore.buffers import value_of
 from graphcore.graph import Graph
 from graphcore.runtime.lowering.draft import Draft
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
@@ -116,7 +117,11 @@ class Rewrite:
         self.replace(node, self.new._emit_many(node.op_type, inputs, types, attributes, node.domain))
 
     def finish(self) -> Graph:
-        """The new graph, its outputs those of the old one."""
-        assert self.old._outputs is not None
-        self.new._outputs = [(name or symbol.name, self.of(symbol)) for name, symbol in self.old._outputs]
+        """The new graph, its outputs and buffers those of the old one."""
+        for name, held in self.old._buffers.items():
+            self.new._buffers[name] = value_of(self.new, held.buffer, self.of(held.value), name)
+        for label, symbol in self.old._watched.items():
+            if symbol.id in self._symbols:
+                self.new._watched[label] = self._symbols[symbol.id]
+        self.new._outputs = [(name or symbol.name, self.of(symbol)) for name, symbol in self.old._outputs or ()]
         return self.new

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -13,16 +13,17 @@ from graphcore import ops
 from graphcore.onnx.files import Folder
 from graphcore.onnx.tensors import array_of, dense
 from graphcore.onnx.type_protos import read_type
+from graphcore.types import Type
 
 _KINDS = onnx.AttributeProto
 
 
-def rebuilt(model: onnx.ModelProto) -> gc.Graph:
-    """The model's graph, built anew: one call a node."""
+def rebuilt(model: onnx.ModelProto, types: Sequence[Type] | None = None) -> gc.Graph:
+    """The model's graph, built anew: one call a node. types: its inputs', where not those that the model says."""
     proto = model.graph
     held = {t.name for t in proto.initializer}
     inputs = [i for i in proto.input if i.name not in held]
-    graph = gc.Graph("rebuilt", [read_type(i.type) for i in inputs])
+    graph = gc.Graph("rebuilt", types or [read_type(i.type) for i in inputs])
     with graph:
         values: dict[str, Any] = dict(zip([i.name for i in inputs], graph.inputs, strict=True))
         graph.output(_built(proto, values))

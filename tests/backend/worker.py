@@ -1,7 +1,7 @@
-"""`python -m tests.backend.worker [rebuilt]`: runs node tests of ONNX, so that a crash ends no more than this process.
+"""`python -m tests.backend.worker`: runs node tests of ONNX, so that a crash ends no more than this process.
 
-Reads names of tests, a line each, and writes for each one line: how it went. Before that, the names of all.
-With `rebuilt`, it runs graphs that calls of `ops.onnx` make of the models' nodes.
+Reads lines of a way (of `WAYS`) and the name of a test, and writes for each one line: how it went. Before that, the
+names of all.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -20,6 +22,7 @@ from onnx.backend.test.case.node import collect_testcases
 import graphcore as gc
 from graphcore.onnx.files import Folder
 from graphcore.onnx.tensors import array_of
+from tests.backend import bare
 from tests.backend.rebuilding import rebuilt
 
 
@@ -57,10 +60,10 @@ def compared(found: Any, wanted: Any, rtol: float, atol: float) -> str:
     return "values"
 
 
-def outcome(case: Any, session: gc.InferenceSession, source: Callable[[onnx.ModelProto], Any]) -> str:
-    """How a test went: "ok", `load`, `run`, `type`, `values` or `near`, and why. source: what is loaded for a model."""
+def outcome(case: Any, load: Callable[[onnx.ModelProto], Any]) -> str:
+    """How a test went: "ok", `load`, `run`, `type`, `values` or `near`, and why. load: what runs of a model."""
     try:
-        model = session.load(source(case.model))
+        model = load(case.model)
     except Exception as error:
         return f"load: {type(error).__name__}: {error}"
     for inputs, outputs in case.data_sets:
@@ -75,19 +78,47 @@ def outcome(case: Any, session: gc.InferenceSession, source: Callable[[onnx.Mode
     return "ok"
 
 
-def _as_it_is(model: onnx.ModelProto) -> onnx.ModelProto:
-    return model
+def ways(folder: Path) -> Mapping[str, Callable[[onnx.ModelProto], Any]]:
+    """By name what loads a model: graphcore or onnxruntime itself, the model or what is exported of it.
+
+    `rebuilt`: the graph that calls of `ops.onnx` make of the model's nodes.
+    """
+    session = gc.InferenceSession()
+
+    def exported(model: onnx.ModelProto) -> str:
+        path = str(folder / "model.onnx")
+        gc.Graph.load(model).export(path, target="onnx")
+        onnx.checker.check_model(path, full_check=_is_inferred(model))
+        return path
+
+    return {
+        "loaded": session.load,
+        "rebuilt": lambda model: session.load(rebuilt(model)),
+        "exported": lambda model: session.load(exported(model)),
+        "bare": lambda model: bare.Bare(model.SerializeToString()),
+        "exported-bare": lambda model: bare.Bare(exported(model)),
+    }
+
+
+def _is_inferred(model: onnx.ModelProto) -> bool:
+    """Whether ONNX's inference takes the model: the body that ONNX gives MeanVarianceNormalization, it does not."""
+    try:
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except onnx.shape_inference.InferenceError:
+        return False
+    return True
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels print is no answer
     cases = {case.name: case for case in collect_testcases(None)}
-    session = gc.InferenceSession()
-    source = rebuilt if sys.argv[1:] == ["rebuilt"] else _as_it_is
     print(json.dumps(list(cases)), file=answers, flush=True)
-    for line in sys.stdin:
-        print(json.dumps(outcome(cases[line.strip()], session, source)), file=answers, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        loads = ways(Path(folder))
+        for line in sys.stdin:
+            way, name = line.split()
+            print(json.dumps(outcome(cases[name], loads[way])), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -142,6 +142,7 @@ CASES: dict[str, Case] = {
     "reshape_like": moved(["n 4", "n 2 2"], ops.reshape_like, lambda x, y: x.reshape(y.shape)),
     "flatten": moved(["n 4 k"], ops.flatten, lambda x: x.reshape(-1)),
     "broadcast_to": moved(X, lambda x: ops.broadcast_to(x, (2, *x.shape)), lambda x: np.stack([x, x])),
+    "print": moved(X, lambda x: ops.print(x, "x"), lambda x: x),
     "rebind": moved(X, lambda x: ops.rebind(x, ("n", "j")), lambda x: x),
     "vec": moved(["n", "m"], ops.vec, lambda x, y: np.concatenate([x, y])),
     "into_vec": moved(["n"], lambda x: [ops.into_vec(x), ops.into_vec(x[0])], lambda x: [x, x[:1]]),

@@ -8,8 +8,8 @@ from graphcore import DType, Graph
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY
-from graphcore.symbol import Node
-from graphcore.types import TensorType
+from graphcore.symbol import Node, Symbol
+from graphcore.types import OptionalType, SequenceType, TensorType
 from tests.every_op import graph_of
 
 CARRIERS = frozenset({"Cast", "BitCast", "Identity", "Constant"})
@@ -28,7 +28,11 @@ def state(name: str, dtype: DType) -> str:
         graph, _, _ = graph_of([name], dtype)
     except GraphcoreError:
         return "refused"
-    lowered = lower(graph, "cpu")
+    return of_graph(graph, lower(graph, "cpu"), dtype)
+
+
+def of_graph(graph: Graph, lowered: Graph, dtype: DType) -> str:
+    """What lowering made of a graph of operands of a dtype, of `state`'s words but "refused"."""
     built, made = _operators(graph), _operators(lowered)
     if not built:
         converts = any(node.op_type == "Cast" for node in graph.nodes)
@@ -54,7 +58,15 @@ def _operators(graph: Graph) -> list[tuple[str, DType]]:
 
 def _decides(node: Node) -> DType:
     if node.op_type in CONTROL:
-        return node.outputs[0].dtype
+        return _leaf(node.outputs[0])
     position = PRIMARY.get(node.op_type, 0)
     operand = node.inputs[position] if position < len(node.inputs) and node.op_type not in BY_RESULT else None
-    return node.outputs[0].dtype if operand is None else operand.dtype
+    return _leaf(node.outputs[0] if operand is None else operand)
+
+
+def _leaf(symbol: Symbol) -> DType:
+    """The dtype of a tensor, or of those in a list or optional."""
+    type_ = symbol.type
+    while isinstance(type_, (SequenceType, OptionalType)):
+        type_ = type_.element
+    return type_.dtype if isinstance(type_, TensorType) else symbol.dtype

@@ -22,6 +22,7 @@ from graphcore.runtime.lowering.detours import (
     integers,
     models,
     nibbles,
+    older,
     products,
     reductions,
     scatter,
@@ -64,8 +65,8 @@ def _table() -> dict[tuple[str, DType], Detour]:
         (("TopK",), WIDE_FLOATS, choice.top_k_floats),
         (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), integers.ordered_view),
         (("Sigmoid",), (DType.float32,), activations.sigmoid),
-        (("Shape", "Size"), (DType.int4, DType.uint4), nibbles.shape),
-        (tuple(signals.TERMS), (DType.int32, DType.int64), signals.window),
+        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), nibbles.shape),
+        (signals.ROUNDED, (DType.int32, DType.int64), signals.rounded),
         (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), scatter.narrow),
         (("ScatterElements", "ScatterND"), WIDE_FLOATS, scatter.wide),
         *images.ROWS,
@@ -88,10 +89,13 @@ DETOURS: dict[tuple[str, DType], Detour] = _table()
 
 
 @functools.cache
-def detours_of(target: Target) -> Mapping[tuple[str, DType], Detour]:
-    """The table of a target: its own rows before those that hold for every one."""
+def detours_of(target: Target, views_bits: bool = True) -> Mapping[tuple[str, DType], Detour]:
+    """The table of a target: its own rows before those that hold for every one.
+
+    views_bits: whether the runtime has BitCast; the CUDA provider has none anyway.
+    """
     if target != "cuda":
-        return DETOURS
+        return DETOURS if views_bits else {**DETOURS, **older.rows()}
     return {key: detour for key, detour in {**DETOURS, **cuda.rows(DETOURS)}.items() if detour is not None}
 
 

@@ -31,9 +31,23 @@ def where_bits(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: d
     if _has_no_zeros(on, y):
         opposite = on.native("Xor", condition, on.const(True, DType.bool))
         return on.native(op, opposite, y, x, dtype=own, shape=types[0].shape)
+    if not on.rules.views_bits:
+        return _where_signed(on, condition, x, y, types)
     bits = DType.int32 if own is DType.float32 else DType.int64
     made = on.native(op, condition, on.viewed(x, bits), on.viewed(y, bits), dtype=bits, shape=types[0].shape)
     return on.native("BitCast", made, dtype=own, to=own)
+
+
+def _where_signed(on: Legaliser, condition: Symbol, x: Symbol, y: Symbol, types: Any) -> Symbol:
+    """The kernel's choice, negated where it is a -0.0 of x: without the bits of floats."""
+    own = x.dtype
+    zero, one = on.const(0.0, own), on.const(1.0, own)
+    below = on.native("Less", on.native("Reciprocal", x), zero, dtype=DType.bool)
+    lost = on.native("And", on.native("Equal", x, zero, dtype=DType.bool), below)
+    lost = on.native("And", condition, lost)
+    sign = on.native("Where", lost, on.const(-1.0, own), one, dtype=own)
+    chosen = on.native("Where", condition, x, y, dtype=own, shape=types[0].shape)
+    return on.native("Mul", chosen, sign, shape=types[0].shape)
 
 
 def _has_no_zeros(on: Legaliser, symbol: Symbol) -> bool:

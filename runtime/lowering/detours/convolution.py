@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphcore.dtypes import DType
+from graphcore.errors import GraphError
 from graphcore.runtime.lowering.detours.kind import Inputs, Made
 from graphcore.runtime.lowering.detours.sizes import (
     Number,
@@ -107,6 +109,12 @@ def _biased(on: Legaliser, made: Symbol, bias: Inputs, shape: Shape) -> Symbol:
 def col2im(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
     """Col2Im: blocks added up where they overlap."""
     x, image, block = inputs
+    if not image.shape[0].is_static or not block.shape[0].is_static:
+        raise GraphError(
+            "Col2Im: how many axes the image has is known only when the graph runs",
+            operands={"image_shape": str(image.type), "block_shape": str(block.type)},
+            help="say in the model how long the two are",
+        )
     block_sizes = elements(on, block)
     ends = elements(on, image)
     count = len(ends)
@@ -126,3 +134,10 @@ def col2im(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[
     for window, end in zip(found, ends, strict=True):
         made = overlapped(on, made, 2 + count, 2, window, end)
     return on.op("Identity", made, shape=types[0].shape)
+
+
+def col2im_bool(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """Adding bools is *or*: what overlaps is counted, and no int32 holds fewer than there are."""
+    x, *sizes = inputs
+    counted = on.op(op, on.casts.cast(x, DType.bool, DType.int32), *sizes, shape=types[0].shape, **attributes)
+    return on.casts.cast(counted, DType.int32, DType.bool)

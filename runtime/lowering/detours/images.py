@@ -8,12 +8,14 @@ from graphcore.dtypes import DType
 from graphcore.runtime.lowering.detours import (
     convolution,
     integers,
+    lookups,
     movement,
     networks,
     pooling,
     recurrent,
     regions,
     resizing,
+    rois,
 )
 from graphcore.runtime.lowering.detours.kind import Detour
 
@@ -45,6 +47,11 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
     (("Det",), (_F64,), networks.determinant),
     (("OneHot",), (DType.bool, _F32, _F64, *_INTEGERS), networks.one_hot),
     (("NonZero",), (_F64, DType.uint64), networks.nonzero),
+    (("NonZero",), (DType.string,), lookups.nonzero),
+    (lookups.ROWS, (DType.string,), lookups.moved),
+    (("Col2Im",), (DType.string,), lookups.not_added),
+    (("Col2Im",), (DType.bool,), convolution.col2im_bool),
+    (("MaxRoiPool",), (_F32, _F64), rois.max_roi_pool),
     (("Relu",), (DType.int64,), networks.relu_integers),
     (("PRelu",), _WIDE, networks.prelu_integers),
     (("Gemm",), _WIDE, networks.gemm_integers),

@@ -39,6 +39,8 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
     (("DFT", "STFT"), (_F32,), fourier.in_double),
     (("DFT",), (_F64,), fourier.inverse),
     (("StringNormalizer",), (DType.string,), strings.normalizer),
+    (("StringSplit",), (DType.string,), strings.split),
+    (("Gather",), (DType.string,), strings.gather),
     (("BitCast",), tuple(bits.WITHOUT) + _BYTES, bits.bitcast),
     (("BitCast",), _NIBBLES, bits.nibble),
     (("QuantizeLinear",), (DType.int32,), quantized.quantize),

@@ -1,4 +1,4 @@
-"""int4 and uint4, which most kernels do not read."""
+"""Integers of 2 and 4 bits, and other dtypes that most kernels do not read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def shape(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """The shape is that of the operand cast to int8. onnxruntime drops a Cast before Shape, and then has no kernel."""
+    """That of the operand in a wider dtype. onnxruntime drops a Cast before Shape, and then has no kernel."""
     (x,) = inputs
-    wide = on.casts.apart(on.casts.plain(x, DType.int8))
+    wide = on.casts.apart(on.casts.plain(x, DType.int8 if x.dtype.is_integer else DType.float32))
     made: tuple[Any, ...] = on.graph._emit_many(op, (wide,), types, attributes)
     return made

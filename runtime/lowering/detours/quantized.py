@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.runtime.lowering.detours.kind import Inputs, Made
@@ -45,15 +47,24 @@ def becomes_other(operand: TensorType, result: TensorType) -> bool:
 
 def product(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
     """QLinearMatMul of float8: the product of the numbers that are meant, quantised again."""
-    a, a_scale, _, b, b_scale, _, y_scale, y_zero = inputs
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
     factors = []
-    for x, scale, is_left in ((a, a_scale, True), (b, b_scale, False)):
+    for x, scale, zero, is_left in ((a, a_scale, a_zero, True), (b, b_scale, b_zero, False)):
         wide = on.casts.cast(x, x.dtype, _F32)
+        if not _is_zero(on, zero):
+            wide = on.op("Sub", wide, _beside(on, on.casts.cast(zero, zero.dtype, _F32), is_left))
         factors.append(on.op("Mul", wide, _beside(on, on.casts.cast(scale, scale.dtype, _F32), is_left)))
     made = on.op("MatMul", *factors, shape=types[0].shape)
-    over = _beside(on, on.casts.cast(y_scale, y_scale.dtype, _F32), True)
-    scaled = on.op("Div", made, over)
+    scaled = on.op("Div", made, _beside(on, on.casts.cast(y_scale, y_scale.dtype, _F32), True))
+    if not _is_zero(on, y_zero):
+        scaled = on.op("Add", scaled, _beside(on, on.casts.cast(y_zero, y_zero.dtype, _F32), True))
     return on.op("QuantizeLinear", scaled, on.const(1.0, _F32), on.const(0.0, y_zero.dtype), dtype=types[0].dtype)
+
+
+def _is_zero(on: Legaliser, point: Symbol) -> bool:
+    """Whether a zero point is known to be 0, as it is where floats are meant."""
+    array = on.known(point)
+    return array is not None and not array.astype(np.float32).any()
 
 
 def _beside(on: Legaliser, scale: Symbol, is_left: bool) -> Symbol:

@@ -1,4 +1,4 @@
-"""Windows in float64, which the runtime computes in float32."""
+"""Windows in float64, which the runtime computes in float32, and in floats that it has no kernel for."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ TERMS = {
     "BlackmanWindow": (0.42, 0.5, 0.08),
 }
 """a, b, c of the window a - b cos(turn) + c cos(2 turn), as ONNX defines it."""
+
+
+NARROW = (DType.float16, DType.bfloat16)
+ROUNDED = ("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")
+"""Operators whose results may be of a narrow float and are chosen by the dtype of a length."""
+
+
+def rounded(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """In float32, rounded once."""
+    own = types[0].dtype
+    if own not in NARROW:
+        return window(on, op, inputs, types, attributes) if op in TERMS else None
+    attributes = {**attributes, "output_datatype": DType.float32}
+    made = on.op(op, *inputs, dtype=DType.float32, shape=types[0].shape, **attributes)
+    return on.casts.cast(made, DType.float32, own)
 
 
 def window(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:

@@ -15,7 +15,7 @@ from graphcore.runtime.providers import resolve
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m graphcore.runtime.lowering.measure", description=__doc__)
-    parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--provider", choices=("cpu", "cuda", "openvino"), default="cpu")
     parser.add_argument("--output", type=Path, help="default: the table of the provider in the package")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
     parser.add_argument("--verbose", action="store_true", help="say also what has no kernel, and why")

@@ -13,7 +13,8 @@ from onnx import helper
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.numerics import Array
-from graphcore.onnx.writer import IR_VERSION, OPSET
+from graphcore.onnx.writer import IR_VERSION
+from graphcore.runtime.installed import newest_opset
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY
 from graphcore.runtime.lowering.measure.case import DTYPES, SWEPT, Attribute, Case, Listed, Maybe, Operand, tensor
 from graphcore.runtime.lowering.measure.cases import SWEPT_PARAMETER
@@ -28,7 +29,7 @@ class Question:
 
 
 def operators() -> list[str]:
-    """The operators of the default domain that are not deprecated at the opset that graphcore writes."""
+    """The operators of the default domain that are not deprecated at the opset that sessions are given."""
     names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
     found = [(name, _schema(name)) for name in sorted(names)]
     return [name for name, schema in found if schema is not None and not schema.deprecated]
@@ -49,15 +50,15 @@ def swept_dtypes(op_type: str) -> list[DType]:
     return [dtype for dtype in DTYPES if dtype in found]
 
 
-def question(op_type: str, case: Case, dtype: DType) -> Question:
-    """The model of a case in a dtype."""
+def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> Question:
+    """The model of a case in a dtype. known: all operands but the first are initializers."""
     nodes: list[onnx.NodeProto] = []
     constants: list[onnx.TensorProto] = []
     feeds: dict[str, tuple[Array, DType]] = {}
 
     def given(operand: Operand, name: str) -> str:
         array = operand.array(dtype)
-        if operand.constant:
+        if operand.constant or (known and name != "x0"):
             constants.append(tensor(name, array, operand.of(dtype)))
         else:
             feeds[name] = array, operand.of(dtype)
@@ -85,7 +86,7 @@ def question(op_type: str, case: Case, dtype: DType) -> Question:
     fed = [helper.make_tensor_value_info(name, d.onnx, list(a.shape)) for name, (a, d) in feeds.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
     graph = helper.make_graph(nodes, op_type, fed, results, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", newest_opset())], ir_version=IR_VERSION)
     return Question(model, feeds)
 
 
@@ -99,7 +100,7 @@ def _attribute(value: Attribute, dtype: DType) -> Any:
 
 def _schema(op_type: str) -> onnx.defs.OpSchema | None:
     try:
-        return onnx.defs.get_schema(op_type, OPSET)
+        return onnx.defs.get_schema(op_type, newest_opset())
     except onnx.defs.SchemaError:  # the operator is newer
         return None
 

@@ -16,12 +16,17 @@ from onnx.reference import ReferenceEvaluator
 
 from graphcore.dtypes import DType
 from graphcore.numerics import Array
+from graphcore.runtime import openvino
 from graphcore.runtime.lowering.measure.build import Question, question
 from graphcore.runtime.lowering.measure.case import Case
+from graphcore.runtime.providers import EXACT
 from graphcore.runtime.values import from_ort, to_ort
 
 INSERTED = "InsertedPrecisionFreeCast_"
 """What the names of the Casts begin with that onnxruntime puts around a node whose dtype it has no kernel for."""
+
+COMPILED = frozenset({openvino.PROVIDER})
+"""Providers that compile what they take, so that there is nothing to write to a file, and insert no Casts."""
 
 TOLERANCES = {DType.float32: 1e-5, DType.float64: 1e-11, DType.float16: 4e-3, DType.bfloat16: 3e-2}
 """How far from the reference a value may be, absolute and relative to the greatest. Other dtypes must be equal."""
@@ -52,7 +57,7 @@ class Outcome:
 
 def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
     """The outcome of a case; `provider` is onnxruntime's name. Raises nothing: the sweep goes on."""
-    asked = question(op_type, case, dtype)
+    asked = question(op_type, case, dtype, known=provider in COMPILED)
     with tempfile.TemporaryDirectory(prefix="graphcore-measure-") as folder:
         optimised = Path(folder) / "optimised.onnx"
         try:
@@ -63,7 +68,7 @@ def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
         elsewhere = _elsewhere(session, provider)
         if elsewhere:
             return Outcome("none", f"left to {elsewhere}")
-        nodes = list(_nodes(onnx.load(optimised).graph))
+        nodes = list(_nodes(onnx.load(optimised).graph)) if optimised.exists() else []
     if any(node.op_type == "Cast" and node.name.startswith(INSERTED) for node in nodes):
         return Outcome("cast")
     try:
@@ -82,11 +87,14 @@ def _session(model: onnx.ModelProto, optimised: Path, provider: str) -> onnxrunt
     options.intra_op_num_threads = 1
     # Functions are replaced by their bodies and Casts inserted at every level; the others fold the node away.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.optimized_model_filepath = str(optimised)
+    if provider not in COMPILED:
+        options.optimized_model_filepath = str(optimised)
     if provider != "CPUExecutionProvider":
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     providers = list(dict.fromkeys([provider, "CPUExecutionProvider"]))
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=providers, provider_options=[EXACT.get(p, {}) for p in providers]
+    )
 
 
 def _elsewhere(session: onnxruntime.InferenceSession, provider: str) -> str:

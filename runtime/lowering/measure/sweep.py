@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import onnxruntime
 
 from graphcore.dtypes import DType
-from graphcore.onnx.writer import OPSET
+from graphcore.runtime.installed import newest_opset
 from graphcore.runtime.lowering.measure.build import operators, swept_dtypes
 from graphcore.runtime.lowering.measure.case import Case
 from graphcore.runtime.lowering.measure.cases import CASES
@@ -73,7 +73,7 @@ def kernels(outcomes: Mapping[Job, Outcome]) -> dict[str, list[DType]]:
 
 def document(provider: str, found: Mapping[str, Iterable[DType]], version: str = onnxruntime.__version__) -> str:
     """The table as JSON, an operator a line."""
-    head = {"provider": provider, "onnxruntime": version, "opset": OPSET}
+    head = {"provider": provider, "onnxruntime": version, "opset": newest_opset()}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     rows = [f"  {json.dumps(op)}: {json.dumps(' '.join(map(str, found[op])))}" for op in sorted(found)]
     return "\n".join(["{", *lines, ' "kernels": {', ",\n".join(rows), " }", "}"]) + "\n"

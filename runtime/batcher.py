@@ -1,0 +1,279 @@
+"""Requests of many threads, run together as batches. See docs/running.md."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from graphcore.dims import Dim
+from graphcore.errors import FeedError, GraphError, ModelError, RunError
+from graphcore.numerics import Array
+from graphcore.runtime.batching import Batching, batching
+from graphcore.runtime.feeds import Feeds
+from graphcore.runtime.model import Model
+from graphcore.types import TensorType, Type
+
+Kind: TypeAlias = tuple[tuple[int, ...], ...]
+"""The shapes of a request's arrays without the batch: those of one kind can be put together."""
+
+
+@dataclass(slots=True)
+class _Request:
+    feed: dict[str, Array]
+    rows: int
+    kind: Kind
+    future: Future[list[Array]] = field(default_factory=Future)
+    arrived: float = field(default_factory=time.monotonic)
+
+
+class Batcher:
+    """Runs requests of a Model together: `batcher.submit(x)` gives a future, `batcher(x)` waits for its result.
+
+    A request is what the model takes, with one row or more; requests whose other dims are the same are put behind each
+    other until there are `max_batch` rows or the first of them has waited for `max_wait_ms`. A model whose batch is a
+    number is given so many rows, the last one repeated. Each request gets the rows that are its own, in arrays of its
+    own. Where a batch fails, each of its requests is run by itself, so that an error goes to the request that made it.
+
+    The results are those of the model as long as no row of it depends on another.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        max_batch: int = 32,
+        max_wait_ms: float = 2.0,
+        *,
+        dim: str | None = None,
+        max_waiting: int = 1024,
+        when_full: Literal["wait", "raise"] = "wait",
+    ) -> None:
+        """dim: the name of the batch dim, by default the first dim of the first input. max_waiting: how many requests
+        wait at most; when_full: what `submit` does then: wait for room, or raise `RunError`.
+
+        Raises `ModelError` for a model whose inputs and outputs do not all carry the batch dim, or that has buffers,
+        `GraphError` for numbers that make no sense.
+        """
+        if not isinstance(model, Model):
+            raise GraphError(
+                f"Batcher: a {type(model).__name__} is no Model", help="load it: InferenceSession().load()"
+            )
+        if not _is_count(max_batch) or not _is_count(max_waiting):
+            raise GraphError(
+                f"Batcher: max_batch={max_batch!r:.40} and max_waiting={max_waiting!r:.40} are to be numbers from 1 on",
+                help="Batcher(model, max_batch=32, max_wait_ms=2)",
+            )
+        if not isinstance(max_wait_ms, (int, float)) or isinstance(max_wait_ms, bool) or not 0 <= max_wait_ms < 1e9:
+            raise GraphError(
+                f"Batcher: max_wait_ms={max_wait_ms!r:.40} is no time", help="give milliseconds, 0 for not to wait"
+            )
+        if when_full not in ("wait", "raise"):
+            raise GraphError(f"Batcher: there is no when_full={when_full!r:.40}", help='give "wait" or "raise"')
+        if model._kept:
+            raise ModelError(
+                f"Batcher: {model.name} has buffers, and what a call stores is another call's",
+                help="give each stream of calls a state of its own: model.state()",
+            )
+        self._batches = batching(model.name, model.inputs, model.outputs, dim)
+        most = int(max_batch) if self._batches.size is None else min(int(max_batch), self._batches.size)
+        self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches))
+        self._model = model
+        self._when_full = when_full
+        self._waiting = _Waiting(most, max_wait_ms / 1000, int(max_waiting))
+        self._thread = threading.Thread(
+            target=_work,
+            args=(self._waiting, model, self._batches),
+            name=f"graphcore batches {model.name}",
+            daemon=True,
+        )
+        self._end = weakref.finalize(self, _finish, self._waiting, self._thread, True)
+        self._thread.start()
+
+    def submit(self, /, *arrays: Any, **named: Any) -> Future[list[Array]]:
+        """A future of the outputs. Leave the arrays as they are until it is done.
+
+        What does not fit the inputs is an error in the future, the `FeedError` that a call of the model raises. Raises
+        `RunError` where the batcher is closed, or is full and was told to raise.
+        """
+        try:
+            request = self._request(arrays, named)
+        except FeedError as error:
+            refused: Future[list[Array]] = Future()
+            refused.set_exception(error)
+            return refused
+        self._waiting.add(request, self._model.name, self._when_full == "wait")
+        return request.future
+
+    def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
+        """The outputs of a request, once it was run. Raises what `submit` does, and what the model raises."""
+        return self.submit(*arrays, **named).result()
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Runs what waits, or cancels it, and ends the thread. What is submitted from then on is refused."""
+        self._end.detach()
+        _finish(self._waiting, self._thread, cancel)
+
+    def __enter__(self) -> Batcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        limits = f"{self._waiting.most} rows, {self._waiting.patience * 1000:g} ms"
+        return f"<Batcher of {self._model.name}: {limits}, {len(self._waiting)} waiting>"
+
+    def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> _Request:
+        feed = self._feeds.take(arrays, named)
+        rows = self._batches.rows(feed)
+        if not 0 < rows <= self._waiting.most:
+            raise FeedError(
+                f"{self._model.name}: a request of {rows} rows, and batches have 1 to {self._waiting.most}",
+                help="give it in parts, or call the model",
+            )
+        axes = self._batches.inputs
+        return _Request(feed, rows, tuple(a.shape[: axes[n]] + a.shape[axes[n] + 1 :] for n, a in feed.items()))
+
+
+class _Waiting:
+    """The requests that wait, by kind. most: rows of a batch. patience: how many seconds the first of one waits."""
+
+    def __init__(self, most: int, patience: float, room: int) -> None:
+        self.most = most
+        self.patience = patience
+        self._room = room
+        self._changed = threading.Condition()
+        self._kinds: dict[Kind, deque[_Request]] = {}
+        self._count = 0
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, request: _Request, model: str, waits: bool) -> None:
+        with self._changed:
+            while self._count >= self._room and waits and not self._is_closed:
+                self._changed.wait()
+            if self._is_closed:
+                raise RunError(f"{model}: the batcher is closed", help="make another one")
+            if self._count >= self._room:
+                raise RunError(
+                    f"{model}: {self._count} requests wait already", help="try later, or give max_waiting=, when_full="
+                )
+            self._count += 1
+            request.arrived = time.monotonic()
+            self._kinds.setdefault(request.kind, deque()).append(request)
+            self._changed.notify_all()
+
+    def take(self) -> list[_Request]:
+        """The requests of the next batch, once it is due; none when all is done and closed."""
+        with self._changed:
+            while True:
+                if not self._kinds:
+                    if self._is_closed:
+                        return []
+                    self._changed.wait()
+                    continue
+                kind, seconds = self._next()
+                if seconds <= 0:
+                    return self._taken(kind)
+                self._changed.wait(seconds)
+
+    def close(self, cancel: bool) -> None:
+        with self._changed:
+            self._is_closed = True
+            dropped = [request for waiting in self._kinds.values() for request in waiting] if cancel else []
+            if cancel:
+                self._kinds.clear()
+                self._count = 0
+            self._changed.notify_all()
+        for request in dropped:
+            request.future.cancel()
+
+    def _next(self) -> tuple[Kind, float]:
+        """The kind of the next batch, and in how many seconds it is due."""
+        for kind, waiting in self._kinds.items():
+            if sum(request.rows for request in waiting) >= self.most:
+                return kind, 0
+        kind = min(self._kinds, key=lambda k: self._kinds[k][0].arrived)
+        due = self._kinds[kind][0].arrived + self.patience
+        return kind, 0 if self._is_closed else due - time.monotonic()
+
+    def _taken(self, kind: Kind) -> list[_Request]:
+        waiting, taken, rows = self._kinds[kind], [], 0
+        while waiting and rows + waiting[0].rows <= self.most:
+            rows += waiting[0].rows
+            taken.append(waiting.popleft())
+        if not waiting:
+            del self._kinds[kind]
+        self._count -= len(taken)
+        self._changed.notify_all()
+        return taken
+
+
+def _work(waiting: _Waiting, model: Model, batches: Batching) -> None:
+    """What the thread does. It knows the Batcher's parts and not the Batcher, which can so be forgotten."""
+    while requests := waiting.take():
+        live = [request for request in requests if request.future.set_running_or_notify_cancel()]
+        if live:
+            _run(model, batches, live)
+        del requests, live
+
+
+def _run(model: Model, batches: Batching, requests: Sequence[_Request]) -> None:
+    counts = [request.rows for request in requests]
+    rows = sum(counts)
+    try:
+        feed = batches.padded(batches.joined([request.feed for request in requests]), rows)
+        results = model(*feed.values())
+        batches.check(results, max(rows, batches.size or 0))
+        shares = batches.apart(results, counts)
+    except BaseException as error:
+        if len(requests) == 1 or not isinstance(error, Exception):
+            for request in requests:
+                request.future.set_exception(error)
+            return
+        for request in requests:
+            _run(model, batches, [request])
+        return
+    for request, share in zip(requests, shares, strict=True):
+        request.future.set_result(share)
+
+
+def _finish(waiting: _Waiting, thread: threading.Thread, cancel: bool) -> None:
+    waiting.close(cancel)
+    if thread is not threading.current_thread():
+        thread.join()
+
+
+def _any_rows(types: Mapping[str, Type], batches: Batching) -> dict[str, Type]:
+    """The types of inputs for any number of rows, where a batch has a number."""
+    if batches.size is None:
+        return dict(types)
+    made: dict[str, Type] = {}
+    for name, type_ in types.items():
+        assert isinstance(type_, TensorType)
+        dims = list(type_.shape) if type_.shape.is_ranked else None
+        if dims is None:
+            made[name] = type_
+            continue
+        dims[batches.inputs[name]] = Dim.dynamic()
+        made[name] = TensorType(type_.dtype, dims)
+    return made
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
+
+
+__all__ = ["Batcher"]

@@ -1,0 +1,88 @@
+"""Products of quantised x with weights that are known: onnxruntime's MatMulIntegerToFloat.
+
+It sums products of bytes and multiplies each sum with both scales, so that the numbers are those of ONNX's
+MatMulInteger, Cast and Mul bit for bit. DynamicQuantizeMatMul would quantise x once for each product that reads it, and
+takes as long where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.dtypes import DType
+from graphcore.ops import _emit as e
+from graphcore.ops._quantized import dynamic_product, levels
+from graphcore.ops._split import MIDDLE, digits, split_product
+from graphcore.quantization.tensors import Array
+from graphcore.runtime.lowering.saturation import saturates
+from graphcore.symbol import Symbol
+from graphcore.types import tensor_type
+
+MICROSOFT = "com.microsoft"
+_F32, _BYTE = DType.float32, DType.uint8
+
+Key = tuple[Any, ...]
+Packed = dict[Key, tuple[Symbol, ...]]
+"""What was packed already, by the arrays it was made of: a weight that several nodes share is packed once."""
+
+
+def dynamic(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed) -> Symbol:
+    """x as one tensor of uint8, with a weight of int8 or uint8."""
+    values, scales, *zeros = arrays
+    own, x = x.dtype, e.cast(x, _F32)
+    weight = _once((*key, "dynamic"), done, lambda: _turned(x, values, scales, *zeros))
+    a = levels(x)
+    return e.cast(_product(a.numbers, a.scale, a.zero, weight), own)
+
+
+def split(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed) -> Symbol:
+    """x in two digits, with the two of a weight: all but the product of the second ones."""
+    values, scales = arrays
+    own, x = x.dtype, e.cast(x, _F32)
+    coarse = _once((*key, "first"), done, lambda: _turned(x, values[0], scales * np.float32(256)))
+    fine = _once((*key, "second"), done, lambda: _turned(x, values[1], scales))
+    a = digits(x)
+    made = _product(a.first, a.scale, a.zero, coarse)
+    rest = _product(a.first, a.scale, a.zero, fine)
+    other = _product(a.second, a.scale_of_second, e.const(x, MIDDLE, _BYTE), coarse)
+    rest = e.emit("Add", rest, other, shape=made.shape)
+    return e.cast(e.emit("Add", made, rest, shape=made.shape), own)
+
+
+def _once(key: Key, done: Packed, make: Callable[[], tuple[Symbol, ...]]) -> tuple[Symbol, ...]:
+    if key not in done:
+        done[key] = make()
+    return done[key]
+
+
+def _turned(x: Symbol, values: Array, scales: Array, *zeros: Array) -> tuple[Symbol, ...]:
+    """A weight [n, k] as the kernel takes it: [k, n], scales, and zero points if it has them."""
+    graph = x.graph
+    if values.dtype == np.int8 and _may_saturate(values):
+        values, zeros = values.view(np.uint8) ^ np.uint8(128), (np.full((), 128, np.uint8),)
+    turned = graph._constant(np.ascontiguousarray(values.T), DType.of(values.dtype))
+    return turned, graph._constant(scales, _F32), *(graph._constant(z, _BYTE) for z in zeros)
+
+
+def _product(x: Symbol, scale: Symbol, zero: Symbol, weight: tuple[Symbol, ...]) -> Symbol:
+    values, scales, *zeros = weight
+    type_ = tensor_type(_F32, x.shape[:-1] + values.shape[1:])
+    return x.graph._emit("MatMulIntegerToFloat", (x, values, scale, scales, zero, *zeros), type_, None, MICROSOFT)
+
+
+def _may_saturate(values: Array) -> bool:
+    """Whether two products of neighbours with 255 may leave 16 bits, on a processor that adds them there."""
+    return bool(values.max() > 64 or values.min() < -64) and saturates()
+
+
+def unsaturated(x: Symbol, values: Symbol, parts: Sequence[Symbol]) -> Symbol | None:
+    """A dynamic product with a weight that comes when the graph runs: unsigned, where signed bytes saturate."""
+    if values.dtype is not DType.int8 or not saturates():
+        return None
+    if values.rank == 3:
+        return split_product(x, values, parts[0], is_unsigned=True)
+    flipped = e.emit("BitwiseXor", e.bitcast(values, _BYTE), e.const(values, 128, _BYTE), dtype=_BYTE)
+    return dynamic_product(x, flipped, parts[0], e.const(values, 128, _BYTE))

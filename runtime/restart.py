@@ -1,0 +1,249 @@
+"""Second starts of models from files: what the first one found out is kept, and the file is not read into a graph.
+
+An entry says how the inputs and outputs are called and typed, and which weights of the file go to which names of the
+optimised graph. It is found by the content of the file and, of weights beyond `_HASHED` bytes, by which file they lie
+in and when that was written.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from graphcore import buffers
+from graphcore.dims import Dim
+from graphcore.dtypes import DType
+from graphcore.errors import GraphcoreError, ModelError
+from graphcore.numerics import Array
+from graphcore.onnx.reader import _content
+from graphcore.onnx.splitting import split
+from graphcore.onnx.tensors import aligned, array_of
+from graphcore.runtime import references
+from graphcore.runtime.cache import Cache
+from graphcore.runtime.model import Model
+from graphcore.runtime.prepacking import Prepack
+from graphcore.runtime.values import to_ort
+from graphcore.types import Shape, TensorType, Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.session import InferenceSession
+
+_HASHED = 64 << 20
+"""Bytes of weights up to which they are read to see whether they are the same."""
+
+_SETTLED = 2.0
+"""Seconds after which a file that is written again has another time of writing on every file system."""
+
+_ENDS = 4096
+"""Bytes at both ends of a weight that are compared with what was loaded."""
+
+_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+"""Of the operators whose meaning no program changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a restarted Model begins with."""
+
+    name: str
+    inputs: dict[str, Type]
+    outputs: dict[str, Type]
+    optimised: bytes
+    weights: dict[str, Array]
+    disabled: tuple[str, ...]
+    packing: dict[str, str]
+
+
+class File:
+    """A model as its file has it, and the place of its entry in a cache."""
+
+    def __init__(self, cache: Cache, model: object) -> None:
+        content, folder, _ = _content(model)
+        path = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else None
+        self.model: Any = model
+        slim, self._large = split(content)
+        self._proto = onnx.ModelProto.FromString(slim)
+        self._folder = folder
+        self._cache = cache
+        self._is_settled = True
+        parts = self._identity(slim, path)
+        self.key = None if parts is None else cache.digest(b"file", *parts)
+
+    def find(self) -> Start | None:
+        """What was kept of it; None where nothing was, or what was is damaged."""
+        found = None if self.key is None else self._cache.find(self.key)
+        if found is None:
+            return None
+        said = json.loads(found)
+        optimised = self._cache.find(said["optimised"])
+        if optimised is None:
+            return None
+        return Start(
+            said["name"],
+            {name: _read(type_) for name, type_ in said["inputs"]},
+            {name: _read(type_) for name, type_ in said["outputs"]},
+            optimised,
+            self._arrays(said["weights"]),
+            tuple(said["disabled"]),
+            said["packing"],
+        )
+
+    def keep(self, model: Model, cache: Cache, disabled: Sequence[str], packing: Mapping[str, str]) -> None:
+        """Keeps what a restart needs. cache: what the graph's entry is in."""
+        types = (*model._types[0].values(), *model._types[1].values())
+        plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
+        if self.key is None or not self._is_settled or not plain or model._kept or model._restored:
+            return
+        if self._proto.graph.name != model.name:  # the name that errors show
+            return
+        (large, shared), _ = model._keep
+        weights = {name: large[name] for name in shared}
+        try:
+            own = self._arrays(list(weights))
+        except (GraphcoreError, KeyError):  # lowering made some of them
+            return
+        if not all(_alike(own[name], array) for name, array in weights.items()):
+            return
+        said = {
+            "name": model.name,
+            "inputs": [(name, _written(type_)) for name, type_ in model._types[0].items()],
+            "outputs": [(name, _written(type_)) for name, type_ in model._types[1].items()],
+            "weights": list(weights),
+            "optimised": cache.used,
+            "disabled": disabled,
+            "packing": packing,
+        }
+        self._cache.save(self.key, json.dumps(said).encode())
+
+    def _arrays(self, names: list[str]) -> dict[str, Array]:
+        """Weights of the file by name, where they lie. Raises `KeyError` and what reading a tensor raises."""
+        places = {tensor.name: place for place, tensor in enumerate(self._proto.graph.initializer)}
+        found = [places[name] for name in names]
+        tensors = self._proto.graph.initializer
+        return dict(
+            zip(names, aligned([array_of(tensors[i], self._folder, self._large.get(i))[0] for i in found]), strict=True)
+        )
+
+    def _identity(self, slim: bytes, path: str | None) -> list[bytes | memoryview] | None:
+        """What tells this model from others; None where that cannot be told."""
+        locations = []
+        for tensor in self._proto.graph.initializer:
+            locations += [entry.value for entry in tensor.external_data if entry.key == "location"]
+        if slim.count(b"\n\x08location") != len(locations):  # some lie elsewhere: in bodies, or in attributes
+            return None
+        if any(o.domain not in _DOMAINS for o in self._proto.opset_import):  # what a custom operator is Python says
+            return None
+        files = list(dict.fromkeys(locations))
+        contents = [self._folder.content(location.replace(os.sep, "/"), "a tensor") for location in files]
+        within, beside = sum(map(len, self._large.values())), sum(map(len, contents))
+        parts: list[bytes | memoryview] = [slim]
+        if within <= _HASHED:
+            parts += self._large.values()
+        elif path is None:
+            return None
+        else:
+            parts.append(self._stamp(path))
+        if beside <= _HASHED:
+            return parts + contents
+        assert path is not None  # there are files beside it
+        return parts + [self._stamp(os.path.join(os.path.dirname(os.path.abspath(path)), f)) for f in files]
+
+    def _stamp(self, path: str) -> bytes:
+        found = os.stat(path)
+        self._is_settled &= time.time() - max(found.st_mtime, found.st_ctime) > _SETTLED
+        times = found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return repr((os.path.realpath(path), found.st_dev, found.st_ino, *times)).encode("utf-8", "surrogateescape")
+
+
+def file_of(cache: Cache, model: object) -> File | None:
+    """A model that can be restarted; None for what is damaged, which reading it says better, or has buffers."""
+    try:
+        found = File(cache, model)
+    except Exception:
+        return None
+    properties = {p.key for p in found._proto.metadata_props}
+    return None if found.key is None or buffers.NOTE in properties else found
+
+
+def restarted(file: File, session: InferenceSession, prepack: Prepack) -> Model | None:
+    """The Model of a file that was loaded before; None where that is to be done again."""
+    try:
+        found = file.find()
+        if found is None:
+            return None
+        shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in found.weights.items()}
+
+        def whole() -> Model:
+            now = file_of(file._cache, file.model)
+            if now is None or now.key != file.key:
+                raise ModelError(
+                    f"load: the file of {found.name} was changed since it was loaded", help="load it again"
+                )
+            return session.load(file.model, prepack=prepack)
+
+        def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
+            if more:
+                return whole()._start(more)
+            options = session._session_options(found.packing)
+            made = references.restarted(
+                found.optimised, options, lambda model, options: session._create(model, options, found.disabled), shared
+            )
+            return made, (found.weights, shared)
+
+        return Model(found.name, start, found.inputs, found.outputs, whole=whole)
+    except Exception:  # whatever is wrong with what was kept
+        return None
+
+
+@functools.cache
+def code() -> str:
+    """What tells this version of the library's code from others: when its files were written."""
+    import graphcore
+
+    found = []
+    for root in graphcore.__path__:
+        for folder, _, files in os.walk(root, followlinks=True):
+            for file in files:
+                if file.endswith((".py", ".json")):
+                    stat = os.stat(os.path.join(folder, file))
+                    found.append((os.path.join(folder, file), stat.st_size, stat.st_mtime_ns))
+    return repr(sorted(found))
+
+
+def _written(type_: Type) -> list[Any]:
+    assert isinstance(type_, TensorType)
+    dims = [None if d.is_dynamic else str(d) for d in type_.shape] if type_.shape.is_ranked else None
+    return [type_.dtype.name, dims]
+
+
+def _read(said: list[Any]) -> TensorType:
+    dtype, dims = said
+    if dims is None:
+        return TensorType(DType.of(dtype), Shape.unknown())
+    return TensorType(DType.of(dtype), [_dim(dim) for dim in dims])
+
+
+def _dim(text: str | None) -> Dim:
+    if text is None:
+        return Dim.dynamic()
+    return Dim(int(text)) if text.isdecimal() else Dim(text)
+
+
+def _alike(own: Array, loaded: Array) -> bool:
+    """Whether a weight of the file is what was loaded, as far as its ends tell."""
+    if own.dtype != loaded.dtype or own.shape != loaded.shape:
+        return False
+    first, second = (a.reshape(-1).view(np.uint8) for a in (own, loaded))
+    return np.array_equal(first[:_ENDS], second[:_ENDS]) and np.array_equal(first[-_ENDS:], second[-_ENDS:])
+
+
+__all__ = ["File", "Start", "code", "file_of", "restarted"]

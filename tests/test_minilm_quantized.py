@@ -1,0 +1,104 @@
+"""all-MiniLM-L6-v2 quantised by one call: how near its embeddings stay, how small its file gets, how fast it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import graphcore as gc
+from graphcore import Graph
+from graphcore.models import minilm
+
+Array = np.ndarray[Any, Any]
+REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_embeddings.json").read_text())
+EXACT = np.array(REFERENCE["embeddings"])
+
+COSINES = {
+    "int8_dynamic": ({}, 0.988),
+    "int8": ({}, 0.995),
+    "int4": ({}, 0.965),
+    "int4 without a search": ({"search": False}, 0.962),
+    "int4 and embeddings": ({"embeddings": True}, 0.965),
+}
+"""Options and the least mean cosine to the embeddings of floats."""
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return minilm.build(gc.load_tensors(Path(minilm.folder()) / "model.safetensors"))
+
+
+@pytest.fixture(scope="module")
+def tokens() -> tuple[Array, Array]:
+    encoded = minilm._tokenizer().encode_batch(REFERENCE["sentences"])
+    ids = np.zeros((len(encoded), max(len(e.ids) for e in encoded)), np.int64)
+    mask = np.zeros_like(ids)
+    for row, sentence in enumerate(encoded):
+        ids[row, : len(sentence.ids)] = sentence.ids
+        mask[row, : len(sentence.ids)] = 1
+    return ids, mask
+
+
+def cosine(vectors: Array) -> float:
+    return float((vectors * EXACT).sum(1).mean())
+
+
+@pytest.mark.parametrize("case", COSINES)
+def test_embeddings_stay_near(case: str, graph: Graph, tokens: tuple[Array, Array]) -> None:
+    options, least = COSINES[case]
+    made, report = gc.quantize(graph, case.partition(" ")[0], **options)  # type: ignore[arg-type]
+    assert len(report.quantized) == (37 if "embeddings" in options else 36)
+    (vectors,) = gc.InferenceSession().load(made)(*tokens)
+    assert cosine(vectors) > least
+
+
+@pytest.mark.parametrize(("scheme", "most"), [("int8_dynamic", 0.27), ("int4", 0.225)])
+def test_file_is_small_and_runs_in_plain_onnxruntime(
+    scheme: str, most: float, graph: Graph, tokens: tuple[Array, Array], tmp_path: Path
+) -> None:
+    made, report = gc.quantize(graph, scheme, embeddings=True)
+    path = tmp_path / "small.onnx"
+    made.export(path)
+    assert path.stat().st_size < most * report.before
+    session = onnxruntime.InferenceSession(path)
+    (vectors,) = session.run(None, dict(zip(("input_ids", "attention_mask"), tokens, strict=True)))
+    assert cosine(vectors) > (0.98 if scheme == "int8_dynamic" else 0.95)
+
+
+def test_standard_onnx_computes_the_same(graph: Graph, tokens: tuple[Array, Array], tmp_path: Path) -> None:
+    made, _ = gc.quantize(graph)
+    path = tmp_path / "standard.onnx"
+    made.export(path, target="onnx")
+    onnx.checker.check_model(str(path), full_check=True)
+    assert {node.domain for node in onnx.load(path).graph.node} == {""}
+    (vectors,) = onnxruntime.InferenceSession(path).run(
+        None, dict(zip(("input_ids", "attention_mask"), tokens, strict=True))
+    )
+    assert cosine(vectors) > 0.988
+
+
+def test_biases_are_added_in_the_kernels(graph: Graph) -> None:
+    operators = [node.op_type for node in gc.quantize(graph)[0].to_onnx().graph.node]
+    assert operators.count("DynamicQuantizeMatMul") == 36
+    assert operators.count("Add") == 14 + 36  # the second operand of each of the latter is one number for each output
+    assert operators.count("ReduceSum") == 3 + 36
+
+
+@pytest.mark.slow
+def test_int8_is_faster_than_float32(graph: Graph) -> None:
+    models = [gc.InferenceSession().load(g) for g in (graph, gc.quantize(graph).graph)]
+    ids = np.random.default_rng(0).integers(0, 30000, (1, 128))
+    best = [np.inf, np.inf]
+    for _ in range(12):
+        for which, model in enumerate(models):
+            started = time.perf_counter()
+            model(ids, np.ones_like(ids))
+            best[which] = min(best[which], time.perf_counter() - started)
+    assert best[1] < 0.8 * best[0]
