@@ -850,3 +850,22 @@ def test_failed_body_leaves_the_graph_as_it_was() -> None:
         block(graph[0], True)
     graph.output(block(graph[0], False))
     assert [node.layer for node in graph.nodes] == ["block/"]
+
+
+@pytest.mark.parametrize("optimize", ["off", "exact", "all"])
+def test_bodies_without_calls_read_the_values_of_the_graph_with_calls(optimize: Any) -> None:
+    @gc.function
+    def twice(x: Symbol) -> Symbol:
+        return x * 2.0
+
+    g = Graph("g", {"x": TensorType("float32", ["n"]), "p": TensorType("bool", [])})
+    y = twice(g["x"]) + 1.0
+    g.output(ops.cond(g["p"], lambda: twice(y), lambda: y), ops.sum(y) + 3.0)
+    proto = g.to_onnx(optimize=optimize)
+    onnx.checker.check_model(proto, full_check=True)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.array([1, 2, 3], np.float32)
+    for p in (True, False):
+        first, second = session.run(None, {"x": x, "p": np.array(p)})
+        assert first.tolist() == ((x * 2 + 1) * (2 if p else 1)).tolist()
+        assert second == (x * 2 + 1).sum() + 3

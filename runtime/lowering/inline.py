@@ -53,8 +53,8 @@ def _copy_of(graph: Graph, outer: Rewrite | None, around: Dims = _NONE) -> Rewri
 
 def _calling(graph: Graph, made: dict[Definition, Definition], outer: Rewrite | None) -> Graph:
     """The graph with calls of other definitions."""
-    if not needed(graph):
-        return graph
+    if outer is None and not needed(graph):
+        return graph  # a body is made anew in any case: the values around it are
     rewrite = _copy_of(graph, outer)
     for node, inputs in rewrite.nodes():
         definition = definition_of(node)

@@ -60,13 +60,14 @@ class Widths:
             self._node(node)
         if self.old._read and self.old._read >= len(self.old._nodes):
             new._read = len(new._nodes)
-        for label, symbol in self.old._outputs or ():
-            self._output(symbol, label or symbol.name)
+        labels = {label or symbol.name for label, symbol in self.old._outputs or ()}
+        for _, symbol in self.old._outputs or ():
+            self._output(symbol, labels)
         new._layer, new._origin = "", None
         return self.rewrite.finish()
 
-    def _output(self, symbol: Symbol, name: str) -> None:
-        """Brings an output into its width, or into digits, and gives it the name that the unfinished value has."""
+    def _output(self, symbol: Symbol, labels: set[str]) -> None:
+        """Brings an output into its width, or into digits; the unfinished value gives up a name that an output has."""
         if not isinstance(symbol.type, TensorType) or not concerns(symbol.type):
             return
         if is_wide(symbol):
@@ -79,8 +80,8 @@ class Widths:
         self.new._origin, self.new._layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
         loose = self.rewrite.of(symbol)
         made = self.exact(symbol)
-        if made is not loose and loose._name == name and isinstance(loose.producer, Node):
-            del self.new._names.taken[name]
+        if made is not loose and loose._name in labels and isinstance(loose.producer, Node):
+            del self.new._names.taken[loose._name]
             loose._name = None
         self.rewrite.bind(symbol, made)
 
