@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 Target: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
 Precision: TypeAlias = Literal["exact", "fast"]
+Optimize: TypeAlias = Literal["off", "exact", "all"]
 
 _new_node = Node.__new__
 _new_symbol = Symbol.__new__
@@ -410,19 +411,21 @@ class Graph:
         target: Target = "cpu",
         precision: Precision = "exact",
         inline: bool = False,
-        optimize: bool = False,
+        optimize: Optimize | None = None,
     ) -> onnx.ModelProto:
         """The graph as an `onnx.ModelProto` with its weights inside.
 
         target: "onnx" for standard ONNX with the ops as built; "cpu" or "cuda" for what a plain onnxruntime session
         of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats narrower than float32
         in float32. inline: calls of functions are replaced by their bodies; otherwise they are functions of the model
-        where dtypes allow it. optimize: `Graph.optimize` first. Raises `GraphError` for an unfinished graph and
-        `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
+        where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit for bit; "all" looks for
+        what the provider runs faster in another form, whose sums in float32 may come in another order, and runs the
+        passes where there is some; "off" does neither. By default it is "all", for target "onnx" "off". Raises
+        `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
         """
         from graphcore.onnx.export import model_proto
 
-        return model_proto(self.optimize() if optimize else self, target, precision, inline)
+        return model_proto(self, target, precision, inline, optimize)
 
     def export(
         self,
@@ -432,7 +435,7 @@ class Graph:
         precision: Precision = "exact",
         external_data: bool | None = None,
         inline: bool = False,
-        optimize: bool = False,
+        optimize: Optimize | None = None,
     ) -> None:
         """Writes the graph as an ONNX file, atomically: a whole file or none.
 
@@ -442,7 +445,7 @@ class Graph:
         """
         from graphcore.onnx.export import export
 
-        export(self.optimize() if optimize else self, path, target, external_data, precision, inline)
+        export(self, path, target, external_data, precision, inline, optimize)
 
     def __str__(self) -> str:
         from graphcore.text import graph_text

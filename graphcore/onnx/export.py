@@ -16,7 +16,7 @@ from graphcore.replacing import replace_files
 from graphcore.symbol import Constant
 
 if TYPE_CHECKING:
-    from graphcore.graph import Graph, Precision, Target
+    from graphcore.graph import Graph, Optimize, Precision, Target
 
 EXTERNAL_ABOVE = 1 << 30
 """Bytes of weights and constants above which they go into a file of their own."""
@@ -25,22 +25,38 @@ _ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
 _SMALLEST = 1024  # bytes below which a tensor stays in the model
 
 
-def lowered(graph: Graph, target: Target, precision: Precision = "exact", inline: bool = False) -> Graph:
-    """The graph legal for a target. Raises `GraphError` for a target or precision that does not exist."""
-    from graphcore.runtime.lowering import PRECISIONS, TARGETS, lower
+def lowered(
+    graph: Graph,
+    target: Target,
+    precision: Precision = "exact",
+    inline: bool = False,
+    optimize: Optimize | None = None,
+) -> Graph:
+    """The graph legal for a target. Raises `GraphError` for a target, precision or level that does not exist."""
+    from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, lower
 
     if target not in TARGETS:
         raise GraphError(f"no target is called {target!r}", help=f"use one of {', '.join(TARGETS)}")
     if precision not in PRECISIONS:
         raise GraphError(f"there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
+    level: Optimize = ("off" if target == "onnx" else "all") if optimize is None else optimize
+    if level not in LEVELS:
+        raise GraphError(f"there is no level of optimization {level!r}", help=f"use one of {', '.join(LEVELS)}")
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    return lower(exposed(graph, in_file=True), target, precision, inline=inline)
+    return lower(exposed(graph, in_file=True), target, precision, inline=inline, optimize=level)
 
 
-def model_proto(graph: Graph, target: Target, precision: Precision = "exact", inline: bool = False) -> onnx.ModelProto:
+def model_proto(
+    graph: Graph,
+    target: Target,
+    precision: Precision = "exact",
+    inline: bool = False,
+    optimize: Optimize | None = None,
+) -> onnx.ModelProto:
     """See `Graph.to_onnx`."""
-    model: onnx.ModelProto = onnx.ModelProto.FromString(join(encode(lowered(graph, target, precision, inline))))
+    encoded = join(encode(lowered(graph, target, precision, inline, optimize)))
+    model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
     return model
 
 
@@ -51,10 +67,11 @@ def export(
     external_data: bool | None,
     precision: Precision = "exact",
     inline: bool = False,
+    optimize: Optimize | None = None,
 ) -> None:
     """See `Graph.export`."""
     file = os.path.realpath(os.fspath(path))
-    legal = lowered(graph, target, precision, inline)
+    legal = lowered(graph, target, precision, inline, optimize)
     if external_data is None:
         arrays = [s.producer.array for s in legal._symbols if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE

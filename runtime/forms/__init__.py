@@ -6,6 +6,7 @@ come in another order and are otherwise the same; narrower floats round after ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphcore.collector import uncollected
@@ -21,52 +22,61 @@ from graphcore.symbol import Node
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form. operators: of the node at which it is looked for. sign: of a node without which there is none.
-    reason: what was measured, as a part of the time of what was written, on one thread."""
+    """A form. operators: of the node at which it is looked for. sign: of a node without which there is none. makes:
+    the operators that it needs kernels of. reason: what was measured, as a part of the time of what was written, on
+    one thread."""
 
     name: str
     operators: tuple[str, ...]
     rule: Rule
     sign: str
+    makes: tuple[str, ...]
     reason: str
 
 
 FORMS: tuple[Form, ...] = (
     Form(
-        "Attention", ("MatMul",), attention, "Softmax",
+        "Attention", ("MatMul",), attention, "Softmax", ("Attention",),
         "MiniLM as PyTorch exports it: 0.94 for one sentence, 0.89 for 32; 0.97 of its best primitives",
     ),
-    Form("no Reshape of a Reshape", ("Reshape",), cancelled, "Softmax", "what is left between forms of attention"),
+    Form("no Reshape of a Reshape", ("Reshape",), cancelled, "Softmax", (), "what is left between forms of attention"),
     Form(
-        "no Transpose of a Transpose", ("Transpose",), transposed, "Softmax", "what is left between forms of attention"
+        "no Transpose of a Transpose", ("Transpose",), transposed, "Softmax", (),
+        "what is left between forms of attention",
     ),
     Form(
         "RMSNormalization, LayerNormalization", ("Mul", "Div"), normalised, "ReduceMean",
+        ("RMSNormalization", "LayerNormalization"),
         "4,096 x 384: 0.63 of x * reciprocal(sqrt(...)), 0.35 of a layer norm that squares by a product",
     ),
-    Form("scale within the norm", ("Mul",), scaled, "ReduceMean", "a pass over the tensor less"),
-    Form("bias within the norm", ("Add",), shifted, "ReduceMean", "a pass over the tensor less"),
-    Form("RotaryEmbedding", ("Add",), rotary, "Neg", "4 x 8 x 256 x 32: 0.30 of halves that are cut and joined"),
+    Form("scale within the norm", ("Mul",), scaled, "ReduceMean", (), "a pass over the tensor less"),
+    Form("bias within the norm", ("Add",), shifted, "ReduceMean", (), "a pass over the tensor less"),
+    Form(
+        "RotaryEmbedding", ("Add",), rotary, "Neg", ("RotaryEmbedding",),
+        "4 x 8 x 256 x 32: 0.30 of halves that are cut and joined",
+    ),
 )  # fmt: skip
 """Tried in this order. What onnxruntime finds itself has no row: Gelu and SiLU of their parts, a MatMul and its bias as
 Gemm (1.00 apart), batch norms behind convolutions, weights that are transposed when the session starts."""
 
 
-def shaped(graph: Graph) -> Graph:
-    """The graph in forms that run faster; the graph itself where there are none."""
-    signs = {form.sign for form in FORMS} & _operators(graph)
-    if not signs:
+def shaped(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
+    """The graph, optimised, in forms that run faster; the graph itself where there are none.
+
+    has_kernel: whether the provider has a kernel of an operator of float32.
+    """
+    there = _operators(graph)
+    forms = [form for form in FORMS if form.sign in there and all(map(has_kernel, form.makes))]
+    if not forms:
         return graph
     rules: dict[str, tuple[Rule, ...]] = {}
-    for form in FORMS:
-        for operator in form.operators if form.sign in signs else ():
+    for form in forms:
+        for operator in form.operators:
             rules[operator] = (*rules.get(operator, ()), form.rule)
     with uncollected():
-        sweep = Sweep(graph, Selection(rules, removes_dead=False))
+        sweep = Sweep(graph.optimize(), Selection(rules))
         made = sweep.run()
-        if not sweep.changes:
-            return graph
-        return Sweep(made, Selection({}, removes_dead=True, merges=True)).run()
+        return made.optimize() if sweep.changes else graph
 
 
 def _operators(graph: Graph) -> set[str]:

@@ -13,8 +13,9 @@ from graphcore.buffers import exposed
 from graphcore.collector import uncollected
 from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
-from graphcore.graph import Graph, Precision, Target
+from graphcore.graph import Graph, Optimize, Precision, Target
 from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
+from graphcore.runtime.forms import shaped
 from graphcore.runtime.lowering import (
     axes,
     biases,
@@ -38,8 +39,10 @@ from graphcore.runtime.lowering.runtimes import Runtime
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
 
-TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
+TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda", "openvino")
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
+LEVELS: tuple[Optimize, ...] = ("off", "exact", "all")
+"""What `optimize` may be."""
 
 
 _TRAPS = (zeros, axes, dequantised)
@@ -53,20 +56,33 @@ def lower(
     *,
     inline: bool = True,
     runtime: Runtime | None = None,
+    optimize: Optimize = "off",
 ) -> Graph:
     """A graph of ONNX operators and dtypes that computes the same on `target`.
 
     precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. inline: calls
     of functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime
-    that is to run it, where it is not the one that files are written for. Inputs and outputs keep their names and order.
-    Raises `GraphError` for an op that the target has no way to run.
+    that is to run it, where it is not the one that files are written for. optimize: "exact" runs the passes of
+    `Graph.optimize` first; "all" looks for what runs faster in another form (`runtime/forms`), whose sums may come in
+    another order, and runs the passes where there is some. Inputs and outputs keep their names and order. Raises
+    `GraphError` for an op that the target has no way to run.
     """
     graph = exposed(graph)
     graph = customs.resolved(graph, target)
+    graph = _optimised(graph, target, runtime, optimize)
     if calls.needed(graph):
         kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, runtime))
         graph = calls.inlined(graph) if kept is None else kept
     return _lower(graph, target, precision, runtime)
+
+
+def _optimised(graph: Graph, target: Target, runtime: Runtime | None, optimize: Optimize) -> Graph:
+    if optimize == "off":
+        return graph
+    if optimize == "exact":
+        return graph.optimize()
+    rules = legality(target) if runtime is None else legality(target, runtime)
+    return shaped(graph, lambda op_type: rules.allows(op_type, DType.float32)) if rules.detours else graph
 
 
 def _lower(graph: Graph, target: Target, precision: Precision, runtime: Runtime | None) -> Graph:
@@ -158,4 +174,4 @@ def _keeps(
     return op_type in CONTROL or (op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype, operand, result)))
 
 
-__all__ = ["PRECISIONS", "TARGETS", "lower"]
+__all__ = ["LEVELS", "PRECISIONS", "TARGETS", "lower"]
