@@ -382,3 +382,29 @@ def test_quantised_graph_keeps_its_buffers() -> None:
     assert quantised.buffers.keys() == {"b"}
     for turn in (1, 2, 3):
         np.testing.assert_allclose(model(x)[0], 3 * turn, rtol=0.05)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_dims_are_compared_again_after_a_buffer_was_set_or_reset(in_place: bool) -> None:
+    cache = Buffer(D.float32, ["batch", 4], in_place=in_place)
+    graph = Graph("kept", {"x": TensorType(D.float32, ["batch"]), "b": cache})
+    graph.buffers["b"][:, 1] = graph["x"]
+    graph.output(total=graph["b"].sum(axis=1))
+    model = load(graph)
+    one, two = np.ones(1, np.float32), np.ones(2, np.float32)
+    for _ in range(3):
+        assert model(one)[0].shape == (1,)
+    for _ in range(2):
+        with pytest.raises(FeedError):
+            model(two)
+        assert model(one)[0].shape == (1,)
+    model.buffers["b"] = np.zeros((2, 4), np.float32)
+    with pytest.raises(FeedError):
+        model(one)
+    assert model(two)[0].shape == (2,)
+    with pytest.raises(FeedError):
+        model(one)
+    model.buffers.reset()
+    assert model(one)[0].shape == (1,)
+    with pytest.raises(FeedError):
+        model(two)

@@ -1,0 +1,124 @@
+"""What decoders have in common: tokens and lengths in, keys and values kept in buffers, logits out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphcore import Buffer, DType, Graph, Symbol, TensorType, ops
+from graphcore.errors import GraphError, ModelError
+
+MICROSOFT = "com.microsoft"
+
+USUAL = 1024
+"""Tokens that a cache holds, if the model is made for so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The heads of a decoder. positions: the most tokens that it was made for."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    size: int
+    positions: int
+
+
+class Step:
+    """A call of a decoder, on the tokens behind those that the cache has.
+
+    The cache of a layer is two buffers, `keys0` and `values0`, of [batch, kv_heads, cache, size]. `lengths` says how
+    many tokens there are then of each item; what lies behind them has no meaning. A first call, on prompts that are
+    padded on the right, begins where the longest of them has as many tokens as the call.
+    """
+
+    def __init__(self, name: str, attention: Attention, cache: int | None) -> None:
+        cache = min(USUAL, attention.positions) if cache is None else cache
+        if type(cache) is not int or cache < 1:
+            raise GraphError(f"{name}: cache={cache!r:.80} is no number of tokens", help="give a whole number above 0")
+        if cache > attention.positions:
+            raise ModelError(
+                f"{name}: a cache of {cache} tokens, and the model was made for {attention.positions} positions",
+                help=f"give cache={attention.positions} or less",
+            )
+        self.attention = attention
+        self.cache = cache
+        buffer = Buffer(DType.float32, ["batch", attention.kv_heads, cache, attention.size], in_place=True)
+        buffers = {f"{kind}{i}": buffer for i in range(attention.layers) for kind in ("keys", "values")}
+        self.graph = Graph(
+            name,
+            {
+                "tokens": TensorType(DType.int64, ["batch", "sequence"]),
+                "lengths": TensorType(DType.int64, ["batch"]),
+                **buffers,
+            },
+        )
+        self.tokens, self.lengths = self.graph.inputs[:2]
+        with self.graph.layer("lengths"):
+            self._count = ops.shape_of(self.tokens)[1]
+            total = ops.max(ops.max(self.lengths, axis=0), self._count)
+            self._before = ops.where(total == self._count, 0, self.lengths - self._count)
+            # Of what is no length in the cache there is no row, and the runtime fails.
+            is_none = (self.lengths < 1) | (self._before < 0)
+            rows = self.graph.constant(np.arange(-1, cache, dtype=np.int32))
+            self._last_keys = ops.gather(rows, ops.where(is_none, cache + 1, self.lengths))
+            self._total = total.cast(DType.int32)
+
+    def embedded(self, words: Symbol) -> Symbol:
+        """The rows of the tokens in an embedding of [vocabulary, width]; the runtime fails where one has none."""
+        has_none = self.tokens < 0  # Gather would count from the end
+        return ops.gather(words, ops.where(has_none, int(words.shape[0]), self.tokens))
+
+    def rows(self, x: Symbol) -> Symbol:
+        """Tokens of all items below each other: dense layers are then plain matrix products."""
+        batch, sequence = self.tokens.shape
+        return x.reshape(batch * sequence, x.shape[-1])
+
+    def positions(self) -> Symbol:
+        """The position of each token: int64[batch, sequence]."""
+        sequence = self.tokens.shape[1]
+        with self.graph:
+            return self._before.unsqueeze(-1) + ops.range(0, sequence, dtype=DType.int64, out_dim=sequence)
+
+    def attend(
+        self, layer: int, query: Symbol, key: Symbol, value: Symbol, angles: tuple[Symbol, Symbol] | None = None
+    ) -> Symbol:
+        """What each token takes from those before it and itself, whose keys and values are kept: rows again.
+
+        query: rows of heads * size; key, value: rows of kv_heads * size. angles: cosine and sine of how far positions
+        turn queries and keys, float32[positions, size / 2]; None where they do not.
+        """
+        batch, sequence = self.tokens.shape
+        own = self.attention
+        q, k, v = (x.reshape(batch, sequence, x.shape[-1]) for x in (query, key, value))
+        past = [self.graph.buffers[f"{kind}{layer}"] for kind in ("keys", "values")]
+        # The kernel writes behind what the cache has, reads no more than there is, and turns queries and keys itself.
+        mixed, *present = self.graph.op(
+            "GroupQueryAttention",
+            (q, k, v, *past, self._last_keys, self._total, *(angles or ())),
+            {"num_heads": own.heads, "kv_num_heads": own.kv_heads, "do_rotary": int(angles is not None)},
+            [q.type, past[0].type, past[1].type],
+            domain=MICROSOFT,
+        )
+        for buffer, value_now in zip(past, present, strict=True):
+            ops.buffer_store(buffer, value_now)
+        return self.rows(mixed)
+
+    def last(self, rows: Symbol) -> Symbol:
+        """The row of the last token of each item: [batch, width]."""
+        batch, sequence = self.tokens.shape
+        at = self.lengths - self._before - 1
+        return ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
+
+    def output(self, rows: Symbol, head: Symbol, every_token: bool) -> Graph:
+        """Finishes the graph with the logits of the last token of each item, or of all. head: [vocabulary, width]."""
+        batch, sequence = self.tokens.shape
+        with self.graph.layer("head"):
+            if every_token:
+                logits = ops.linear(rows, head).reshape(batch, sequence, head.shape[0])
+            else:
+                logits = ops.linear(self.last(rows), head)
+            self.graph.output(logits=logits)
+        return self.graph

@@ -1,0 +1,286 @@
+"""Texts from decoders: a prompt is read in one call, and each token behind it made in another."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from graphcore.errors import FeedError, ModelError, RunError
+from graphcore.numerics import Array
+from graphcore.types import TensorType
+
+if TYPE_CHECKING:
+    from graphcore.runtime import Model
+
+Prompts: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | Array"
+Seed: TypeAlias = int | np.random.Generator | None
+
+ENDED = -1
+"""What stands for the token of an item that has come to its end."""
+
+_SHOWN_EVERY = 0.1  # seconds
+
+
+def generate(
+    model: Model,
+    tokens: Prompts,
+    max_new_tokens: int,
+    *,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: Seed = None,
+    stop: Collection[int] | Array = (),
+    progress: bool = False,
+) -> Any:
+    """The tokens that a decoder puts behind prompts: an int64 array, or a list of them for several prompts.
+
+    model: what a session made of `llama.build` or `gpt2.build`, also quantised or from a file. tokens: a prompt, or
+    several of any lengths at once; each gives what it gives alone. max_new_tokens: the most for each; a prompt and they
+    must fit into the cache. temperature: 0 takes the likeliest token, above 0 it is drawn from the softmax of logits /
+    temperature; top_k: from the k likeliest alone; top_p: then from the fewest that have this probability together.
+    seed: a number, or a `numpy.random.Generator` to draw with. stop: tokens that end a text; they are its last.
+    progress: a line on stderr.
+
+    The model's own buffers stay as they are. Raises `FeedError` for prompts that are empty, no tokens, or too long for
+    the cache, and for options that make no sense, `ModelError` for a model that is no decoder, and `RunError` for
+    logits that are no numbers.
+    """
+    columns = list(
+        stream(
+            model, tokens, max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop,
+            progress=progress,
+        )
+    )  # fmt: skip
+    prompts, is_single = _prompts(tokens)
+    made = np.array(columns, np.int64).reshape(len(columns), len(prompts)).T
+    texts = [row[: int((row != ENDED).sum())].copy() for row in made]
+    return texts[0] if is_single else texts
+
+
+def stream(
+    model: Model,
+    tokens: Prompts,
+    max_new_tokens: int,
+    *,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: Seed = None,
+    stop: Collection[int] | Array = (),
+    progress: bool = False,
+) -> Generator[Array, None, None]:
+    """`generate`, token by token: an iterator of int64[prompts] arrays, one for each step.
+
+    An item that has come to its end has -1 from then on; the iterator ends with the last of them. Closing it early, or
+    dropping it, frees its cache, and nothing else is changed. Raises what `generate` does, before the first token.
+    """
+    prompts, _ = _prompts(tokens)
+    vocabulary, cache = _sizes(model)
+    most = _whole("max_new_tokens", max_new_tokens, 0)
+    longest = max(map(len, prompts))
+    if longest + most - 1 > cache:
+        raise FeedError(
+            f"generate: a prompt of {longest} tokens and {most} new ones do not fit into a cache of {cache}",
+            help=f"build the model with cache={longest + most - 1} or more, or ask for fewer tokens",
+        )
+    for prompt in (*prompts, np.array([_whole("stop", token, 0) for token in stop], np.int64)):
+        if prompt.size and ((prompt < 0) | (prompt >= vocabulary)).any():
+            wrong = prompt[(prompt < 0) | (prompt >= vocabulary)][0]
+            raise FeedError(f"generate: {wrong} is no token", help=f"tokens are 0 to {vocabulary - 1}")
+    choice = _choice(temperature, top_k, top_p, seed)
+    return _steps(model, prompts, most, choice, frozenset(int(token) for token in stop), progress)
+
+
+def _steps(
+    model: Model, prompts: list[Array], most: int, choice: Choice, stop: frozenset[int], progress: bool
+) -> Generator[Array, None, None]:
+    if not most:
+        return
+    state = model.state()
+    bar = _Progress(most) if progress else None
+    lengths = np.array([len(prompt) for prompt in prompts], np.int64)
+    fed = np.zeros((len(prompts), lengths.max()), np.int64)
+    for row, prompt in zip(fed, prompts, strict=True):
+        row[: len(prompt)] = prompt
+    has_ended = np.zeros(len(prompts), bool)
+    ends = np.array(sorted(stop), np.int64)
+    try:
+        for number in range(most):
+            (logits,) = state(fed, lengths)
+            chosen = choice.of(logits)
+            # What has ended runs along, for a batch is computed as a whole.
+            fed, lengths = chosen[:, None], lengths + 1
+            made = np.where(has_ended, ENDED, chosen)
+            has_ended |= np.isin(chosen, ends)
+            if bar is not None:
+                bar.show(number + 1)
+            yield made
+            if has_ended.all():
+                return
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+# What a token is chosen by
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How tokens are chosen. generator: None for the likeliest."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    generator: np.random.Generator | None
+
+    def of(self, logits: Array) -> Array:
+        """A token for each row: int64[batch]. logits: [batch, vocabulary]."""
+        if not np.isfinite(logits.max(-1)).all():
+            raise RunError(
+                "generate: the model gives logits that are no numbers",
+                help="check the weights: model.debug shows values",
+            )
+        if self.generator is None:
+            return np.asarray(logits.argmax(-1), np.int64)
+        totals = np.cumsum(self.probabilities(logits), -1)
+        drawn = self.generator.random((len(totals), 1)) * totals[:, -1:]
+        at = np.minimum(drawn, np.nextafter(totals[:, -1:], 0))  # a product may be rounded up to the total
+        return np.asarray((totals > at).argmax(-1), np.int64)
+
+    def probabilities(self, logits: Array) -> Array:
+        """The probability of each token to be drawn: float64[batch, vocabulary], sums of nearly 1."""
+        scores = logits.astype(np.float64)
+        with np.errstate(over="ignore"):
+            scores = (scores - scores.max(-1, keepdims=True)) / self.temperature
+        if self.top_k is not None and self.top_k < scores.shape[-1]:
+            least = np.partition(scores, -self.top_k, axis=-1)[:, -self.top_k, None]
+            scores = np.where(scores < least, -np.inf, scores)
+        chances = np.exp(scores)
+        chances /= chances.sum(-1, keepdims=True)
+        if self.top_p is None or self.top_p == 1:
+            return np.asarray(chances)
+        order = np.argsort(-chances, axis=-1, kind="stable")
+        likeliest = np.take_along_axis(chances, order, -1)
+        before = np.cumsum(likeliest, -1) - likeliest
+        likeliest[(before >= self.top_p) & (np.arange(likeliest.shape[-1]) > 0)] = 0
+        np.put_along_axis(chances, order, likeliest, -1)
+        return np.asarray(chances / chances.sum(-1, keepdims=True))
+
+
+def _choice(temperature: float, top_k: int | None, top_p: float | None, seed: Seed) -> Choice:
+    if not _is_number(temperature) or not 0 <= temperature < np.inf:
+        raise FeedError(
+            f"generate: temperature={temperature!r:.80}", help="give a number of 0 or above, 0 for the likeliest"
+        )
+    if top_k is not None:
+        _whole("top_k", top_k, 1)
+    if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
+        raise FeedError(f"generate: top_p={top_p!r:.80}", help="give a probability above 0, and 1 at most")
+    if not temperature and (top_k is not None or top_p is not None):
+        raise FeedError(
+            "generate: top_k and top_p choose what is drawn from, and temperature=0 draws nothing",
+            help="give a temperature, such as temperature=1.0",
+        )
+    if not temperature:
+        return Choice(0.0, None, None, None)
+    try:
+        generator = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise FeedError(
+            f"generate: seed={seed!r:.80}", help="give a whole number of 0 or above, or a Generator"
+        ) from None
+    return Choice(float(temperature), top_k, top_p, generator)
+
+
+# What is given
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise FeedError(f"generate: {name}={value!r:.80}", help=f"give a whole number of {least} or above")
+    return int(value)
+
+
+def _prompts(tokens: Any) -> tuple[list[Array], bool]:
+    """The prompts, and whether there is one that is not in a list."""
+    if not _is_list(tokens):
+        raise _no_tokens(tokens)
+    is_single = not len(tokens) or not _is_list(tokens[0])
+    return [_prompt(prompt) for prompt in ([tokens] if is_single else tokens)], is_single
+
+
+def _is_list(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _prompt(tokens: Any) -> Array:
+    try:
+        array = np.asarray(tokens)
+    except (ValueError, OverflowError):
+        raise _no_tokens(tokens) from None
+    if array.ndim == 1 and not array.size:
+        raise FeedError(
+            "generate: a prompt is empty", help="give a token to begin with, the model's own for beginnings"
+        )
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.max() > np.iinfo(np.int64).max:
+        raise _no_tokens(tokens)
+    return np.asarray(array, np.int64)
+
+
+def _no_tokens(given: object) -> FeedError:
+    return FeedError(
+        f"generate: {given!r:.80} is no prompt", help="give token ids, [1, 5, 9], or a list of such lists for several"
+    )
+
+
+def _sizes(model: Model) -> tuple[int, int]:
+    """How many tokens a decoder knows, and how many its cache holds."""
+    logits = model.outputs.get("logits")
+    inputs = ["tokens", "lengths"]
+    is_decoder = list(model.inputs) == inputs and isinstance(logits, TensorType) and logits.rank == 2
+    if not is_decoder:
+        raise ModelError(
+            f"generate: {model.name} is no decoder",
+            operands={name: str(type_) for name, type_ in (*model.inputs.items(), *model.outputs.items())},
+            help="load what llama.build or gpt2.build give, without every_token",
+        )
+    assert isinstance(logits, TensorType)
+    return int(logits.shape[1]), model.state().buffers["keys0"].shape[2]
+
+
+class _Progress:
+    """A line on stderr that says how far it has come."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._started = self._shown = time.perf_counter()
+        self._text = ""
+
+    def show(self, done: int) -> None:
+        now = time.perf_counter()
+        self._text = f"\r{done}/{self._most} tokens, {done / max(now - self._started, 1e-9):.1f} a second"
+        if now - self._shown > _SHOWN_EVERY:
+            self._shown = now
+            sys.stderr.write(self._text)
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._text:
+            sys.stderr.write(f"{self._text}\n")
+            sys.stderr.flush()
+
+
+__all__ = ["ENDED", "generate", "stream"]

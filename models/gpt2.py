@@ -1,0 +1,202 @@
+"""GPT-2: learnt positions, LayerNorm before each part, GELU, and a head that is the embedding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from graphcore import Graph, Symbol, ops
+from graphcore.checkpoints import Tensors
+from graphcore.models import _config
+from graphcore.models._config import REQUIRED, Schema, Source, require
+from graphcore.models._decoding import Attention, Step
+from graphcore.models._weights import Given, Weights, arrays_of, gguf_parts
+from graphcore.numerics import Array
+
+ACTIVATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
+"""Configurations' words for what `ops.gelu` calls approximate."""
+
+SCHEMA = Schema(
+    ("gpt2",),
+    {
+        **dict.fromkeys("vocab_size n_positions n_embd n_layer n_head n_inner".split(), int),
+        "layer_norm_epsilon": float,
+        "activation_function": str,
+        "tie_word_embeddings": bool,
+    },
+    {
+        **dict.fromkeys("vocab_size n_positions n_embd n_layer n_head".split(), REQUIRED),
+        "n_inner": None,
+        "layer_norm_epsilon": 1e-5,
+        "activation_function": "gelu_new",
+        "tie_word_embeddings": True,
+    },
+    {
+        "scale_attn_weights": (True,),
+        "scale_attn_by_inverse_layer_idx": (False,),
+        "add_cross_attention": (False,),
+        "is_encoder_decoder": (False,),
+    },
+    frozenset(
+        "n_ctx resid_pdrop embd_pdrop attn_pdrop summary_type summary_use_proj summary_activation "
+        "summary_proj_to_labels summary_first_dropout reorder_and_upcast_attn gradient_checkpointing".split()
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The shape of a GPT-2. The defaults are a small one, of 3.5 million weights. inner: the width within the dense
+    layers. approximate: which GELU, as in `ops.gelu`. tied: the head is the embedding."""
+
+    vocabulary: int = 1024
+    width: int = 256
+    inner: int = 1024
+    layers: int = 4
+    heads: int = 8
+    positions: int = 1024
+    epsilon: float = 1e-5
+    approximate: str = "tanh"
+    tied: bool = True
+
+    @staticmethod
+    def read(source: Source, ignore: Collection[str] = ()) -> Config:
+        """The Config of a `config.json`, a dict of its fields or its path.
+
+        ignore: fields to pass over although nobody here knows them. Raises `ModelError` that names all fields that are
+        missing, unknown or of values that are not computed.
+        """
+        given = _config.read(source, SCHEMA, ignore)
+        width, heads, layers = given["n_embd"], given["n_head"], given["n_layer"]
+        require(width % heads == 0, f"n_embd {width} is no multiple of n_head {heads}")
+        require(layers <= _config.MOST_LAYERS, f"n_layer is {layers}, and {_config.MOST_LAYERS} are the most")
+        act = given["activation_function"]
+        require(act in ACTIVATIONS, f"activation_function is {act!r:.80}; computed is {' or '.join(ACTIVATIONS)}")
+        return Config(
+            vocabulary=given["vocab_size"],
+            width=width,
+            inner=given["n_inner"] or 4 * width,
+            layers=layers,
+            heads=heads,
+            positions=given["n_positions"],
+            epsilon=float(given["layer_norm_epsilon"]),
+            approximate=ACTIVATIONS[act],
+            tied=given["tie_word_embeddings"],
+        )
+
+
+def shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights, by the names that checkpoints have. Those of dense layers are [inputs, outputs]."""
+    width, inner = config.width, config.inner
+    made: dict[str, tuple[int, ...]] = {
+        "transformer.wte.weight": (config.vocabulary, width),
+        "transformer.wpe.weight": (config.positions, width),
+    }
+    dense = (("attn.c_attn", width, 3 * width), ("attn.c_proj", width, width), ("mlp.c_fc", width, inner))
+    for number in range(config.layers):
+        name = f"transformer.h.{number}"
+        for norm in ("ln_1", "ln_2"):
+            made |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
+        for part, into, out in (*dense, ("mlp.c_proj", inner, width)):
+            made |= {f"{name}.{part}.weight": (into, out), f"{name}.{part}.bias": (out,)}
+    made |= {"transformer.ln_f.weight": (width,), "transformer.ln_f.bias": (width,)}
+    if not config.tied:
+        made["lm_head.weight"] = (config.vocabulary, width)
+    return made
+
+
+def build(
+    config: Config | Source,
+    weights: Given = None,
+    *,
+    cache: int | None = None,
+    every_token: bool = False,
+    seed: int = 0,
+) -> Graph:
+    """The decoder as a Graph, for `models.generate` or any onnxruntime session.
+
+    Operands, inputs and outputs are those of `llama.build`; the names of weights may lack `transformer.` in front.
+    Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
+    """
+    config = config if isinstance(config, Config) else Config.read(config)
+    arrays = arrays_of(
+        weights,
+        shapes(config),
+        seed=seed,
+        renamed=_prefixed,
+        gguf=named,
+        architecture="gpt2",
+        tied={"lm_head.weight": "transformer.wte.weight"} if config.tied else None,
+        ignored=r"transformer\.h\.\d+\.attn\.(masked_)?bias",  # the causal mask, which older files have
+    )
+    heads = Attention(config.layers, config.heads, config.heads, config.width // config.heads, config.positions)
+    return _Decoder(config, Step("gpt2", heads, cache), arrays).build(every_token)
+
+
+class _Decoder:
+    """The layers, over rows of all tokens of all items."""
+
+    def __init__(self, config: Config, step: Step, arrays: Mapping[str, Array]) -> None:
+        self.config = config
+        self.step = step
+        self.weights = Weights(step.graph, arrays)
+
+    def dense(self, x: Symbol, name: str) -> Symbol:
+        return x @ self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def norm(self, x: Symbol, name: str) -> Symbol:
+        gamma, beta = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        return ops.layer_norm(x, gamma, beta, epsilon=self.config.epsilon)
+
+    def build(self, every_token: bool) -> Graph:
+        graph, words = self.step.graph, self.weights["transformer.wte.weight"]
+        with graph.layer("embeddings"):
+            places = ops.gather(self.weights["transformer.wpe.weight"], self.step.positions())
+            rows = self.step.rows(self.step.embedded(words) + places)
+        for number in range(self.config.layers):
+            with graph.layer(f"layers/{number}"):
+                rows = self.layer(rows, number, f"transformer.h.{number}")
+        rows = self.norm(rows, "transformer.ln_f")
+        return self.step.output(rows, words if self.config.tied else self.weights["lm_head.weight"], every_token)
+
+    def layer(self, x: Symbol, number: int, name: str) -> Symbol:
+        h = self.dense(self.norm(x, f"{name}.ln_1"), f"{name}.attn.c_attn")
+        query, key, value = ops.split(h, [self.config.width] * 3, axis=1)
+        x = x + self.dense(self.step.attend(number, query, key, value), f"{name}.attn.c_proj")
+        wide = ops.gelu(self.dense(self.norm(x, f"{name}.ln_2"), f"{name}.mlp.c_fc"), self.config.approximate)
+        return x + self.dense(wide, f"{name}.mlp.c_proj")
+
+
+def _prefixed(name: str) -> str:
+    """The name of a weight in files of the model without its head."""
+    return f"transformer.{name}" if re.match(r"wte\.|wpe\.|h\.\d+\.|ln_f\.", name) else name
+
+
+# GGUF: other names, and dense layers as [outputs, inputs]
+
+_GGUF = {
+    "token_embd": "transformer.wte",
+    "position_embd": "transformer.wpe",
+    "output_norm": "transformer.ln_f",
+    "output": "lm_head",
+    "attn_norm": "ln_1",
+    "ffn_norm": "ln_2",
+    "attn_qkv": "attn.c_attn",
+    "attn_output": "attn.c_proj",
+    "ffn_up": "mlp.c_fc",
+    "ffn_down": "mlp.c_proj",
+}
+
+
+def named(tensors: Tensors[Array]) -> dict[str, Array]:
+    """The tensors of a GGUF file by the names of the model, those that it does not know by their own."""
+    made = {}
+    for name in tensors:
+        block, stem, kind = gguf_parts(name)
+        array, known = tensors[name], _GGUF.get(stem)
+        if block is not None and array.ndim == 2:
+            array = array.T.copy()
+        path = "" if block is None else f"transformer.h.{block}."
+        made[name if known is None else f"{path}{known}{kind}"] = array
+    return made

@@ -1,0 +1,148 @@
+"""The Vision Transformer: images, cut into patches, to the logits of classes. The defaults are ViT-Base."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.models import _config
+from graphcore.models._config import REQUIRED, Schema, Source, require
+from graphcore.models._weights import Given, Weights, arrays_of
+from graphcore.numerics import Array
+
+_SIZES = (
+    "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size patch_size num_channels".split()
+)
+
+SCHEMA = Schema(
+    ("vit",),
+    {**dict.fromkeys(_SIZES, int), "layer_norm_eps": float, "qkv_bias": bool},
+    {**dict.fromkeys(_SIZES[:-1], REQUIRED), "num_channels": 3, "layer_norm_eps": 1e-12, "qkv_bias": True},
+    {"hidden_act": ("gelu",), "is_encoder_decoder": (False,)},
+    frozenset("hidden_dropout_prob attention_probs_dropout_prob encoder_stride pooler_output_size pooler_act".split()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The shape of a vision transformer. image, patch: the sides of the squares, in pixels. inner: the width within
+    the dense layers. biases: queries, keys and values have some."""
+
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    inner: int = 3072
+    image: int = 224
+    patch: int = 16
+    channels: int = 3
+    epsilon: float = 1e-12
+    biases: bool = True
+    classes: int = 1000
+
+    @staticmethod
+    def read(source: Source, ignore: Collection[str] = ()) -> Config:
+        """The Config of a `config.json`, a dict of its fields or its path.
+
+        ignore: fields to pass over although nobody here knows them. Raises `ModelError` that names all fields that are
+        missing, unknown or of values that are not computed.
+        """
+        content = _config.content_of(source)
+        given = _config.read(content, SCHEMA, ignore)
+        width, layers, heads, inner, image, patch, channels = (given[name] for name in _SIZES)
+        require(width % heads == 0, f"hidden_size {width} is no multiple of num_attention_heads {heads}")
+        require(image >= patch, f"an image_size of {image} is smaller than a patch_size of {patch}")
+        require(layers <= _config.MOST_LAYERS, f"num_hidden_layers is {layers}, and {_config.MOST_LAYERS} are the most")
+        epsilon, classes = float(given["layer_norm_eps"]), _config.classes(content)
+        return Config(width, layers, heads, inner, image, patch, channels, epsilon, given["qkv_bias"], classes)
+
+
+def shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights, by the names that checkpoints have."""
+    width, inner, side = config.width, config.inner, config.image // config.patch
+    made: dict[str, tuple[int, ...]] = {
+        "vit.embeddings.cls_token": (1, 1, width),
+        "vit.embeddings.position_embeddings": (1, side * side + 1, width),
+        "vit.embeddings.patch_embeddings.projection.weight": (width, config.channels, config.patch, config.patch),
+        "vit.embeddings.patch_embeddings.projection.bias": (width,),
+    }
+    for number in range(config.layers):
+        name = f"vit.encoder.layer.{number}"
+        for norm in ("layernorm_before", "layernorm_after"):
+            made |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
+        for part in ("query", "key", "value"):
+            made[f"{name}.attention.attention.{part}.weight"] = (width, width)
+            if config.biases:
+                made[f"{name}.attention.attention.{part}.bias"] = (width,)
+        for part, out, into in (
+            ("attention.output", width, width),
+            ("intermediate", inner, width),
+            ("output", width, inner),
+        ):
+            made |= {f"{name}.{part}.dense.weight": (out, into), f"{name}.{part}.dense.bias": (out,)}
+    made |= {"vit.layernorm.weight": (width,), "vit.layernorm.bias": (width,)}
+    return made | {"classifier.weight": (config.classes, width), "classifier.bias": (config.classes,)}
+
+
+def build(config: Config | Source, weights: Given = None, *, seed: int = 0) -> Graph:
+    """The network as a Graph.
+
+    config: a `Config`, or what `Config.read` takes. weights: arrays by the names of the checkpoint, or the path of a
+    safetensors file or of the index of several; float32, float16 or bfloat16; None for random ones of `seed`.
+
+    The input is `pixel_values` float32[batch, channels, image, image], the output `logits` float32[batch, classes].
+    Raises `ModelError` that names all weights that do not fit. Dosovitskiy et al. 2020, arXiv:2010.11929.
+    """
+    config = config if isinstance(config, Config) else Config.read(config)
+    arrays = arrays_of(weights, shapes(config), seed=seed)
+    image = TensorType(DType.float32, ["batch", config.channels, config.image, config.image])
+    return _Network(Graph("vit", {"pixel_values": image}), arrays, config).build()
+
+
+class _Network:
+    """The layers, over rows of all patches of all images."""
+
+    def __init__(self, graph: Graph, arrays: Mapping[str, Array], config: Config) -> None:
+        self.graph = graph
+        self.weights = Weights(graph, arrays)
+        self.config = config
+
+    def dense(self, x: Symbol, name: str) -> Symbol:
+        return ops.linear(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+
+    def norm(self, x: Symbol, name: str) -> Symbol:
+        gamma, beta = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        return ops.layer_norm(x, gamma, beta, epsilon=self.config.epsilon)
+
+    def build(self) -> Graph:
+        with self.graph.layer("embeddings"):
+            x = self.embed(self.graph["pixel_values"])
+        batch, places, width = x.shape
+        rows = x.reshape(batch * places, width)
+        for number in range(self.config.layers):
+            with self.graph.layer(f"encoder/{number}"):
+                rows = self.layer(rows, f"vit.encoder.layer.{number}", x)
+        with self.graph.layer("head"):
+            first = self.norm(rows.reshape(batch, places, width)[:, 0], "vit.layernorm")
+            self.graph.output(logits=self.dense(first, "classifier"))
+        return self.graph
+
+    def embed(self, pixels: Symbol) -> Symbol:
+        """A vector for each patch, and one in front that gathers what the classes are told by."""
+        name, config = "vit.embeddings", self.config
+        side = config.image // config.patch
+        filters, bias = (self.weights[f"{name}.patch_embeddings.projection.{k}"] for k in ("weight", "bias"))
+        patches = ops.conv2d(pixels, filters, config.patch, bias=bias, input_layout="NCHW", filter_layout="FCRS")
+        batch = pixels.shape[0]
+        cells = patches.reshape(batch, config.width, side * side).transpose(0, 2, 1)
+        first = ops.broadcast_to(self.weights[f"{name}.cls_token"], [batch, 1, config.width])
+        return ops.concat([first, cells], axis=1) + self.weights[f"{name}.position_embeddings"]
+
+    def layer(self, x: Symbol, name: str, like: Symbol) -> Symbol:
+        own, heads = f"{name}.attention.attention", self.config.heads
+        h = self.norm(x, f"{name}.layernorm_before")
+        query, key, value = (self.dense(h, f"{own}.{part}").reshape(*like.shape) for part in ("query", "key", "value"))
+        mixed = ops.scaled_dot_product_attention(query, key, value, q_num_heads=heads, kv_num_heads=heads)
+        x = x + self.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
+        wide = ops.gelu(self.dense(self.norm(x, f"{name}.layernorm_after"), f"{name}.intermediate.dense"))
+        return x + self.dense(wide, f"{name}.output.dense")
