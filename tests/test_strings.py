@@ -12,7 +12,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
@@ -243,7 +243,7 @@ def test_constants_are_written_and_read_when_the_graph_runs() -> None:
 
 
 def test_models_cast_constant_strings() -> None:
-    text = helper.make_tensor("text", 8, [2], [b"1.5", b"-2"])
+    text = numpy_helper.from_array(np.array(["1.5", "-2"], object), "text")
     node = helper.make_node("Cast", ["text"], ["y"], to=1)
     graph = helper.make_graph([node], "cast", [], [onnx.ValueInfoProto(name="y")], [text])
     (made,) = gc.InferenceSession().load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)]))()
