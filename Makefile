@@ -40,9 +40,10 @@ lint: $(VENV)/.dev-stamp
 	$(PY) -m mypy
 
 bench: $(VENV)/.bench-stamp
-	@missed=; for bench in benchmarks/bench_*.py; do \
-	  echo "== $$bench"; $(PY) -m "benchmarks.$$(basename "$$bench" .py)" || missed=1; \
-	done; [ -z "$$missed" ]
+	@mkdir -p build; rm -f build/figures.jsonl; missed=; for bench in benchmarks/bench_*.py; do \
+	  echo "== $$bench"; \
+	  GRAPHCORE_FIGURES=build/figures.jsonl $(PY) -m "benchmarks.$$(basename "$$bench" .py)" || missed=1; \
+	done; $(PY) -m benchmarks.page build/figures.jsonl; [ -z "$$missed" ]
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data

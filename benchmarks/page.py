@@ -1,0 +1,105 @@
+"""docs/performance.md and its picture, of the figures that `make bench` leaves.
+
+python -m benchmarks.page build/figures.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent / "docs"
+PACKAGES = ("onnxruntime", "onnx", "numpy", "torch", "openvino", "jax")
+
+
+def main(path: str) -> int:
+    figures = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    bounds = [row for row in figures if row["kind"] == "bounds"]
+    peers = [row for row in figures if row["kind"] == "peers"]
+    picture = _picture(peers, DOCS / "performance.svg")
+    (DOCS / "performance.md").write_text(_page(bounds, peers, picture))
+    print(f"docs/performance.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
+    return 0
+
+
+def _page(bounds: list[dict[str, Any]], peers: list[dict[str, Any]], picture: bool) -> str:
+    lines = [
+        "# Performance", "",
+        "Made by `make bench`, which runs every program of `benchmarks/`. All are ratios of two things that took turns",
+        "in one run; ratios carry over to other machines, seconds do not. Lower is better.", "",
+        f"This run: {_machine()}; {_versions()}.", "",
+    ]  # fmt: skip
+    for batch in sorted({row["batch"] for row in peers}):
+        lines += [f"## MiniLM, {batch} of 128 tokens, beside its peers", ""]
+        lines += ["| | time | quartiles | processor | wall | cosine to graphcore |", "|---|---|---|---|---|---|"]
+        for row in (r for r in peers if r["batch"] == batch):
+            low, high = row["quartiles"]
+            lines.append(
+                f"| {row['name']} | {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {row['cpu_ms']:.1f} ms"
+                f" | {row['wall_ms']:.1f} ms | {row['cosine']:.6f} |"
+            )
+        lines.append("")
+    if picture:
+        lines += ["![MiniLM beside its peers](performance.svg)", ""]
+    lines += ["## Bounds", "", "What each program holds itself to, and what this run gave.", ""]
+    for program in dict.fromkeys(row["program"] for row in bounds):
+        lines += [f"### benchmarks.{program}", "", "| | figure | at most | |", "|---|---|---|---|"]
+        for row in (r for r in bounds if r["program"] == program):
+            held = "" if row["held"] else "**missed**"
+            lines.append(f"| {row['what']} | {row['value']:.2f}{row['unit']} | {row['most']:g}{row['unit']} | {held} |")
+        lines.append("")
+    notes = DOCS / "performance_notes.md"
+    return "\n".join(lines) + (notes.read_text() if notes.exists() else "")
+
+
+def _machine() -> str:
+    name = platform.processor() or platform.machine()
+    cpu = Path("/proc/cpuinfo")
+    if cpu.exists():
+        text = cpu.read_text()
+        name = next((line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line), name)
+        found = [flag for flag in ("avx512_vnni", "avx512_bf16", "amx_int8") if flag in text]
+        name += f" ({', '.join(found)})" if found else ""
+    return name
+
+
+def _versions() -> str:
+    found = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return f"Python {platform.python_version()}, {', '.join(found)}"
+
+
+def _picture(peers: list[dict[str, Any]], path: Path) -> bool:
+    """Bars of the ratios, where matplotlib is installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return path.exists()
+    if not peers:
+        return False
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    batches = sorted({row["batch"] for row in peers})
+    figure, axes = pyplot.subplots(1, len(batches), figsize=(6 * len(batches), 4.5), squeeze=False)
+    for batch, axis in zip(batches, axes[0], strict=True):
+        rows = [row for row in peers if row["batch"] == batch][::-1]
+        colours = ["#1f77b4" if row["name"].startswith("graphcore") else "#bbbbbb" for row in rows]
+        axis.barh([row["name"] for row in rows], [row["ratio"] for row in rows], color=colours)
+        axis.set_title(f"MiniLM, {batch} x 128 tokens: processor time, graphcore float32 is 1")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
