@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphcore.collector import uncollected
-from graphcore.functions import FUNCTIONS, definition_of
+from graphcore.functions import Definition
 from graphcore.graph import Graph
 from graphcore.passes.identities import transposed
 from graphcore.passes.sweep import Rule, Selection, Sweep
 from graphcore.runtime.forms.attention import attention, cancelled
 from graphcore.runtime.forms.norms import normalised, scaled, shifted
 from graphcore.runtime.forms.rotary import rotary
-from graphcore.symbol import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +81,8 @@ def shaped(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
 def _operators(graph: Graph) -> set[str]:
     """The operators in it, bodies and functions included."""
     found = {node.op_type for node in graph._nodes}
-    return found.union(*[_operators(inner) for node in graph._nodes for inner in _inside(node)])
-
-
-def _inside(node: Node) -> list[Graph]:
-    """The bodies of a node, or that of the function which it calls."""
-    if not node.attributes:
-        return []
-    definition = definition_of(node) if node.domain == FUNCTIONS else None
-    found = [value for value in node.attributes.values() if isinstance(value, Graph)]
-    return found if definition is None else [definition.body]
+    for node in graph._nodes:
+        for value in node.attributes.values() if node.attributes else ():
+            if isinstance(value, (Graph, Definition)):
+                found |= _operators(value if isinstance(value, Graph) else value.body)
+    return found

@@ -8,6 +8,7 @@ as it is.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from graphcore.buffers import exposed
 from graphcore.collector import uncollected
@@ -34,7 +35,7 @@ from graphcore.runtime.lowering.detours import keeps_kernel, options
 from graphcore.runtime.lowering.expand import FORMS, computes, expand
 from graphcore.runtime.lowering.legalise import carried_by, legalise
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
-from graphcore.runtime.lowering.rewrite import bodies
+from graphcore.runtime.lowering.rewrite import bodies, operators
 from graphcore.runtime.lowering.runtimes import Runtime
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
@@ -46,7 +47,7 @@ LEVELS: tuple[Optimize, ...] = ("off", "exact", "all")
 
 
 _TRAPS = (zeros, axes, dequantised)
-"""What the runtime takes for something else, looked for behind all other passes."""
+"""What the runtime takes for something else, looked for behind all other passes where an operator is a sign of it."""
 
 
 def lower(
@@ -68,9 +69,10 @@ def lower(
     `GraphError` for an op that the target has no way to run.
     """
     graph = exposed(graph)
-    graph = customs.resolved(graph, target)
+    is_plain = not any(domain for _, domain in operators(graph))
+    graph = graph if is_plain else customs.resolved(graph, target)
     graph = _optimised(graph, target, runtime, optimize)
-    if calls.needed(graph):
+    if not is_plain and calls.needed(graph):
         kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, runtime))
         graph = calls.inlined(graph) if kept is None else kept
     return _lower(graph, target, precision, runtime)
@@ -87,7 +89,7 @@ def _optimised(graph: Graph, target: Target, runtime: Runtime | None, optimize: 
 
 def _lower(graph: Graph, target: Target, precision: Precision, runtime: Runtime | None) -> Graph:
     rules = legality(target) if runtime is None else legality(target, runtime)
-    if _is_legal(graph, rules) and not (rules.detours and any(trap.needed(graph) for trap in _TRAPS)):
+    if _is_legal(graph, rules) and not (rules.detours and any(trap.needed(graph) for trap in _traps(operators(graph)))):
         return graph
     with uncollected():
         source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
@@ -96,10 +98,10 @@ def _lower(graph: Graph, target: Target, precision: Precision, runtime: Runtime 
         source = fours.carried(source) if rules.detours and fours.needed(source) else source
         source = lists.carried(source, rules) if lists.needed(source, rules) else source
         lowered = legalise(expand(source, rules), rules, fast=precision == "fast" and rules.detours)
-        if rules.detours:
-            for trap in _TRAPS:
-                trap.keep(lowered)
-        if target == "cpu":
+        there = operators(lowered)
+        for trap in _traps(there) if rules.detours else ():
+            trap.keep(lowered)
+        if target == "cpu" and any(domain for _, domain in there):
             biases.fuse(lowered)
     semantic = {
         s.name: s.dtype.name for s in (*graph.inputs, *graph.outputs, *graph.weights.values()) if _is_semantic(s)
@@ -113,6 +115,12 @@ def _lower(graph: Graph, target: Target, precision: Precision, runtime: Runtime 
     return lowered
 
 
+def _traps(there: set[tuple[str, str]]) -> list[Any]:
+    """Those that a graph with these operators may have."""
+    names = {op_type for op_type, _ in there}
+    return [trap for trap in _TRAPS if not trap.SIGNS.isdisjoint(names)]
+
+
 def _is_semantic(symbol: Symbol) -> bool:
     return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
 
@@ -124,17 +132,17 @@ def _is_legal(graph: Graph, rules: Legality) -> bool:
         return False
     if any(dtype.storage is not dtype or (dtype is fours.FOUR and rules.detours) for dtype in dtypes):
         return False
-    operators = {(n.op_type, n.domain) for n in graph._nodes}
-    if any(op in CONTROL for op, _ in operators):
+    there = {(n.op_type, n.domain) for n in graph._nodes}
+    if any(op in CONTROL for op, _ in there):
         if any(n.op_type in CONTROL and not n.domain and carried_by(n, rules) for n in graph._nodes):
             return False
-    formed = [n for n in graph._nodes if n.op_type in FORMS] if any(op in FORMS for op, _ in operators) else []
+    formed = [n for n in graph._nodes if n.op_type in FORMS] if any(op in FORMS for op, _ in there) else []
     if not all(computes(n, rules) for n in formed):
         return False
     if not all(_is_legal(body, rules) for n in graph._nodes if n.attributes for body in bodies(n)):
         return False
     as_read = bool(graph._nodes) and graph._read == len(graph._nodes)
-    if not all(_keeps(rules, *operator, dtype) for operator in operators for dtype in dtypes):
+    if not all(_keeps(rules, *operator, dtype) for operator in there for dtype in dtypes):
         # Not every operator takes every dtype that there is: which has which?
         kinds = {
             (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)

@@ -9,11 +9,13 @@ from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Captured, Constant, Node
 from graphcore.types import TensorType
 
+SIGNS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
+
 
 def needed(graph: Graph) -> bool:
     """Whether an axis of a reduction is below 0, in the graph or one of its bodies."""
     for node in graph._nodes:
-        if node.op_type.startswith("Reduce"):
+        if node.op_type in SIGNS:
             if _counted(node) is not None:
                 return True
         elif node.attributes and any(map(needed, bodies(node))):
@@ -24,7 +26,7 @@ def needed(graph: Graph) -> bool:
 def keep(graph: Graph) -> None:
     """Gives such nodes of a new graph axes that mean the same."""
     for node in graph._nodes:
-        if node.op_type.startswith("Reduce"):
+        if node.op_type in SIGNS:
             axes = _counted(node)
             if axes is not None:
                 node.inputs = node.inputs[0], graph._vector(axes)

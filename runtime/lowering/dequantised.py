@@ -17,6 +17,7 @@ from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Captured, Constant, Node, Symbol
 from graphcore.types import Shape, TensorType, tensor_type
 
+SIGNS = frozenset({"DequantizeLinear"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _BYTES = frozenset({DType.int8, DType.uint8})
 

@@ -14,6 +14,8 @@ from graphcore.symbol import Constant, Node, Symbol
 _ZEROS = {"Add": False, "Sub": True}
 """The operators, and the sign of the zero with which they change -0.0."""
 
+SIGNS = frozenset(_ZEROS)
+
 
 def needed(graph: Graph) -> bool:
     """Whether a float is added to a constant zero, in the graph or one of its bodies, by a node that we built."""
