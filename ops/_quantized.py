@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -237,24 +238,29 @@ def flaw(x: Symbol) -> Symbol:
 
     A row of zeros times x: of one row kernels read x once as it lies, three times as fast as x times a column.
     """
-    if x.rank < 2:
-        return e.emit("ReduceSum", flaws(x, x.shape[-1]), shape=_shape([]), keepdims=0)
-    *_, rows, inner = x.shape
-    row = _zeros(x, rows)
-    sums = e.emit("MatMul", row, x, shape=x.shape[:-2] + _shape([Dim(1), inner]))
+    *leading, inner = x.shape
+    if not leading or (len(leading) > 1 and not inner.is_static):
+        return e.emit("ReduceSum", flaws(x, inner), shape=_shape([]), keepdims=0)
+    rows = math.prod(leading, start=Dim(1))
+    if len(leading) > 1:  # of no matrices the product with a row is an error of the runtime
+        x = e.emit("Reshape", x, e.ints(x, [-1, int(inner)]), shape=_shape([rows, inner]))
+    sums = e.emit("MatMul", _zeros(x, rows), x, shape=_shape([Dim(1), inner]))
     return e.emit("ReduceSum", sums, shape=_shape([]), keepdims=0)
 
 
 def _zeros(x: Symbol, rows: Dim) -> Symbol:
-    """[1, rows] of them; rows are those of x. One of a known length serves all."""
-    if rows.is_static:
-        made_once, key = x.graph._scalars, ("zeros", int(rows))
-        if key not in made_once:
-            made_once[key] = x.graph._constant(np.zeros((1, int(rows)), np.float32), _F32)
+    """[1, rows] of them, once for all x of as many rows."""
+    made_once, key = x.graph._scalars, ("zeros", x.id if rows.is_dynamic else rows)
+    if key in made_once:
         return made_once[key]
-    count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-2, end=-1)
-    both = e.emit("Concat", e.ints(x, [1]), count, shape=Shape([2]), axis=0)
-    return e.emit("Expand", e.const(x, 0.0), both, shape=_shape([Dim(1), rows]))
+    if rows.is_static:
+        found = x.graph._constant(np.zeros((1, int(rows)), np.float32), _F32)
+    else:
+        count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-2, end=-1)
+        both = e.emit("Concat", e.ints(x, [1]), count, shape=Shape([2]), axis=0)
+        found = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([Dim(1), rows]))
+    made_once[key] = found
+    return found
 
 
 def flaws(x: Symbol, inner: Dim) -> Symbol:

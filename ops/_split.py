@@ -1,7 +1,9 @@
 """Products of two digits of 8 bits with two: three products of integers in place of one of floats.
 
-x is s (a1 - z) + s2 (a2 - 128), in which s and z are those of DynamicQuantizeLinear, and s2 = s / 254 brings what that
-leaves, which is at most s / 2, into 8 bits. A weight is t (256 w1 + w2). The product of the second digits is left out.
+x is s (a1 - z) + s / 254 (a2 - 128), in which s and z are those of DynamicQuantizeLinear, which leaves at most s / 2:
+that is 127 in the second digit. A weight is t (254 w1 + w2). So the sum of products is
+s t (254 (a1 - z) w1 + (a1 - z) w2 + (a2 - 128) w1), three sums that are exact in int32, and the product of the second
+digits, which is left out. The result is the first one, in float32, plus the sum of the other two.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ import numpy as np
 from graphcore.dtypes import DType
 from graphcore.ops import _emit as e
 from graphcore.ops._quantized import known, levels
+from graphcore.quantization.tensors import BASE
 from graphcore.symbol import Symbol
 from graphcore.types import _shape
 
 LONGEST = 65_000
-"""Numbers of a row: sums of as many products of bytes, and what zero points take from them, are within int32."""
+"""Numbers of a row: as many of 255 * 127 are within int32."""
 
 MIDDLE = 128
 """The zero point of second digits of x."""
@@ -33,12 +36,11 @@ def is_summed(values: Symbol) -> bool:
 
 
 class Digits(NamedTuple):
-    """x in two digits. scales: float32 scalars; NaN where x has NaN or infinity. zero: of the first."""
+    """x in two digits. scale, zero: of the first; the scale is NaN where x has NaN or infinity."""
 
     first: Symbol
     second: Symbol
     scale: Symbol
-    scale_of_second: Symbol
     zero: Symbol
 
 
@@ -52,10 +54,10 @@ def digits(x: Symbol) -> Digits:
     near = e.emit("DequantizeLinear", first, own, zero, dtype=_F32, shape=x.shape)
     rest = e.emit("Sub", x, near, shape=x.shape)
     # Of numbers near the least of float32 the quotient would be 0.
-    finer = e.emit("Max", e.emit("Mul", scale, e.const(x, 1 / 254)), e.const(x, _LEAST))
+    finer = e.emit("Max", e.emit("Mul", own, e.const(x, 1 / BASE)), e.const(x, _LEAST))
     middle = e.const(x, MIDDLE, _BYTE)
     second = e.emit("QuantizeLinear", rest, finer, middle, dtype=_BYTE, shape=x.shape)
-    found = Digits(first, second, scale, finer, zero)
+    found = Digits(first, second, scale, zero)
     made_once.update(zip(keys, found, strict=True))
     return found
 
@@ -76,19 +78,18 @@ def halves(values: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def whole(values: Symbol) -> Symbol:
-    """256 times the first digits plus the second, in float32."""
+    """254 times the first digits plus the second, in float32."""
     first, second = (e.cast_within(half, _F32) for half in halves(values))
-    return e.emit("Add", e.emit("Mul", first, e.const(first, 256.0)), second)
+    return e.emit("Add", e.emit("Mul", first, e.const(first, float(BASE))), second)
 
 
 def split_product(x: Symbol, values: Symbol, scale: Symbol, *, is_unsigned: bool = False) -> Symbol:
-    """x @ weight.T of such a weight in ONNX's operators: the three sums times their scales, from the last on.
+    """x @ weight.T of such a weight in ONNX's operators.
 
     is_unsigned: digits of the weight are read as uint8 around 128, for processors on which signed bytes saturate.
     """
     own, x = x.dtype, e.cast(x, _F32)
     a = digits(x)
-    coarse, fine = e.emit("Mul", scale, e.const(scale, 256.0)), scale
     middle = e.const(x, MIDDLE, _BYTE)
     parts = [*halves(values)]
     if is_unsigned:
@@ -96,12 +97,11 @@ def split_product(x: Symbol, values: Symbol, scale: Symbol, *, is_unsigned: bool
     first, second = (e.emit("Transpose", h, shape=h.shape[::-1], perm=[1, 0]) for h in parts)
     zeros = (middle,) if is_unsigned else ()
 
-    def product(left: Symbol, right: Symbol, zero: Symbol, *scales: Symbol) -> Symbol:
+    def product(left: Symbol, zero: Symbol, right: Symbol, of_weight: Symbol) -> Symbol:
         shape = left.shape[:-1] + right.shape[1:]
         sums = e.emit("MatMulInteger", left, right, zero, *zeros, dtype=DType.int32, shape=shape)
-        return e.emit("Mul", e.cast(sums, _F32), e.emit("Mul", *scales), shape=shape)
+        return e.emit("Mul", e.cast(sums, _F32), e.emit("Mul", a.scale, of_weight), shape=shape)
 
-    made = product(a.first, first, a.zero, a.scale, coarse)
-    rest = product(a.first, second, a.zero, a.scale, fine)
-    other = product(a.second, first, middle, a.scale_of_second, coarse)
-    return e.cast(e.emit("Add", made, e.emit("Add", rest, other, shape=made.shape), shape=made.shape), own)
+    made = product(a.first, a.zero, first, e.emit("Mul", scale, e.const(scale, float(BASE))))
+    rest = product(a.first, a.zero, second, scale), product(a.second, middle, first, scale)
+    return e.cast(e.emit("Add", made, e.emit("Add", *rest, shape=made.shape), shape=made.shape), own)

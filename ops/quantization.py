@@ -132,26 +132,28 @@ def qmatmul(
     array or a Symbol), or an array of floats, which is encoded now with `axis`, `block_size` and `symmetric`, as
     `graphcore.quantization.encode` has them with `search=True`, so that int8 has a scale for each of the n.
 
-    encoding: "int8_split" has x in two digits of 8 bits too, when the graph runs, and computes three of the four products
-    of digits exactly in integers: near float32, see docs/quantization.md for the bound of the error.
+    encoding: with "int8_split" x is taken apart into two digits of 8 bits too, when the graph runs, and of the four
+    products of digits three are computed, their sums exact integers: within the bound that docs/quantization.md has.
 
-    dynamic: of int8 only; x is quantised too, when the graph runs, as one tensor to uint8: the result is, bit for bit,
-    that of ONNX's DynamicQuantizeLinear, MatMulInteger, and their sums in float32 times (scale of x * scale of weight).
-    All of it is NaN where x has NaN or infinity. accuracy_level: 0 sums the products of x and the dequantised weight in
-    float32 (float64 where x is float64); 4 lets the CPU's kernel hold x in int8 with a scale a block, some 1 % off but
-    faster, for weights that are known.
+    dynamic: of int8 only, and int8_split always is; x is quantised too, when the graph runs, as one tensor to uint8:
+    the result is, bit for bit, that of ONNX's DynamicQuantizeLinear, MatMulInteger, and their sums in float32 times
+    (scale of x * scale of weight). All of it is NaN where x has NaN or infinity. accuracy_level: 0 sums the products of
+    x and the dequantised weight in float32 (float64 where x is float64); 4 lets the CPU's kernel hold x in int8 with a
+    scale a block, some 1 % off but faster, for weights that are known.
 
     Returns [..., n] in the float dtype of x, rounded once. Raises `DTypeError` for other dtypes, encodings and levels,
     `ShapeError` for shapes that do not go together or that blocks do not divide, `ModelError` for a weight with NaN or
-    infinity, or of parts that do not fit. MAX's `qmatmul`; com.microsoft MatMulNBits and DynamicQuantizeMatMul on the
+    infinity, or of parts that do not fit. MAX's `qmatmul`; com.microsoft MatMulNBits and MatMulIntegerToFloat on the
     CPU where the weight is known when the graph is lowered, and ONNX DequantizeLinear and MatMul otherwise.
     """
     chosen = encoding_of("qmatmul", encoding)
     is_split = chosen.name == "int8_split"
     if dynamic and chosen.name != "int8" and not is_split:
         raise DTypeError(f"qmatmul: dynamic is of int8, not of {chosen}", help="leave it out, or accuracy_level=4")
-    if accuracy_level not in (0, 4) or isinstance(accuracy_level, bool) or (is_split and accuracy_level):
+    if accuracy_level not in (0, 4) or isinstance(accuracy_level, bool):
         raise DTypeError(f"qmatmul: there is no accuracy_level {accuracy_level!r}", help="0 is exact, 4 is faster")
+    if is_split and accuracy_level:
+        raise DTypeError(f"qmatmul: {chosen} has no accuracy_level", help="leave it out, or hold the weight in int8")
     graph = graph_of("qmatmul", (x, *_symbols(weight)))
     with graph:
         symbol, dtype = promote_one("qmatmul", "float", x)

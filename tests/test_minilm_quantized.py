@@ -22,6 +22,7 @@ EXACT = np.array(REFERENCE["embeddings"])
 
 COSINES = {
     "int8_dynamic": ({}, 0.988),
+    "int8_split": ({}, 0.99999),
     "int8": ({}, 0.995),
     "int4": ({}, 0.965),
     "int4 without a search": ({"search": False}, 0.962),
@@ -47,7 +48,7 @@ def tokens() -> tuple[Array, Array]:
 
 
 def cosine(vectors: Array) -> float:
-    return float((vectors * EXACT).sum(1).mean())
+    return float((vectors.astype(np.float64) * EXACT).sum(1).mean())
 
 
 @pytest.mark.parametrize("case", COSINES)
@@ -72,8 +73,11 @@ def test_file_is_small_and_runs_in_plain_onnxruntime(
     assert cosine(vectors) > (0.98 if scheme == "int8_dynamic" else 0.95)
 
 
-def test_standard_onnx_computes_the_same(graph: Graph, tokens: tuple[Array, Array], tmp_path: Path) -> None:
-    made, _ = gc.quantize(graph)
+@pytest.mark.parametrize(("scheme", "least"), [("int8_dynamic", 0.988), ("int8_split", 0.99999)])
+def test_standard_onnx_computes_the_same(
+    scheme: str, least: float, graph: Graph, tokens: tuple[Array, Array], tmp_path: Path
+) -> None:
+    made, _ = gc.quantize(graph, scheme)
     path = tmp_path / "standard.onnx"
     made.export(path, target="onnx")
     onnx.checker.check_model(str(path), full_check=True)
@@ -81,24 +85,30 @@ def test_standard_onnx_computes_the_same(graph: Graph, tokens: tuple[Array, Arra
     (vectors,) = onnxruntime.InferenceSession(path).run(
         None, dict(zip(("input_ids", "attention_mask"), tokens, strict=True))
     )
-    assert cosine(vectors) > 0.988
+    assert cosine(vectors) > least
 
 
 def test_biases_are_added_in_the_kernels(graph: Graph) -> None:
     operators = [node.op_type for node in gc.quantize(graph)[0].to_onnx().graph.node]
-    assert operators.count("DynamicQuantizeMatMul") == 36
-    assert operators.count("Add") == 14 + 36  # the second operand of each of the latter is one number for each output
-    assert operators.count("ReduceSum") == 3 + 36
+    assert operators.count("MatMulIntegerToFloat") == 36
+    assert operators.count("DynamicQuantizeLinear") == 24  # queries, keys and values are products of one operand
+    assert operators.count("Add") == 14 + 24  # both operands of each of the latter are one number
+    assert operators.count("ReduceSum") == 3 + 24
+    assert operators.count("Expand") == 1
+    operators = [node.op_type for node in gc.quantize(graph, "int8_split")[0].to_onnx().graph.node]
+    assert operators.count("MatMulIntegerToFloat") == 3 * 36
+    assert operators.count("Add") == 14 + 24 + 2 * 36
 
 
 @pytest.mark.slow
 def test_int8_is_faster_than_float32(graph: Graph) -> None:
-    models = [gc.InferenceSession().load(g) for g in (graph, gc.quantize(graph).graph)]
+    session = gc.InferenceSession(intra_op_num_threads=1)
+    models = [session.load(g) for g in (graph, gc.quantize(graph).graph)]
     ids = np.random.default_rng(0).integers(0, 30000, (1, 128))
     best = [np.inf, np.inf]
     for _ in range(12):
         for which, model in enumerate(models):
-            started = time.perf_counter()
+            started = time.thread_time()
             model(ids, np.ones_like(ids))
-            best[which] = min(best[which], time.perf_counter() - started)
-    assert best[1] < 0.8 * best[0]
+            best[which] = min(best[which], time.thread_time() - started)
+    assert best[1] < 0.6 * best[0]

@@ -32,6 +32,8 @@ INT8: list[dict[str, Any]] = [
 ]
 INT4: list[dict[str, Any]] = [{}, {"symmetric": False}, {"block_size": 16}, {"block_size": 64, "symmetric": False}]
 WAYS = [("int8", way) for way in INT8] + [("int4", way) for way in INT4]
+LEVELLED = [name for name in ENCODINGS if name != "int8_split"]
+"""Encodings of which products have an accuracy level."""
 WEIGHTS = [(encoding, way) for encoding, way in WAYS if way.get("axis") != -1]
 
 
@@ -351,12 +353,12 @@ def test_product_is_of_nothing_when_the_weight_is_empty(shape: tuple[int, int]) 
 @pytest.mark.parametrize("rows", [1, 2, 17])
 def test_product_is_right_when_the_weight_has_few_rows_and_x_is_of_unknown_length(encoding: str, rows: int) -> None:
     x, held = random(3, 256), encode(random(rows, 256, seed=5), encoding)
-    ways: list[dict[str, Any]] = [{}, {"accuracy_level": 4}]
+    ways: list[dict[str, Any]] = [{}, {"accuracy_level": 4}] if encoding in LEVELLED else [{}]
     if encoding == "int8":
         ways.append({"dynamic": True})
     got = run(lambda s: [ops.qmatmul(encoding, s, held, **w) for w in ways], x, dims=[["?", "?"]], check=False)
     want = x @ held.dequantize().T
-    assert np.abs(got[0] - want).max() < 1e-4
+    assert np.abs(got[0] - want).max() < (0.01 if encoding == "int8_split" else 1e-4)
     assert all(np.abs(g - want).max() < 2 for g in got)
 
 
@@ -438,7 +440,7 @@ def test_kernel_takes_the_weight_when_it_is_known() -> None:
     w = random(5, 64)
     assert nodes_of(product_graph(encode(w, "int4"), inner=64)) == ["MatMulNBits"]
     assert nodes_of(product_graph(encode(w, "int4"), inner=64, dtype=D.float16)) == ["Cast", "MatMulNBits", "Cast"]
-    assert "DynamicQuantizeMatMul" in nodes_of(product_graph(encode(w, "int8"), inner=64, dynamic=True))
+    assert "MatMulIntegerToFloat" in nodes_of(product_graph(encode(w, "int8"), inner=64, dynamic=True))
     assert nodes_of(product_graph(encode(w, "int8"), inner=64)) == ["MatMul"]
     assert "MatMulNBits" in nodes_of(product_graph(encode(w, "int8"), inner=64, accuracy_level=4))
 
@@ -447,11 +449,12 @@ def test_kernel_takes_the_weight_when_it_is_known() -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_weight_is_packed_once_when_several_nodes_share_it(encoding: str, options: dict[str, Any]) -> None:
     held = encode(random(4, 256), encoding)
-    lowered = lower(product_graph(held, held, inner=256, **options), "cpu")
-    products = [n for n in lowered.nodes if n.op_type in ("MatMulNBits", "DynamicQuantizeMatMul")]
+    lowered = lower(product_graph(held, held, inner=256, **(options if encoding in LEVELLED else {})), "cpu")
+    products = [n for n in lowered.nodes if n.op_type in ("MatMulNBits", "MatMulIntegerToFloat")]
     products = products or [n for n in lowered.nodes if n.op_type == "MatMul"]
-    assert len(products) == 2
-    assert products[0].inputs[1] is products[1].inputs[1]
+    half = len(products) // 2
+    assert len(products) == (6 if encoding == "int8_split" else 2)
+    assert all(a.inputs[1] is b.inputs[1] for a, b in zip(products[:half], products[half:], strict=True))
 
 
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
@@ -459,7 +462,7 @@ def test_weight_is_packed_once_when_several_nodes_share_it(encoding: str, option
 def test_file_holds_a_weight_once_when_several_nodes_share_it(encoding: str, target: Any) -> None:
     held = encode(random(128, 256), encoding)
     sizes = [len(product_graph(*[held] * n, inner=256).to_onnx(target=target).SerializeToString()) for n in (1, 3)]
-    assert sizes[1] < sizes[0] + 1000
+    assert sizes[1] < sizes[0] + 2500
 
 
 def test_weights_are_told_apart_when_they_share_scales() -> None:
@@ -474,7 +477,7 @@ def test_weights_are_told_apart_when_they_share_scales() -> None:
         assert np.allclose(got, x.sum(1, keepdims=True) * (n - 8), atol=1e-4)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", LEVELLED)
 @pytest.mark.parametrize("rows", [1, 5])
 def test_level_4_is_near_and_keeps_what_is_no_number(encoding: str, rows: int) -> None:
     held = encode(random(64, 512), encoding)

@@ -9,11 +9,11 @@ import numpy as np
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ModelError, ShapeError
 from graphcore.quantization.encodings import Encoding, encoding_of
-from graphcore.quantization.tensors import Array, QuantizedTensor, packed
+from graphcore.quantization.tensors import BASE, Array, QuantizedTensor, packed
 
 BLOCK_SIZE = 32
 
-_MOST_OF_SPLIT = 127 * 256 + 127
+_MOST_OF_SPLIT = 127 * BASE + 127
 
 
 def encode(
@@ -28,14 +28,15 @@ def encode(
 ) -> QuantizedTensor:
     """An array of floats held in few bits.
 
-    array: float16, bfloat16, float32 or float64, finite; blocks lie along its last axis. axis: of int8 and int8_split the
-    axis whose every index has a scale of its own; None is one scale for all. block_size: of int4, a power of two from 16 on (32).
+    array: float16, bfloat16, float32 or float64, finite; blocks lie along its last axis. axis: of int8 and int8_split
+    the axis whose every index has a scale of its own; None is one scale for all. block_size: of int4, a power of two
+    from 16 on (32).
 
     symmetric: of int8 the greatest magnitude becomes 127, and of int4 that of a block 0 or 15, around 8. Otherwise
-    there are zero points, and what lies between the least number (or 0) and the greatest (or 0) becomes 0 to 255 or
-    0 to 15. Of int8_split the greatest magnitude becomes 127 * 256 + 127. search: of int4, scales and zero points near those are tried, and what is nearest to the array in
-    the sum of squares is taken. reduce_range: of symmetric int8, 63 in place of 127, for processors on which products
-    of unsigned with signed bytes saturate.
+    there are zero points, and what lies between the least number (or 0) and the greatest (or 0) becomes 0 to 255 or 0
+    to 15. Of int8_split the greatest magnitude becomes 127 * 254 + 127. search: of int4, scales and zero points near
+    those are tried, and what is nearest to the array in the sum of squares is taken. reduce_range: of symmetric int8,
+    63 in place of 127, for processors on which products of unsigned with signed bytes saturate.
 
     Ties go to even. What is all zero has the scale 1. Raises `DTypeError` for other dtypes, encodings and arguments
     that an encoding has not, `ShapeError` for shapes that blocks do not divide, `ModelError` for NaN, infinities and
@@ -153,13 +154,14 @@ def _int8(x: Array, axis: int | None, symmetric: bool, most: int) -> QuantizedTe
 
 
 def _split(x: Array, axis: int | None) -> QuantizedTensor:
-    """Whole numbers of 16 bits, and each as 256 times a digit plus another one, both of -128 to 127."""
+    """Whole numbers of 16 bits, and each as 254 times a digit plus another one, both from -127 to 127."""
     others = tuple(a for a in range(x.ndim) if a != axis)
     scales = _whole(np.abs(x).max(axis=others, keepdims=True, initial=0) / np.float32(_MOST_OF_SPLIT))
-    whole = np.clip(np.rint(x / scales), -_MOST_OF_SPLIT, _MOST_OF_SPLIT).astype(np.int32)
-    first = whole + 128 >> 8
-    digits = np.stack([first, whole - (first << 8)]).astype(np.int8)
-    return QuantizedTensor("int8_split", x.shape, digits, scales.reshape(() if axis is None else (x.shape[axis],)), None, axis)
+    whole = np.clip(np.rint(x / scales), -_MOST_OF_SPLIT, _MOST_OF_SPLIT)
+    first = np.clip(np.rint(whole / BASE), -127, 127)
+    digits = np.stack([first, whole - BASE * first]).astype(np.int8)
+    of_scales = () if axis is None else (x.shape[axis],)
+    return QuantizedTensor("int8_split", x.shape, digits, scales.reshape(of_scales), None, axis)
 
 
 def _int4(x: Array, block: int, symmetric: bool) -> QuantizedTensor:

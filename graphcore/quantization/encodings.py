@@ -31,7 +31,7 @@ class Encoding:
 
 _ROWS = (
     Encoding("int8", 8, None, None, "", "(q - zero) * scale; a scale for the tensor, or for each index of an axis"),
-    Encoding("int8_split", 16, None, None, "", "(256 * q1 + q2) * scale; two digits of 8 bits, scales as of int8"),
+    Encoding("int8_split", 16, None, None, "", "(254 * q1 + q2) * scale; two digits of 8 bits, scales as of int8"),
     Encoding(
         "int4", 4, None, None, "", "(q - zero) * scale; a scale for each block of the last axis, zero is 8 if none"
     ),

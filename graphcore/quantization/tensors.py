@@ -15,20 +15,25 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
+BASE = 254
+"""What a first digit of int8_split counts of the second: what is at most half of one is within -127 to 127."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedTensor:
     """A tensor held in an encoding, not dequantised.
 
-    encoding: "int8", "int8_split", "int4", or the name that GGUF has for its blocks, "Q4_K". shape: of the tensor that is meant.
+    encoding: "int8", "int8_split", "int4", or the name that GGUF has for its blocks, "Q4_K". shape: of the tensor that
+    is meant.
 
-    data: of int8 the numbers, int8 or (with zero points) uint8, of that shape. Of int8_split the first digits of all and
-    then the second: int8[2, *shape]. Of int4 the numbers 0 to 15, two in a
-    byte, the first in the low bits: uint8, of the same dims but the last, which is half. Of GGUF's encodings the
-    blocks: uint8, of the same dims but the last, which counts the bytes of a row; read-only where it maps a file.
+    data: of int8 the numbers, int8 or (with zero points) uint8, of that shape. Of int8_split the first digits of all
+    and then the second: int8[2, *shape]. Of int4 the numbers 0 to 15, two in a byte, the first in the low bits: uint8,
+    of the same dims but the last, which is half. Of GGUF's encodings the blocks: uint8, of the same dims but the last,
+    which counts the bytes of a row; read-only where it maps a file.
 
-    scales: float32. Of int8 and int8_split [] or, where `axis` is one, [shape[axis]]; of int4 the same dims as the tensor but the
-    last, which counts blocks of `block_size`. zero_points: uint8, of the same shape; None is 0 of int8 and 8 of int4.
+    scales: float32. Of int8 and int8_split [] or, where `axis` is one, [shape[axis]]; of int4 the same dims as the
+    tensor but the last, which counts blocks of `block_size`. zero_points: uint8, of the same shape; None is 0 of int8
+    and 8 of int4.
     """
 
     encoding: str
@@ -46,7 +51,7 @@ class QuantizedTensor:
             return self.data
         if self.encoding == "int8_split":
             first, second = self.data.astype(np.int16)
-            return np.asarray(first * np.int16(256) + second)
+            return np.asarray(first * np.int16(BASE) + second)
         if self.encoding == "int4":
             return nibbles(self.data).reshape(self.shape)
         raise ModelError(f"values: blocks of {self.encoding} hold numbers and scales together", help="take .data")
@@ -85,9 +90,10 @@ class QuantizedTensor:
 class Quantized:
     """A tensor of a graph held in an encoding: what `ops.quantize` gives.
 
-    values: of int8 int8 or uint8, of int4 uint4, of the shape of the tensor; of int8_split int8, two of it; of GGUF's encodings blocks in uint8.
-    scale: float32. Of int8 and int8_split a scalar or, where `axis` is one, a vector; of int4 one for each `block_size` of the last
-    axis. zero_point: of the shape of `scale` and the dtype of `values`, or None. GGUF's have neither.
+    values: of int8 int8 or uint8, of int4 uint4, of the shape of the tensor; of int8_split int8, two of it; of GGUF's
+    encodings blocks in uint8. scale: float32. Of int8 and int8_split a scalar or, where `axis` is one, a vector; of
+    int4 one for each `block_size` of the last axis. zero_point: of the shape of `scale` and the dtype of `values`, or
+    None. GGUF's have neither.
     """
 
     encoding: str

@@ -84,7 +84,7 @@ def _is_flaw(symbol: Symbol | None) -> bool:
 
 
 def _is_rest(symbol: Symbol | None, product: Node) -> bool:
-    """Whether it is the sum of the two products that belong to the first one of digits with digits."""
+    """Whether it is the sum of the two products with second digits that belong to the one of the first."""
     sum_ = symbol.producer if symbol is not None else None
     if not isinstance(sum_, Node) or sum_.op_type != "Add" or sum_.domain:
         return False

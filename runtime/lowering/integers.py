@@ -16,7 +16,7 @@ from graphcore.dtypes import DType
 from graphcore.ops import _emit as e
 from graphcore.ops._quantized import dynamic_product, levels
 from graphcore.ops._split import MIDDLE, digits, split_product
-from graphcore.quantization.tensors import Array
+from graphcore.quantization.tensors import BASE, Array
 from graphcore.runtime.lowering.saturation import saturates
 from graphcore.symbol import Symbol
 from graphcore.types import tensor_type
@@ -42,12 +42,13 @@ def split(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed) -> Symbol:
     """x in two digits, with the two of a weight: all but the product of the second ones."""
     values, scales = arrays
     own, x = x.dtype, e.cast(x, _F32)
-    coarse = _once((*key, "first"), done, lambda: _turned(x, values[0], scales * np.float32(256)))
-    fine = _once((*key, "second"), done, lambda: _turned(x, values[1], scales))
+    most, *zeros = _once((*key, "first"), done, lambda: _turned(x, values[0], scales * np.float32(BASE)))
+    least = _once((*key, "second"), done, lambda: _turned(x, values[1], scales))
     a = digits(x)
-    made = _product(a.first, a.scale, a.zero, coarse)
-    rest = _product(a.first, a.scale, a.zero, fine)
-    other = _product(a.second, a.scale_of_second, e.const(x, MIDDLE, _BYTE), coarse)
+    made = _product(a.first, a.scale, a.zero, (most, *zeros))
+    rest = _product(a.first, a.scale, a.zero, least)
+    # The second digits of x count 1/254 of the scale, and the first ones of the weight 254 times the scale.
+    other = _product(a.second, a.scale, e.const(x, MIDDLE, _BYTE), (most, least[1], *zeros[1:]))
     rest = e.emit("Add", rest, other, shape=made.shape)
     return e.cast(e.emit("Add", made, rest, shape=made.shape), own)
 

@@ -24,14 +24,16 @@ from graphcore.quantization.blocks import BLOCKS, parts_of
 from graphcore.quantization.encodings import ENCODINGS
 from graphcore.quantization.tensors import Array, QuantizedTensor, packed
 from graphcore.runtime.lowering import integers
-from graphcore.runtime.lowering.integers import MICROSOFT, Key, Packed
+from graphcore.runtime.lowering.integers import MICROSOFT, Key
 from graphcore.runtime.lowering.legality import Legality
 from graphcore.symbol import Node, Symbol
 from graphcore.types import _shape, tensor_type
 
+Packed = integers.Packed
 _F32, _BYTE = DType.float32, DType.uint8
 _BLOCKS = (128, 64, 32, 16)
 """Sizes of blocks that MatMulNBits takes, where they are free: the greater, the faster."""
+
 
 def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: Packed) -> Symbol | None:
     """A product or a tensor by what the runtime computes right; None where the operator's expansion is for that."""
@@ -41,19 +43,19 @@ def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: P
     x, values, *rest = [None, *inputs][1 if is_product else 0 :]
     parts = [s for s in rest if s is not None]
     assert values is not None
-    arrays = [known(s) for s in (values, *parts)]
+    arrays = [a for s in (values, *parts) if (a := known(s)) is not None]
     how = given["encoding"], given.get("axis", 0), given.get("block_size", 0)
     # The arrays are constants of the graph and outlive this run of lowering, so that a number names one.
-    key = (*map(id, arrays), *how) if all(a is not None for a in arrays) else None
+    key = (*map(id, arrays), *how) if len(arrays) == 1 + len(parts) else None
     if x is not None and given.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
         if key is None or rules.target != "cpu":
             return integers.unsaturated(x, values, parts) if rules.detours else None
         return integers.dynamic(x, arrays, key, done)
-    # Known digits are floats on CUDA, whose products of integers are those of the CPU.
-    if x is not None and how[0] == "int8_split" and is_summed(values) and (key is None or rules.target != "cuda"):
-        if key is None or not rules.detours:
+    if x is not None and how[0] == "int8_split" and is_summed(values):
+        if key is not None and rules.target == "cpu":
+            return integers.split(x, arrays, key, done)
+        if key is None or not rules.detours:  # elsewhere known digits are floats: products of integers run on the CPU
             return integers.unsaturated(x, values, parts) if rules.detours else None
-        return integers.split(x, arrays, key, done)
     if key is not None and rules.detours:
         tensor = _tensor(given, arrays)
         return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, given, rules, key, done)

@@ -49,9 +49,10 @@ def quantize(
     """A new graph whose matrix products read weights of few bits, and a report of what was quantised.
 
     scheme: "int8_dynamic" (products of int8 weights with activations that are quantised when the graph runs, the
-    fastest), "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right operand is
-    a constant of floats, also behind Transpose, Reshape and Cast, are quantised, in bodies and functions too; a
-    function in which something is quantised is inlined. A weight that several nodes share is encoded once.
+    fastest), "int8_split" (both in two digits of int8: near float32), "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k"
+    (weights alone). MatMul and Gemm whose right operand is a constant of floats, also behind Transpose, Reshape and
+    Cast, are quantised, in bodies and functions too; a function in which something is quantised is inlined. A weight
+    that several nodes share is encoded once.
 
     include, exclude: patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell;
     `*` goes across layers. embeddings: also tables that Gather takes rows from, to int8 with a scale a row, under any
