@@ -415,13 +415,14 @@ class Graph:
     ) -> onnx.ModelProto:
         """The graph as an `onnx.ModelProto` with its weights inside.
 
-        target: "onnx" for standard ONNX with the ops as built; "cpu" or "cuda" for what a plain onnxruntime session
-        of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats narrower than float32
-        in float32. inline: calls of functions are replaced by their bodies; otherwise they are functions of the model
-        where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit for bit; "all" looks for
-        what the provider runs faster in another form, whose sums in float32 may come in another order, and runs the
-        passes where there is some; "off" does neither. By default it is "all", for target "onnx" "off". Raises
-        `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
+        target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for what a plain
+        onnxruntime session of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats
+        narrower than float32 in float32. inline: calls of functions are replaced by their bodies; otherwise they are
+        functions of the model where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit
+        for bit; "all" looks for what the provider runs faster in another form, whose sums in float32 may come in
+        another order, and runs the passes where there is some; "off" does neither. By default it is "all", for target
+        "onnx" "off". Raises `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's 2 GiB (use
+        `export` then).
         """
         from graphcore.onnx.export import model_proto
 

@@ -154,6 +154,7 @@ class _Waiting:
         self._room = room
         self._changed = threading.Condition()
         self._kinds: dict[Kind, deque[_Request]] = {}
+        self._rows: dict[Kind, int] = {}
         self._count = 0
         self._is_closed = False
 
@@ -173,6 +174,7 @@ class _Waiting:
             self._count += 1
             request.arrived = time.monotonic()
             self._kinds.setdefault(request.kind, deque()).append(request)
+            self._rows[request.kind] = self._rows.get(request.kind, 0) + request.rows
             self._changed.notify_all()
 
     def take(self) -> list[_Request]:
@@ -195,6 +197,7 @@ class _Waiting:
             dropped = [request for waiting in self._kinds.values() for request in waiting] if cancel else []
             if cancel:
                 self._kinds.clear()
+                self._rows.clear()
                 self._count = 0
             self._changed.notify_all()
         for request in dropped:
@@ -202,8 +205,8 @@ class _Waiting:
 
     def _next(self) -> tuple[Kind, float]:
         """The kind of the next batch, and in how many seconds it is due."""
-        for kind, waiting in self._kinds.items():
-            if sum(request.rows for request in waiting) >= self.most:
+        for kind, rows in self._rows.items():
+            if rows >= self.most:
                 return kind, 0
         kind = min(self._kinds, key=lambda k: self._kinds[k][0].arrived)
         due = self._kinds[kind][0].arrived + self.patience
@@ -214,8 +217,9 @@ class _Waiting:
         while waiting and rows + waiting[0].rows <= self.most:
             rows += waiting[0].rows
             taken.append(waiting.popleft())
+        self._rows[kind] -= rows
         if not waiting:
-            del self._kinds[kind]
+            del self._kinds[kind], self._rows[kind]
         self._count -= len(taken)
         self._changed.notify_all()
         return taken

@@ -26,7 +26,7 @@ class Batching:
     def rows(self, feed: Mapping[str, Array]) -> int:
         """How many rows a feed has. Raises `FeedError` where that is not one number in all inputs."""
         counts = {name: feed[name].shape[axis] for name, axis in self.inputs.items()}
-        first = next(iter(counts.values()))
+        first: int = next(iter(counts.values()))
         for name, count in counts.items():
             if count != first:
                 raise FeedError(

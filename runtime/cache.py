@@ -7,6 +7,7 @@ choose layouts. Weights that only kernels read are in no entry: they are given t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -15,6 +16,7 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
 
 import onnxruntime
 
@@ -25,8 +27,10 @@ from graphcore.numerics import Array
 from graphcore.onnx.writer import raw
 from graphcore.replacing import replace_files
 
+Kind: TypeAlias = Literal["optimised", "start"]
+"""What an entry has: a graph for onnxruntime, or what `restart` keeps beside it. The endings of the files."""
+
 _MAGIC = b"graphcore optimised 1\n"
-_SUFFIX = ".optimised"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -55,26 +59,27 @@ class Cache:
             made.update(part)
         return made.hexdigest()
 
-    def find(self, key: str) -> bytes | None:
+    def find(self, key: str, kind: Kind = "optimised") -> bytes | None:
         """The content of an entry; None where there is none, and where it is damaged or somebody else's."""
+        head = _MAGIC + bytes.fromhex(key)
         try:
-            with open(self._path(key), "rb") as file:
-                if not _is_own(os.fstat(file.fileno())):
+            with open(self._path(key, kind), "rb") as file:
+                if not _is_own(os.fstat(file.fileno())) or file.read(len(head)) != head:
                     return None
-                found = file.read()
+                digest, content = file.read(_DIGEST), file.read()
         except OSError:
             return None
-        head = _MAGIC + bytes.fromhex(key)
-        digest, content = found[len(head) : len(head) + _DIGEST], found[len(head) + _DIGEST :]
-        if not found.startswith(head) or hashlib.sha256(content).digest() != digest:
-            return None
-        return content
+        return content if hashlib.sha256(content).digest() == digest else None
 
-    def save(self, key: str, content: bytes) -> None:
+    def save(self, key: str, content: bytes, kind: Kind = "optimised") -> None:
         """Writes an entry, whole or not at all. Warns where it cannot: the model runs all the same."""
         head = _MAGIC + bytes.fromhex(key) + hashlib.sha256(content).digest()
+        path = self._path(key, kind)
+        with contextlib.suppress(OSError):  # a file that is replaced would keep its mode
+            if not _is_own(os.stat(path)):
+                os.unlink(path)
         try:
-            replace_files([(self._path(key), (head, content))])
+            replace_files([(path, (head, content))])
         except OSError as error:
             warnings.warn(
                 f"load: the optimised graph cannot be kept in {self._folder}: {error.strerror or error}",
@@ -82,8 +87,8 @@ class Cache:
                 stacklevel=2,
             )
 
-    def _path(self, key: str) -> str:
-        return os.path.join(self._folder, f"{key}{_SUFFIX}")
+    def _path(self, key: str, kind: Kind) -> str:
+        return os.path.join(self._folder, f"{key}.{kind}")
 
 
 def _usable(folder: str | os.PathLike[str]) -> str:

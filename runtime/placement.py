@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import onnxruntime
@@ -66,7 +66,8 @@ def recorded(session: onnxruntime.InferenceSession, graph: Graph | None, provide
 
     graph: the lowered one, None for a model that was compiled elsewhere. provider: the one that is preferred.
     """
-    left = planned(graph, "cuda").left if graph is not None and provider != _HOST else ()
+    whole: Mapping[str, str] | None = getattr(session, "left", None)  # of a provider that takes graphs and no nodes
+    left = planned(graph, "cuda").left if graph is not None and provider != _HOST and whole is None else ()
     by_name = {(o.name, o.operator): o.reason for o in left if o.name}
     by_operator = {o.operator: o.reason for o in left}
     placed = []
@@ -75,6 +76,8 @@ def recorded(session: onnxruntime.InferenceSession, graph: Graph | None, provide
             reason = ""
             if part.ep_name != provider:
                 reason = by_name.get((found.name, found.op_type), "") or by_operator.get(found.op_type, "")
+                if whole:
+                    reason = whole.get(found.op_type) or "it runs whole graphs, and none with " + ", ".join(whole)
                 reason = reason or "onnxruntime computes sizes and indices there"
             placed.append(Placed(found.name, found.op_type, part.ep_name, reason))
     return Placement(tuple(placed))

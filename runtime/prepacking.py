@@ -25,7 +25,13 @@ _CHOICES: tuple[Prepack, ...] = ("auto", "on", "off")
 _PACKED = frozenset(
     "Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearMatMul DequantizeLinear LSTM GRU RNN".split()
 )
-"""Operators of ONNX, beside the float products, whose kernels put weights in order. Of other domains all may."""
+"""Operators of ONNX, beside the float products, whose kernels put weights in order."""
+
+_LEFT = frozenset(
+    "GroupQueryAttention MultiHeadAttention RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization"
+    " BiasGelu FastGelu GatherBlockQuantized".split()
+)
+"""Operators of other domains whose kernels leave constants as they are. Of those that are not here all may."""
 
 
 def entries(graph: Graph, prepack: Prepack) -> dict[str, str]:
@@ -58,6 +64,8 @@ def _gains(graph: Graph, around: set[int]) -> bool:
 
 
 def _packs(node: Node, constant: set[int]) -> bool:
+    if node.op_type in _LEFT:
+        return False
     if node.domain or node.op_type in _PACKED:
         return any(id(s) in constant and _is_matrix(s) for s in node.inputs if s is not None)
     if node.op_type not in ("MatMul", "Gemm"):

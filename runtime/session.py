@@ -13,15 +13,15 @@ import onnxruntime
 
 from graphcore.buffers import exposed, outputs_of
 from graphcore.errors import GraphcoreError, GraphError, ModelError
-from graphcore.graph import Graph, Precision, Target
+from graphcore.graph import Graph, Optimize, Precision, Target
 from graphcore.numerics import Array, native
 from graphcore.onnx.writer import LIMIT
-from graphcore.runtime import carriers, described, prepacking, python_ops, references, restart
+from graphcore.runtime import built, carriers, described, openvino, prepacking, python_ops, references, restart
 from graphcore.runtime.cache import Cache
 from graphcore.runtime.installed import broken, older
-from graphcore.runtime.lowering import PRECISIONS, customs, lower
+from graphcore.runtime.lowering import LEVELS, PRECISIONS, customs, lower
 from graphcore.runtime.lowering.inline import inlined
-from graphcore.runtime.model import Model
+from graphcore.runtime.model import Model, Start
 from graphcore.runtime.prepacking import Prepack
 from graphcore.runtime.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.references import refused
@@ -43,12 +43,18 @@ _MANY = 1000
 class InferenceSession:
     """Loads graphs and models for one or more providers.
 
-    providers: by preference, among those installed: "cpu", "cuda" or onnxruntime's names; by default the CPU's.
+    providers: by preference, among those installed: "cpu", "cuda", "openvino" or onnxruntime's names; by default "cpu".
     precision: "exact" rounds after every op, "fast" leaves consecutive ones on floats narrower than float32 in float32.
+    optimize: "exact" runs the passes of `Graph.optimize` on what is loaded, bit for bit; "all" looks for what the
+    provider runs faster in another form, whose sums in float32 may come in another order, and runs the passes where
+    there is some (docs/passes.md); "off" does neither.
     provider_options: options of onnxruntime's providers by name, such as
-    `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. session_options: attributes of
-    `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. Raises `RunError` for a provider that is not
-    installed, `GraphError` for an option that does not exist or a value it does not take.
+    `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. config: entries of onnxruntime's session configuration,
+    such as `{"session.intra_op.allow_spinning": False}`, whose names onnxruntime does not check. session_options:
+    attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/running.md says which pay.
+
+    Raises `RunError` for a provider that is not installed, `GraphError` for an option that does not exist or a value it
+    does not take.
     """
 
     def __init__(
@@ -56,18 +62,27 @@ class InferenceSession:
         providers: str | Sequence[str] | None = None,
         *,
         precision: Precision = "exact",
+        optimize: Optimize = "all",
         provider_options: Mapping[str, Mapping[str, Any]] | None = None,
+        config: Mapping[str, str | int | bool] | None = None,
         **session_options: Any,
     ) -> None:
         if precision not in PRECISIONS:
             raise GraphError(
                 f"InferenceSession: there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}"
             )
+        if optimize not in LEVELS:
+            raise GraphError(
+                f"InferenceSession: there is no level of optimization {optimize!r}",
+                help=f"use one of {', '.join(LEVELS)}",
+            )
         self.precision = precision
+        self.optimize = optimize
         self.providers = resolve(providers)
         self._provider_options = options_of(self.providers, provider_options or {})
         _check_options(session_options)
         self._options = session_options
+        self._config = _entries(config or {})
         self._session_options({})
 
     @property
@@ -99,18 +114,20 @@ class InferenceSession:
         Raises `ModelError` for what cannot be read or run, `GraphError` for an
         unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
         """
+        source = None
+        if cache_dir is not None and not weights and not _is_compiled(model):
+            source = self._source(model, prepack, cache_dir)
+            found = None if source is None else restart.restarted(source, self, prepack)
+            if found is not None:
+                return found
         if isinstance(model, Graph):
-            return self._load_graph(model, weights or {}, prepack, cache_dir)
+            return self._load_graph(model, weights or {}, prepack, cache_dir, source)
         if _is_compiled(model):
             if weights:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
-        file = None if cache_dir is None or weights else self._file(model, prepack, cache_dir)
-        found = None if file is None else restart.restarted(file, self, prepack)
-        if found is not None:
-            return found
         try:
-            return self._load_graph(Graph.load(model), weights or {}, prepack, cache_dir, file)
+            return self._load_graph(Graph.load(model), weights or {}, prepack, cache_dir, source)
         except GraphcoreError:
             raise
         except Exception as error:  # of a model that ONNX's checks let through and that makes no sense
@@ -122,7 +139,7 @@ class InferenceSession:
     def _session_options(self, more: Mapping[str, Any]) -> onnxruntime.SessionOptions:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # failures come as exceptions
-        for name, value in {**_EXACT_PRODUCTS, **self._options, **more}.items():
+        for name, value in {**_EXACT_PRODUCTS, **self._options, **more, **self._config}.items():
             if "." in name:
                 options.add_session_config_entry(name, value)
                 continue
@@ -141,13 +158,15 @@ class InferenceSession:
         options: onnxruntime.SessionOptions,
         disabled: Sequence[str] = _SLOWER,
         defaults: Mapping[str, Mapping[str, str]] = EXACT,
+        providers: Sequence[str] | None = None,
     ) -> onnxruntime.InferenceSession:
+        providers = providers or self.providers
         # The fallback would print on stdout, drop the options and run on another provider than was asked for.
         return onnxruntime.InferenceSession(
             model,
             options,
-            providers=list(self.providers),
-            provider_options=[{**defaults.get(p, {}), **self._provider_options.get(p, {})} for p in self.providers],
+            providers=list(providers),
+            provider_options=[{**defaults.get(p, {}), **self._provider_options.get(p, {})} for p in providers],
             disabled_optimizers=list(disabled),
             enable_fallback=0,
         )
@@ -158,9 +177,9 @@ class InferenceSession:
         weights: Mapping[str, Array],
         prepack: Prepack,
         cache_dir: str | os.PathLike[str] | None,
-        file: restart.File | None = None,
+        begun: restart.Source | None = None,
     ) -> Model:
-        """file: what the graph was read from, where a restart is to find it."""
+        """begun: what a restart is to find."""
         graph.verify()
         if weights:
             graph = _with_weights(graph, weights)
@@ -172,16 +191,19 @@ class InferenceSession:
         outputs = described.noted(graph.output_types, graph._metadata)
         is_carried = carriers.needed(inputs, outputs)
         source = carriers.carried(graph) if is_carried else graph
-        lowered = lower(source, self.target, self.precision, runtime=older())
+        plan = None
+        if self.target == "openvino":
+            plan = openvino.planned(source, self._lowered, self.precision, older(), has_buffers=bool(buffers))
+        lowered = self._lowered(source, self.target) if plan is None else plan.lowered
         defaults = TENSOR_CORES if self.target == "cuda" and multiplies_in_tf32(source, lowered) else EXACT
         constants = sum(isinstance(s.producer, Constant) for s in lowered._symbols)
         disabled = (*_SLOWER, *_QUADRATIC) if constants >= _MANY else _SLOWER
         disabled = (*disabled, *broken(lowered))
         packing = prepacking.entries(lowered, prepack)
         # What Python computes has another number in each process.
-        cache = None if cache_dir is None or sites else self._cache(cache_dir, disabled, packing)
+        cache = None if cache_dir is None or sites or plan is not None else self._cache(cache_dir, disabled, packing)
 
-        def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
+        def begin(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             started = references.start(
                 lowered,
                 lambda: python_ops.options(self._session_options({**packing, **more}), lowered),
@@ -191,18 +213,65 @@ class InferenceSession:
             require_started(started[0], self.providers)
             return started[0], (started[1], sites)
 
+        start: Start = begin if plan is None else self._planned(plan, source, sites)
         try:
             kept = kept_of(buffers, outputs_of(shown), inputs, outputs, lowered)
             model = Model(graph.name, start, inputs, outputs, None, is_carried, lowered, source_of, kept)
         except ModelError as error:
             raise python_ops.undeclared(lowered, error) from error.__cause__
-        if file is not None and cache is not None and cache.used is not None:
-            file.keep(model, cache, disabled, packing)
+        if begun is not None and cache is not None and cache.used is not None:
+            restart.keep(begun, model, cache, disabled, packing)
         return model
 
-    def _file(self, model: object, prepack: Prepack, folder: str | os.PathLike[str]) -> restart.File | None:
+    def _lowered(self, graph: Graph, target: Target) -> Graph:
+        return lower(graph, target, self.precision, runtime=older(), optimize=self.optimize)
+
+    def _planned(self, plan: openvino.Plan, source: Graph, sites: object) -> Start:
+        """What starts the sessions of a plan: OpenVINO's, and the CPU provider's for the graph or for a call."""
+
+        def begun(graph: Graph, hint: str, more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
+            providers = self.providers if hint else ("CPUExecutionProvider",)
+            defaults = {openvino.PROVIDER: openvino.options(hint)}
+            started = references.start(
+                graph,
+                lambda: python_ops.options(self._session_options(more), graph),
+                lambda model, options: self._create(
+                    model, options, (*_SLOWER, *broken(graph)), defaults, providers=providers
+                ),
+            )
+            require_started(started[0], providers)
+            return started
+
+        def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
+            try:
+                session, keep = begun(plan.lowered, plan.hint, more)
+                used = plan
+            except ModelError as error:  # OpenVINO claims nodes that it then cannot read
+                if not plan.hint:
+                    raise
+                used = openvino.refused(plan, error)
+                session, keep = begun(self._lowered(source, "cpu"), "", more)
+            kept = [keep, sites]
+
+            def host() -> onnxruntime.InferenceSession:
+                session, keep = begun(self._lowered(source, "cpu"), "", {})
+                kept.append(keep)
+                return session
+
+            sizes = None
+            if used.sizes is not None:
+                sizes, keep = begun(used.sizes, "", {})
+                kept.append(keep)
+            return openvino.Compiled(session, used, host, sizes), kept
+
+        return start
+
+    def _source(self, model: object, prepack: Prepack, folder: str | os.PathLike[str]) -> restart.Source | None:
+        """What is known again when it is loaded again. Raises `ModelError`."""
         cache = self._cache(folder, prepack, restart.code())
-        return None if cache is None else restart.file_of(cache, model)
+        if cache is None:
+            return None
+        return built.built_of(cache, model) if isinstance(model, Graph) else restart.file_of(cache, model)
 
     def _cache(self, folder: str | os.PathLike[str], *said: object) -> Cache | None:
         """Where optimised graphs are kept: on the CPU, where it was tried. Raises `ModelError` and `GraphError`."""
@@ -212,8 +281,8 @@ class InferenceSession:
                 " another place",
                 help="leave one of them out",
             )
-        options = sorted(self._options.items())
-        made = Cache(folder, (self.providers, self._provider_options, self.precision, options, _EXACT_PRODUCTS, *said))
+        options = sorted({**_EXACT_PRODUCTS, **self._options, **self._config}.items())
+        made = Cache(folder, (self.providers, self._provider_options, self.precision, self.optimize, options, *said))
         return made if self.providers == ("CPUExecutionProvider",) else None
 
     def _load_compiled(self, model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> Model:
@@ -252,6 +321,24 @@ def _check_options(options: Mapping[str, Any]) -> None:
             f"InferenceSession: onnxruntime has no session option {', '.join(map(repr, unknown))}",
             help=f"did you mean {' or '.join(close)}?" if close else "see the attributes of onnxruntime.SessionOptions",
         )
+
+
+def _entries(config: Mapping[str, str | int | bool]) -> dict[str, str]:
+    """Entries of the session's configuration as onnxruntime takes them. Raises `GraphError`."""
+    made = {}
+    fresh = onnxruntime.SessionOptions()
+    for name, value in config.items() if isinstance(config, Mapping) else [(config, None)]:
+        if not isinstance(name, str) or "." not in name or not isinstance(value, (str, int)):
+            raise GraphError(
+                f"InferenceSession: config: {name!r:.80}: {value!r:.80} is no entry of a session's configuration",
+                help='give names with a dot and what they stand for: config={"session.intra_op.allow_spinning": False}',
+            )
+        made[name] = str(int(value) if isinstance(value, bool) else value)
+        try:
+            fresh.add_session_config_entry(name, made[name])
+        except Exception as error:
+            raise GraphError(f"InferenceSession: config: {name[:80]!r}: {error}", help="make it shorter") from None
+    return made
 
 
 def _content(model: object) -> tuple[str, bytes | str]:

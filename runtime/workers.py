@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,14 @@ def processors() -> int:
 
 def pool_of(name: str, in_order: bool) -> ThreadPoolExecutor:
     """Threads for the calls of one Model. in_order: a single one, so that calls are made in the order of asking."""
-    return ThreadPoolExecutor(1 if in_order else max(2, processors()), f"graphcore {name}")
+    return ThreadPoolExecutor(1 if in_order else max(2, processors()), f"graphcore {name}", _begin)
+
+
+_local = threading.local()
+
+
+def _begin() -> None:
+    _local.works = True
 
 
 def in_pieces(model: Model, rows: object, feed: Mapping[str, Array]) -> list[Any]:
@@ -49,7 +57,9 @@ def in_pieces(model: Model, rows: object, feed: Mapping[str, Array]) -> list[Any
         return results
 
     # A session with threads of its own is busy with one piece; one without runs as many as there are processors.
+    # A thread of a pool, which a callback of the user's may be in, waits for no other one: all might.
     alone = model.session.get_session_options().intra_op_num_threads == 1 and processors() > 1
+    alone = alone and not getattr(_local, "works", False)
     return batches.together([*(model._pool().map(run, pieces) if alone else map(run, pieces))])
 
 

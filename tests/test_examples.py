@@ -35,6 +35,7 @@ def test_every_example_is_tested() -> None:
         "custom_op",
         "buffers",
         "quantize",
+        "running",
     }
 
 
@@ -182,3 +183,9 @@ def test_quantize_prints_sizes_distances_and_the_report(capsys: pytest.CaptureFi
     assert [line.split()[:2] for line in lines[4:7]] == [["wide", "Gemm"], ["deep", "Gemm"], ["head", "Gemm"]]
     assert lines[6].endswith("- excluded by 'head'")
     assert lines[7].startswith("2 of 3 layers quantised to int4, their weights from 2.1 MB to 354.3 kB")
+
+
+def test_running_gives_the_same_in_every_way(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("running", capsys)
+    assert [line.split()[:2] for line in lines[:2]] == [["first", "start"], ["second", "start"]]
+    assert lines[2:] == ["bound True"] * 3 + ["later True", "pieces True", "requests True"]

@@ -412,3 +412,20 @@ def test_large_constants_in_bodies_are_given_with_the_model() -> None:
     graph.output(ops.cond(ops.sum(x) > 0, lambda: x + row, lambda: x - row))
     (result,) = gc.InferenceSession().load(graph)(np.ones((2, 1000), np.float32))
     np.testing.assert_array_equal(result, np.ones((2, 1000), np.float32) + row)
+
+
+def test_config_entries_reach_onnxruntime() -> None:
+    loader = gc.InferenceSession(config={"session.intra_op.allow_spinning": False, "session.dynamic_block_base": 4})
+    options = loader.load(linear(weight())).session.get_session_options()
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert options.get_session_config_entry("session.dynamic_block_base") == "4"
+
+
+@pytest.mark.parametrize(
+    "config", [{"allow_spinning": False}, {3: "1"}, {"session.x": 1.5}, {"session.x": None}, "session.x", 3]
+)
+def test_config_that_is_none_is_refused(config: Any) -> None:
+    with pytest.raises(GraphError, match=r"InferenceSession: config: .* is no entry of a session's configuration"):
+        gc.InferenceSession(config=config)
+    with pytest.raises(GraphError, match=r"InferenceSession: config: 'session\.x+'"):
+        gc.InferenceSession(config={"session." + "x" * 2000: "1"})

@@ -11,7 +11,7 @@ import onnx
 from graphcore.buffers import exposed
 from graphcore.errors import ExportError, GraphError
 from graphcore.onnx.wire import Chunk
-from graphcore.onnx.writer import encode, join, raw, within_limit
+from graphcore.onnx.writer import OPSET, encode, join, raw, within_limit
 from graphcore.replacing import replace_files
 from graphcore.symbol import Constant
 
@@ -44,7 +44,20 @@ def lowered(
         raise GraphError(f"there is no level of optimization {level!r}", help=f"use one of {', '.join(LEVELS)}")
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
+    if target == "openvino":
+        from graphcore.runtime.lowering.openvino import require
+
+        shown = exposed(graph, in_file=True)
+        return require(shown, lambda: lower(shown, target, precision, optimize=level))
     return lower(exposed(graph, in_file=True), target, precision, inline=inline, optimize=level)
+
+
+def opset_of(target: Target) -> int:
+    """The opset of files for a target: the newest that the runtime takes which it is of."""
+    from graphcore.runtime.lowering.runtimes import default
+
+    runtime = default(target)
+    return OPSET if runtime is None else runtime.opset
 
 
 def model_proto(
@@ -55,7 +68,7 @@ def model_proto(
     optimize: Optimize | None = None,
 ) -> onnx.ModelProto:
     """See `Graph.to_onnx`."""
-    encoded = join(encode(lowered(graph, target, precision, inline, optimize)))
+    encoded = join(encode(lowered(graph, target, precision, inline, optimize), None, opset_of(target)))
     model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
     return model
 
@@ -77,10 +90,10 @@ def export(
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:
-            replace_files([(file, within_limit(encode(legal)))])
+            replace_files([(file, within_limit(encode(legal, None, opset_of(target))))])
             return
         data = _Data(os.path.basename(file) + ".data")
-        model = encode(legal, data.place)
+        model = encode(legal, data.place, opset_of(target))
         replace_files([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))])
     except OSError as error:
         raise ExportError(

@@ -79,7 +79,11 @@ def legality(target: Target, runtime: Runtime | None = None) -> Legality:
         return Legality(target, {}, detours=False)
     runtime = runtime or default(target)
     there = kernels(target) if runtime is None else kernels(target, runtime)
-    table = {op: (row | of_models(target, op)) - wrong(target, op) for op, row in there.items()}
+    table = {op: row | of_models(target, op) for op, row in there.items()}
+    if runtime is None:
+        table = {op: row - wrong(target, op) for op, row in table.items()}
+    else:
+        table = {op: row - wrong(target, op, older=True) for op, row in table.items()}
     return Legality(target, table, detours=True, host=None if target == "cpu" else legality("cpu", runtime))
 
 

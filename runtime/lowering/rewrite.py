@@ -135,3 +135,11 @@ class Rewrite:
                 self.new._watched[label] = self._symbols[symbol.id]
         self.new._outputs = [(name or symbol.name, self.of(symbol)) for name, symbol in self.old._outputs or ()]
         return self.new
+
+
+def with_names(graph: Graph) -> Graph:
+    """The new graph itself, each output's value called as the output is."""
+    for name, symbol in graph._outputs or ():
+        if name is not None and symbol._name is None and isinstance(symbol.producer, Node):
+            graph._names.rename(symbol, name)
+    return graph

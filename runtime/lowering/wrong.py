@@ -59,12 +59,33 @@ WRONG: dict[Target, dict[str, Wrong]] = {
             for name in ("L1", "L2", "Max", "Mean", "Min", "Prod", "Sum")
         },
     },
+    "openvino": {
+        "Clip": ("float32", "a bound for NaN"),
+        "GroupNormalization": ("float32", "a variance that cancels"),
+        "Mod": ("float32", "NaN for an infinite divisor"),
+    },
 }
 
 
-def wrong(target: Target, op_type: str) -> Set[DType]:
-    """The dtypes in which the target's kernels of an operator are not to be used."""
+OLDER: dict[Target, dict[str, Wrong]] = {
+    "cpu": {
+        "Attention": (
+            "float16 float32 float64",
+            "ignores nonpad_kv_seqlen, and others of its forms are not those of opset 24",
+        ),
+    },
+}
+"""The same for releases that are older than the one that files are written for."""
+
+
+def wrong(target: Target, op_type: str, *, older: bool = False) -> Set[DType]:
+    """The dtypes in which the target's kernels of an operator are not to be used.
+
+    older: for a release before the one that files are written for.
+    """
     listed, _ = WRONG.get(target, {}).get(op_type, ("", ""))
+    if older:
+        listed += " " + OLDER.get(target, {}).get(op_type, ("", ""))[0]
     once = op_type in UNROUNDED or op_type in ONCE.get(target, ())
     rounded = frozenset[DType]() if once else ROUNDED.get(target, frozenset())
     return rounded.union(map(DType.of, listed.split()))

@@ -23,6 +23,7 @@ from graphcore.runtime.lowering.detours import (
     models,
     nibbles,
     older,
+    openvino,
     products,
     reductions,
     scatter,
@@ -94,6 +95,9 @@ def detours_of(target: Target, views_bits: bool = True) -> Mapping[tuple[str, DT
 
     views_bits: whether the runtime has BitCast; the CUDA provider has none anyway.
     """
+    if target == "openvino":
+        made: dict[tuple[str, DType], Detour | None] = {**DETOURS, **older.rows(), **openvino.rows()}
+        return {key: detour for key, detour in made.items() if detour is not None}
     if target != "cuda":
         return DETOURS if views_bits else {**DETOURS, **older.rows()}
     return {key: detour for key, detour in {**DETOURS, **cuda.rows(DETOURS)}.items() if detour is not None}

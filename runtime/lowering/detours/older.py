@@ -153,7 +153,7 @@ def _chosen(on: Legaliser, table: Symbol, place: Symbol) -> Symbol:
 
 
 def running_product(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """CumProd by Hillis and Steele's scan: each times the one 1, 2, 4, ... before it, up to 2^30 where sizes are not known."""
+    """CumProd by Hillis and Steele's scan: each times the one 1, 2, 4, ... before it, up to 2^30 for unknown sizes."""
     x, where = inputs
     known = on.known(where)
     if known is None:

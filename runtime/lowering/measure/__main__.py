@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from graphcore.errors import RunError
+from graphcore.runtime.installed import older
 from graphcore.runtime.lowering.measure.sweep import Job, document, jobs, kernels, sweep
 from graphcore.runtime.providers import resolve
 
@@ -33,7 +34,7 @@ def main() -> int:
         elif outcome.state in ("dies", "fails") or (arguments.verbose and outcome.state != "kernel"):
             print(f"{job.op_type} {job.dtype}: {outcome.state} {outcome.detail}")
     found = kernels(outcomes)
-    output = arguments.output or Path(__file__).parents[1] / f"{arguments.provider}.json"
+    output = arguments.output or Path(__file__).parents[1] / _table(arguments.provider)
     output.write_text(document(provider, found))
     counts = ", ".join(
         f"{count} {state}" for state, count in sorted(Counter(o.state for o in outcomes.values()).items())
@@ -41,6 +42,14 @@ def main() -> int:
     seconds = time.perf_counter() - start
     print(f"{output}: {len(found)} operators, {len(outcomes)} cases ({counts}) in {seconds:.0f} s", file=sys.stderr)
     return 0
+
+
+def _table(provider: str) -> str:
+    """The file of a provider's table; the CPU provider's has the version of a release that is older in its name."""
+    runtime = older()
+    if provider != "cpu" or runtime is None:
+        return f"{provider}.json"
+    return f"cpu-{'.'.join(runtime.version.split('.')[:2])}.json"
 
 
 def _order(job: Job) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -51,7 +52,8 @@ def swept_dtypes(op_type: str) -> list[DType]:
 
 
 def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> Question:
-    """The model of a case in a dtype. known: all operands but the first are initializers."""
+    """The model of a case in a dtype. known: all operands but the first are initializers, and there
+    is a node beside it, for a provider that takes graphs and seldom a node alone."""
     nodes: list[onnx.NodeProto] = []
     constants: list[onnx.TensorProto] = []
     feeds: dict[str, tuple[Array, DType]] = {}
@@ -83,6 +85,10 @@ def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> 
     outputs = [f"y{i}" for i in range(case.outputs)]
     attributes = {name: _attribute(value, dtype) for name, value in case.attributes.items()}
     nodes.append(helper.make_node(op_type, names, outputs, **attributes))
+    if known:
+        feeds["beside"] = np.ones(1, np.float32), DType.float32
+        nodes.append(helper.make_node("Exp", ["beside"], ["beside_exp"]))
+        outputs.append("beside_exp")
     fed = [helper.make_tensor_value_info(name, d.onnx, list(a.shape)) for name, (a, d) in feeds.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
     graph = helper.make_graph(nodes, op_type, fed, results, constants)

@@ -1,0 +1,234 @@
+"""Models bound to fixed shapes: arrays that are filled and read in place."""
+
+from __future__ import annotations
+
+import gc as collector
+import threading
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import graphcore as gc
+from graphcore import Buffer, DType, Graph, TensorType, ops
+from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
+from graphcore.types import SequenceType
+
+D = DType
+Array = np.ndarray[Any, Any]
+
+
+def affine() -> gc.Model:
+    graph = Graph("affine", {"x": TensorType(D.float32, ["rows", 3]), "scale": TensorType(D.float32, [])})
+    graph.output(y=graph["x"] * graph["scale"], total=graph["x"].sum(axis=0))
+    return gc.InferenceSession(intra_op_num_threads=1).load(graph)
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+TWO = np.array(2, np.float32)
+
+
+def test_arrays_are_filled_and_read_in_place() -> None:
+    bound = affine().bind(rows=2)
+    x, y = bound.inputs["x"], bound.outputs["y"]
+    assert x.shape == y.shape == (2, 3)
+    bound.inputs["scale"][...] = 2
+    for row in range(4):
+        x[...] = X + row
+        first, total = bound()
+        assert first is y
+        assert total is bound.outputs["total"]
+        assert np.array_equal(y, (X + row) * 2)
+        assert np.array_equal(total, (X + row).sum(0))
+
+
+def test_arrays_that_are_given_are_copied_and_others_hold_what_they_held() -> None:
+    bound = affine().bind(rows=2)
+    assert np.array_equal(bound(X, TWO)[0], X * 2)
+    assert np.array_equal(bound(X + 1)[0], (X + 1) * 2)
+    assert np.array_equal(bound(scale=np.array(3, np.float32))[0], (X + 1) * 3)
+    assert np.array_equal(bound(scale=TWO, x=X.astype(">f4")[::-1])[0], X[::-1] * 2)
+    assert np.array_equal(X, np.arange(6).reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named"),
+    [((), {"rows": 2}), ((X,), {}), (((2, 3),), {}), ((), {"x": [2, 3]}), ((X, ()), {}), ((), {"rows": 2, "x": X})],
+)
+def test_shapes_are_bound_when_said_in_any_way(arrays: tuple[Any, ...], named: dict[str, Any]) -> None:
+    bound = affine().bind(*arrays, **named)
+    assert bound.inputs["x"].shape == (2, 3)
+    assert bound.inputs["scale"].shape == ()
+    is_example = any(value is X for value in (*arrays, *named.values()))
+    assert np.array_equal(bound.inputs["x"], X if is_example else np.zeros((2, 3)))
+    assert repr(bound) == "<Bound affine(x: float32[2, 3], scale: float32[]) -> y, total>"
+
+
+def test_sizes_follow_from_other_inputs_and_expressions() -> None:
+    n = gc.Dim("n")
+    graph = Graph("two", {"a": TensorType(D.float32, [n]), "b": TensorType(D.float32, [n * 2 + 1])})
+    graph.output(more=graph["a"] + 1, joined=ops.concat([graph["a"], graph["b"]]))
+    bound = gc.InferenceSession().load(graph).bind(a=(3,))
+    assert bound.inputs["b"].shape == (7,)
+    assert bound.outputs["joined"].shape == (10,)
+    bound.inputs["b"][...] = 5
+    assert bound()[1].tolist() == [0] * 3 + [5] * 7
+
+
+DTYPES = [
+    D.bool, D.int2, D.int4, D.uint4, D.int8, D.uint64, D.float4_e2m1, D.float8_e4m3fn, D.float8_e5m2, D.float16,
+    D.bfloat16, D.tensor_float32, D.float64, D.index, D.int(5), D.int(100),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_gives_what_a_call_gives(dtype: DType) -> None:
+    graph = Graph("same", {"x": TensorType(dtype, ["n", 3])})
+    graph.output(ops.concat([graph["x"], graph["x"]], axis=1), ops.reshape(graph["x"], [-1]), graph["x"])
+    model = gc.InferenceSession().load(graph)
+    bound = model.bind(n=3)
+    for shift in range(2):
+        x: Array = (np.arange(9).reshape(3, 3) + shift) % 2
+        x = x.astype(object) if dtype.bits > 64 else x.astype(dtype.numpy)
+        for made, wanted in zip(bound(x), model(x), strict=True):
+            assert made.dtype == wanted.dtype
+            assert made.shape == wanted.shape
+            assert made.tobytes() == wanted.tobytes()
+
+
+def test_outputs_are_new_in_each_call_when_only_the_run_knows_their_size() -> None:
+    graph = Graph("found", {"x": TensorType(D.float32, ["n"]), "low": TensorType(D.bfloat16, ["n"])})
+    graph.output(at=ops.nonzero(graph["x"]), more=graph["low"] + 1, some=graph["low"][graph["x"] > 0])
+    bound = gc.InferenceSession().load(graph).bind(n=3)
+    low = np.arange(3).astype(D.bfloat16.numpy)
+    first = bound(np.array([0, 1, 1], np.float32), low)
+    second = bound(np.array([0, 0, 1], np.float32))
+    assert first[0].tolist() == [[1], [2]]
+    assert second[0].tolist() == [[2]]
+    assert bound.outputs["some"].tolist() == [2]
+    assert first[2].tolist() == [1, 2]
+    assert first[1] is second[1]
+
+
+def test_empty_arrays_are_bound() -> None:
+    bound = affine().bind(rows=0)
+    y, total = bound()
+    assert y.shape == (0, 3)
+    assert total.tolist() == [0, 0, 0]
+
+
+def test_model_without_named_dims_needs_nothing_said() -> None:
+    graph = Graph("fixed", {"x": TensorType(D.float32, [2])})
+    graph.output(y=graph["x"] + 1)
+    assert gc.InferenceSession().load(graph).bind()()[0].tolist() == [1, 1]
+
+
+def test_compiled_model_is_bound_to_the_shapes_that_are_given(tmp_path: Any) -> None:
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "same.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    options.log_severity_level = 4
+    graph = Graph("same", {"x": TensorType(D.float32, ["n", 3])})
+    graph.output(y=graph["x"] * 2)
+    onnxruntime.InferenceSession(graph.to_onnx().SerializeToString(), options, providers=["CPUExecutionProvider"])
+    bound = gc.InferenceSession().load(tmp_path / "same.ort").bind(x=(2, 3))
+    assert np.array_equal(bound(X)[0], X * 2)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named", "message"),
+    [
+        ((), {}, "nothing says what rows is bound to"),
+        ((), {"row": 2}, "there is no input and no dim 'row' to bind"),
+        ((), {"rows": -1}, "rows=-1 is no size"),
+        ((), {"rows": 2.5}, "rows=2.5 is no size"),
+        ((), {"rows": True}, "rows=True is no size"),
+        ((), {"rows": 2, "x": (3, 3)}, "rows is 2, and 3 in the arrays and shapes"),
+        ((), {"x": (2, 4)}, "axis 1 of input 'x' is 3, and float32\\[2, 4\\] is given"),
+        ((), {"x": (2,)}, "input 'x' has rank 2"),
+        ((), {"x": (2, "3")}, "is no shape"),
+        ((), {"x": "2, 3"}, "is no shape and no array"),
+        ((), {"x": 2}, "input 'x': 2 is no shape and no array"),
+        ((X.astype(np.float64),), {}, "input 'x' is float32, and float64\\[2, 3\\] is given"),
+        ((X,), {"x": X}, "input 'x' is given twice"),
+        ((X, TWO, X), {}, "3 arrays given for 2 inputs"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arrays: tuple[Any, ...], named: dict[str, Any], message: str) -> None:
+    with pytest.raises(FeedError, match=message):
+        affine().bind(*arrays, **named)
+
+
+@pytest.mark.parametrize("rows", [10**14, 10**30])
+def test_arrays_beyond_memory_are_refused(rows: int) -> None:
+    with pytest.raises(ResourceLimitError, match="bind: affine: there is no memory for x, float32"):
+        affine().bind(rows=rows)
+
+
+def test_arrays_of_another_shape_are_refused_in_a_call_and_none_is_copied() -> None:
+    bound = affine().bind(X, TWO)
+    for arrays, named, message in (
+        ((X + 1, np.zeros(3, np.float32)), {}, "input 'scale' has rank 0"),
+        ((X[:1],), {}, r"axis 0 of input 'x' is 2, and float32\[1, 3\] is given"),
+        ((X.astype(np.int32),), {}, "input 'x' is float32"),
+        ((), {"y": X}, "there is no input 'y'"),
+        ((X,), {"x": X}, "input 'x' is given twice"),
+        ((X, TWO, X), {}, "3 arrays given for 2 inputs"),
+    ):
+        with pytest.raises(FeedError, match=message):
+            bound(*arrays, **named)
+    assert np.array_equal(bound()[0], X * 2)
+    with pytest.raises(TypeError):
+        bound.inputs["x"] = X  # type: ignore[index]
+
+
+def test_models_that_cannot_be_bound_say_so() -> None:
+    session = gc.InferenceSession()
+    words = Graph("words", {"x": TensorType(D.string, ["n"])})
+    words.output(y=words["x"])
+    lists = Graph("lists", {"x": SequenceType(TensorType(D.float32, [2]))})
+    lists.output(y=ops.onnx.SequenceLength(lists["x"]))
+    for graph in (words, lists):
+        with pytest.raises(ModelError, match="has strings, lists or optionals"):
+            session.load(graph).bind(n=2)
+    kept = Graph("kept", {"x": TensorType(D.float32, [2]), "b": Buffer(D.float32, [2])})
+    kept["b"] = kept["x"]
+    kept.output(y=kept["b"] + 1)
+    with pytest.raises(ModelError, match="kept has buffers"):
+        session.load(kept).bind()
+
+
+def test_call_that_fails_says_why_and_leaves_the_next_one_right() -> None:
+    graph = Graph("picked", {"i": TensorType(D.int64, ["n"])})
+    graph.output(y=ops.gather(graph.constant(np.arange(4, dtype=np.float32)), graph["i"]))
+    bound = gc.InferenceSession().load(graph).bind(n=1)
+    with pytest.raises(RunError, match=r"picked: onnxruntime failed(.|\n)*i  int64\[1\]"):
+        bound(np.array([9]))
+    assert bound(np.array([3]))[0].tolist() == [3]
+
+
+def test_bound_outlives_the_model() -> None:
+    bound = affine().bind(X, TWO)
+    collector.collect()
+    assert np.array_equal(bound()[0], X * 2)
+    y = bound.outputs["y"]
+    del bound
+    collector.collect()
+    assert np.array_equal(y, X * 2)
+
+
+def test_threads_with_a_bound_of_their_own_do_not_disturb_each_other() -> None:
+    model = affine()
+    wrong: list[int] = []
+
+    def run(i: int) -> None:
+        bound = model.bind(X + i, TWO)
+        wrong.extend(i for _ in range(200) if not np.array_equal(bound()[0], (X + i) * 2))
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,223 @@
+"""Sessions of an onnxruntime that is older than the one that files are written for.
+
+The installed one is told to be older: what is lowered for it is of opset 25, and the newer release runs that too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType, ops
+from graphcore.errors import GraphError, RunError
+from graphcore.onnx.writer import encode, join
+from graphcore.runtime import installed, references, session
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.legality import kernels, legality
+from graphcore.runtime.lowering.measure import __main__ as measuring
+from graphcore.runtime.lowering.rewrite import walk
+from graphcore.runtime.lowering.runtimes import TABLES, Runtime, default, ordered, table_of
+from tests.every_op import CASES, graph_of
+from tests.test_every_op import _failures
+
+D = DType
+OLD = Runtime("1.24.1", 25)
+
+
+@pytest.fixture
+def old(monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    monkeypatch.setattr(session, "older", lambda: OLD)
+    monkeypatch.setattr(references, "newest_opset", lambda: OLD.opset)
+    return OLD
+
+
+def bits_graph(source: DType, target: DType) -> Graph:
+    graph = Graph("bits", {"x": TensorType(source, ["n"])})
+    graph.output(y=graph.op("BitCast", [graph["x"]], {"to": target.onnx}, [TensorType(target, ["n"])])[0])
+    return graph
+
+
+# Which release, and what is known of it
+
+
+def test_table_is_the_newest_that_is_no_newer_than_the_release() -> None:
+    shipped = table_of("cpu")
+    assert table_of("cpu", Runtime("99.0")) is shipped
+    assert table_of("cpu", Runtime(shipped["onnxruntime"])) is shipped
+    for version in ("1.24.1", "1.25.0", "1.28.2", "1.20.0"):
+        assert table_of("cpu", Runtime(version))["onnxruntime"] == "1.24.1", version
+    assert [ordered(table_of(target)["onnxruntime"]) for target in TABLES] == [(1, 31, 1), (1, 31, 1), (1, 24, 1)]
+
+
+def test_operators_newer_than_the_opset_have_no_kernels() -> None:
+    assert kernels("cpu")["BitCast"]
+    assert not kernels("cpu", OLD)["BitCast"]
+    assert not kernels("cpu", OLD)["CumProd"]
+    assert not kernels("cuda", OLD)["CumProd"]
+    assert legality("cpu").views_bits
+    assert not legality("cpu", OLD).views_bits
+    assert not legality("cpu", OLD).table["Attention"]
+
+
+def test_files_are_written_for_the_release_of_their_target() -> None:
+    assert default("cpu") is None
+    assert default("openvino") == OLD
+    graph = Graph("one", {"x": TensorType(D.uint64, ["n"])})
+    graph.output(ops.max(graph["x"]))
+    assert [o.version for o in graph.to_onnx(target="cpu").opset_import] == [26]
+
+
+@pytest.mark.parametrize(("newest", "opset"), [(26, 26), (25, 25)])
+def test_opset_is_what_the_installed_release_takes(monkeypatch: pytest.MonkeyPatch, newest: int, opset: int) -> None:
+    monkeypatch.setattr(onnxruntime, "__version__", "1.24.1")
+    monkeypatch.setattr(installed, "takes", lambda asked, ir: asked <= newest)
+    installed.older.cache_clear()
+    try:
+        assert installed.older() == Runtime("1.24.1", opset)
+        assert installed.newest_opset() == opset
+    finally:
+        installed.older.cache_clear()
+
+
+def test_release_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime, "__version__", "1.19.0")
+    monkeypatch.setattr(installed, "takes", lambda asked, ir: False)
+    installed.older.cache_clear()
+    try:
+        with pytest.raises(RunError, match="does not take opset 25"):
+            installed.older()
+    finally:
+        installed.older.cache_clear()
+
+
+def test_installed_release_is_asked_with_a_model() -> None:
+    assert installed.takes(installed.newest_opset(), 10)
+    assert not installed.takes(99, 10)
+
+
+def test_measuring_an_older_release_writes_a_table_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "older", lambda: OLD)
+    assert [measuring._table(provider) for provider in ("cpu", "openvino")] == list(
+        TABLES["cpu"][1:] + TABLES["openvino"]
+    )
+    monkeypatch.setattr(measuring, "older", lambda: None)
+    assert measuring._table("cpu") == TABLES["cpu"][0]
+
+
+# What is lowered for it
+
+
+@pytest.mark.parametrize(
+    "dtype", [D.int4, D.uint8, D.int64, D.uint64, D.bfloat16, D.float32, D.float64, D.tf32], ids=str
+)
+def test_every_op_is_of_the_older_opset(dtype: DType) -> None:
+    for name, case in CASES.items():
+        if dtype in case.refused:
+            continue
+        graph = lower(graph_of([name], dtype)[0], "cpu", runtime=OLD)
+        for node in walk(graph):
+            if not node.domain:
+                assert onnx.defs.get_schema(node.op_type, OLD.opset).since_version <= OLD.opset, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [D.int4, D.uint8, D.uint64, D.float16, D.float32, D.float64, D.tf32], ids=str)
+def test_op_gives_what_is_promised_when_lowered_for_an_older_release(old: Runtime, dtype: DType) -> None:
+    failed: list[str] = []
+    for name, case in CASES.items():
+        if dtype in case.refused:
+            continue
+        graph, made, arrays = graph_of([name], dtype)
+        failed += _failures(name, dtype, made[name], list(gc.InferenceSession().load(graph)(*arrays)))
+    assert not failed, "\n".join(failed)
+
+
+def test_model_of_a_session_is_of_the_older_opset(old: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[onnx.ModelProto] = []
+
+    def encoded(graph: Graph, *given: Any) -> Any:
+        chunks = encode(graph, *given)
+        seen.append(onnx.ModelProto.FromString(join(chunks)))
+        return chunks
+
+    monkeypatch.setattr(references, "encode", encoded)
+    graph = Graph("one", {"x": TensorType(D.uint64, ["n"])})
+    graph.output(ops.max(graph["x"]), ops.cumsum(graph["x"]))
+    greatest, sums = gc.InferenceSession().load(graph)(np.array([1, 1 << 63, 7], np.uint64))
+    assert int(greatest) == 1 << 63
+    assert sums.tolist() == [1, (1 << 63) + 1, (1 << 63) + 8]
+    assert [[o.version for o in model.opset_import] for model in seen] == [[25]]
+
+
+# Bits without BitCast
+
+
+@pytest.mark.parametrize("dtype", [D.float16, D.bfloat16], ids=str)
+def test_bits_of_halves_are_found_for_all_patterns(old: Runtime, dtype: DType) -> None:
+    codes = np.arange(1 << 16).astype(np.uint16)
+    values = codes.view(dtype.numpy)
+    known = ~np.isnan(values.astype(np.float32))
+    (coded,) = gc.InferenceSession().load(bits_graph(dtype, D.uint16))(values)
+    np.testing.assert_array_equal(coded[known], codes[known])
+    assert np.isnan(coded[~known].view(dtype.numpy).astype(np.float32)).all()
+    (decoded,) = gc.InferenceSession().load(bits_graph(D.int16, dtype))(codes.view(np.int16))
+    np.testing.assert_array_equal(decoded[known].view(np.uint16), codes[known])
+    assert np.isnan(decoded[~known].astype(np.float32)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=50), st.sampled_from([D.float32, D.float64]))
+def test_bits_go_there_and_back(numbers: list[int], dtype: DType) -> None:
+    code = D.uint32 if dtype is D.float32 else D.uint64
+    near = [0, 1, 1 << (code.bits - 1), 0x7F800000, 0x3FF0000000000000, 0x7FEFFFFFFFFFFFFF, 0x000FFFFFFFFFFFFF]
+    codes = np.array([n % (1 << code.bits) for n in [*numbers, *near]], code.numpy)
+    graph = Graph("both", {"x": TensorType(code, ["n"])})
+    (value,) = graph.op("BitCast", [graph["x"]], {"to": dtype.onnx}, [TensorType(dtype, ["n"])])
+    (again,) = graph.op("BitCast", [value], {"to": code.onnx}, [TensorType(code, ["n"])])
+    graph.output(value, again)
+    made = onnx.ModelProto.FromString(join(encode(lower(graph, "cpu", runtime=OLD), None, OLD.opset)))
+    assert "BitCast" not in {node.op_type for node in made.graph.node}
+    runs = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    got, back = runs.run(None, {"x": codes})
+    want = codes.view(dtype.numpy)
+    np.testing.assert_array_equal(got, want)
+    known = ~np.isnan(want)
+    np.testing.assert_array_equal(back[known], codes[known])
+
+
+# Running products without CumProd
+
+
+@pytest.mark.parametrize("dtype", [D.int64, D.float64], ids=str)
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_running_product_is_that_of_numpy(dtype: DType, exclusive: bool, reverse: bool, size: int) -> None:
+    x = np.random.default_rng(size).integers(-3, 4, (2, size)).astype(dtype.numpy)
+    want = x[:, ::-1] if reverse else x
+    want = np.concatenate([np.ones((2, min(size, 1)), x.dtype), want[:, :-1]], axis=1) if exclusive else want
+    want = np.cumprod(want, axis=1)
+    want = want[:, ::-1] if reverse else want
+    for dims in ([2, size], ["m", "n"]):
+        graph = Graph("products", {"x": TensorType(dtype, dims)})
+        attributes = {"exclusive": int(exclusive), "reverse": int(reverse)}
+        axis = graph.constant(np.array(1, np.int64))
+        graph.output(*graph.op("CumProd", [graph["x"], axis], attributes, [graph["x"].type]))
+        lowered = lower(graph, "cpu", runtime=OLD)
+        assert "CumProd" not in {node.op_type for node in lowered.nodes}
+        (got,) = gc.InferenceSession().load(lowered)(x)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_running_product_raises_when_its_axis_is_not_known() -> None:
+    graph = Graph("products", {"x": TensorType(D.float32, ["n"]), "axis": TensorType(D.int64, [])})
+    graph.output(*graph.op("CumProd", [graph["x"], graph["axis"]], {}, [graph["x"].type]))
+    with pytest.raises(GraphError, match="its axis is known only when it runs"):
+        lower(graph, "cpu", runtime=OLD)

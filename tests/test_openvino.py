@@ -1,0 +1,359 @@
+"""The OpenVINO target: its table and its plans anywhere, its numbers where the provider is installed.
+
+Without the provider the last part has nothing to run, and its tests return at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import graphcore as gc
+from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.errors import GraphError, RunError
+from graphcore.graph import Target
+from graphcore.runtime import openvino, providers
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.legality import kernels, legality, measured
+from graphcore.runtime.lowering.measure import sweep as sweeping
+from graphcore.runtime.lowering.openvino import LIMIT, TAKEN, findings, unguarded
+from graphcore.runtime.lowering.softmaxes import joined
+from graphcore.runtime.lowering.widening import can_widen, widened
+from graphcore.runtime.lowering.wrong import WRONG
+
+D = DType
+HAS_PROVIDER = openvino.PROVIDER in onnxruntime.get_available_providers()
+NAN, INF = float("nan"), float("inf")
+
+
+def built(function: Callable[..., Any], *types: TensorType) -> Graph:
+    graph = Graph("one", {f"x{i}": type_ for i, type_ in enumerate(types)})
+    made = function(*graph.inputs)
+    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+    return graph
+
+
+def floats(*dims: int | str) -> TensorType:
+    return TensorType(D.float32, list(dims))
+
+
+def ints(*dims: int | str) -> TensorType:
+    return TensorType(D.int64, list(dims))
+
+
+def planned(graph: Graph, precision: gc.graph.Precision = "exact", **options: Any) -> openvino.Plan:
+    def lowered(given: Graph, target: Target) -> Graph:
+        return lower(given, target, precision)
+
+    return openvino.planned(graph, lowered, precision, None, **options)
+
+
+def operators(graph: Graph) -> Counter[str]:
+    return Counter(node.op_type for node in graph.nodes)
+
+
+# The table
+
+
+def test_table_is_of_the_release_that_the_package_follows() -> None:
+    table = measured("openvino")
+    assert table["provider"] == openvino.PROVIDER
+    assert table["opset"] == 25
+    assert {D.float32} <= kernels("openvino")["MatMul"]
+    assert not kernels("openvino")["IsNaN"]
+
+
+def test_what_is_listed_as_wrong_is_there() -> None:
+    there = kernels("openvino")
+    for op, (dtypes, reason) in WRONG["openvino"].items():
+        assert {D.of(name) for name in dtypes.split()} <= there[op], op
+        assert reason
+    assert D.float32 not in legality("openvino").table["Clip"]
+
+
+def test_options_hold_the_precision_when_users_give_their_own() -> None:
+    assert "f32" in providers.EXACT[openvino.PROVIDER]["load_config"]
+    held = openvino.given({"load_config": {"CPU": {"NUM_STREAMS": "1"}}})["load_config"]
+    assert '"NUM_STREAMS": "1"' in held
+    assert '"INFERENCE_PRECISION_HINT": "f32"' in held
+    own = openvino.given({"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}}'})["load_config"]
+    assert "bf16" in own
+    assert "f32" not in own
+    assert openvino.given({"num_of_threads": 2}) == {"num_of_threads": 2}
+
+
+@pytest.mark.parametrize("config", ["{", 3, {"CPU": 1}, "[1]"], ids=str)
+def test_options_raise_when_they_are_no_properties(config: object) -> None:
+    with pytest.raises(GraphError, match="no properties of devices"):
+        openvino.given({"load_config": config})
+
+
+def test_error_names_the_extra_when_the_provider_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(RunError, match="'openvino' is not installed") as caught:
+        gc.InferenceSession("openvino")
+    assert "graphcore-engine[openvino]" in str(caught.value)
+
+
+# What runs where
+
+
+def test_float32_graphs_are_whole() -> None:
+    plan = planned(built(lambda x, y: ops.softmax(ops.gelu(x @ y + 1)), floats("n", 8), floats(8, 8)))
+    assert (plan.hint, plan.left, plan.bounds) == ("f32", {}, ())
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (built(lambda x: x + 1, TensorType(D.float64, ["n"])), "float64"),
+        (built(lambda x: x + 1, TensorType(D.int8, ["n"])), "int8"),
+        (built(lambda x: x + 1, TensorType(D.bfloat16, ["n"])), "bfloat16"),
+        (built(lambda x: x * x, ints("n")), "Mul"),
+        (built(lambda x: ops.cumsum(x), ints("n")), "CumSum"),
+        (built(lambda x, y: x + 1, floats("n"), floats("n")), "input x1"),
+        (built(lambda x, y: x + ops.shape_of(y)[0].cast(D.float32), floats("n"), floats("m")), "input x1"),
+        (built(lambda x: ops.cond(ops.sum(x) > 0, lambda: x + 1, lambda: x - 1), floats("n")), "If"),
+    ],
+    ids=lambda given: given.name if isinstance(given, Graph) else given,
+)
+def test_graph_is_the_cpu_providers_when_a_node_would_be_wrong(graph: Graph, reason: str) -> None:
+    plan = planned(graph)
+    assert plan.hint == ""
+    assert reason in plan.left
+    assert all(plan.left.values())
+
+
+def test_graph_is_the_cpu_providers_when_it_has_buffers() -> None:
+    plan = planned(built(lambda x: x + 1, floats("n")), has_buffers=True)
+    assert (plan.hint, list(plan.left)) == ("", ["buffers"])
+
+
+def test_narrow_floats_are_computed_as_such_when_fast() -> None:
+    def layer(x: Symbol) -> Symbol:
+        weight = x.graph.weight("w", np.ones((4, 4), x.dtype.numpy))
+        return ops.exp(x @ weight).cast(D.float32)
+
+    half = built(layer, TensorType(D.float16, ["n", 4]))
+    assert planned(half).hint == ""
+    plan = planned(half, "fast")
+    assert (plan.hint, plan.left) == ("f16", {})
+    assert plan.lowered.weights["w"].dtype is D.float32
+    graph = built(lambda x: layer(x.cast(D.bfloat16)), floats("n", 4))
+    assert planned(graph, "fast").hint == "bf16"
+    assert "bfloat16" in planned(graph).left
+    assert not can_widen(built(layer, TensorType(D.bfloat16, ["n", 4])))  # which is fed as such
+
+
+def test_widened_graph_gives_the_same_in_float32() -> None:
+    def expression(x: Symbol) -> list[Symbol]:
+        y = ops.exp(x.cast(D.float16) * 2) + x.graph.constant(np.arange(4, dtype=np.float16))
+        return [y, y.cast(D.float32)]
+
+    x = np.linspace(-1, 1, 4, dtype=np.float32)
+    graph = Graph("named", {"x": floats(4)})
+    graph.output(**dict(zip(("narrow", "full"), expression(graph["x"]), strict=True)))
+    wide = widened(graph)
+    assert {name: str(t) for name, t in wide.output_types.items()} == {"narrow": "float16[4]", "full": "float32[4]"}
+    narrow, full = gc.InferenceSession().load(wide)(x)
+    np.testing.assert_allclose(full, np.exp(x * 2) + np.arange(4, dtype=np.float32), rtol=1e-6)
+    np.testing.assert_array_equal(narrow, full.astype(np.float16))
+
+
+# Integers
+
+
+def test_what_is_fed_is_bounded_by_what_the_graph_makes_of_it() -> None:
+    plan = planned(built(lambda ids, mask: (ops.sum(mask, axis=1), ids[:, 1:]), ints("b", "s"), ints("b", "s")))
+    assert plan.hint == "f32"
+    norms = {norm: factor for bound in plan.bounds for norm, factor in bound.norms.items()}
+    assert norms["total", "x1"] == 128  # float32 holds 2^24
+    assert norms["greatest", "x0"] == 1
+
+
+def test_sums_of_integers_add_their_bounds() -> None:
+    graph = lower(built(lambda x, y: x * 5 + y - 3, ints("n"), ints("n")), "openvino")
+    found = findings(graph, legality("openvino"))
+    assert found.is_whole
+    greatest = max((b for b in found.bounds if len(b.norms) == 2), key=lambda b: b.constant)
+    assert greatest.constant == 3
+    assert dict(greatest.norms) == {("greatest", "x0"): 5, ("greatest", "x1"): 1}
+
+
+def test_constants_beyond_32_bits_are_the_cpu_providers() -> None:
+    plan = planned(built(lambda x: ops.where(x > 0, x, 1 << 40), ints("n")))
+    assert plan.hint == ""
+    assert plan.left
+
+
+class _Session:
+    """What answers in place of a session: who it is, and what it was asked."""
+
+    def __init__(self, name: str, answers: list[Any]) -> None:
+        self.name, self.answers, self._sess = name, answers, self
+
+    def get_outputs(self) -> list[Any]:
+        return [onnx.ValueInfoProto(name=name) for name in ("y", "guard.0.actual", "guard.0.stated")]
+
+    def get_providers(self) -> list[str]:
+        return [self.name]
+
+    def run(self, names: list[str], feed: Any, options: Any = None) -> list[Any]:
+        return [self.name, *self.answers][: len(names)]
+
+
+def test_call_goes_to_the_cpu_when_a_number_or_a_size_does_not_fit() -> None:
+    graph = built(lambda x: (ops.sum(x), x), ints("n"))
+    plan = planned(graph)
+    guarded = openvino.Plan(plan.lowered, "f32", {}, plan.bounds, (("guard.0.actual", "guard.0.stated"),))
+    same = [np.array([3]), np.array([3])]
+
+    def made(answers: list[Any]) -> openvino.Compiled:
+        return openvino.Compiled(_Session("device", answers), guarded, lambda: _Session("host", []))
+
+    small, large = {"x0": np.array([1, 2])}, {"x0": np.array([int(LIMIT), 2])}
+    assert made(same).run(["y"], small) == ["device"]
+    assert made(same).run(["y"], {"x0": np.zeros(0, np.int64)}) == ["device"]
+    assert made(same).run(["y"], large) == ["host"]
+    assert made(same).run(["y"], {"x0": np.full(300, 1 << 20)}) == ["host"]
+    assert made([np.array([3]), np.array([4])]).run(["y"], small) == ["host"]
+    assert [o.name for o in made(same).get_outputs()] == ["y"]
+    assert made(same).get_providers() == [openvino.PROVIDER, "device"]
+
+
+# What is done to graphs
+
+
+def test_guards_become_outputs() -> None:
+    graph = lower(built(lambda x, y: ops.rebind(x, ["m"]) + y, floats("n"), floats("m")), "openvino")
+    made, pairs = unguarded(graph)
+    assert len(pairs) == 1
+    assert [name for name, _ in made._outputs or ()][1:] == list(pairs[0])
+    assert "Where" not in operators(made)
+    assert findings(made, legality("openvino")).is_whole
+    plain = lower(built(lambda x: x + 1, floats("n")), "openvino")
+    assert unguarded(plain) == (plain, ())
+
+
+def test_softmax_that_is_spelt_out_is_the_operator_again() -> None:
+    def attention(q: Symbol, mask: Symbol) -> Symbol:
+        return ops.scaled_dot_product_attention(q, q, q, mask)
+
+    graph = built(attention, floats(1, 2, 3, 4), TensorType(D.bool, [3, 3]))
+    spelt = lower(graph, "openvino")
+    made = joined(spelt)
+    assert operators(made)["Softmax"] == 1
+    assert "Exp" not in operators(made)
+    q = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
+    mask = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1]], bool)
+    (want,) = gc.InferenceSession().load(graph)(q, mask)
+    (got,) = gc.InferenceSession().load(made)(q, mask)
+    np.testing.assert_allclose(got, want, atol=1e-6)
+    assert not want[:, :, 1].any()
+
+
+def test_exported_file_is_of_the_opset_that_the_package_takes() -> None:
+    model = built(lambda x: ops.exp(x) / 3, floats("n")).to_onnx(target="openvino")
+    assert [o.version for o in model.opset_import] == [25]
+    onnx.checker.check_model(model, full_check=True)
+
+
+@pytest.mark.parametrize("dtype", [D.float64, D.bfloat16, D.int4], ids=str)
+def test_export_raises_when_the_graph_is_not_whole(dtype: DType) -> None:
+    with pytest.raises(GraphError, match="it runs whole graphs") as caught:
+        built(lambda x: x + x, TensorType(dtype, ["n"])).to_onnx(target="openvino")
+    assert str(dtype) in str(caught.value)
+
+
+def test_every_dtype_is_taken_or_refused_with_its_name() -> None:
+    assert {D.bool, D.int32, D.int64, D.float32} == TAKEN
+
+
+# On the provider
+
+SAMPLE = ["Add", "IsNaN", "LayerNormalization", "MatMul", "Reshape", "Slice", "Softmax", "Where"]
+
+
+def test_sample_of_the_table_is_what_the_provider_has() -> None:
+    if not HAS_PROVIDER or measured("openvino")["onnxruntime"] != onnxruntime.__version__:
+        return
+    found = sweeping.kernels(sweeping.sweep(sweeping.jobs(SAMPLE), openvino.PROVIDER))
+    assert {op: frozenset(row) for op, row in found.items()} == {op: kernels("openvino")[op] for op in SAMPLE}
+
+
+EXPRESSIONS: dict[str, Callable[[Symbol, Symbol], Any]] = {
+    "extremes": lambda x, y: [ops.maximum(x, y), ops.minimum(x, y), ops.max(x, axis=0), ops.min(y, axis=0)],
+    "comparisons": lambda x, y: [x > y, x >= y, x < y, x <= y, x == y, ops.is_nan(x)],
+    "rectified": lambda x, y: [ops.relu(x), ops.exp(x), ops.sigmoid(x), ops.where(x > 0, x, y)],
+    "arithmetic": lambda x, y: [x + y, x - y, x * y, ops.sqrt(ops.abs(x))],
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_numbers_are_those_of_the_cpu_on_the_provider(name: str) -> None:
+    if not HAS_PROVIDER:
+        return
+    x = np.array([1, NAN, -INF, 0, INF, -2, 3e38, 1e-42], np.float32)
+    graph = built(EXPRESSIONS[name], floats("n"), floats("n"))
+    session = gc.InferenceSession("openvino")
+    model = session.load(graph)
+    assert not model.placement().left
+    for got, want in zip(model(x, x[::-1].copy()), gc.InferenceSession().load(graph)(x, x[::-1].copy()), strict=True):
+        np.testing.assert_allclose(got, want, rtol=5e-7)
+
+
+def test_quotients_are_near_on_the_provider() -> None:
+    if not HAS_PROVIDER:
+        return
+    random = np.random.default_rng(1)
+    x, y = (np.ldexp(random.uniform(1, 2, 10000), random.integers(-60, 60, 10000)).astype(np.float32) for _ in "xy")
+    (got,) = gc.InferenceSession("openvino").load(built(lambda a, b: a / b, floats("n"), floats("n")))(x, y)
+    assert (np.abs(got - x.astype(np.float64) / y) <= 1.5 * np.spacing(np.abs(x / y))).all()
+
+
+def test_placement_tells_why_a_graph_is_the_cpu_providers_on_the_provider() -> None:
+    if not HAS_PROVIDER:
+        return
+    model = gc.InferenceSession("openvino").load(built(lambda x: ops.cumsum(x * x), ints("n")))
+    left = model.placement().left
+    assert left
+    assert {o.provider for o in left} == {"CPUExecutionProvider"}
+    (got,) = model(np.array([1 << 31, 3]))
+    assert got.tolist() == [1 << 62, (1 << 62) + 9]
+
+
+def test_large_integers_are_right_on_the_provider() -> None:
+    if not HAS_PROVIDER:
+        return
+    model = gc.InferenceSession("openvino").load(built(lambda x: (ops.sum(x), x + 1), ints("n")))
+    assert {o.operator for o in model.placement().left} <= {"ReduceSum"}
+    for x in (np.arange(5), np.array([1 << 40, -(1 << 50)]), np.full(3, (1 << 31) - 1)):
+        total, more = model(x)
+        assert (total, more.tolist()) == (x.sum(), (x + 1).tolist())
+
+
+def test_bound_model_gives_the_same_on_the_provider() -> None:
+    if not HAS_PROVIDER:
+        return
+    model = gc.InferenceSession("openvino").load(built(lambda x: ops.tanh(x) * 2, floats("n")))
+    bound = model.bind(n=4)
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal(4).astype(np.float32)
+        np.testing.assert_array_equal(bound(x)[0], model(x)[0])
+
+
+def test_sizes_that_are_not_as_stated_raise_on_the_provider() -> None:
+    if not HAS_PROVIDER:
+        return
+    model = gc.InferenceSession("openvino").load(built(lambda x, y: ops.rebind(x, ["m"]) * y, floats("n"), floats("m")))
+    assert not model.placement().left
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(model(x, x)[0], x * x)
+    with pytest.raises(RunError, match="rebind"):
+        model(x[:1], x)
