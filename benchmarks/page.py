@@ -86,6 +86,7 @@ def _picture(peers: list[dict[str, Any]], path: Path) -> bool:
     if not peers:
         return False
     matplotlib.use("svg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
     from matplotlib import pyplot
 
     batches = sorted({row["batch"] for row in peers})

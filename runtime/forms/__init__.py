@@ -59,6 +59,11 @@ FORMS: tuple[Form, ...] = (
 Gemm (1.00 apart), batch norms behind convolutions, weights that are transposed when the session starts."""
 
 
+def may_have(operators: set[str]) -> bool:
+    """Whether a graph of these operators may have some form."""
+    return any(form.sign in operators for form in FORMS)
+
+
 def shaped(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
     """The graph, optimised, in forms that run faster; the graph itself where there are none.
 

@@ -16,7 +16,7 @@ from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
 from graphcore.graph import Graph, Optimize, Precision, Target
 from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
-from graphcore.runtime.forms import shaped
+from graphcore.runtime.forms import may_have, shaped
 from graphcore.runtime.lowering import (
     axes,
     biases,
@@ -68,28 +68,36 @@ def lower(
     another order, and runs the passes where there is some. Inputs and outputs keep their names and order. Raises
     `GraphError` for an op that the target has no way to run.
     """
-    graph = exposed(graph)
-    is_plain = not any(domain for _, domain in operators(graph))
+    source = graph = exposed(graph)
+    there = operators(graph)
+    is_plain = not any(domain for _, domain in there)
     graph = graph if is_plain else customs.resolved(graph, target)
-    graph = _optimised(graph, target, runtime, optimize)
+    if optimize != "off" and (optimize == "exact" or not is_plain or may_have({op_type for op_type, _ in there})):
+        graph = _optimised(graph, target, runtime, optimize)
     if not is_plain and calls.needed(graph):
         kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, runtime))
         graph = calls.inlined(graph) if kept is None else kept
-    return _lower(graph, target, precision, runtime)
+    return _lower(graph, target, precision, runtime, there if graph is source else None)
 
 
 def _optimised(graph: Graph, target: Target, runtime: Runtime | None, optimize: Optimize) -> Graph:
-    if optimize == "off":
-        return graph
     if optimize == "exact":
         return graph.optimize()
     rules = legality(target) if runtime is None else legality(target, runtime)
     return shaped(graph, lambda op_type: rules.allows(op_type, DType.float32)) if rules.detours else graph
 
 
-def _lower(graph: Graph, target: Target, precision: Precision, runtime: Runtime | None) -> Graph:
+def _lower(
+    graph: Graph,
+    target: Target,
+    precision: Precision,
+    runtime: Runtime | None,
+    there: set[tuple[str, str]] | None = None,
+) -> Graph:
+    """there: the operators of the graph, where they are known already."""
+    there = operators(graph) if there is None else there
     rules = legality(target) if runtime is None else legality(target, runtime)
-    if _is_legal(graph, rules) and not (rules.detours and any(trap.needed(graph) for trap in _traps(operators(graph)))):
+    if _is_legal(graph, rules) and not (rules.detours and any(trap.needed(graph) for trap in _traps(there))):
         return graph
     with uncollected():
         source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
