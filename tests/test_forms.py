@@ -22,7 +22,9 @@ ADDED = {"infinite": -np.inf, "least": LEAST, "product": -10000.0}
 
 
 def operators(graph: Graph) -> list[str]:
-    return [node.op_type for node in graph.nodes]
+    """Of the graph and its bodies."""
+    bodies = [value for node in graph.nodes for value in node.attributes.values() if isinstance(value, Graph)]
+    return [*(node.op_type for node in graph.nodes), *(name for body in bodies for name in operators(body))]
 
 
 def split(x: Symbol, heads: int = HEADS) -> Symbol:
@@ -199,10 +201,36 @@ def test_values_that_are_used_elsewhere_stay() -> None:
 
 
 def test_heads_stay_apart_where_they_were_given_so() -> None:
-    g = Graph("g", {name: TensorType("float32", ["b", 2, "s", 3]) for name in "qkv"})
+    g = Graph("g", {name: TensorType("float32", [2, 2, 5, 3]) for name in "qkv"})
     g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2) * 0.5) @ g["v"])
     (node,) = shaped(g).nodes
     assert (node.op_type, node.attributes) == ("Attention", {"scale": 0.5})
+
+
+@pytest.mark.parametrize(("mask", "guard"), [("none", plain), ("least", plain), ("infinite", guarded)])
+@pytest.mark.parametrize(("batch", "length"), [(0, 3), (2, 0), (0, 0)])
+def test_nothing_gives_nothing_though_the_kernel_fails(
+    mask: str, guard: Callable[..., Symbol], batch: int, length: int
+) -> None:
+    graph = written(mask=mask, guard=guard)
+    rows = np.zeros((batch, length, HEADS * SIZE), np.float32)
+    arrays = [rows, rows, rows, *([] if mask == "none" else [np.ones((batch, 1, length, length), bool)])]
+    assert run(shaped(graph), arrays).shape == run(graph, arrays, optimize="off").shape == rows.shape
+
+
+def test_queries_without_any_keys_give_zeros() -> None:
+    g = Graph("g", {"q": TensorType("float32", ["b", 2, "s", 3]), "k": TensorType("float32", ["b", 2, "t", 3])})
+    g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2)) @ g["k"])
+    arrays = [np.ones((1, 2, 4, 3), np.float32), np.ones((1, 2, 0, 3), np.float32)]
+    assert not run(shaped(g), arrays).any()
+    assert "Attention" in operators(shaped(g))
+
+
+def test_masks_are_made_once_for_all_layers() -> None:
+    """The kernel takes the least float32 for -inf: the mask has another number, and nothing looks for it again."""
+    model = gc.InferenceSession().load(written(mask="least"))
+    assert model._lowered is not None
+    assert operators(model._lowered).count("Where") == 1
 
 
 def test_bodies_and_functions_are_looked_into() -> None:

@@ -121,6 +121,13 @@ def test_rules_pass_over_operators_of_older_opsets() -> None:
     assert str(gc.Graph.load(onnx.parser.parse_model(text)).outputs[0].type) == "float32[?, 4]"
 
 
+def test_lengths_that_are_cut_by_others_stay_unknown() -> None:
+    """min(batch, seq) is not seq, and neither is known to be above 0."""
+    nodes = """ b = Shape<start = 0, end = 1>(x) a = Constant<value = int64[1] {0}>()
+        ax = Constant<value = int64[1] {1}>() p = Slice(x, a, b, ax) y = Add(x, p) """
+    assert str(read(nodes).outputs[0].type) == "float32[batch, ?, 12]"
+
+
 _Step = tuple[str, tuple[int, ...]]
 
 _STEPS = st.lists(

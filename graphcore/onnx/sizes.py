@@ -317,7 +317,11 @@ def _both(a: Dim, b: Dim) -> Dim:
 
 def _is_cut(dim: Dim, whole: Dim) -> bool:
     """Whether a dim is another one, or a number above 0 where that is smaller: if the two broadcast they are equal."""
-    return dim._op == "min" and any(d == whole for d in dim._args) and all(d == whole or d > 0 for d in dim._args)
+    return (
+        dim._op == "min"
+        and any(d == whole for d in dim._args)
+        and all(d == whole or (d.lower_bound or 0) > 0 for d in dim._args)
+    )
 
 
 def _counted(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
+from graphcore.graph import Graph
 from graphcore.passes.sweep import Inputs, Sweep
 from graphcore.runtime.forms.matching import bounds, factor_of, is_float32, is_known, node_of, number_of
 from graphcore.symbol import Node, Symbol
@@ -43,17 +44,62 @@ def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     packed = tuple([_packed(s) for s in (parts.q, parts.k, parts.v)])
     heads, kv_heads = parts.q.shape[1], parts.k.shape[1]
     if any(s is None for s in packed) or not heads.is_static:
-        return sweep.add(node, "Attention", (parts.q, parts.k, parts.v, *masks), result, {"scale": parts.scale})
+        return _unless_empty(sweep, node, (parts.q, parts.k, parts.v, *masks), result, {"scale": parts.scale})
     operands = (*packed, *masks)
     batch, _, length, size = result.shape
     attributes = {"scale": parts.scale, "q_num_heads": int(heads), "kv_num_heads": int(kv_heads)}
     flat = tensor_type(DType.float32, _shape([batch, length, heads * size]))
-    made = sweep.add(node, "Attention", operands, flat, attributes)
+    made = _unless_empty(sweep, node, operands, flat, attributes)
     # What follows undoes these two as a rule, and then nothing is left of either.
     shape = sweep.constant(node, np.array([0, 0, int(heads), int(size)], np.int64))
     apart = tensor_type(DType.float32, _shape([batch, length, heads, size]))
     apart_heads = sweep.add(node, "Reshape", (made, shape), apart, {"allowzero": 0})
     return sweep.add(node, "Transpose", (apart_heads,), result, {"perm": _SWAPPED})
+
+
+def _unless_empty(sweep: Sweep, node: Node, operands: Inputs, type_: TensorType, attributes: dict[str, Any]) -> Symbol:
+    """Attention, or zeros where there are no queries or keys: the kernel fails on tensors without elements."""
+    q, k, v = operands[:3]
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    if all((d.lower_bound or 0) > 0 for s in (q, k) for d in s.shape):
+        return sweep.add(node, "Attention", operands, type_, attributes)
+    one, flag = tensor_type(DType.int64, _shape([])), tensor_type(DType.bool, _shape([]))
+    zero = sweep.constant(node, np.array(0))
+    empty = [sweep.add(node, "Equal", (sweep.add(node, "Size", (s,), one), zero), flag) for s in (q, k)]
+    is_empty = sweep.add(node, "Or", tuple(empty), flag)
+    dims = tensor_type(DType.int64, _shape([Dim(len(type_.shape))]))
+    front = tensor_type(DType.int64, _shape([Dim(len(type_.shape) - 1)]))
+    before = sweep.add(node, "Shape", (q,), front, {"end": len(type_.shape) - 1})
+    last = sweep.constant(node, np.array([_width(type_)]))
+    shape = sweep.add(node, "Concat", (before, last), dims, {"axis": 0})
+    number = sweep.constant(node, np.array(0, np.float32))
+    bodies = {
+        "then_branch": _body(sweep, node, "Expand", (number, shape), type_, {}),
+        "else_branch": _body(sweep, node, "Attention", operands, type_, attributes),
+    }
+    return sweep.add(node, "If", (is_empty,), type_, dict(bodies))
+
+
+def _width(type_: TensorType) -> int:
+    """The size of the last axis of what attention gives."""
+    return int(type_.shape[-1])
+
+
+def _body(
+    sweep: Sweep, node: Node, op_type: str, operands: Inputs, type_: TensorType, attributes: dict[str, Any]
+) -> Graph:
+    """A body of one node on values of the graph around it."""
+    body = Graph(op_type.lower(), promotion=sweep.new.promotion)
+    body._outer, body._layer = sweep.new, node.layer
+    given = tuple([None if s is None else body._capture(s) for s in operands])
+    made = body._node(op_type, given, attributes, "", node.layer, node.origin)
+    made.outputs = (body._symbol(type_, made),)
+    body._nodes.append(made)
+    body._outputs = [(None, made.outputs[0])]
+    body._inner = body
+    return body
 
 
 def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
@@ -74,7 +120,7 @@ def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
     scale *= q_factor * turned_factor * k_factor
     if k is None or q is None or not is_float32(q, k) or q.rank != 4 or k.rank != 4 or not is_known(q, k):
         return None
-    if not 0 < scale < float("inf") or not _go_together(q, k, v):
+    if not 0 < scale < float("inf") or not _go_together(q, k, v) or not v.shape[3].is_static:
         return None
     if mask is not None and not _is_mask(mask, q, k, is_zeroed):
         return None
