@@ -354,3 +354,17 @@ class SymbolTuple(NamedTuple):
 
 def _symbol_of(graph: Graph, id: int) -> Symbol:
     return graph._symbols[id]
+
+
+def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
+    """What makes a Symbol; in a body, what makes the one of the graph around it that it stands for."""
+    producer = None if symbol is None else symbol.producer
+    while isinstance(producer, Captured):
+        producer = producer.symbol.producer
+    return producer
+
+
+def array_of(symbol: Symbol | None) -> np.ndarray[Any, Any] | None:
+    """The value of a constant or weight, of the Symbol's graph or one around it; None for anything else."""
+    source = source_of(symbol)
+    return source.array if isinstance(source, Constant) else None

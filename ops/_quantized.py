@@ -13,7 +13,7 @@ from graphcore.dtypes import DType
 from graphcore.ops import _blocks
 from graphcore.ops import _emit as e
 from graphcore.quantization.tensors import Array, nibbles
-from graphcore.symbol import Captured, Constant, Symbol
+from graphcore.symbol import Constant, Symbol, source_of
 from graphcore.types import Shape, _shape, tensor_type
 
 _F32 = DType.float32
@@ -23,10 +23,8 @@ Quantised = tuple[Symbol, ...]
 
 def known(symbol: Symbol) -> Array | None:
     """The array of a constant that nobody changes, in this graph or one around it."""
-    producer = symbol.producer
-    while isinstance(producer, Captured):
-        producer = producer.symbol.producer
-    return producer.array if isinstance(producer, Constant) and not producer.is_weight else None
+    source = source_of(symbol)
+    return source.array if isinstance(source, Constant) and not source.is_weight else None
 
 
 # Quantising

@@ -9,7 +9,7 @@ import onnx
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
-from graphcore.symbol import Captured, Constant, Symbol
+from graphcore.symbol import Symbol, array_of
 from graphcore.types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, _shape, tensor_type
 
 _SMALL = 1 << 12
@@ -66,11 +66,9 @@ def data_of(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
 
     found = {}
     for name, symbol in symbols.items():
-        producer = symbol.producer
-        while isinstance(producer, Captured):
-            producer = producer.symbol.producer
-        if isinstance(producer, Constant) and producer.array.nbytes <= _SMALL:
-            content = b"".join(tensor(producer.array, symbol.dtype, name))
+        array = array_of(symbol)
+        if array is not None and array.nbytes <= _SMALL:
+            content = b"".join(tensor(array, symbol.dtype, name))
             found[name] = onnx.TensorProto.FromString(content)
     return found
 

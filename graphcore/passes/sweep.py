@@ -17,7 +17,7 @@ from graphcore.graph import Graph
 from graphcore.numerics import Array
 from graphcore.passes.liveness import live_nodes
 from graphcore.passes.merging import Merger
-from graphcore.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.symbol import Captured, Constant, Input, Node, Symbol, source_of
 from graphcore.types import Shape, Type, tensor_type
 
 Inputs: TypeAlias = "tuple[Symbol | None, ...]"
@@ -135,10 +135,8 @@ class Sweep:
         """
         if symbol is None or symbol.ambiguous:
             return None
-        producer = symbol.producer
-        while type(producer) is Captured:
-            producer = producer.symbol.producer
-        return producer.array if type(producer) is Constant and not producer.is_weight else None
+        source = source_of(symbol)
+        return source.array if type(source) is Constant and not source.is_weight else None
 
     def emit(self, node: Node, inputs: Inputs) -> Symbol:
         """A node like `node` on other operands."""

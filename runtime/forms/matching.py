@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from graphcore.dtypes import DType
-from graphcore.numerics import Array
-from graphcore.symbol import Captured, Constant, Node, Symbol
+from graphcore.symbol import Node, Symbol, array_of
 from graphcore.types import TensorType
 
 _DEEPEST = 32
@@ -20,14 +19,6 @@ def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
     if not isinstance(producer, Node) or producer.domain or producer.op_type not in op_types:
         return None
     return producer
-
-
-def array_of(symbol: Symbol | None) -> Array | None:
-    """The value of a constant or weight: what it holds when a graph is lowered counts."""
-    producer = None if symbol is None else symbol.producer
-    while isinstance(producer, Captured):
-        producer = producer.symbol.producer
-    return producer.array if isinstance(producer, Constant) else None
 
 
 def number_of(symbol: Symbol | None) -> float | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from graphcore.passes.sweep import Inputs, Sweep
-from graphcore.runtime.forms.matching import array_of, is_float32, node_of, number_of
-from graphcore.symbol import Node, Symbol
+from graphcore.runtime.forms.matching import is_float32, node_of, number_of
+from graphcore.symbol import Node, Symbol, array_of
 from graphcore.types import TensorType
 
 _NORMS = ("LayerNormalization", "RMSNormalization")

@@ -7,8 +7,8 @@ import numpy as np
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.passes.sweep import Inputs, Sweep
-from graphcore.runtime.forms.matching import array_of, is_float32, is_known, node_of
-from graphcore.symbol import Node, Symbol
+from graphcore.runtime.forms.matching import is_float32, is_known, node_of
+from graphcore.symbol import Node, Symbol, array_of
 from graphcore.types import _shape, tensor_type
 
 _EVERYWHERE = (1 << 31) - 1

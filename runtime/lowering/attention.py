@@ -19,7 +19,7 @@ from graphcore.ops import _emit as e
 from graphcore.ops._attention import padded
 from graphcore.ops._dims import Size, shape_vector
 from graphcore.ops._heads import size
-from graphcore.symbol import Captured, Constant, Node, Symbol
+from graphcore.symbol import Constant, Node, Symbol, source_of
 from graphcore.types import Shape, _shape, tensor_type
 
 ONE = Dim(1)
@@ -124,12 +124,10 @@ def _axis(x: Symbol) -> int:
 def _may_hold_least(mask: Symbol) -> bool:
     if mask.dtype is not DType.float32:
         return False
-    producer = mask.producer
-    while isinstance(producer, Captured):
-        producer = producer.symbol.producer
-    if isinstance(producer, Node) and producer.op_type == "Where" and not producer.domain:
-        return any(s is None or _may_hold_least(s) for s in producer.inputs[1:])
-    return not isinstance(producer, Constant) or bool((producer.array == LEAST).any())
+    source = source_of(mask)
+    if isinstance(source, Node) and source.op_type == "Where" and not source.domain:
+        return any(s is None or _may_hold_least(s) for s in source.inputs[1:])
+    return not isinstance(source, Constant) or bool((source.array == LEAST).any())
 
 
 def _fitted_mask(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> Symbol:

@@ -6,7 +6,7 @@ import numpy as np
 
 from graphcore.graph import Graph
 from graphcore.runtime.lowering.rewrite import bodies
-from graphcore.symbol import Captured, Constant, Node
+from graphcore.symbol import Node, array_of
 from graphcore.types import TensorType
 
 SIGNS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
@@ -39,10 +39,8 @@ def _counted(node: Node) -> list[int] | None:
     if node.domain or len(node.inputs) < 2:
         return None
     x, axes = node.inputs
-    producer = None if axes is None else axes.producer
-    while isinstance(producer, Captured):
-        producer = producer.symbol.producer
-    if x is None or not isinstance(producer, Constant) or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
+    known = array_of(axes)
+    if x is None or known is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
         return None
-    found: list[int] = np.reshape(producer.array, -1).tolist()
+    found: list[int] = np.reshape(known, -1).tolist()
     return [axis % len(x.shape) for axis in found] if any(axis < 0 for axis in found) else None

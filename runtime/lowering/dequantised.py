@@ -14,7 +14,7 @@ import numpy as np
 from graphcore.dtypes import DType
 from graphcore.graph import Graph
 from graphcore.runtime.lowering.rewrite import bodies
-from graphcore.symbol import Captured, Constant, Node, Symbol
+from graphcore.symbol import Node, Symbol, array_of
 from graphcore.types import Shape, TensorType, tensor_type
 
 SIGNS = frozenset({"DequantizeLinear"})
@@ -71,7 +71,7 @@ def _dequantising(symbol: Symbol | None) -> Node | None:
 def _is_weight(node: Node) -> bool:
     """Whether it widens known bytes to float32, by scales of the whole or of an axis."""
     x, scale = node.inputs[:2]
-    if x is None or scale is None or any(s is not None and _array_of(s) is None for s in node.inputs):
+    if x is None or scale is None or any(s is not None and array_of(s) is None for s in node.inputs):
         return False
     if x.type.dtype not in _BYTES or scale.type.dtype is not DType.float32 or node.attributes.get("block_size"):
         return False
@@ -79,25 +79,18 @@ def _is_weight(node: Node) -> bool:
     return isinstance(result, TensorType) and result.dtype is DType.float32 and scale.rank < 2
 
 
-def _array_of(symbol: Symbol) -> Any:
-    """The value of a constant of the graph or one around it; None for anything else."""
-    producer = symbol.producer
-    while isinstance(producer, Captured):
-        producer = producer.symbol.producer
-    return producer.array if isinstance(producer, Constant) else None
-
-
 def _widen(graph: Graph, node: Node) -> None:
     """Makes the node the product of the widened bytes, less their zero point, and the scale."""
     x, scale, *zero = node.inputs
+    factor = array_of(scale)
     assert x is not None
-    assert scale is not None
+    assert factor is not None
     wide = _emitted(graph, node, "Cast", (x,), x.shape, {"to": DType.float32})
-    if zero and zero[0] is not None:
-        point = _array_of(zero[0]).astype(np.float32)
-        wide = _emitted(graph, node, "Sub", (wide, _along(graph, node, x, point)), x.shape, {})
+    point = array_of(zero[0]) if zero else None
+    if point is not None:
+        wide = _emitted(graph, node, "Sub", (wide, _along(graph, node, x, point.astype(np.float32))), x.shape, {})
     node.op_type, node.attributes = "Mul", {}
-    node.inputs = wide, _along(graph, node, x, _array_of(scale))
+    node.inputs = wide, _along(graph, node, x, factor)
 
 
 def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> Symbol:

@@ -12,7 +12,7 @@ import onnx
 from graphcore.dtypes import DType
 from graphcore.errors import ModelError
 from graphcore.graph import Graph
-from graphcore.symbol import Captured, Constant, Symbol
+from graphcore.symbol import Symbol, array_of
 from graphcore.types import Shape, TensorType, Type, tensor_type
 
 Made: TypeAlias = tuple[Symbol, ...] | None
@@ -67,11 +67,7 @@ class Read:
 
     def known(self, position: int) -> np.ndarray[Any, Any] | None:
         """The value of an operand that is a constant."""
-        symbol = self.given(position)
-        producer = None if symbol is None else symbol.producer
-        while isinstance(producer, Captured):
-            producer = producer.symbol.producer
-        return producer.array if isinstance(producer, Constant) else None
+        return array_of(self.given(position))
 
     def put(self, position: int, symbol: Symbol | None) -> None:
         """Makes a Symbol the operand at a position."""
