@@ -58,6 +58,23 @@ def dims_of(node: Node) -> dict[str, Dim]:
     return dict(node.attributes["dims"])
 
 
+def operators(graph: Graph, seen: set[Definition] | None = None) -> set[tuple[str, str]]:
+    """Operators and their domains, those in bodies and in functions that are called included. seen: functions that were
+    looked at already."""
+    from graphcore.graph import Graph
+
+    seen = set() if seen is None else seen
+    found = {(node.op_type, node.domain) for node in graph._nodes}
+    for node in graph._nodes:
+        for value in node.attributes.values() if node.attributes else ():
+            if isinstance(value, Graph):
+                found |= operators(value, seen)
+            elif isinstance(value, Definition) and value not in seen:
+                seen.add(value)
+                found |= operators(value.body, seen)
+    return found
+
+
 def definitions(graph: Graph) -> dict[Definition, str]:
     """All that a graph calls, what is called before its callers, each under a name of its own."""
     found: dict[Definition, str] = {}

@@ -85,7 +85,7 @@ def optimize(graph: Graph, passes: Sequence[str | Pass] | None = None, *, limit:
         raise GraphError(f"optimize: graph {graph.name!r} is a body", help="optimise the graph around it")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise GraphError(f"optimize: the limit {limit!r} is no number of bytes", help=f"the default is {LIMIT}")
-    selection = _selection(list(PASSES) if passes is None else passes, limit)
+    selection = selected(list(PASSES) if passes is None else passes, limit)
     buffers = {name: held.buffer for name, held in graph._buffers.items()}
     graph = exposed(graph)
     with uncollected():
@@ -99,7 +99,8 @@ def optimize(graph: Graph, passes: Sequence[str | Pass] | None = None, *, limit:
     return graph
 
 
-def _selection(passes: Sequence[str | Pass], limit: int) -> Selection:
+def selected(passes: Sequence[str | Pass], limit: int = LIMIT) -> Selection:
+    """What a walk does that runs these passes. Raises `GraphError` for one that does not exist."""
     given = [passes] if isinstance(passes, str) or not isinstance(passes, Iterable) else passes
     names = {_name(each) for each in given}
     rules: dict[str, tuple[Rule, ...]] = {}

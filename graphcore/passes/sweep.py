@@ -55,6 +55,8 @@ class Sweep:
         self.selection = selection
         self.changes = 0
         """Nodes left out or replaced, those in bodies included."""
+        self.used: set[Rule] = set()
+        """The rules that found something."""
         self.new = Graph(graph.name, promotion=graph.promotion, strict=graph.strict)
         self.new._metadata = dict(graph._metadata)
         self.new._domains = dict(graph._domains)
@@ -194,6 +196,7 @@ class Sweep:
         made = inside.run()
         made._inner = made if body._inner is body else None
         self.changes += inside.changes
+        self.used |= inside.used
         return made
 
     def _defined(self, definition: Definition) -> Definition:
@@ -203,6 +206,7 @@ class Sweep:
             inside = Sweep(definition.body, self.selection, None, self._definitions)
             body = inside.run()
             body._inner = body
+            self.used |= inside.used
             found = self._definitions[definition] = Definition(definition.name, body) if inside.changes else definition
         self.changes += found is not definition
         return found
@@ -218,6 +222,7 @@ class Sweep:
             made = rule(self, node, inputs)
             if made is not None and self._stands_in(symbol, made, named, is_read):
                 self.changes += 1
+                self.used.add(rule)
                 return True
         return False
 

@@ -7,13 +7,13 @@ come in another order and are otherwise the same; narrower floats round after ev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphcore.collector import uncollected
-from graphcore.functions import Definition
+from graphcore.functions import operators
 from graphcore.graph import Graph
-from graphcore.passes.identities import transposed
-from graphcore.passes.sweep import Rule, Selection, Sweep
+from graphcore.passes import PASSES, selected
+from graphcore.passes.sweep import Rule, Sweep
 from graphcore.runtime.forms.attention import attention, cancelled
 from graphcore.runtime.forms.norms import normalised, scaled, shifted
 from graphcore.runtime.forms.rotary import rotary
@@ -40,10 +40,6 @@ FORMS: tuple[Form, ...] = (
     ),
     Form("no Reshape of a Reshape", ("Reshape",), cancelled, "Softmax", (), "what is left between forms of attention"),
     Form(
-        "no Transpose of a Transpose", ("Transpose",), transposed, "Softmax", (),
-        "what is left between forms of attention",
-    ),
-    Form(
         "RMSNormalization, LayerNormalization", ("Mul", "Div"), normalised, "ReduceMean",
         ("RMSNormalization", "LayerNormalization"),
         "4,096 x 384: 0.63 of x * reciprocal(sqrt(...)), 0.35 of a layer norm that squares by a product",
@@ -59,9 +55,9 @@ FORMS: tuple[Form, ...] = (
 Gemm (1.00 apart), batch norms behind convolutions, weights that are transposed when the session starts."""
 
 
-def may_have(operators: set[str]) -> bool:
+def may_have(there: set[tuple[str, str]]) -> bool:
     """Whether a graph of these operators may have some form."""
-    return any(form.sign in operators for form in FORMS)
+    return any((form.sign, "") in there for form in FORMS)
 
 
 def shaped(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
@@ -69,25 +65,16 @@ def shaped(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
 
     has_kernel: whether the provider has a kernel of an operator of float32.
     """
-    there = _operators(graph)
+    there = {op_type for op_type, _ in operators(graph)}
     forms = [form for form in FORMS if form.sign in there and all(map(has_kernel, form.makes))]
     if not forms:
         return graph
-    rules: dict[str, tuple[Rule, ...]] = {}
+    passes = selected(list(PASSES))
+    rules = dict(passes.rules)
     for form in forms:
         for operator in form.operators:
             rules[operator] = (*rules.get(operator, ()), form.rule)
     with uncollected():
-        sweep = Sweep(graph.optimize(), Selection(rules))
+        sweep = Sweep(graph, replace(passes, rules=rules))
         made = sweep.run()
-        return made.optimize() if sweep.changes else graph
-
-
-def _operators(graph: Graph) -> set[str]:
-    """The operators in it, bodies and functions included."""
-    found = {node.op_type for node in graph._nodes}
-    for node in graph._nodes:
-        for value in node.attributes.values() if node.attributes else ():
-            if isinstance(value, (Graph, Definition)):
-                found |= _operators(value if isinstance(value, Graph) else value.body)
-    return found
+        return graph if sweep.used.isdisjoint(form.rule for form in forms) else made.optimize()

@@ -14,6 +14,7 @@ from graphcore.buffers import exposed
 from graphcore.collector import uncollected
 from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
+from graphcore.functions import operators
 from graphcore.graph import Graph, Optimize, Precision, Target
 from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
 from graphcore.runtime.forms import may_have, shaped
@@ -35,7 +36,7 @@ from graphcore.runtime.lowering.detours import keeps_kernel, options
 from graphcore.runtime.lowering.expand import FORMS, computes, expand
 from graphcore.runtime.lowering.legalise import carried_by, legalise
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
-from graphcore.runtime.lowering.rewrite import bodies, operators
+from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.runtime.lowering.runtimes import Runtime
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
@@ -72,31 +73,26 @@ def lower(
     there = operators(graph)
     is_plain = not any(domain for _, domain in there)
     graph = graph if is_plain else customs.resolved(graph, target)
-    if optimize != "off" and (optimize == "exact" or not is_plain or may_have({op_type for op_type, _ in there})):
-        graph = _optimised(graph, target, runtime, optimize)
-    if not is_plain and calls.needed(graph):
-        kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, runtime))
-        graph = calls.inlined(graph) if kept is None else kept
-    return _lower(graph, target, precision, runtime, there if graph is source else None)
-
-
-def _optimised(graph: Graph, target: Target, runtime: Runtime | None, optimize: Optimize) -> Graph:
-    if optimize == "exact":
-        return graph.optimize()
     rules = legality(target) if runtime is None else legality(target, runtime)
-    return shaped(graph, lambda op_type: rules.allows(op_type, DType.float32)) if rules.detours else graph
+    if optimize == "exact":
+        graph = graph.optimize()
+    elif optimize == "all" and rules.detours and (may_have(there) or not is_plain):
+        graph = shaped(graph, lambda op_type: rules.allows(op_type, DType.float32))
+    if not is_plain and calls.needed(graph):
+        kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, rules))
+        graph = calls.inlined(graph) if kept is None else kept
+    return _lower(graph, target, precision, rules, there if graph is source else None)
 
 
 def _lower(
     graph: Graph,
     target: Target,
     precision: Precision,
-    runtime: Runtime | None,
+    rules: Legality,
     there: set[tuple[str, str]] | None = None,
 ) -> Graph:
     """there: the operators of the graph, where they are known already."""
     there = operators(graph) if there is None else there
-    rules = legality(target) if runtime is None else legality(target, runtime)
     if _is_legal(graph, rules) and not (rules.detours and any(trap.needed(graph) for trap in _traps(there))):
         return graph
     with uncollected():

@@ -27,16 +27,6 @@ def bodies(node: Node) -> list[Graph]:
     return [value for value in node.attributes.values() if isinstance(value, Graph)]
 
 
-def operators(graph: Graph) -> set[tuple[str, str]]:
-    """Operators and their domains, those in bodies included."""
-    found = {(node.op_type, node.domain) for node in graph._nodes}
-    for node in graph._nodes:
-        if node.attributes:
-            for body in bodies(node):
-                found |= operators(body)
-    return found
-
-
 def walk(graph: Graph) -> Iterator[Node]:
     """The nodes of a graph in order, those in bodies behind the node that has them."""
     for node in graph._nodes:
