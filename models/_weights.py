@@ -129,11 +129,31 @@ def _renamed(found: Mapping[str, Array], renamed: Callable[[str], str]) -> dict[
     return made
 
 
-def gguf_parts(name: str) -> tuple[str | None, str, str]:
+def _gguf_parts(name: str) -> tuple[str | None, str, str]:
     """`blk.3.attn_q.weight` as "3", "attn_q" and ".weight"; the first is None outside of a block."""
     found = re.fullmatch(r"(?:blk\.(\d+)\.)?(.*?)(\.\w+)?", name, re.DOTALL)
     assert found is not None
     return found[1], found[2], found[3] or ""
+
+
+def from_gguf(
+    tensors: Tensors[Array],
+    known: Mapping[str, str],
+    layers: str,
+    brought: Callable[[str | None, str, Array], Array],
+) -> dict[str, Array]:
+    """The tensors of a GGUF file by the names of the model, those that it does not know by their own.
+
+    known: names in a block or outside of all, by the file's. layers: what the model's names of blocks begin with.
+    brought: from the block, the name and the array in the file to the array in the model.
+    """
+    made = {}
+    for name in tensors:
+        block, stem, kind = _gguf_parts(name)
+        path = "" if block is None else f"{layers}.{block}."
+        own = f"{path}{known[stem]}{kind}" if stem in known else name
+        made[own] = brought(block, stem, tensors[name])
+    return made
 
 
 def _is_float(array: Array) -> bool:

@@ -11,7 +11,7 @@ from graphcore.checkpoints import Tensors
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._decoding import Attention, Step
-from graphcore.models._weights import Given, Weights, arrays_of, gguf_parts
+from graphcore.models._weights import Given, Weights, arrays_of, from_gguf
 from graphcore.numerics import Array
 
 ACTIVATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
@@ -190,13 +190,9 @@ _GGUF = {
 
 
 def named(tensors: Tensors[Array]) -> dict[str, Array]:
-    """The tensors of a GGUF file by the names of the model, those that it does not know by their own."""
-    made = {}
-    for name in tensors:
-        block, stem, kind = gguf_parts(name)
-        array, known = tensors[name], _GGUF.get(stem)
-        if block is not None and array.ndim == 2:
-            array = array.T.copy()
-        path = "" if block is None else f"transformer.h.{block}."
-        made[name if known is None else f"{path}{known}{kind}"] = array
-    return made
+    """The tensors of a GGUF file by the names of the model, dense layers as [inputs, outputs]."""
+
+    def brought(block: str | None, stem: str, array: Array) -> Array:
+        return array.T.copy() if block is not None and array.ndim == 2 else array
+
+    return from_gguf(tensors, _GGUF, "transformer.h", brought)

@@ -23,7 +23,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._decoding import Attention, Step
-from graphcore.models._weights import Given, Weights, arrays_of, gguf_parts
+from graphcore.models._weights import Given, Weights, arrays_of, from_gguf
 from graphcore.models.generation import stream
 from graphcore.numerics import Array
 
@@ -297,18 +297,15 @@ _GGUF = {
 
 
 def named(tensors: Tensors[Array], config: Config) -> dict[str, Array]:
-    """The tensors of a GGUF file by the names of the model, those that it does not know by their own."""
-    made = {}
-    for name in tensors:
-        block, stem, kind = gguf_parts(name)
-        array = tensors[name]
-        if config.permuted and stem in ("attn_q", "attn_k") and array.ndim and array.shape[0] % config.size == 0:
-            pairs = array.reshape(-1, config.size // 2, 2, *array.shape[1:])
-            array = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(array.shape)
-        known = _GGUF.get(stem)
-        path = "" if block is None else f"model.layers.{block}."
-        made[name if known is None else f"{path}{known}{kind}"] = array
-    return made
+    """The tensors of a GGUF file by the names of the model, features that turn as a pair half a head apart."""
+
+    def brought(block: str | None, stem: str, array: Array) -> Array:
+        if not config.permuted or stem not in ("attn_q", "attn_k") or not array.ndim or array.shape[0] % config.size:
+            return array
+        pairs = array.reshape(-1, config.size // 2, 2, *array.shape[1:])
+        return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(array.shape)
+
+    return from_gguf(tensors, _GGUF, "model.layers", brought)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
