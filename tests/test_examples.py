@@ -36,6 +36,7 @@ def test_every_example_is_tested() -> None:
         "buffers",
         "quantize",
         "running",
+        "generate",
     }
 
 
@@ -189,3 +190,12 @@ def test_running_gives_the_same_in_every_way(capsys: pytest.CaptureFixture[str])
     lines = printed("running", capsys)
     assert [line.split()[:2] for line in lines[:2]] == [["first", "start"], ["second", "start"]]
     assert lines[2:] == ["bound True"] * 3 + ["later True", "pieces True", "requests True"]
+
+
+def test_generate_streams_draws_and_gives_each_prompt_what_it_gets_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    likeliest, drawn, together, small = printed("generate", capsys)
+    for line, label in ((likeliest, "likeliest"), (drawn, "drawn"), (small, "4 bits")):
+        tokens = [int(token) for token in line.removeprefix(label).split()]
+        assert len(tokens) == 8
+        assert all(0 <= token < 1000 for token in tokens)
+    assert together.endswith("as alone: True")
