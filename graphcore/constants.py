@@ -13,7 +13,14 @@ from graphcore.numerics import Array
 from graphcore.promotion.system import NoPromotion, PromotionSystem, Scalar, check_literal
 
 
-def array_dtype(array: Array, op: str, role: str) -> DType:
+def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:
+    """The dtype of what a user gives as an array. Raises `DTypeError` where there is none of its kind, and for a masked
+    array, whose masks a tensor would lose."""
+    if numerics.is_masked(array):
+        raise DTypeError(
+            f"{op}: {role} is a masked array, and a tensor knows no masks",
+            help="fill what is masked: array.filled(0)",
+        )
     try:
         return DType.of(array.dtype)
     except DTypeError as error:
@@ -44,8 +51,8 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
     if dtype is not None and DType.of(dtype).bits > 64 and (array := bigints.integers(value)) is not None:
         return array, bigints.least_dtype(array)
     if isinstance(value, (np.ndarray, np.generic)):
+        own = array_dtype(value, "constant", "value")
         array = numerics.native(np.asarray(value))
-        own = array_dtype(array, "constant", "value")
     else:
         try:
             array = np.asarray(value)

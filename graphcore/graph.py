@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import contextvars
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from graphcore import numerics
+from graphcore import belonging, emitting, known
 from graphcore.buffers import Buffer, BufferValue, stored, value_of
-from graphcore.constants import array_dtype, array_of, held_as, holds_numpy, python_dtype, scalar_array
-from graphcore.dtypes import DType
-from graphcore.errors import DTypeError, GraphError
+from graphcore.errors import GraphError
 from graphcore.naming import Names, checked_name
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
 from graphcore.promotion.system import Scalar
-from graphcore.sources import Line, Origin, is_ours, origin_of, user_origin
-from graphcore.symbol import Captured, Constant, Input, Node, Symbol
-from graphcore.types import (
-    DimLike,
-    ForeignType,
-    OptionalType,
-    SequenceType,
-    Shape,
-    TensorType,
-    Type,
-    _shape,
-    known_type,
-    tensor_type,
-)
+from graphcore.sources import Line, Origin, user_origin
+from graphcore.symbol import Constant, Input, Node, Symbol
+from graphcore.types import DimLike, ForeignType, OptionalType, SequenceType, TensorType, Type, known_type
 
 if TYPE_CHECKING:
     import onnx
@@ -44,8 +30,6 @@ Target: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
 Precision: TypeAlias = Literal["exact", "fast"]
 Optimize: TypeAlias = Literal["off", "exact", "all"]
 
-_new_node = Node.__new__
-_new_symbol = Symbol.__new__
 _current: contextvars.ContextVar[Graph | None] = contextvars.ContextVar("graphcore_graph", default=None)
 
 
@@ -74,28 +58,29 @@ class Graph:
         self.strict = strict
         self._symbols: list[Symbol] = []
         self._nodes: list[Node] = []
-        self._names = Names()
-        self._layer = ""
-        self._layers: dict[str, int] = {}
+        self._inputs: tuple[Symbol, ...] = ()
         self._outputs: list[tuple[str | None, Symbol]] | None = None
-        self._metadata: dict[str, str] = {}
-        self._read = 0  # how many of its first nodes are those of a model that others wrote
-        self._domains: dict[str, int] = {}  # the versions of other domains that a model read from a file names
-        self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
-        self._casts: dict[tuple[int, DType, bool], Symbol] = {}
-        self._implicit_casts: dict[int, Symbol] = {}  # what errors show in place of a cast that the user did not write
-        self._scalars: dict[Any, Symbol] = {}
-        self._edits = 0  # how often it was changed by inserting nodes, which a Model that was made of it has to know
+        self._names = Names()
+        self._buffers: dict[str, BufferValue] = {}
         self._watched: dict[str, Symbol] = {}  # what `Symbol.print` marked, by label
-        self._expressions: dict[int, Any] = {}  # what Symbols that a longer expression may yet swallow are made of
-        self._result_type = self.promotion.result_type
-        self._outer: Graph | None = None
-        """The graph whose node has this one as a body."""
+        self._metadata: dict[str, str] = {}
+        self._domains: dict[str, int] = {}  # the versions of other domains that a model read from a file names
+        self._read = 0  # how many of its first nodes are those of a model that others wrote
+        self._edits = 0  # how often it was changed by inserting nodes, which a Model that was made of it has to know
+        # Its place among graphs
+        self._outer: Graph | None = None  # the graph whose node has this one as a body
         self._inner: Graph | None = None  # the body that is being built in it; a body that is finished has itself
         self._captured: dict[int, Symbol] = {}  # what stands in a body for a Symbol of the graph around it, by number
-        self._buffers: dict[str, BufferValue] = {}
+        # What building knows
+        self._is_written = True  # by a user: what is made then belongs to the user's line, else to `_origin`
+        self._origin: Origin | Line | None = None
+        self._layer = ""
+        self._layers: dict[str, int] = {}
+        self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
+        self._once = known.MadeOnce()
+        self._expressions: dict[int, Any] = {}  # what Symbols that a longer expression may yet swallow are made of
+        self._result_type = self.promotion.result_type
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
-        self._inputs: tuple[Symbol, ...] = ()
         for position, (label, given) in enumerate(named):
             type_ = given.type if isinstance(given, Buffer) else given
             if not isinstance(type_, (TensorType, SequenceType, OptionalType, ForeignType)):
@@ -184,21 +169,7 @@ class Graph:
         constant meets, in "kernel_float". Raises `DTypeError` where an element cannot be held in `dtype` (ints
         exactly, floats rounded but not overflowed), `GraphError` for an ambiguous one in any other system.
         """
-        if ambiguous and not self.promotion.knows_ambiguous:
-            raise GraphError(
-                f"constant: in {self.promotion} no dtype is ambiguous",
-                help="leave it out, or build the graph with promotion='anvil' or 'kernel_float'",
-            )
-        array, own = array_of(value, dtype)
-        default = own if holds_numpy(value) else python_dtype(array, own, self.promotion)
-        wanted = default if dtype is None else DType.of(dtype)
-        if wanted is not own:
-            array = held_as(array, own, wanted, "constant")
-        if array is value or array.base is not None:
-            array = array.copy()
-        made = self._constant(array, wanted, name)
-        made.ambiguous = ambiguous
-        return made
+        return known.given_constant(self, value, dtype, name, ambiguous)
 
     def scalar(
         self, value: Scalar | np.generic, dtype: object = None, rank: int = 0, *, ambiguous: bool = False
@@ -234,17 +205,7 @@ class Graph:
         C-contiguous and of `dtype` (by default its own): what it holds when the graph is exported or loaded counts.
         Raises `GraphError` for a name in use, `DTypeError` where `dtype` cannot hold an element.
         """
-        if not isinstance(array, np.ndarray):
-            raise DTypeError(
-                f"weight {name!r}: a {type(array).__name__} is no array", help="give a NumPy array: np.asarray(value)"
-            )
-        own = array_dtype(array, "weight", repr(name))
-        wanted = own if dtype is None else DType.of(dtype)
-        held = numerics.native(array)
-        if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
-            held = held_as(held, own, wanted, "weight")
-        claimed = self._names.claim(name, "weight")
-        return self._symbol(_type_of(held, wanted), Constant(held, True, user_origin()), claimed)
+        return known.given_weight(self, name, array, dtype)
 
     # Operators
 
@@ -334,19 +295,11 @@ class Graph:
         flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
         for label, value in [*((None, s) for s in flat), *named.items()]:
             value = self._own(value, "output", label or "value")
-            taken = self._names.taken.get(label) if label is not None else None
-            if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
-                raise GraphError(
-                    f"output: the name {label!r} is taken",
-                    operands={"taken by": taken, "output": value},
-                    help="choose another name",
-                )
+            self._names.check_output(label, value)
             outputs.append((label, value))
-        self._outputs = outputs = self._names.of_outputs(outputs)
+        self._outputs = self._names.of_outputs(outputs)
         self._end_expressions([value for _, value in outputs])
-        for label, value in outputs:
-            if label is not None and value._name is None and not isinstance(value.producer, Constant):
-                value._name = self._names.claim(label, "output", value)
+        self._names.claim_outputs(self._outputs)
 
     @staticmethod
     def load(
@@ -493,225 +446,21 @@ class Graph:
 
         restore(self, state)
 
-    # For those who declare ops: how nodes and Symbols are made
+    # For those who declare ops. Functions of a graph that stand with their subject, so that a call costs no more.
 
-    def _symbol(self, type_: Type, producer: Node | Constant | Input | Captured, name: str | None = None) -> Symbol:
-        made = _new_symbol(Symbol)
-        made.graph = self
-        made.type = type_
-        made.producer = producer
-        made.id = len(self._symbols)
-        made._name = name
-        self._symbols.append(made)
-        if name is not None:
-            self._names.taken[name] = made
-        return made
+    _symbol = emitting.new_symbol
+    _node = emitting.new_node
+    _emit = emitting.emit
+    _emit_many = emitting.emit_many
+    _end_expressions = emitting.end_expressions
 
-    def _node(
-        self,
-        op_type: str,
-        inputs: tuple[Symbol | None, ...],
-        attributes: dict[str, Any],
-        domain: str,
-        layer: str,
-        origin: Origin | Line | None,
-    ) -> Node:
-        """A node whose outputs are still to be made; it is not in the graph yet."""
-        node = _new_node(Node)
-        node.op_type = op_type
-        node.inputs = inputs
-        node.attributes = attributes
-        node.domain = domain
-        node.layer = layer
-        node.origin = origin
-        return node
+    _constant = known.constant
+    _scalar = known.scalar
+    _vector = known.vector
+    _cast = known.cast
 
-    def _emit(
-        self,
-        op_type: str,
-        inputs: tuple[Symbol | None, ...],
-        type_: Type,
-        attributes: dict[str, Any] | None = None,
-        domain: str = "",
-    ) -> Symbol:
-        """A node with one output of a known type. Written out in one piece: every microsecond here is 1 s a million."""
-        if self._inner is not None:
-            body, inputs = self._in_body(inputs, op_type)
-            return body._emit(op_type, inputs, type_, attributes, domain)
-        frame = sys._getframe(2)
-        code = frame.f_code
-        node = _new_node(Node)
-        node.op_type = op_type
-        node.inputs = inputs
-        node.attributes = {} if attributes is None else attributes
-        node.domain = domain
-        node.layer = self._layer
-        node.origin = (code, frame.f_lasti) if is_ours.get(code.co_filename) is False else origin_of(frame)
-        if self._result_type is not None:
-            type_ = self._result_type(op_type, inputs, type_)
-        if self._expressions:
-            self._end_expressions(inputs)
-        symbols = self._symbols
-        made = _new_symbol(Symbol)
-        made.graph = self
-        made.type = type_
-        made.producer = node
-        made.id = len(symbols)
-        made._name = None
-        node.outputs = (made,)
-        symbols.append(made)
-        self._nodes.append(node)
-        return made
-
-    def _emit_many(
-        self,
-        op_type: str,
-        inputs: tuple[Symbol | None, ...],
-        types: Sequence[Type],
-        attributes: dict[str, Any] | None = None,
-        domain: str = "",
-    ) -> tuple[Symbol, ...]:
-        """A node with an output for each of the known types."""
-        if self._inner is not None:
-            body, inputs = self._in_body(inputs, op_type)
-            return body._emit_many(op_type, inputs, types, attributes, domain)
-        if self._result_type is not None:
-            types = [self._result_type(op_type, inputs, type_) for type_ in types]
-        self._end_expressions(inputs)
-        node = self._node(op_type, inputs, attributes or {}, domain, self._layer, user_origin(2))
-        node.outputs = tuple(self._symbol(type_, node) for type_ in types)
-        self._nodes.append(node)
-        return node.outputs
-
-    def _end_expressions(self, inputs: Sequence[Symbol | None]) -> None:
-        """What a node reads is a value from here on, and no part of a longer expression."""
-        for symbol in inputs:
-            if symbol is not None:
-                self._expressions.pop(symbol.id, None)
-
-    def _constant(self, array: np.ndarray[Any, Any], dtype: DType, name: str | None = None) -> Symbol:
-        """A constant of an array that is already right for `dtype` and that nobody else will change."""
-        claimed = None if name is None else self._names.claim(name, "constant")
-        return self._symbol(_type_of(array, dtype), Constant(array, False, user_origin(2)), claimed)
-
-    def _scalar(self, value: Scalar, dtype: DType, ambiguous: bool = False) -> Symbol:
-        """A scalar constant of a Python number that `dtype` holds; the same one is made once."""
-        # 0.0 and -0.0 are equal, and so are 1 and True: neither pair is one constant.
-        key = (dtype, type(value), value if value else str(value), ambiguous)
-        found = self._scalars.get(key)
-        if found is None:
-            type_ = tensor_type(dtype, _shape(()), ambiguous)
-            found = self._scalars[key] = self._symbol(type_, Constant(scalar_array(value, dtype), False, None))
-        return found
-
-    def _vector(self, values: Sequence[int]) -> Symbol:
-        """An int64 constant, as ONNX takes axes, shapes and pads; the same one is made once."""
-        key = ("vector", *values)
-        found = self._scalars.get(key)
-        if found is None:
-            array = np.array(values, np.int64)
-            found = self._scalars[key] = self._symbol(_type_of(array, DType.int64), Constant(array, False, None))
-        return found
-
-    def _cast(self, symbol: Symbol, dtype: DType, ambiguous: bool = False) -> Symbol:
-        """`symbol` as `dtype`: itself if it is, a new constant of a constant, else a Cast node, made once."""
-        own = symbol.type.dtype
-        if own is dtype:
-            return symbol
-        key = (symbol.id, dtype, ambiguous)
-        found = self._casts.get(key)
-        if found is None:
-            producer = symbol.producer
-            type_ = tensor_type(dtype, symbol.type.shape, ambiguous)
-            if type(producer) is Constant and not producer.is_weight:
-                array = numerics.cast_array(producer.array, own, dtype)
-                found = self._symbol(type_, Constant(array, False, producer.origin))
-            else:
-                found = self._emit("Cast", (symbol,), type_, {"to": dtype})
-            self._casts[key] = found
-        return found
-
-    def _open(self) -> Graph:
-        """The innermost body that is being built in it, or itself. Raises `GraphError` for a body that is finished."""
-        graph = self
-        while (inner := graph._inner) is not None:
-            if inner is graph:
-                raise GraphError(
-                    f"the body {graph.name!r} is finished: nothing can be added to it",
-                    help="return its values from the function that made them, and use what cond or the loop gives",
-                )
-            graph = inner
-        return graph
-
-    def _in_body(self, inputs: Sequence[Symbol | None], op: str) -> tuple[Graph, tuple[Symbol | None, ...]]:
-        """The body that is being built in it, and what stands there for these operands."""
-        body = self._open()
-        return body, tuple([None if s is None else body._own(s, op, "an operand") for s in inputs])
-
-    def _capture(self, symbol: Symbol) -> Symbol | None:
-        """What stands in this graph for a Symbol of it or of one around it; None for a Symbol of any other."""
-        if symbol.graph is self:
-            return symbol
-        if self._outer is None:
-            return None
-        outer = self._outer._capture(symbol)
-        if outer is None:
-            return None
-        found = self._captured.get(outer.id)
-        if found is None:
-            self._outer._expressions.pop(outer.id, None)
-            found = self._captured[outer.id] = self._symbol(outer.type, Captured(outer))
-        return found
-
-    def _operand(self, value: Any, op: str, role: str) -> Symbol:
-        """An operand as a Symbol of this graph; arrays become constants, Python scalars of their default dtype too."""
-        if isinstance(value, Symbol):
-            return self._own(value, op, role)
-        if isinstance(value, (np.ndarray, np.generic)):
-            array = np.asarray(value)
-            return self._constant(numerics.native(array).copy(), array_dtype(array, op, role))
-        if isinstance(value, (bool, int, float)):
-            dtype = self.promotion.default_dtype([value])
-            return self._scalar(value, dtype, self.promotion.guesses_literals and dtype is not DType.bool)
-        if hasattr(type(value), "__array_namespace__"):  # an array of another kind
-            array = np.asarray(value)
-            return self._constant(array.copy(), array_dtype(array, op, role))
-        raise _no_operand(value, op, role)
-
-    def _own(self, value: object, op: str, role: str) -> Symbol:
-        if not isinstance(value, Symbol):
-            raise _no_operand(value, op, role)
-        if isinstance(value, BufferValue):
-            value = value.value
-        if value.graph._inner is value.graph:
-            raise GraphError(
-                f"{op}: {role} belongs to a body, {value.graph.name!r}, and is not known outside of it",
-                operands={role: value},
-                help="return it from the function of the body, and use what cond or the loop gives",
-            )
-        if self._inner is not None:
-            return self._open()._own(value, op, role)
-        own = self._capture(value)
-        if own is None:
-            theirs, ours = (
-                (f" ({value.graph.promotion})", f" ({self.promotion})")
-                if value.graph.promotion is not self.promotion
-                else ("", "")
-            )
-            raise GraphError(
-                f"{op}: {role} belongs to graph {value.graph.name!r}{theirs}, not to {self.name!r}{ours}",
-                operands={role: value},
-                help="Symbols of two graphs never mix: make it an input of this graph",
-            )
-        return own
-
-
-def _no_operand(value: object, op: str, role: str) -> DTypeError:
-    fix = "give a Symbol, a NumPy array or a Python number"
-    if isinstance(value, (list, tuple)):
-        fix = "make it an array: np.asarray(value), or a constant: graph.constant(value, dtype)"
-    return DTypeError(f"{op}: {role} is a {type(value).__name__}", operands={role: value}, help=fix)
-
-
-def _type_of(array: np.ndarray[Any, Any], dtype: DType) -> TensorType:
-    return tensor_type(dtype, Shape(array.shape))
+    _operand = belonging.operand
+    _own = belonging.own
+    _capture = belonging.capture
+    _open = belonging.innermost
+    _in_body = belonging.in_body

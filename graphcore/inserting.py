@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphcore.graph import Graph
 
 _OP = "insert_transformation"
-_KEPT = ("_casts", "_implicit_casts", "_scalars", "_expressions", "_plans", "_captured", "_layers", "_watched")
+_KEPT = ("_expressions", "_plans", "_captured", "_layers", "_watched")
 
 
 def insert(symbol: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
@@ -33,7 +33,7 @@ def insert(symbol: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
             help="name it where it is made (x.name = 'total'): that ends the expression",
         )
     producer = symbol.producer
-    if type(producer) is Constant and not producer.is_weight and any(key[0] == symbol.id for key in graph._casts):
+    if type(producer) is Constant and not producer.is_weight and any(key[0] == symbol.id for key in graph._once.casts):
         raise GraphError(
             f"{_OP}: the constant was cast already, which made other constants of it",
             operands={"value": symbol},
@@ -67,13 +67,15 @@ class _Edit:
         self.symbols = list(graph._symbols)
         self.inputs = graph._inputs
         self.before = {name: dict(getattr(graph, name)) for name in _KEPT}
+        self.once = graph._once.copy()
         self.names = dict(graph._names.taken)
         self.held = [(buffer, buffer.value) for buffer in graph._buffers.values()]
         self.open = [found for found in graph._expressions.values() if not found.swallowed]
         self.labels = [(label or value.name, value) for label, value in graph._outputs or ()]
         # What was made of the Symbol before will be made of another: the transformation makes its own.
-        self.casts = {key: graph._casts.pop(key) for key in [*graph._casts] if key[0] == symbol.id}
-        graph._scalars = {key: scalar for key, scalar in graph._scalars.items() if not _is_made(scalar)}
+        casts = graph._once.casts
+        self.casts = {key: casts.pop(key) for key in [*casts] if key[0] == symbol.id}
+        graph._once.keep_values(_is_known)
         graph._plans = {key: plan for key, plan in graph._plans.items() if not self._is_of_sizes(plan)}
 
     def run(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
@@ -86,7 +88,7 @@ class _Edit:
             self._undo()
             raise
         if made is symbol:
-            graph._casts = {**self.casts, **graph._casts}
+            graph._once.casts = {**self.casts, **graph._once.casts}
             return symbol
         for node in self.nodes:
             self._read_instead(node, made)
@@ -95,13 +97,13 @@ class _Edit:
                 held.value = made
         for expression in self.before["_expressions"].values():
             expression.parts = tuple([made if part is symbol else part for part in expression.parts])
-        for own in [key for key, value in self.before["_implicit_casts"].items() if value is symbol]:
-            graph._implicit_casts[own] = made
+        for own in [key for key, value in self.once.implicit.items() if value is symbol]:
+            graph._once.implicit[own] = made
         self._order(moved)
         graph._expressions.pop(symbol.id, None)
         graph._expressions.pop(made.id, None)
         for (_, *rest), cast in self.casts.items():
-            graph._casts.setdefault((made.id, *rest), cast)  # type: ignore[arg-type]
+            graph._once.casts.setdefault((made.id, *rest), cast)  # type: ignore[arg-type]
         self._name_outputs(made)
         graph._edits += 1
         return made
@@ -240,13 +242,12 @@ class _Edit:
         numbers = {symbol.id: number for number, symbol in enumerate(graph._symbols)}
         for number, symbol in enumerate(graph._symbols):
             symbol.id = number
-        graph._casts = {(numbers[own], dtype, flag): s for (own, dtype, flag), s in graph._casts.items()}
-        graph._implicit_casts = {numbers[own]: s for own, s in graph._implicit_casts.items()}
+        graph._once.renumber(numbers)
         graph._expressions = {numbers[own]: found for own, found in graph._expressions.items()}
         # What is remembered by number is made again, and who has a dim first is another one now.
         graph._plans = {key: plan for key, plan in graph._plans.items() if not _is_made(plan)}
         graph._plans.pop("carriers of dims", None)
-        graph._scalars = {key: scalar for key, scalar in graph._scalars.items() if not _is_made(scalar)}
+        graph._once.keep_values(_is_known)
         for node in graph._nodes:
             for body in _bodies(node):
                 body._captured = {_outside(s).id: s for s in body._captured.values()}
@@ -260,6 +261,7 @@ class _Edit:
         for name, kept in self.before.items():
             setattr(graph, name, kept)
         graph._plans.pop("carriers of dims", None)
+        graph._once = self.once
         graph._names.taken = self.names
         for buffer, value in self.held:
             buffer.value = value
@@ -303,6 +305,10 @@ def _recapture(body: Graph, old: Symbol, new: Symbol) -> None:
         for inner in _bodies(node):
             _recapture(inner, mine, other)
     body._outputs = [(label, other if s is mine else s) for label, s in body._outputs or ()]
+
+
+def _is_known(symbol: Symbol) -> bool:
+    return not _is_made(symbol)
 
 
 def _is_made(value: object) -> bool:

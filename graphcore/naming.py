@@ -6,7 +6,7 @@ import re
 from typing import TypeAlias
 
 from graphcore.errors import GraphError
-from graphcore.symbol import Node, Symbol
+from graphcore.symbol import Constant, Node, Symbol
 
 Output: TypeAlias = "tuple[str | None, Symbol]"
 """An output: the name it was given, if one was, and its value."""
@@ -47,6 +47,16 @@ class Names:
             name += "_"
         return name
 
+    def check_output(self, label: str | None, value: Symbol) -> None:
+        """Raises `GraphError` where an output cannot be called so: something else is, or it is an input or constant."""
+        taken = None if label is None else self.taken.get(label)
+        if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
+            raise GraphError(
+                f"output: the name {label!r} is taken",
+                operands={"taken by": taken, "output": value},
+                help="choose another name",
+            )
+
     def of_outputs(self, outputs: list[Output]) -> list[Output]:
         """The outputs with names of their own where a Symbol's will not do: it is an input's, or taken already."""
         used = {label for label, _ in outputs if label is not None}
@@ -64,6 +74,12 @@ class Names:
             labelled.append((label, value))
         return labelled
 
+    def claim_outputs(self, outputs: list[Output]) -> None:
+        """Values without a name get that of their output."""
+        for label, value in outputs:
+            if label is not None and value._name is None and not isinstance(value.producer, Constant):
+                value._name = self.claim(label, "output", value)
+
 
 _snakes: dict[str, str] = {"IsNaN": "is_nan"}
 
@@ -76,8 +92,11 @@ def snake(op_type: str) -> str:
     return found
 
 
+_control = re.compile("[\0-\x1f]").search
+
+
 def checked_name(name: object, kind: str) -> str:
     """The name, if it can be one. Raises `GraphError`."""
-    if not isinstance(name, str) or not name or any(ord(c) < 32 for c in name):
+    if not isinstance(name, str) or not name or _control(name):
         raise GraphError(f"{kind}: {name!r} is no name", help="a name is a non-empty string")
     return name

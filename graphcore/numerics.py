@@ -25,6 +25,12 @@ def native(array: Array) -> Array:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
+def is_masked(value: object) -> bool:
+    """Whether it is one of NumPy's masked arrays, which are imported where they are first named: that takes longer than
+    building many a graph."""
+    return type(value) is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray)
+
+
 def cast_array(array: Array, source: DType, target: DType) -> Array:
     """Casts an array that holds `source` to one that holds `target`.
 

@@ -128,7 +128,9 @@ def apply(
 ) -> list[Symbol]:
     """The operands cast as resolved; literals become constants."""
     given = zip(roles, symbols, resolution.operands, strict=True)
-    report_lossy(graph, op, {role: (s, to) for role, s, to in given if s is not None and to is not None})
+    cast = {r: (s, to) for r, s, to in given if s is not None and to is not None and s.type.dtype is not to}
+    if cast:
+        report_lossy(graph, op, cast)
     made = []
     for symbol, literal, dtype in zip(symbols, literals, resolution.operands, strict=True):
         if symbol is None:
@@ -147,10 +149,11 @@ def cast_operand(symbol: Symbol, dtype: DType | None, ambiguous: bool = False) -
     if dtype is None or symbol.type.dtype is dtype:
         return symbol
     graph = symbol.graph
-    is_written = (symbol.id, dtype, ambiguous) in graph._casts
+    once = graph._once
+    is_written = (symbol.id, dtype, ambiguous) in once.casts
     cast = graph._cast(symbol, dtype, ambiguous)
     if not is_written:
-        graph._implicit_casts[cast.id] = symbol
+        once.implicit[cast.id] = symbol
     return cast
 
 

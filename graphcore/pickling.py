@@ -55,7 +55,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
         ],
         "inputs": [s.id for s in graph._inputs],
         "outputs": None if graph._outputs is None else [(name, s.id) for name, s in graph._outputs],
-        "casts": [(key, s.id) for key, s in graph._casts.items()],
+        "casts": [(key, s.id) for key, s in graph._once.casts.items()],
         "expressions": expressions.state_of(graph),
         "layers": dict(graph._layers),
         "metadata": dict(graph._metadata),
@@ -102,7 +102,7 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
     graph._inputs = tuple(symbols[i] for i in state["inputs"])
     if state["outputs"] is not None:
         graph._outputs = [(name, symbols[i]) for name, i in state["outputs"]]
-    graph._casts = {key: symbols[i] for key, i in state["casts"]}
+    graph._once.casts = {key: symbols[i] for key, i in state["casts"]}
     expressions.restore(graph, state["expressions"])
     graph._layers = dict(state["layers"])
     graph._metadata = dict(state["metadata"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 
 _PREFIX = 100  # characters of a name that the temporary one begins with: names may be as long as a file system allows
@@ -17,6 +16,8 @@ def replace_files(files: Iterable[tuple[str, Iterable[bytes | memoryview]]], *, 
     The last one is the file that leads to the others. synced: each is on the disk before it gets its name, and so is
     the name. Raises `OSError`; no temporary file is left behind then.
     """
+    import tempfile
+
     waiting: list[tuple[str, str]] = []
     folders = set()
     try:

@@ -70,8 +70,20 @@ def user_origin(depth: int = 1) -> Origin | None:
 
 
 def user_line(depth: int = 1) -> Line | None:
-    """The user's line, the innermost one outside the library, `depth` callers up or more."""
-    return line_of(origin_of(sys._getframe(depth)))
+    """The user's line, the innermost one outside the library, `depth` callers up or more.
+
+    Of what a model says itself, about its configuration or its weights, that is a line outside of the models too.
+    """
+    frame: Any = sys._getframe(depth)
+    if frame.f_code.co_filename.startswith(_MODELS):
+        while frame is not None and (frame.f_code.co_filename.startswith(_ROOMS) or _is_generated(frame.f_code)):
+            frame = frame.f_back
+    return line_of(origin_of(frame))
+
+
+def _is_generated(code: CodeType) -> bool:
+    """Whether code is what a dataclass has for making one."""
+    return code.co_filename == "<string>" and code.co_name == "__init__"
 
 
 def line_of(origin: Origin | Line | None) -> Line | None:

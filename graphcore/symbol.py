@@ -254,7 +254,7 @@ class Symbol:
         return f"<Symbol {self}>"
 
     def _describe(self) -> tuple[str, str, str]:
-        own = self.graph._implicit_casts.get(self.id)
+        own = self.graph._once.implicit.get(self.id)
         if own is not None:
             return own._describe()
         name = "" if self._name is None and self.is_constant else self.name

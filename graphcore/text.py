@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +93,8 @@ def _attribute(value: Any) -> str:
 
 def graph_html(graph: Graph) -> str:
     """A table of the nodes."""
+    import html
+
     rows = [("input", str(s.type), s.name, _where(s)) for s in graph._inputs]
     called = definitions(graph)
     for node in _shown(graph):
@@ -111,6 +112,8 @@ _LARGEST = 400
 
 def graph_svg(graph: Graph) -> str:
     """A drawing: operators in rows by their distance from the inputs. Of a graph of over 400 nodes, the first 400."""
+    import html
+
     depth: dict[int, int] = {s.id: 0 for s in graph._inputs}
     boxes: list[tuple[int, str, str, list[Symbol], list[Symbol]]] = [
         (0, s.name, str(s.type), [], [s]) for s in graph._inputs

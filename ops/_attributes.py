@@ -15,7 +15,10 @@ def real(op: str, name: str, value: object, *, least: float | None = None) -> fl
     """An argument that must be a finite number, of at least `least`. Raises `DTypeError` or `ShapeError`."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         raise DTypeError(f"{op}: {name} must be a Python number, not {value!r:.60}", help=f"give a float: {name}=0.5")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an int beyond every float
+        number = math.inf
     if not math.isfinite(number) or (least is not None and number < least):
         bound = "finite" if least is None else f"finite and at least {least:g}"
         raise ShapeError(f"{op}: {name}={value} is not {bound}", help=f"give a {name} that is {bound}")
@@ -31,5 +34,6 @@ def choice(op: str, name: str, value: object, known: tuple[str, ...]) -> str:
 
 def domain_for(dtype: DType, *numbers: float | None) -> str:
     """The domain of an ONNX operator with these attributes: ONNX rounds them to float32, which float64 would show."""
-    rounded = any(n is not None and float(np.float32(n)) != n for n in numbers)
+    with np.errstate(over="ignore"):
+        rounded = any(n is not None and float(np.float32(n)) != n for n in numbers)
     return LIBRARY if dtype is DType.float64 and rounded else ""

@@ -71,7 +71,13 @@ def shape_vector(graph: Graph, dims: Sequence[Size], sources: Sequence[Symbol] =
         return parts[0]
     if not parts:
         return graph._vector([])
-    return graph._emit("Concat", tuple(parts), _ints(len(dims)), {"axis": 0})
+
+    def make() -> Symbol:
+        return graph._emit("Concat", tuple(parts), _ints(len(dims)), {"axis": 0})
+
+    if any(part.graph is not graph for part in parts):  # some are of the graph around a body, by numbers of its own
+        return make()
+    return _remembered(graph, ("sizes", *[part.id for part in parts]), make)
 
 
 def dim_value(graph: Graph, dim: DimLike, sources: Sequence[Symbol] = (), *, op: str = "shape") -> Symbol:

@@ -220,7 +220,7 @@ class Levels(NamedTuple):
 
 def levels(x: Symbol) -> Levels:
     """x quantised by DynamicQuantizeLinear, once for all products that read it."""
-    made_once = x.graph._scalars
+    made_once = x.graph._once.values
     keys = [("levels", x.id, name) for name in Levels._fields]  # queries, keys and values are products of one x
     if keys[0] in made_once:
         return Levels(*(made_once[key] for key in keys))
@@ -248,7 +248,7 @@ def flaw(x: Symbol) -> Symbol:
 
 def _zeros(x: Symbol, rows: Dim) -> Symbol:
     """[1, rows] of them, once for all x of as many rows."""
-    made_once, key = x.graph._scalars, ("zeros", x.id if rows.is_dynamic else rows)
+    made_once, key = x.graph._once.values, ("zeros", x.id if rows.is_dynamic else rows)
     if key in made_once:
         return made_once[key]
     if rows.is_static:
@@ -263,7 +263,7 @@ def _zeros(x: Symbol, rows: Dim) -> Symbol:
 
 def flaws(x: Symbol, inner: Dim) -> Symbol:
     """0 for each row of x, or NaN where that has NaN or infinity: [..., 1]. inner: the length of a row."""
-    made_once, key = x.graph._scalars, ("flaws", x.id)
+    made_once, key = x.graph._once.values, ("flaws", x.id)
     if key in made_once:  # queries, keys and values are products of one x
         return made_once[key]
     if inner.is_static:

@@ -1,9 +1,10 @@
-"""Products of two digits of 8 bits with two: three products of integers in place of one of floats.
+"""Products of two digits of 8 bits with two: three products of integers in place of one of floats; or with one: two.
 
 x is s (a1 - z) + s / 254 (a2 - 128), in which s and z are those of DynamicQuantizeLinear, which leaves at most s / 2:
 that is 127 in the second digit. A weight is t (254 w1 + w2). So the sum of products is
 s t (254 (a1 - z) w1 + (a1 - z) w2 + (a2 - 128) w1), three sums that are exact in int32, and the product of the second
-digits, which is left out. The result is the first one, in float32, plus the sum of the other two.
+digits, which is left out. The result is the first one, in float32, plus the sum of the other two. Where a weight is
+t w1 alone, the result is s t (a1 - z) w1 plus s / 254 t (a2 - 128) w1.
 """
 
 from __future__ import annotations
@@ -36,17 +37,21 @@ def is_summed(values: Symbol) -> bool:
 
 
 class Digits(NamedTuple):
-    """x in two digits. scale, zero: of the first; the scale is NaN where x has NaN or infinity."""
+    """x in two digits.
+
+    scale, zero: of the first digit; the scale is NaN where x has NaN or infinity. finer: the scale of the second.
+    """
 
     first: Symbol
     second: Symbol
     scale: Symbol
     zero: Symbol
+    finer: Symbol
 
 
 def digits(x: Symbol) -> Digits:
     """float32 x taken apart, once for all products that read it."""
-    made_once = x.graph._scalars
+    made_once = x.graph._once.values
     keys = [("digits", x.id, name) for name in Digits._fields]
     if keys[0] in made_once:
         return Digits(*(made_once[key] for key in keys))
@@ -57,14 +62,14 @@ def digits(x: Symbol) -> Digits:
     finer = e.emit("Max", e.emit("Mul", own, e.const(x, 1 / BASE)), e.const(x, _LEAST))
     middle = e.const(x, MIDDLE, _BYTE)
     second = e.emit("QuantizeLinear", rest, finer, middle, dtype=_BYTE, shape=x.shape)
-    found = Digits(first, second, scale, zero)
+    found = Digits(first, second, scale, zero, finer)
     made_once.update(zip(keys, found, strict=True))
     return found
 
 
 def halves(values: Symbol) -> tuple[Symbol, Symbol]:
     """The first digits of a weight and the second: of int8[2, ...]."""
-    made_once, keys = values.graph._scalars, [("half", values.id, place) for place in (0, 1)]
+    made_once, keys = values.graph._once.values, [("half", values.id, place) for place in (0, 1)]
     if keys[0] not in made_once:
         array = known(values)
         if array is not None:
@@ -105,3 +110,18 @@ def split_product(x: Symbol, values: Symbol, scale: Symbol, *, is_unsigned: bool
     made = product(a.first, a.zero, first, e.emit("Mul", scale, e.const(scale, float(BASE))))
     rest = product(a.first, a.zero, second, scale), product(a.second, middle, first, scale)
     return e.cast(e.emit("Add", made, e.emit("Add", *rest, shape=made.shape), shape=made.shape), own)
+
+
+def half_split_product(x: Symbol, values: Symbol, scale: Symbol, *zeros: Symbol) -> Symbol:
+    """x in two digits times a weight of one, [n, k]: the sums of both products."""
+    own, x = x.dtype, e.cast(x, _F32)
+    a = digits(x)
+    turned = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
+    shape = x.shape[:-1] + values.shape[:1]
+
+    def product(left: Symbol, zero: Symbol, of_left: Symbol) -> Symbol:
+        sums = e.emit("MatMulInteger", left, turned, zero, *zeros, dtype=DType.int32, shape=shape)
+        return e.emit("Mul", e.cast(sums, _F32), e.emit("Mul", of_left, scale), shape=shape)
+
+    coarse, fine = product(a.first, a.zero, a.scale), product(a.second, e.const(x, MIDDLE, _BYTE), a.finer)
+    return e.cast(e.emit("Add", coarse, fine, shape=shape), own)

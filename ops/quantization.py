@@ -121,6 +121,7 @@ def qmatmul(
     weight: Quantized | QuantizedTensor | TensorLike,
     *,
     dynamic: bool = False,
+    digits: int = 1,
     accuracy_level: int = 0,
     axis: int | None = 0,
     block_size: int | None = None,
@@ -137,9 +138,11 @@ def qmatmul(
 
     dynamic: of int8 only, and int8_split always is; x is quantised too, when the graph runs, as one tensor to uint8:
     the result is, bit for bit, that of ONNX's DynamicQuantizeLinear, MatMulInteger, and their sums in float32 times
-    (scale of x * scale of weight). All of it is NaN where x has NaN or infinity. accuracy_level: 0 sums the products of
-    x and the dequantised weight in float32 (float64 where x is float64); 4 lets the CPU's kernel hold x in int8 with a
-    scale a block, some 1 % off but faster, for weights that are known.
+    (scale of x * scale of weight). All of it is NaN where x has NaN or infinity. digits: of dynamic int8; with 2 x is
+    taken apart as for int8_split, and the products of both digits are summed, within a bound that is there too.
+
+    accuracy_level: 0 sums the products of x and the dequantised weight in float32 (float64 where x is float64); 4 lets
+    the CPU's kernel hold x in int8 with a scale a block, some 1 % off but faster, for weights that are known.
 
     Returns [..., n] in the float dtype of x, rounded once. Raises `DTypeError` for other dtypes, encodings and levels,
     `ShapeError` for shapes that do not go together or that blocks do not divide, `ModelError` for a weight with NaN or
@@ -150,6 +153,11 @@ def qmatmul(
     is_split = chosen.name == "int8_split"
     if dynamic and chosen.name != "int8" and not is_split:
         raise DTypeError(f"qmatmul: dynamic is of int8, not of {chosen}", help="leave it out, or accuracy_level=4")
+    if type(digits) is not int or digits not in (1, 2) or (digits == 2 and (not dynamic or is_split)):
+        raise DTypeError(
+            f"qmatmul: there is no product with x in {digits!r:.80} digits",
+            help="1 or 2 of int8 with dynamic=True; int8_split always has 2",
+        )
     if accuracy_level not in (0, 4) or isinstance(accuracy_level, bool):
         raise DTypeError(f"qmatmul: there is no accuracy_level {accuracy_level!r}", help="0 is exact, 4 is faster")
     if is_split and accuracy_level:
@@ -185,6 +193,8 @@ def qmatmul(
         attributes["block_size"] = held.block_size
     if dynamic and not is_split:
         attributes["dynamic"] = 1
+        if digits == 2:
+            attributes["digits"] = 2
     if accuracy_level:
         attributes["accuracy_level"] = accuracy_level
     type_ = tensor_type(dtype, symbol.shape[:-1] + shape[:1])
@@ -350,11 +360,16 @@ def _qmatmul(
     encoding: str,
     block_size: int = 0,
     dynamic: int = 0,
+    digits: int = 1,
     accuracy_level: int = 0,
 ) -> Symbol:
     from graphcore.ops import _quantized as q
 
     if dynamic and 0 not in (values.shape[0], values.shape[1]):
+        if digits == 2:
+            from graphcore.ops import _split
+
+            return _split.half_split_product(x, values, *parts)
         return q.dynamic_product(x, values, *parts)
     if encoding == "int8_split":
         from graphcore.ops import _split

@@ -17,13 +17,14 @@ import numpy as np
 import onnxruntime
 
 from graphcore.dtypes import DType
-from graphcore.errors import GraphError
+from graphcore.errors import GraphError, ModelError
 from graphcore.graph import Graph, Precision, Target
 from graphcore.runtime.lowering.legality import legality
 from graphcore.runtime.lowering.openvino import LIMIT, Bound, checked_apart, findings, not_taken, unguarded
 from graphcore.runtime.lowering.runtimes import Runtime
 from graphcore.runtime.lowering.softmaxes import joined
 from graphcore.runtime.lowering.widening import can_widen, narrowest, widened
+from graphcore.types import TensorType
 
 PROVIDER = "OpenVINOExecutionProvider"
 
@@ -53,6 +54,20 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     held = {device: dict(part) for device, part in config.items()}
     held.setdefault("CPU", {}).setdefault(_HINT, "f32")
     return {**options, "load_config": json.dumps(held)}
+
+
+def require_options(options: Mapping[str, Any], start: Callable[[Graph], object]) -> None:
+    """Raises `GraphError` where OpenVINO takes no graph with options of a user's. start: starts a session of one."""
+    graph = Graph("probe", {"x": TensorType(DType.float32, [1])})
+    graph.output(graph.inputs[0] + graph.inputs[0])
+    try:
+        start(graph)
+    except ModelError as error:
+        raise GraphError(
+            f"InferenceSession: OpenVINO takes no graph with provider_options={dict(options)!r:.200}",
+            operands={"OpenVINO": str(error).strip().splitlines()[0][:400]},
+            help="see the names and values of OpenVINO's properties",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,7 @@ class Compiled:
         self._sizes = sizes
         self._compared = [name for pair in plan.guards for name in pair if sizes is None]
         self._names = [o.name for o in session.get_outputs() if o.name not in self._compared]
+        self._is_device = bool(plan.hint)
         self._is_checked = bool(plan.bounds or plan.guards)
         self._start = host
         self._host: onnxruntime.InferenceSession | None = None
@@ -150,7 +166,11 @@ class Compiled:
         return [o for o in self._session.get_outputs() if o.name not in self._compared]
 
     def run(self, names: Sequence[str] | None, feed: Mapping[str, Any], options: Any = None) -> list[Any]:
-        """As the session's; on the CPU where an integer is too large, and where sizes are not what was stated."""
+        """As the session's; on the CPU where an operand has no elements, where an integer is too large, and where sizes
+        are not what was stated."""
+        if self._is_device and not all(array.size for array in feed.values()):
+            # Some of OpenVINO's kernels refuse operands without elements, others do not survive them.
+            return list(self._cpu().run(self._names if names is None else list(names), feed, options))
         if not self._is_checked:
             return list(self._session._sess.run(self._names if names is None else names, feed, options))
         wanted = self._names if names is None else list(names)

@@ -42,7 +42,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """What a Symbol is to be. unsure: elements whose sign of zero nobody promises."""
+    """What a Symbol is to be. unsure: elements made of a zero whose sign nobody promises."""
 
     array: Array
     dtype: DType
@@ -207,7 +207,7 @@ def compute(system: str, op: str, given: Sequence[Operand]) -> Value:
     if op in COMPARISONS:
         array = reference.compare(op, *arrays)
         to = dtype if system == "kernel_float" else D.bool
-        return Value(reference.cast(array, D.bool, to), to, ambiguous)
+        return Value(reference.cast(array, D.bool, to), to, ambiguous, unsure)
     if op in BITWISE:
         if dtype.is_float:
             array = BITWISE[op](*(reference.cast(a, dtype, D.bool) for a in arrays))

@@ -266,6 +266,7 @@ def test_clip_refuses_when_shapes_do_not_broadcast() -> None:
     (lambda x: ops.gelu(x, "fast"), "gelu: approximate='fast' is not known"),
     (lambda x: ops.celu(x, 0.0), "celu: alpha=0 divides by zero"),
     (lambda x: ops.elu(x, math.nan), "elu: alpha=nan is not finite"),
+    (lambda x: ops.elu(x, 10**400), "elu: alpha=10+ is not finite"),
 ])  # fmt: skip
 def test_activation_refuses_when_argument_is_wrong(function: Callable[[Symbol], Symbol], message: str) -> None:
     graph = Graph("g", {"x": TensorType(DType.float32, ["n", 4])})
@@ -283,3 +284,8 @@ def test_activation_is_one_onnx_operator_when_onnx_has_it() -> None:
     graph = graph_of(lambda x: ops.gelu(ops.silu(ops.softmax(x))), np.zeros((2, 2), np.float16))
     assert [n.op_type for n in graph.nodes] == ["Softmax", "Swish", "Gelu"]
     assert {n.domain for n in graph.nodes} == {""}
+
+
+def test_number_beyond_float32_is_computed_with_in_float64() -> None:
+    x = np.array([-2.0, 0.0, 3.0])
+    assert np.allclose(run1(lambda x: ops.elu(x, 1e39), x), np.where(x < 0, 1e39 * np.expm1(x), x), rtol=1e-12)

@@ -27,6 +27,7 @@ from graphcore.errors import (
     SymbolError,
     UnsafePathError,
 )
+from graphcore.models import llama, minilm
 
 D = DType
 
@@ -356,3 +357,21 @@ def test_operand_is_shown_as_written_when_an_earlier_op_cast_it() -> None:
     with pytest.raises(ShapeError) as caught:
         ops.concat([graph["x"], graph["i"]])
     assert "value 1  i   int32[3]" in str(caught.value)
+
+
+def test_error_of_a_model_shows_the_line_that_asked_for_it() -> None:
+    for ask in (
+        lambda: llama.Config(heads=3, kv_heads=2),
+        lambda: llama.Config.read({}),
+        lambda: llama.build(llama.Config(), {}),
+        lambda: llama.build(llama.Config(), cache=0),
+    ):
+        with pytest.raises(GraphcoreError) as caught:
+            ask()
+        assert caught.value.line is not None
+        assert caught.value.line.path == __file__
+    x = Graph("g", {"x": TensorType("float32", [3])})[0]
+    with pytest.raises(ShapeError) as of_an_op:
+        minilm._pooled(x, x)
+    assert of_an_op.value.line is not None
+    assert of_an_op.value.line.path.endswith("minilm.py")

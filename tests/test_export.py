@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 import tracemalloc
@@ -15,6 +16,7 @@ import onnx
 import onnxruntime
 import pytest
 
+import graphcore as gc
 from graphcore import Dim, DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import ExportError, GraphError, ResourceLimitError
 from graphcore.graph import Target
@@ -438,3 +440,32 @@ def test_old_model_never_lies_beside_new_weights(tmp_path: Path, monkeypatch: py
     heavy(5)[0].export(tmp_path / "m.onnx", external_data=True)
     assert seen == [False, False]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (1e39, r"1e\+39 is beyond float32"),
+        ([0.5, -1e300], r"-1e\+300 is beyond float32"),
+        (2.0**128 - 2.0**103, r"3.4028235677973366e\+38 is beyond float32"),
+        (1 << 63, "an int of 64 bits is beyond int64"),
+        ([1, -(1 << 63) - 1], "an int of 64 bits is beyond int64"),
+        (10**5000, "an int of 16610 bits is beyond int64"),
+    ],
+    ids=lambda value: str(value)[:20] if not isinstance(value, int) else f"{value.bit_length()} bits",
+)
+def test_number_that_no_attribute_holds_is_refused(value: object, why: str, tmp_path: Path) -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, [2])})
+    graph.output(*graph.op("Elu", [graph["x"]], {"alpha": value}, [TensorType(DType.float32, [2])]))
+    for write in (graph.to_onnx, lambda: graph.export(tmp_path / "g.onnx"), lambda: gc.InferenceSession().load(graph)):
+        with pytest.raises(GraphError, match=f"attribute 'alpha': {why}, which attributes of ONNX are"):
+            write()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [2.0**128 - 2.0**104, float(np.finfo(np.float32).max), math.inf, -math.inf, 1e-300])
+def test_number_that_an_attribute_holds_is_rounded_as_float32(value: float) -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, [2])})
+    graph.output(*graph.op("Elu", [graph["x"]], {"alpha": value}, [TensorType(DType.float32, [2])]))
+    (node,) = graph.to_onnx().graph.node
+    assert node.attribute[0].f == np.float32(value)

@@ -45,6 +45,19 @@ def check(graph: Graph) -> None:
                     assert graph._symbols[number] is captured.producer.symbol
 
 
+@pytest.mark.parametrize("which", ["x", "h"])
+def test_sizes_that_were_put_together_later_are_found_by_the_transformation(which: str) -> None:
+    graph = Graph("edited", {"x": TensorType(DType.float32, ["n", "m"])})
+    x = graph["x"]
+    n, m = x.shape
+    h = ops.exp(x)
+    graph.output(y=h.reshape(n * m, 1).reshape(n, m, 1, 1))
+    value = x if which == "x" else h
+    value.insert_transformation(lambda s: s.reshape(n * m).reshape(n, m, 1, 1).reshape(n, m) * 2)
+    (y,) = run(graph)
+    np.testing.assert_allclose(y[..., 0, 0], np.exp(2 * X) if which == "x" else 2 * np.exp(X), rtol=1e-6)
+
+
 def test_everything_reads_the_result_but_the_transformation() -> None:
     graph = graph_of()
     h = ops.exp(graph["x"])

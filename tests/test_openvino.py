@@ -16,7 +16,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.errors import GraphError, RunError
+from graphcore.errors import GraphError, ModelError, RunError
 from graphcore.graph import Target
 from graphcore.runtime import openvino, providers
 from graphcore.runtime.lowering import lower
@@ -92,6 +92,18 @@ def test_options_hold_the_precision_when_users_give_their_own() -> None:
 def test_options_raise_when_they_are_no_properties(config: object) -> None:
     with pytest.raises(GraphError, match="no properties of devices"):
         openvino.given({"load_config": config})
+
+
+def test_options_raise_when_no_graph_starts_with_them() -> None:
+    started: list[Graph] = []
+    openvino.require_options({"device_type": "CPU"}, started.append)
+    assert len(started) == 1
+
+    def refuses(graph: Graph) -> None:
+        raise ModelError(f"load: onnxruntime does not take {graph.name}: Invalid OpenVINO EP option: nope")
+
+    with pytest.raises(GraphError, match=r"no graph with provider_options=\{'nope': '3'\}(.|\n)*EP option: nope"):
+        openvino.require_options({"nope": "3"}, refuses)
 
 
 def test_error_names_the_extra_when_the_provider_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,12 +231,22 @@ def test_call_goes_to_the_cpu_when_a_number_or_a_size_does_not_fit() -> None:
 
     small, large = {"x0": np.array([1, 2])}, {"x0": np.array([int(LIMIT), 2])}
     assert made(same).run(["y"], small) == ["device"]
-    assert made(same).run(["y"], {"x0": np.zeros(0, np.int64)}) == ["device"]
+    assert made(same).run(["y"], {"x0": np.zeros(0, np.int64)}) == ["host"]
     assert made(same).run(["y"], large) == ["host"]
     assert made(same).run(["y"], {"x0": np.full(300, 1 << 20)}) == ["host"]
     assert made([np.array([3]), np.array([4])]).run(["y"], small) == ["host"]
     assert [o.name for o in made(same).get_outputs()] == ["y"]
     assert made(same).get_providers() == [openvino.PROVIDER, "device"]
+
+
+def test_call_goes_to_the_cpu_when_an_operand_has_no_elements() -> None:
+    plan = planned(built(ops.relu, floats("n")))
+    compiled = openvino.Compiled(_Session("device", []), plan, lambda: _Session("host", []))
+    assert compiled.run(["y"], {"x0": np.zeros(2, np.float32)}) == ["device"]
+    assert compiled.run(["y"], {"x0": np.zeros(0, np.float32)}) == ["host"]
+    plan = planned(built(ops.relu, TensorType(D.float64, ["n"])))
+    compiled = openvino.Compiled(_Session("host", []), plan, lambda: _Session("another", []))
+    assert compiled.run(["y"], {"x0": np.zeros(0)}) == ["host"]
 
 
 # What is done to graphs
@@ -357,3 +379,18 @@ def test_sizes_that_are_not_as_stated_raise_on_the_provider() -> None:
     np.testing.assert_array_equal(model(x, x)[0], x * x)
     with pytest.raises(RunError, match="rebind"):
         model(x[:1], x)
+
+
+def test_operands_without_elements_are_right_on_the_provider() -> None:
+    if not HAS_PROVIDER:
+        return
+    session = gc.InferenceSession("openvino")
+    product = session.load(built(lambda x, y: ops.einsum("ij,jk->ik", x, y), floats("i", "j"), floats("j", "k")))
+    pool = session.load(built(lambda x: ops.avg_pool2d(x, 2, 2), floats("n", 4, 4, 1)))
+    assert not product.placement().left
+    x, y = np.ones((2, 0), np.float32), np.ones((0, 3), np.float32)
+    np.testing.assert_array_equal(product(x, y)[0], np.zeros((2, 3)))
+    np.testing.assert_array_equal(product(np.ones((2, 3), np.float32), np.ones((3, 1), np.float32))[0], [[3], [3]])
+    bound = product.bind(i=2, j=0, k=3)
+    np.testing.assert_array_equal(bound(x, y)[0], np.zeros((2, 3)))
+    assert pool(np.ones((0, 4, 4, 1), np.float32))[0].shape == (0, 2, 2, 1)

@@ -119,6 +119,32 @@ def test_max_pool_keeps_the_dtype(dtype: type) -> None:
     np.testing.assert_array_equal(made, pooled(x, "max", (2, 2), (2, 2), (1, 1), (1, 1, 1, 1)))
 
 
+@pytest.mark.parametrize("channels", [16, 5])
+@pytest.mark.parametrize(("kernel", "stride", "dilation", "padding"), CASES)
+@pytest.mark.parametrize("ceil", [False, True])
+def test_max_pool_gives_nan_for_a_window_that_has_one_when_rectified(
+    ceil: bool, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
+    channels: int,
+) -> None:  # fmt: skip
+    x = normal(2, channels, 9, 8)
+    x[0, 0, 3, 4] = x[1, 2, 8, 7] = np.nan
+    x[0, 1, 3, 4:6] = np.inf
+    x[0, 2, 3, 4], x[0, 2, 3, 5] = np.inf, -np.inf
+    x[1, 1] = 3e38  # of which a sum overflows
+    x[1, 3] = -3e38
+    expected = pooled(np.maximum(x, 0), "max", kernel, stride, dilation, padding, ceil)
+    assert 0 < np.isnan(expected).sum() < expected.size
+    made = run1(lambda x: ops.max_pool2d(ops.relu(x), kernel, stride, dilation, padding, ceil, "NCHW"), x)
+    np.testing.assert_array_equal(made, expected.astype(np.float32))
+
+
+def test_max_pool_takes_no_marks_when_rectified() -> None:
+    graph = Graph("stem", {"x": TensorType(DType.float32, ["n", 32, "h", "w"])})
+    graph.output(y=ops.max_pool2d(ops.relu(graph["x"]), 3, 2, padding=1, input_layout="NCHW"))
+    kinds = [node.op_type for node in graph.to_onnx(target="cpu").graph.node]
+    assert kinds == ["Relu", "MaxPool", "Conv", "Relu", "Add"]
+
+
 @pytest.mark.parametrize(("dtype", "result"), [(np.int8, np.float16), (np.uint16, np.float32)])
 def test_avg_pool_makes_floats_of_integers(dtype: type, result: type) -> None:
     x: Array = RNG.integers(0, 100, (1, 2, 5, 6)).astype(dtype)

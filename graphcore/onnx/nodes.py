@@ -9,27 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from graphcore.custom import lookup
 from graphcore.dtypes import DType
-from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
+from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.graph import Graph
 from graphcore.onnx import bodies, casting, tensors
 from graphcore.onnx.attributes import constant_value, dtype_value, read_attributes
 from graphcore.onnx.calls import ordered
-from graphcore.onnx.checks import DEEPEST, check_node, check_text, checked_call
+from graphcore.onnx.checks import DEEPEST, check_node, checked_call
 from graphcore.onnx.limits import check_axes, check_size
-from graphcore.onnx.schemas import checked_operands, inferred, operator, required_attributes, schema_of
-from graphcore.onnx.sizes import Sizes
+from graphcore.onnx.opsets import version_of, versions_of
+from graphcore.onnx.results import ResultTypes, declared
+from graphcore.onnx.schemas import checked_operands, operator, required_attributes, schema_of
 from graphcore.onnx.type_protos import read_type
 from graphcore.onnx.versions import Read, convert, is_unchanged
 from graphcore.symbol import Constant, Input, Node, Symbol
-from graphcore.types import ForeignType, TensorType, Type, _shape, tensor_type
+from graphcore.types import ForeignType, TensorType, Type, tensor_type
 
 if TYPE_CHECKING:
     from graphcore.onnx.reader import Model
-
-OLDEST = 7
-"""The oldest opset that is read: before it, broadcasting was another."""
 
 _LONGEST_LAYER = 1000
 _SHOWN = 100
@@ -65,12 +62,10 @@ class Reader:
         self.model = model
         self.graph = graph
         self.versions = versions
-        self.known = known
         self.values = {} if values is None else values
         self.outer = outer
         self.depth = depth
-        self.sizes = Sizes()
-        self._closed: set[int] = set()  # by number, what has more dims than the model tells
+        self._types = ResultTypes(model, versions, known)
         self.is_top = outer is None and not depth
         if depth > DEEPEST:
             raise ResourceLimitError(
@@ -184,8 +179,7 @@ class Reader:
                 continue
             self.define(name, symbol)
             self._name(symbol, name)
-            if name in self.known and _is_open(told := self.model.type_of(self.known[name])) and symbol.type != told:
-                self._closed.add(symbol.id)
+            self._types.note(name, symbol)
 
     def _operator(
         self, proto: onnx.NodeProto, domain: str, inputs: list[Symbol | None], place: Place
@@ -193,7 +187,7 @@ class Reader:
         if not domain and proto.op_type == "Constant":
             array, dtype = constant_value(proto, self.model.folder, place)
             return [self.graph._constant(tensors.aligned([array])[0], dtype)]
-        version = self._version(domain, proto.op_type, place)
+        version = version_of(self.versions, domain, proto.op_type, place)
         schema = schema_of(proto.op_type, domain, version)
         if schema is None and (not domain or domain.startswith("ai.onnx")):
             raise ModelError(
@@ -212,11 +206,10 @@ class Reader:
             outputs = len(proto.output) or None
             typed, found = bodies.read(self, proto.op_type, inner, inputs, attributes, outputs, place)
             attributes.update(found)
-            types = typed if typed is not None else self._types(proto, schema, inputs, domain, place)
         else:
-            declared = None if schema is not None else _declared(domain, proto, inputs, attributes, place)
-            types = self._types(proto, schema, inputs, domain, place) if declared is None else declared
-        types = self._refined(proto, schema, inputs, attributes, list(types), place)
+            typed = None if schema is not None else declared(domain, proto, inputs, attributes, place)
+        types = self._types.of(proto, schema, inputs, place) if typed is None else typed
+        types = self._types.refined(proto, schema, inputs, attributes, list(types), place)
         for type_ in types:
             check_size(type_, place)
         if not domain and proto.op_type in ("Cast", "CastLike"):
@@ -267,58 +260,6 @@ class Reader:
             return None
         return casting.cast(symbol, target, attributes)
 
-    def _version(self, domain: str, op_type: str, place: Place) -> int:
-        version = self.versions.get(domain)
-        if version is None:
-            if domain:
-                return 1
-            raise ModelError(f"load: {place}: the model does not say which opset it uses", help="write the model again")
-        newest = onnx.defs.onnx_opset_version()
-        if not domain and version < OLDEST and _is_same(op_type, version, OLDEST):
-            return OLDEST
-        if not domain and not OLDEST <= version <= newest:
-            raise ModelError(
-                f"load: {place}: the model uses opset {version}, and {OLDEST} to {newest} are read",
-                help="convert it with onnx.version_converter" if version < OLDEST else "install a newer onnx",
-            )
-        return version
-
-    def _types(
-        self,
-        proto: onnx.NodeProto,
-        schema: onnx.defs.OpSchema | None,
-        inputs: Sequence[Symbol | None],
-        domain: str,
-        place: Place,
-    ) -> list[Type]:
-        if self.known and (self.model.is_inferred or schema is None):
-            found = [self.model.type_of(self.known[n]) if n in self.known else None for n in proto.output]
-            if all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in found):
-                return found  # type: ignore[return-value]
-        if schema is None:
-            return [read_type(self.known[n]) if n in self.known else ForeignType() for n in proto.output]
-        try:
-            return inferred(proto, schema, inputs, self.versions, self.known, place)
-        except ModelError as error:
-            raise _for_want_of(inputs, error, place) or error from None
-
-    def _refined(
-        self,
-        proto: onnx.NodeProto,
-        schema: onnx.defs.OpSchema | None,
-        inputs: Sequence[Symbol | None],
-        attributes: Mapping[str, Any],
-        types: list[Type],
-        place: Place,
-    ) -> list[Type]:
-        """The types, with the dims that shapes computed in the model tell, and those that follow from such dims."""
-        if schema is None or schema.domain or not any(_is_open(t) for t in types):
-            return types
-        if any(s is not None and s.id in self._closed for s in inputs):
-            again = inferred(proto, schema, inputs, self.versions, {}, place)
-            types = [_closed(old, new) for old, new in zip(types, again, strict=False)]
-        return self.sizes.refined(proto.op_type, inputs, attributes, types)
-
     # What nests
 
     def body(self, name: str, proto: onnx.GraphProto, types: Sequence[Type]) -> Graph:
@@ -368,86 +309,10 @@ class Reader:
         Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
 
 
-def _declared(
-    domain: str, proto: onnx.NodeProto, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: Place
-) -> list[Type] | None:
-    """The types of a node's results as `gc.custom_op` declares them; None where it does not. Raises `ModelError`."""
-    op = lookup(domain, proto.op_type)
-    if op is None:
-        return None
-    try:
-        types = op.read(inputs, attributes, len(proto.output), f"{proto.op_type}_{next(iter(proto.output), '')}_")
-    except GraphcoreError as error:
-        types = None  # the runtime's own operator in a form that is not declared
-        if op.kernel is None:
-            raise ModelError(
-                f"load: {place}: {error.summary}",
-                operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
-                help=error.help or f"declare {op.label} as the model has it",
-            ) from error
-    if types is None and op.unsafe is not None and (why := op.unsafe(inputs)):
-        raise ModelError(f"load: {place}: {why}", help="write the model in the form that ops.microsoft has")
-    return types
-
-
-def _is_open(type_: Type) -> bool:
-    """Whether dims of a tensor are not known."""
-    return isinstance(type_, TensorType) and not (type_.shape.is_ranked and not any(d.is_dynamic for d in type_.shape))
-
-
-def _closed(old: Type, new: Type) -> Type:
-    """The type with the dims of another one where it has none itself."""
-    if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
-        return old
-    if not old.shape.is_ranked:
-        return tensor_type(old.dtype, new.shape)
-    if len(old.shape) != len(new.shape):
-        return old
-    return tensor_type(old.dtype, _shape([b if a.is_dynamic else a for a, b in zip(old.shape, new.shape, strict=True)]))
-
-
-def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: Place) -> ModelError | None:
-    """What says which operator has to be declared, where that is why a node cannot be typed."""
-    for symbol in inputs:
-        maker = symbol.producer if symbol is not None and symbol.type == ForeignType() else None
-        if isinstance(maker, Node) and maker.domain and lookup(maker.domain, maker.op_type) is None:
-            name = f"{maker.domain}::{maker.op_type}"
-            return ModelError(
-                f"load: {place}: an operand's type is not known, for nobody has declared {name}",
-                operands={"operand": symbol},
-                help=f"declare it: @gc.custom_op({name!r})",
-            )
-    return None
-
-
 def _layer(proto: onnx.NodeProto) -> str:
     """The layer that a node notes; none where the note, which may be anybody's and is read once a call, is long."""
     noted = next((p.value for p in proto.metadata_props if p.key == "graphcore.layer"), "")
     return noted if len(noted) <= _LONGEST_LAYER else ""
-
-
-def _is_same(op_type: str, version: int, other: int) -> bool:
-    """Whether an operator did not change between two opsets."""
-    first, second = schema_of(op_type, "", version), schema_of(op_type, "", other)
-    return first is not None and second is not None and first.since_version == second.since_version
-
-
-def _is_ranked(type_: Type) -> bool:
-    return not isinstance(type_, TensorType) or type_.shape.is_ranked
-
-
-def versions_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """The version of each domain. Raises `ModelError` where one has two."""
-    found: dict[str, int] = {}
-    check_text((entry.domain for entry in imports), "an opset")
-    for entry in imports:
-        domain = "" if entry.domain == "ai.onnx" else entry.domain
-        if found.setdefault(domain, entry.version) != entry.version:
-            raise ModelError(
-                f"load: the model uses opset {found[domain]} and {entry.version} of {domain[:_SHOWN] or 'ONNX'}",
-                help="write it with one of them",
-            )
-    return found
 
 
 def graph_name(name: str) -> str:

@@ -21,7 +21,8 @@ from graphcore.graph import Graph
 from graphcore.onnx.calls import Functions
 from graphcore.onnx.checks import check_model, check_text, survivable
 from graphcore.onnx.files import Folder, model_bytes
-from graphcore.onnx.nodes import Reader, graph_name, versions_of
+from graphcore.onnx.nodes import Reader, graph_name
+from graphcore.onnx.opsets import versions_of
 from graphcore.onnx.splitting import split
 from graphcore.onnx.type_protos import read_type
 from graphcore.onnx.writer import LIMIT, PROMOTION_NOTE, TARGET_NOTE

@@ -31,7 +31,8 @@ SMALL = [bytes([number]) for number in range(128)]
 
 
 def tag(field: int, kind: int) -> bytes:
-    return varint(field << 3 | kind)
+    number = field << 3 | kind
+    return SMALL[number] if number < 128 else varint(number)
 
 
 def integer(field: int, number: int) -> bytes:
@@ -51,7 +52,8 @@ def sized(content: bytes) -> bytes:
 
 def block(field: int, content: bytes) -> bytes:
     """A field of bytes or of an embedded message."""
-    return tag(field, 2) + varint(len(content)) + content
+    size = len(content)
+    return tag(field, 2) + (SMALL[size] if size < 128 else varint(size)) + content
 
 
 def text(field: int, value: str) -> bytes:

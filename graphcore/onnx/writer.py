@@ -7,13 +7,13 @@ lowering. Weights are written from their own memory, as chunks that are never jo
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import onnx
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
@@ -41,8 +41,20 @@ LIMIT = (1 << 31) - 1
 
 _ABSENT = b"\0"  # the name, behind its length, of an optional operand left out
 
-# The numbers of protobuf's fields are those of onnx.proto; each is named where it is used.
-_KIND = onnx.AttributeProto
+# The numbers of protobuf's fields are those of onnx.proto; each is named where it is used. They are written out, since
+# importing onnx takes longer than starting most models.
+
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = (integer(20, kind) for kind in range(1, 9))
+_TYPE_PROTO = integer(20, 13)
+"""The field `type` of an AttributeProto."""
+
+_Number = TypeVar("_Number", int, float)
+
+_BEYOND = 2.0**128 - 2.0**103
+"""The least number that rounds to more than float32 holds."""
+
+_EXTERNAL = integer(14, 1)
+"""The field `data_location` of a TensorProto whose content lies in another file."""
 
 External = Callable[[str, "np.ndarray[Any, Any]"], "tuple[str, int] | None"]
 """(name, array) -> (file, offset) of an initializer that lies outside of the model, or None to write it inside."""
@@ -220,7 +232,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
 
 def _constant(array: np.ndarray[Any, Any], dtype: DType) -> bytes:
     """The attribute of a node that gives a constant."""
-    return text(1, "value") + block(5, b"".join(tensor(array, dtype, ""))) + integer(20, _KIND.TENSOR)
+    return text(1, "value") + block(5, b"".join(tensor(array, dtype, ""))) + _TENSOR
 
 
 def _given(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
@@ -231,7 +243,7 @@ def _given(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
 
 def _body(name: str, graph: Graph, scope: _Scope) -> bytes:
     """The AttributeProto of a graph."""
-    return text(1, name) + block(6, b"".join(_graph(graph, scope))) + integer(20, _KIND.GRAPH)
+    return text(1, name) + block(6, b"".join(_graph(graph, scope))) + _GRAPH
 
 
 def _tail(op_type: str, domain: str, layer: str) -> bytes:
@@ -246,19 +258,19 @@ def attribute(name: str, value: Any) -> bytes:
     if isinstance(value, DType):
         value = value.onnx
     if isinstance(value, (bool, int, np.integer)):
-        return head + integer(3, int(value)) + integer(20, _KIND.INT)
+        return head + integer(3, _held(name, int(value))) + _INT
     if isinstance(value, (float, np.floating)):
-        return head + single(2, float(value)) + integer(20, _KIND.FLOAT)
+        return head + single(2, _held(name, float(value))) + _FLOAT
     if isinstance(value, str):
-        return head + text(4, value) + integer(20, _KIND.STRING)
+        return head + text(4, value) + _STRING
     if isinstance(value, bytes):
-        return head + block(4, value) + integer(20, _KIND.STRING)
+        return head + block(4, value) + _STRING
     if isinstance(value, np.ndarray):
-        return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + integer(20, _KIND.TENSOR)
+        return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + _TENSOR
     if isinstance(value, Graph):
         return _body(name, value, _Scope())
     if isinstance(value, (TensorType, SequenceType, OptionalType, ForeignType)):
-        return head + block(14, encoded_type(value)) + integer(20, _KIND.TYPE_PROTO)
+        return head + block(14, encoded_type(value)) + _TYPE_PROTO
     if isinstance(value, (list, tuple)):
         return head + _list(name, value)
     raise GraphError(
@@ -269,15 +281,30 @@ def attribute(name: str, value: Any) -> bytes:
 
 def _list(name: str, values: list[Any] | tuple[Any, ...]) -> bytes:
     if all(isinstance(v, (bool, int, np.integer)) for v in values):
-        return integers(8, map(int, values)) + integer(20, _KIND.INTS)
+        return integers(8, [_held(name, int(v)) for v in values]) + _INTS
     if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values):
-        return singles(7, map(float, values)) + integer(20, _KIND.FLOATS)
+        return singles(7, [_held(name, float(v)) for v in values]) + _FLOATS
     if all(isinstance(v, (str, bytes)) for v in values):
         encoded = (v.encode() if isinstance(v, str) else v for v in values)
-        return b"".join(block(9, v) for v in encoded) + integer(20, _KIND.STRINGS)
+        return b"".join(block(9, v) for v in encoded) + _STRINGS
     raise GraphError(
         f"attribute {name!r}: {values!r:.80} is of no type that ONNX attributes have",
         help="give a list of ints, of floats or of strings",
+    )
+
+
+def _held(name: str, number: _Number) -> _Number:
+    """A number that an attribute holds: int64 or float32. Raises `GraphError` for one beyond."""
+    if isinstance(number, int):
+        if -(1 << 63) <= number < 1 << 63:
+            return number
+        what = f"an int of {number.bit_length()} bits is beyond int64"
+    else:
+        if abs(number) < _BEYOND or not math.isfinite(number):
+            return number
+        what = f"{number!r} is beyond float32"
+    raise GraphError(
+        f"attribute {name!r}: {what}, which attributes of ONNX are", help="give a number that is not so large"
     )
 
 
@@ -291,10 +318,16 @@ def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: Exter
     content = raw(array, dtype)
     if place is None:
         return [head, *nested(9, [content])]
-    location, offset = place
-    entries = {"location": location, "offset": str(offset), "length": str(len(content))}
-    outside = b"".join(block(13, text(1, key) + text(2, value)) for key, value in entries.items())
-    return [head + outside + integer(14, onnx.TensorProto.EXTERNAL)]
+    return [b"".join((head, _place(*place), _entry("length", str(len(content))), _EXTERNAL))]
+
+
+@functools.lru_cache(16)
+def _place(location: str, offset: int) -> bytes:
+    return _entry("location", location) + _entry("offset", str(offset))
+
+
+def _entry(key: str, value: str) -> bytes:
+    return block(13, text(1, key) + text(2, value))  # external_data
 
 
 def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphcore.graph import Graph
@@ -14,16 +15,18 @@ class Live(NamedTuple):
     symbols: set[int]
 
 
-def live_nodes(graph: Graph) -> Live:
-    """What leads to an output, to a value that a user named, or has no results at all.
+def live_nodes(graph: Graph, *, by_name: bool = True) -> Live:
+    """What leads to an output, or has no results at all.
 
-    A name in a model that others wrote asks for nothing: there every value has one.
+    by_name: or to a value that a user named. A name in a model that others wrote asks for nothing: there every value
+    has one.
     """
     used = {symbol.id for symbol in graph.outputs}
-    read = graph._read
-    kept = [False] * len(graph._nodes)
-    for position in range(len(graph._nodes) - 1, -1, -1):
-        node = graph._nodes[position]
+    nodes = graph._nodes
+    read = graph._read if by_name else len(nodes)
+    kept = [False] * len(nodes)
+    for position in range(len(nodes) - 1, -1, -1):
+        node = nodes[position]
         for made in node.outputs:
             if made.id in used or (made._name is not None and position >= read):
                 break
@@ -38,3 +41,24 @@ def live_nodes(graph: Graph) -> Live:
             if isinstance(value, Graph):
                 used.update(value._captured)
     return Live(kept, used)
+
+
+def prune(graph: Graph) -> None:
+    """Removes what leads to no output from a graph that nobody else has yet. Its bodies are pruned already.
+
+    Lowering keeps a value in two dtypes until it knows which of them is asked for.
+    """
+    kept, used = live_nodes(graph, by_name=False)
+    if not all(kept):
+        keep_nodes(graph, kept)
+    if graph._captured:
+        graph._captured = {outer: inner for outer, inner in graph._captured.items() if inner.id in used}
+
+
+def keep_nodes(graph: Graph, kept: Sequence[bool]) -> None:
+    """Removes the other nodes. What they make is read by none of those kept."""
+    graph._read = sum(kept[: graph._read])
+    graph._nodes[:] = [node for node, stays in zip(graph._nodes, kept, strict=True) if stays]
+
+
+__all__ = ["Live", "keep_nodes", "live_nodes", "prune"]

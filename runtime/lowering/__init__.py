@@ -32,9 +32,10 @@ from graphcore.runtime.lowering import (
     zeros,
 )
 from graphcore.runtime.lowering import inline as calls
+from graphcore.runtime.lowering.control import carried_by
 from graphcore.runtime.lowering.detours import keeps_kernel, options
 from graphcore.runtime.lowering.expand import FORMS, computes, expand
-from graphcore.runtime.lowering.legalise import carried_by, legalise
+from graphcore.runtime.lowering.legalise import legalise
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.runtime.lowering.runtimes import Runtime
@@ -151,6 +152,7 @@ def _is_legal(graph: Graph, rules: Legality) -> bool:
         kinds = {
             (n.op_type, n.domain, s.type if n.inputs and (s := n.inputs[0]) is not None else None, n.outputs[0].type)
             for n in graph._nodes
+            if n.outputs
         }
         if not all(_kind_is_legal(rules, as_read, *kind) for kind in kinds):
             return False

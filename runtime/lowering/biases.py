@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from graphcore.graph import Graph
+from graphcore.passes.liveness import keep_nodes
 from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Captured, Constant, Input, Node, Symbol
 
@@ -34,9 +35,7 @@ def fuse(graph: Graph) -> None:
         if node.op_type == "Add" and not node.domain and _fused(node, uses):
             gone.add(id(node))
     if gone:
-        read = {id(node) for node in graph._nodes[: graph._read]}
-        graph._nodes[:] = [node for node in graph._nodes if id(node) not in gone]
-        graph._read = sum(id(node) in read for node in graph._nodes) if read else 0
+        keep_nodes(graph, [id(node) not in gone for node in graph._nodes])
 
 
 def _fused(node: Node, uses: Counter[int]) -> bool:
@@ -84,9 +83,13 @@ def _is_flaw(symbol: Symbol | None) -> bool:
 
 
 def _is_rest(symbol: Symbol | None, product: Node) -> bool:
-    """Whether it is the sum of the two products with second digits that belong to the one of the first."""
+    """Whether it is what second digits give that belong to the product of the first: a product, or the sum of two."""
     sum_ = symbol.producer if symbol is not None else None
-    if not isinstance(sum_, Node) or sum_.op_type != "Add" or sum_.domain:
+    if not isinstance(sum_, Node):
+        return False
+    if sum_.op_type == product.op_type == "MatMulIntegerToFloat":
+        return sum_.inputs[1] is product.inputs[1] and sum_.inputs[0] is not product.inputs[0]
+    if sum_.op_type != "Add" or sum_.domain:
         return False
     rest, other = (s.producer if s is not None else None for s in sum_.inputs)
     if not isinstance(rest, Node) or not isinstance(other, Node):

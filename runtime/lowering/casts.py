@@ -14,7 +14,7 @@ from graphcore import numerics
 from graphcore.dtypes import DType
 from graphcore.runtime.lowering import bitless
 from graphcore.symbol import Constant, Symbol
-from graphcore.types import tensor_type
+from graphcore.types import TensorType, Type, tensor_type
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
@@ -27,6 +27,10 @@ _NO_BITCAST = frozenset(
 
 _DIRECT = {(d, DType.float32) for d in NARROW} | {(DType.float32, d) for d in (DType.float16, DType.bfloat16)}
 """Casts that onnxruntime gets right, the common ones."""
+
+
+_PARTS = bitless.NIBBLES | {DType.int2, DType.uint2}
+"""Integers of which a byte holds several."""
 
 
 @functools.cache
@@ -81,6 +85,38 @@ class Casts:
         """From now on `wide` is `symbol` in a dtype that holds it."""
         self._plain.setdefault((symbol.id, wide.dtype), wide)
 
+    # What `precision="fast"` does not round
+
+    def around(self, value: Symbol, source: DType, target: DType) -> Symbol:
+        """A cast that an expansion begins or ends with: `fast` leaves out what it would round."""
+        if target is DType.float32:
+            wide = source if source is DType.tensor_float32 else target
+            loose = self.loose.get((value.id, wide))
+            return self.cast(value, source, target) if loose is None else loose
+        made = self.cast(value, source, target)
+        if source is DType.float32 and made is not value:
+            self.loose[made.id, source if target is not DType.tensor_float32 else target] = value
+        return made
+
+    def rounded(self, made: Symbol, type_: Type) -> Symbol:
+        """A result rounded where its type is tensor_float32."""
+        if not isinstance(type_, TensorType) or type_.dtype is not DType.tensor_float32:
+            return made
+        rounded = self.round_tf32(made)
+        if self._on.fast:
+            self.loose[rounded.id, DType.tensor_float32] = made
+        return rounded
+
+    def unrounded(self, value: Symbol | None, old: Symbol | None) -> Symbol | None:
+        """What a tensor_float32 operand was before it was rounded. old: the operand as it was built."""
+        if value is None or old is None or not isinstance(old.type, TensorType):
+            return value
+        if old.type.dtype is not DType.tensor_float32:
+            return value
+        return self.loose.get((value.id, DType.tensor_float32), value)
+
+    # How they are built
+
     def _cast(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
         if not self._on.rules.detours:
             made = self.plain(symbol, target.storage)
@@ -115,8 +151,8 @@ class Casts:
             if self._on.rules.host is not None and (symbol.dtype in bitless.NIBBLES or target in bitless.NIBBLES):
                 made = self._plain[symbol.id, target] = bitless.nibble(self._on, symbol, target)
                 return made
-            if not self._on.rules.views_bits and symbol.dtype in bitless.NIBBLES and target.bits <= 8:
-                # Older releases take half bytes for bytes, and write the result over what is still to be read.
+            if not self._on.rules.views_bits and symbol.dtype in _PARTS and target.bits <= 8:
+                # Older releases take parts of bytes for bytes, and write the result over what is still to be read.
                 made = self._plain[symbol.id, target] = self.plain(self.plain(symbol, DType.int32), target)
                 return made
             made = self._on.graph._emit(

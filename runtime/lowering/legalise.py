@@ -6,24 +6,23 @@ The first comes from the target's data, the second from `stand_ins`, the third f
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
-from graphcore.graph import Graph, Target
+from graphcore.graph import Graph
 from graphcore.operands import broadcast_shapes
-from graphcore.runtime.lowering import learned
+from graphcore.passes.liveness import prune
+from graphcore.runtime.lowering import control, learned
 from graphcore.runtime.lowering.casts import NARROW, Casts
-from graphcore.runtime.lowering.detours import options
+from graphcore.runtime.lowering.detours import detours_of, keeps_kernel, options, own_detours_of
 from graphcore.runtime.lowering.draft import Draft
 from graphcore.runtime.lowering.folding import fold, fold_shape, neutral
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality
-from graphcore.runtime.lowering.pruning import prune
-from graphcore.runtime.lowering.rewrite import Rewrite, bodies, storage_type
+from graphcore.runtime.lowering.rewrite import Rewrite, storage_type
 from graphcore.runtime.lowering.stand_ins import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS, MOVES, PROMOTIONS, VIEWED, VIEWS
 from graphcore.symbol import Constant, Input, Node, Symbol
 from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
@@ -45,24 +44,6 @@ def legalise(graph: Graph, rules: Legality, *, fast: bool = False) -> Graph:
     return Legaliser(graph, rules, fast=fast).run()
 
 
-def carried_by(node: Node, rules: Legality) -> dict[DType, DType]:
-    """What stands in for the dtypes of values that an If, Loop or Scan takes or gives and has no kernel for."""
-    around = [s.type for s in (*node.inputs, *node.outputs) if s is not None]
-    inside = [s.type for body in bodies(node) for s in (*body.inputs, *body.outputs)]
-    dtypes = {t.dtype.storage for t in (*around, *inside) if isinstance(t, TensorType)} if rules.detours else set()
-    tables = [rules] if rules.host is None else [rules, rules.host]
-
-    def is_taken(dtype: DType) -> bool:
-        return any(table.allows(node.op_type, dtype) for table in tables)
-
-    carried = {}
-    for dtype in dtypes:
-        fit = [d for d in PROMOTIONS.get(dtype, ()) if is_taken(d) and d.is_float is dtype.is_float]
-        if fit and not is_taken(dtype):
-            carried[dtype] = fit[0]
-    return carried
-
-
 class Legaliser:
     """One run over one graph. Detours build with `op`, which legalises, or `native`, which does not."""
 
@@ -75,7 +56,7 @@ class Legaliser:
         fast: bool = False,
         carried: Mapping[DType, DType] = MappingProxyType({}),
     ) -> None:
-        """carried: what stands in for dtypes on the way into and out of a body, as `carried_by` has it."""
+        """carried: what stands in for dtypes on the way into and out of a body, as `control.carried_by` has it."""
         self.rewrite: Rewrite = Rewrite(graph, storage_type, outer.rewrite if outer else None)
         self.graph = self.rewrite.new
         self.rules = rules
@@ -95,13 +76,15 @@ class Legaliser:
             if isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.tensor_float32:
                 # What is fed may have more bits than the dtype.
                 self.rewrite.bind(symbol, self.casts.round_tf32(self.rewrite.of(symbol)))
-        for symbol, made in zip(self._old._inputs, self.graph._inputs, strict=True):
-            if isinstance(made.type, TensorType) and made.type.dtype in self._carried:
-                own, made.type = made.type.dtype, self.retyped(made.type, self._carried[made.type.dtype])
-                self.rewrite.bind(symbol, self.casts.cast(made, made.type.dtype, own))
+        if self._carried:
+            control.enter(self, self._old._inputs, self._carried)
         for node, inputs in self.rewrite.nodes():
             self.rewrite.replace(node, self._node(node, inputs))
         return self._with_outputs()
+
+    def body(self, body: Graph, carried: Mapping[DType, DType] = MappingProxyType({})) -> Graph:
+        """A body of a node of this graph, made legal."""
+        return Legaliser(body, self.rules, self, fast=self.fast, carried=carried).run()
 
     def _with_outputs(self) -> Graph:
         """The outputs under their names: a value that has another name already gets a second one by Identity."""
@@ -109,7 +92,7 @@ class Legaliser:
         outputs: list[tuple[str | None, Symbol]] = []
         for label, symbol in self._old._outputs:
             name = label or symbol.name
-            value = self._held(self.rewrite.of(symbol), self._carried)
+            value = control.held(self, self.rewrite.of(symbol), self._carried)
             fits = isinstance(value.producer, Node) and value._name in (None, name)
             fits = fits or (isinstance(value.producer, Input) and value._name == name)
             if not fits or any(value is other for _, other in outputs):
@@ -141,69 +124,21 @@ class Legaliser:
             if "within" in node.attributes:
                 return (self.casts.plain(value, types[0].dtype),)
             if node.outputs[0].id in self._around:
-                return (self._cast_around(value, source.dtype, types[0].dtype),)
+                return (self.casts.around(value, source.dtype, types[0].dtype),)
             return (self.casts.cast(value, source.dtype, types[0].dtype),)
         stored = [t if isinstance(t, TensorType) and t.dtype.storage is t.dtype else storage_type(t) for t in types]
         if node.op_type in CONTROL and not node.domain:
-            return self._control(node, inputs, stored)
-        attributes = self.rewrite.attributes(node, lambda body: Legaliser(body, self.rules, self, fast=self.fast).run())
+            return control.legal(self, node, inputs, stored)
+        attributes = self.rewrite.attributes(node, self.body)
         if self.fast and not node.domain:
-            inputs = tuple([self._unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
+            inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
         self._as_read = self.rewrite.is_read and self._primary(node.op_type, inputs, stored) is DType.float32
         made = self.legal(node.op_type, inputs, stored, attributes, node.domain)
         if node.op_type in MOVES and not self.fast:
             return made
         for t in types:
             if isinstance(t, TensorType) and t.dtype is DType.tensor_float32:
-                return tuple(self._rounded(m, t) for m, t in zip(made, types, strict=True))
-        return made
-
-    def _control(self, node: Node, inputs: tuple[Symbol | None, ...], types: Sequence[Type]) -> tuple[Symbol, ...]:
-        """If, Loop or Scan: what its kernel does not take goes through it in another dtype, that of the body's too."""
-        carried = carried_by(node, self.rules)
-        attributes = self.rewrite.attributes(
-            node, lambda body: Legaliser(body, self.rules, self, fast=self.fast, carried=carried).run()
-        )
-        given = tuple([None if s is None else self._held(s, carried) for s in inputs])
-        held = [
-            self.retyped(t, carried[t.dtype]) if isinstance(t, TensorType) and t.dtype in carried else t for t in types
-        ]
-        made = self.graph._emit_many(node.op_type, given, held, attributes)
-        return tuple(
-            self.casts.cast(m, m.dtype, t.dtype) if isinstance(t, TensorType) and m.type is not t else m
-            for m, t in zip(made, types, strict=True)
-        )
-
-    def _held(self, value: Symbol, carried: Mapping[DType, DType]) -> Symbol:
-        if not isinstance(value.type, TensorType) or value.type.dtype not in carried:
-            return value
-        return self.casts.cast(value, value.type.dtype, carried[value.type.dtype])
-
-    def _unrounded(self, value: Symbol | None, old: Symbol | None) -> Symbol | None:
-        if value is None or old is None or not isinstance(old.type, TensorType):
-            return value
-        if old.type.dtype is not DType.tensor_float32:
-            return value
-        return self.casts.loose.get((value.id, DType.tensor_float32), value)
-
-    def _rounded(self, made: Symbol, type_: Type) -> Symbol:
-        if not isinstance(type_, TensorType) or type_.dtype is not DType.tensor_float32:
-            return made
-        rounded = self.casts.round_tf32(made)
-        if self.fast:
-            self.casts.loose[rounded.id, DType.tensor_float32] = made
-        return rounded
-
-    def _cast_around(self, value: Symbol, source: DType, target: DType) -> Symbol:
-        """A cast that an expansion begins or ends with: `fast` leaves out what it would round."""
-        casts = self.casts
-        if target is DType.float32:
-            wide = source if source is DType.tensor_float32 else target
-            loose = casts.loose.get((value.id, wide))
-            return casts.cast(value, source, target) if loose is None else loose
-        made = casts.cast(value, source, target)
-        if source is DType.float32 and made is not value:
-            casts.loose[made.id, source if target is not DType.tensor_float32 else target] = value
+                return tuple(self.casts.rounded(m, t) for m, t in zip(made, types, strict=True))
         return made
 
     # What detours build with
@@ -307,10 +242,8 @@ class Legaliser:
             folded = self._folded(op_type, inputs, types, attributes)
             if folded is not None:
                 return (folded,)
-            detour = _detours(self.rules.target, self.rules.views_bits).get((op_type, dtype))
+            detour = detours_of(self.rules.target, self.rules.views_bits).get((op_type, dtype))
             if self._as_read and detour is not None:
-                from graphcore.runtime.lowering.detours import keeps_kernel
-
                 first = inputs[0] if inputs else None
                 if keeps_kernel(op_type, dtype, None if first is None else first.type):
                     detour = None
@@ -332,7 +265,7 @@ class Legaliser:
         attributes: dict[str, Any],
     ) -> tuple[Symbol, ...]:
         """An operator on stored dtypes that the target has no kernel for."""
-        own = _own_detours(self.rules.target, self.rules.views_bits)
+        own = own_detours_of(self.rules.target, self.rules.views_bits)
         detour = own.get((op_type, dtype))
         built = detour(self, op_type, inputs, types, attributes) if detour else None
         if built is not None:
@@ -401,7 +334,7 @@ class Legaliser:
 
     def _primary(self, op_type: str, inputs: Sequence[Symbol | None], types: Sequence[Type]) -> DType | None:
         position = PRIMARY.get(op_type, 0)
-        chosen: Any = types[0]
+        chosen: Any = types[0] if types else None
         if op_type not in BY_RESULT and position < len(inputs) and (operand := inputs[position]) is not None:
             chosen = operand.type
         return chosen.dtype if isinstance(chosen, TensorType) else None
@@ -475,17 +408,3 @@ def _counts_low_bits(op_type: str, position: int, attributes: dict[str, Any]) ->
     if op_type == "BitShift":
         return not position and attributes["direction"] == "LEFT"
     return op_type in LOW_BITS
-
-
-@functools.cache
-def _detours(target: Target, views_bits: bool) -> Mapping[tuple[str, DType], Callable[..., Any]]:
-    from graphcore.runtime.lowering.detours import detours_of
-
-    return detours_of(target, views_bits)
-
-
-@functools.cache
-def _own_detours(target: Target, views_bits: bool) -> dict[tuple[str, DType], Callable[..., Any]]:
-    """The rows that only a target has, for what it lacks: they build with other operators than the one they are for."""
-    others = _detours("cpu", True)
-    return {key: detour for key, detour in _detours(target, views_bits).items() if others.get(key) is not detour}

@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import onnx
-
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.graph import Target
@@ -57,13 +55,13 @@ class Legality:
 
     def keeps(self, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
         """Whether an operator chosen by `dtype` stays as it is: on any operands, or on one of the type given."""
-        from graphcore.runtime.lowering.detours import NEEDED, detours_of
+        from graphcore.runtime.lowering.detours import detours_of, needed_of
 
         if not self.allows(op_type, dtype):
             return False
         if not self.detours or (op_type, dtype) not in detours_of(self.target, self.views_bits):
             return True
-        needed = NEEDED.get((op_type, dtype))
+        needed = needed_of(self.target, self.views_bits).get((op_type, dtype))
         if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
             return False
         return not needed(operand, result)
@@ -92,11 +90,17 @@ def kernels(target: Target, runtime: Runtime | None = None) -> dict[str, frozens
 
     Operators that are newer than the runtime's opset have none.
     """
-    table = {op: frozenset(map(DType.of, row.split())) for op, row in measured(target, runtime)["kernels"].items()}
+    table = {op: _dtypes(row) for op, row in measured(target, runtime)["kernels"].items()}
     if runtime is not None:
         newest = table_of("cpu")["kernels"]
         table.update({op: frozenset() for op in {*newest, *table} if _since(op) > runtime.opset})
     return table
+
+
+@functools.cache
+def _dtypes(names: str) -> frozenset[DType]:
+    """Most operators have the row of another."""
+    return frozenset(map(DType.of, names.split()))
 
 
 def measured(target: Target, runtime: Runtime | None = None) -> dict[str, Any]:
@@ -107,12 +111,16 @@ def measured(target: Target, runtime: Runtime | None = None) -> dict[str, Any]:
 @functools.cache
 def _since(op_type: str) -> int:
     """The opset that an operator came with."""
+    import onnx
+
     found = (s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and not s.domain)
     return min(found, default=0)
 
 
 def _schema_dtypes(op_type: str) -> frozenset[DType]:
     """The dtypes that the ONNX schema allows for the operand that decides."""
+    import onnx
+
     schema = onnx.defs.get_schema(op_type, OPSET)
     parameter = (
         schema.outputs[0]

@@ -17,8 +17,8 @@ from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
 from graphcore.ops._rebind import GUARD
+from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.legality import Legality, legality
-from graphcore.runtime.lowering.pruning import prune
 from graphcore.runtime.lowering.rewrite import Rewrite, bodies, with_names
 from graphcore.symbol import Constant, Input, Node, Symbol
 from graphcore.types import TensorType

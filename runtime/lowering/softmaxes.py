@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from graphcore.dtypes import DType
 from graphcore.graph import Graph
-from graphcore.runtime.lowering.pruning import prune
+from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.rewrite import Rewrite, with_names
 from graphcore.symbol import Constant, Node, Symbol
 

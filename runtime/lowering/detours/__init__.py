@@ -23,6 +23,8 @@ from graphcore.runtime.lowering.detours import (
     models,
     nibbles,
     older,
+    older_empty,
+    older_kernels,
     openvino,
     products,
     reductions,
@@ -96,11 +98,25 @@ def detours_of(target: Target, views_bits: bool = True) -> Mapping[tuple[str, DT
     views_bits: whether the runtime has BitCast; the CUDA provider has none anyway.
     """
     if target == "openvino":
-        made: dict[tuple[str, DType], Detour | None] = {**DETOURS, **older.rows(), **openvino.rows()}
+        made: dict[tuple[str, DType], Detour | None] = {
+            **DETOURS,
+            **older.rows(),
+            **older_empty.sums(DETOURS),
+            **openvino.rows(),
+        }
         return {key: detour for key, detour in made.items() if detour is not None}
     if target != "cuda":
-        return DETOURS if views_bits else {**DETOURS, **older.rows()}
+        return (
+            DETOURS if views_bits else {**DETOURS, **older.rows(), **older_kernels.rows(), **older_empty.rows(DETOURS)}
+        )
     return {key: detour for key, detour in {**DETOURS, **cuda.rows(DETOURS)}.items() if detour is not None}
+
+
+@functools.cache
+def own_detours_of(target: Target, views_bits: bool) -> dict[tuple[str, DType], Detour]:
+    """The rows that only a target has, for what it lacks: they build with other operators than the one they are for."""
+    others = detours_of("cpu", True)
+    return {key: detour for key, detour in detours_of(target, views_bits).items() if others.get(key) is not detour}
 
 
 NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
@@ -109,6 +125,20 @@ NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
 }
 """When a detour is taken, by the types of the first operand and the result, where that can be told without building it:
 so that a graph which needs none is seen to be legal."""
+
+
+def needed_of(
+    target: Target, views_bits: bool = True
+) -> Mapping[tuple[str, DType], Callable[[TensorType, TensorType], bool]]:
+    """`NEEDED` for a target; an older release needs more of what is of nothing."""
+    return _NEEDED_BY_OLDER if target == "cpu" and not views_bits else NEEDED
+
+
+_NEEDED_BY_OLDER = {
+    key: needed
+    for key, needed in NEEDED.items()
+    if key[0] not in ("ReduceMax", "ReduceMin") or key[1] not in older_empty.EXTREMES
+}
 
 AS_WRITTEN = frozenset(
     "ArgMax ArgMin GlobalMaxPool MaxPool ReduceMax ReduceMin ScatterElements ScatterND Sigmoid TopK Where".split()

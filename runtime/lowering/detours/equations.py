@@ -68,7 +68,7 @@ def _product(on: Legaliser, inputs: Sequence[Symbol], equation: Equation, shape:
     """
     if not any(map(_may_be_empty, inputs)) or not all(x.shape.is_ranked for x in inputs):
         return on.native("Einsum", *inputs, shape=shape, equation=str(equation))
-    equation = _spelled(equation, [x.rank for x in inputs])
+    equation = spelled(equation, [x.rank for x in inputs])
     if any("..." in labels for labels in equation.inputs):  # the letters ran out
         return on.native("Einsum", *inputs, shape=shape, equation=str(equation))
     unique = [_diagonal(on, x, labels) for x, labels in zip(inputs, equation.inputs, strict=True)]
@@ -103,7 +103,7 @@ def _is_plain(equation: Equation) -> bool:
     return all(len(set(labels)) == len(labels) for labels in equation.inputs)
 
 
-def _spelled(equation: Equation, ranks: Sequence[int]) -> Equation:
+def spelled(equation: Equation, ranks: Sequence[int]) -> Equation:
     """The equation with letters in the place of its dots, which meet at their ends."""
     counts = [rank - len(labels) + 1 for rank, labels in zip(ranks, equation.inputs, strict=True) if "..." in labels]
     used = {label for labels in (*equation.inputs, equation.output) for label in labels}
