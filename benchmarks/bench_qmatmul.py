@@ -30,12 +30,13 @@ Product = Callable[[Symbol, Array], Symbol]
 SIZES = ((1, 768, 3072, 100), (128, 384, 1536, 10), (512, 1024, 1024, 2))
 
 
-def of(encoding: str, block_size: int | None = None, **options: Any) -> Product:
+def of(encoding: str, block_size: int | None = None, symmetric: bool = True, **options: Any) -> Product:
     """A product with a weight in an encoding."""
 
     def product(x: Symbol, weight: Array) -> Symbol:
         axis = 0 if encoding.startswith("int8") else None
-        return ops.qmatmul(encoding, x, encode(weight, encoding, axis=axis, block_size=block_size), **options)
+        held = encode(weight, encoding, axis=axis, block_size=block_size, symmetric=symmetric)
+        return ops.qmatmul(encoding, x, held, **options)
 
     return product
 
@@ -43,6 +44,8 @@ def of(encoding: str, block_size: int | None = None, **options: Any) -> Product:
 # The most that each may cost of what float32 costs, for each size.
 PRODUCTS: dict[str, tuple[Product, tuple[float, float, float]]] = {
     "int8 dynamic": (of("int8", dynamic=True), (0.9, 0.8, 0.7)),
+    "int8 dynamic, zero points": (of("int8", symmetric=False, dynamic=True), (0.9, 0.8, 0.7)),
+    "int8 dynamic, two digits": (of("int8", symmetric=False, dynamic=True, digits=2), (1.3, 0.9, 0.85)),
     "int8_split": (of("int8_split"), (1.6, 1.05, 1.05)),
     "int8": (of("int8"), (1.3, 1.3, 1.3)),
     "int8 level 4": (of("int8", accuracy_level=4), (0.9, 1.4, 1.4)),

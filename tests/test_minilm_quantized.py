@@ -22,6 +22,7 @@ EXACT = np.array(REFERENCE["embeddings"])
 
 COSINES = {
     "int8_dynamic": ({}, 0.988),
+    "int8_dynamic16": ({}, 0.9993),
     "int8_split": ({}, 0.99999),
     "int8": ({}, 0.995),
     "int4": ({}, 0.965),
@@ -98,6 +99,22 @@ def test_biases_are_added_in_the_kernels(graph: Graph) -> None:
     operators = [node.op_type for node in gc.quantize(graph, "int8_split")[0].to_onnx().graph.node]
     assert operators.count("MatMulIntegerToFloat") == 3 * 36
     assert operators.count("Add") == 14 + 24 + 2 * 36
+    operators = [node.op_type for node in gc.quantize(graph, "int8_dynamic16")[0].to_onnx().graph.node]
+    assert operators.count("MatMulIntegerToFloat") == 2 * 36
+    assert operators.count("Add") == 14 + 24 + 36
+
+
+@pytest.mark.slow
+def test_second_digits_are_left_out_where_samples_say_so(graph: Graph, tokens: tuple[Array, Array]) -> None:
+    rng = np.random.default_rng(0)
+    samples = [tuple(array[:6] for array in tokens), (rng.integers(1000, 20000, (2, 32)), np.ones((2, 32), np.int64))]
+    made, report = gc.quantize(graph, "int8_split", samples=samples)
+    schemes = [row.scheme for row in report.quantized]
+    assert 12 <= schemes.count("int8_dynamic16") < 36
+    assert schemes.count("int8_split") == 36 - schemes.count("int8_dynamic16")
+    assert sum(row.before for row in report.quantized) / sum(row.after for row in report.quantized) > 2.2
+    (vectors,) = gc.InferenceSession().load(made)(*tokens)
+    assert cosine(vectors) > 0.9999
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ModelError, ShapeError
+from graphcore.numerics import is_masked
 from graphcore.quantization.encodings import Encoding, encoding_of
 from graphcore.quantization.tensors import BASE, Array, QuantizedTensor, packed
 
@@ -112,6 +113,8 @@ def whole_blocks(op: str, encoding: Encoding, row: int) -> int:
 
 def _floats(array: Any) -> Array:
     """The array in float32, finite."""
+    if is_masked(array):
+        raise DTypeError("encode: a masked array, and encodings know no masks", help="fill it: array.filled(0)")
     given = np.asarray(array)
     try:
         dtype = DType.of(given.dtype)

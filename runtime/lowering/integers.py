@@ -15,7 +15,7 @@ import numpy as np
 from graphcore.dtypes import DType
 from graphcore.ops import _emit as e
 from graphcore.ops._quantized import dynamic_product, levels
-from graphcore.ops._split import MIDDLE, digits, split_product
+from graphcore.ops._split import MIDDLE, digits, half_split_product, split_product
 from graphcore.quantization.tensors import BASE, Array
 from graphcore.runtime.lowering.saturation import saturates
 from graphcore.symbol import Symbol
@@ -36,6 +36,17 @@ def dynamic(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed) -> Symbo
     weight = _once((*key, "dynamic"), done, lambda: _turned(x, values, scales, *zeros))
     a = levels(x)
     return e.cast(_product(a.numbers, a.scale, a.zero, weight), own)
+
+
+def half_split(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed) -> Symbol:
+    """x in two digits, with a weight of int8 or uint8: both products read the same weight."""
+    values, scales, *zeros = arrays
+    own, x = x.dtype, e.cast(x, _F32)
+    weight = _once((*key, "dynamic"), done, lambda: _turned(x, values, scales, *zeros))
+    a = digits(x)
+    coarse = _product(a.first, a.scale, a.zero, weight)
+    fine = _product(a.second, a.finer, e.const(x, MIDDLE, _BYTE), weight)
+    return e.cast(e.emit("Add", coarse, fine, shape=coarse.shape), own)
 
 
 def split(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed) -> Symbol:
@@ -60,12 +71,23 @@ def _once(key: Key, done: Packed, make: Callable[[], tuple[Symbol, ...]]) -> tup
 
 
 def _turned(x: Symbol, values: Array, scales: Array, *zeros: Array) -> tuple[Symbol, ...]:
-    """A weight [n, k] as the kernel takes it: [k, n], scales, and zero points if it has them."""
+    """A weight [n, k] as the kernel takes it: [k, n], scales, and zero points if it has them.
+
+    Products with signed bytes take half of the time of those with unsigned ones, and a zero point of each column none.
+    """
     graph = x.graph
     if values.dtype == np.int8 and _may_saturate(values):
-        values, zeros = values.view(np.uint8) ^ np.uint8(128), (np.full((), 128, np.uint8),)
+        values, zeros = _flipped(values), (np.full((), 128, np.uint8),)
+    elif values.dtype == np.uint8 and not _may_saturate(_flipped(values)):
+        values, zeros = _flipped(values), tuple(map(_flipped, zeros))
     turned = graph._constant(np.ascontiguousarray(values.T), DType.of(values.dtype))
-    return turned, graph._constant(scales, _F32), *(graph._constant(z, _BYTE) for z in zeros)
+    return turned, graph._constant(scales, _F32), *(graph._constant(z, DType.of(z.dtype)) for z in zeros)
+
+
+def _flipped(values: Array) -> Array:
+    """Signed bytes for unsigned ones that are 128 more, and the other way round."""
+    other = np.uint8 if values.dtype == np.int8 else np.int8
+    return np.asarray((values.view(np.uint8) ^ np.uint8(128)).view(other))
 
 
 def _product(x: Symbol, scale: Symbol, zero: Symbol, weight: tuple[Symbol, ...]) -> Symbol:
@@ -79,11 +101,15 @@ def _may_saturate(values: Array) -> bool:
     return bool(values.max() > 64 or values.min() < -64) and saturates()
 
 
-def unsaturated(x: Symbol, values: Symbol, parts: Sequence[Symbol]) -> Symbol | None:
-    """A dynamic product with a weight that comes when the graph runs: unsigned, where signed bytes saturate."""
+def unsaturated(x: Symbol, values: Symbol, parts: Sequence[Symbol], count: int = 1) -> Symbol | None:
+    """A dynamic product with a weight that comes when the graph runs: unsigned, where signed bytes saturate.
+
+    count: the digits of x.
+    """
     if values.dtype is not DType.int8 or not saturates():
         return None
     if values.rank == 3:
         return split_product(x, values, parts[0], is_unsigned=True)
     flipped = e.emit("BitwiseXor", e.bitcast(values, _BYTE), e.const(values, 128, _BYTE), dtype=_BYTE)
-    return dynamic_product(x, flipped, parts[0], e.const(values, 128, _BYTE))
+    product = half_split_product if count == 2 else dynamic_product
+    return product(x, flipped, parts[0], e.const(values, 128, _BYTE))

@@ -48,9 +48,11 @@ def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: P
     # The arrays are constants of the graph and outlive this run of lowering, so that a number names one.
     key = (*map(id, arrays), *how) if len(arrays) == 1 + len(parts) else None
     if x is not None and given.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
+        count = given.get("digits", 1)
         if key is None or rules.target != "cpu":
-            return integers.unsaturated(x, values, parts) if rules.detours else None
-        return integers.dynamic(x, arrays, key, done)
+            return integers.unsaturated(x, values, parts, count) if rules.detours else None
+        of_integers = integers.half_split if count == 2 else integers.dynamic
+        return of_integers(x, arrays, key, done)
     if x is not None and how[0] == "int8_split" and is_summed(values):
         if key is not None and rules.target == "cpu":
             return integers.split(x, arrays, key, done)

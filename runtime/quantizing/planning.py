@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,15 @@ from graphcore.runtime.quantizing.report import Report, Row
 from graphcore.runtime.quantizing.schemes import Choices
 from graphcore.symbol import Captured, Constant, Node, Symbol
 
+_NONE: Mapping[tuple[Any, ...], Choices] = {}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
     """A weight that was encoded. error: what that changes in it, relative to its length."""
 
     key: tuple[Any, ...]
+    choices: Choices
     root: Symbol
     tensor: QuantizedTensor
     error: float
@@ -44,8 +47,19 @@ class Plan:
     """The ids of nodes that bring weights into the form in which they were read."""
 
 
-def planned(graph: Graph, found: Sequence[Candidate], choices: Choices, chosen: Selection, strict: bool) -> Plan:
-    """The plan for a graph. strict: raises for a product that was chosen and cannot be quantised."""
+def planned(
+    graph: Graph,
+    found: Sequence[Candidate],
+    choices: Choices,
+    chosen: Selection,
+    strict: bool,
+    others: Mapping[tuple[Any, ...], Choices] = _NONE,
+) -> Plan:
+    """The plan for a graph.
+
+    strict: raises for a product that was chosen and cannot be quantised. others: of weights, by their keys, that do not
+    go by `choices`.
+    """
     plan = Plan(choices)
     encoded: dict[tuple[Any, ...], Encoded | GraphcoreError | str] = {}
     for candidate in found:
@@ -57,10 +71,11 @@ def planned(graph: Graph, found: Sequence[Candidate], choices: Choices, chosen: 
             if strict and not refusal and candidate.has_form:
                 raise _strict(candidate, reason, "")
             continue
-        rows = candidate.is_table and not choices.shares_rows
+        own = others.get(candidate.matrix.key, choices)
+        rows = candidate.is_table and not own.shares_rows
         key = (*candidate.matrix.key, "rows" if rows else "")
         if key not in encoded:
-            encoded[key] = _encoded(candidate, key, choices, rows)
+            encoded[key] = _encoded(candidate, key, own, rows)
         made = encoded[key]
         if isinstance(made, Encoded):
             plan.chosen[id(node)] = candidate, made
@@ -88,7 +103,7 @@ def _encoded(
     assert isinstance(producer, Constant)
     if tensor.nbytes >= producer.array.nbytes:
         return "scales and zero points would take more than is saved"
-    return Encoded(key, candidate.weight.root, tensor, _distance(array, tensor.dequantize()))
+    return Encoded(key, choices, candidate.weight.root, tensor, _distance(array, tensor.dequantize()))
 
 
 def _distance(array: Array, other: Array) -> float:
@@ -154,7 +169,7 @@ def report(found: Sequence[Candidate], plan: Plan) -> Report:
                 node.op_type,
                 root.name,
                 tuple(root.shape.static_dims),
-                "" if encoded is None else _scheme(candidate, encoded, plan),
+                "" if encoded is None else _scheme(candidate, encoded),
                 plan.reasons.get(id(node), ""),
                 size,
                 after,
@@ -164,6 +179,6 @@ def report(found: Sequence[Candidate], plan: Plan) -> Report:
     return Report(plan.choices.scheme.name, tuple(rows))
 
 
-def _scheme(candidate: Candidate, encoded: Encoded, plan: Plan) -> str:
+def _scheme(candidate: Candidate, encoded: Encoded) -> str:
     """What the weight is held in: a table of rows is int8 under any scheme."""
-    return encoded.tensor.encoding if candidate.is_table else plan.choices.scheme.name
+    return encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name

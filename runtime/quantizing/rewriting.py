@@ -17,6 +17,7 @@ from graphcore.quantization import Quantized
 from graphcore.runtime.lowering.rewrite import Rewrite
 from graphcore.runtime.quantizing.candidates import Candidate
 from graphcore.runtime.quantizing.planning import Encoded, Plan, keeps
+from graphcore.runtime.quantizing.schemes import Choices
 from graphcore.symbol import Constant, Symbol
 from graphcore.types import Type, _shape, tensor_type
 
@@ -57,7 +58,7 @@ class _Quantizing(Rewrite):
                 continue
             candidate, encoded = plan.chosen[id(node)]
             form = _looked_up if candidate.is_table else _multiplied
-            made = form(new, candidate, inputs, self._of_encoded(encoded), plan)
+            made = form(new, candidate, inputs, self._of_encoded(encoded), encoded.choices)
             made.type = node.outputs[0].type
             self.replace(node, (made,))
         encoded_roots = {id(encoded.root) for _, encoded in plan.chosen.values()}
@@ -99,15 +100,16 @@ class _Quantizing(Rewrite):
 
 
 def _multiplied(
-    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, plan: Plan
+    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
 ) -> Symbol:
     """MatMul or Gemm with an encoded weight."""
-    node, choices = candidate.node, plan.choices
+    node = candidate.node
     x, *_ = inputs
     assert x is not None
     if node.op_type == "Gemm" and node.attributes.get("transA", 0):
         x = graph._emit("Transpose", (x,), tensor_type(x.dtype, x.shape[::-1]), {"perm": [1, 0]})
-    made = ops.qmatmul(held.encoding, x, held, dynamic=choices.scheme.is_dynamic, accuracy_level=choices.accuracy_level)
+    scheme, level = choices.scheme, choices.accuracy_level
+    made = ops.qmatmul(held.encoding, x, held, dynamic=scheme.is_dynamic, digits=scheme.digits, accuracy_level=level)
     bias = inputs[2] if node.op_type == "Gemm" and len(inputs) > 2 else None
     beta = float(node.attributes.get("beta", 1.0))
     if bias is None:
@@ -118,7 +120,7 @@ def _multiplied(
 
 
 def _looked_up(
-    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, plan: Plan
+    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
 ) -> Symbol:
     """Rows of a table in int8 times their scales."""
     ids = inputs[1]

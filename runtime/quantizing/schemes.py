@@ -16,8 +16,8 @@ class Scheme:
     """A way to quantise the matrices of a graph.
 
     encoding: of `graphcore.quantization`. is_dynamic: what is multiplied with the weight is quantised too, when the
-    graph runs. symmetric: the default; None where the encoding decides. channels, blocks: whether the scheme has scales
-    for each output, and blocks of a size that can be chosen.
+    graph runs, to so many digits of int8. symmetric: the default; None where the encoding decides. channels, blocks:
+    whether the scheme has scales for each output, and blocks of a size that can be chosen.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Scheme:
     symmetric: bool | None = None
     channels: bool = False
     blocks: bool = False
+    digits: int = 1
 
 
 SCHEMES: Mapping[str, Scheme] = MappingProxyType(
@@ -33,6 +34,7 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
         scheme.name: scheme
         for scheme in (
             Scheme("int8_dynamic", "int8", is_dynamic=True, symmetric=True, channels=True),
+            Scheme("int8_dynamic16", "int8", is_dynamic=True, symmetric=False, channels=True, digits=2),
             Scheme("int8", "int8", symmetric=True, channels=True),
             Scheme("int8_split", "int8_split", is_dynamic=True, channels=True),
             Scheme("int4", "int4", symmetric=False, blocks=True),
