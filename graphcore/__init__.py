@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from graphcore.custom import CustomOp, custom_op
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
 
+from graphcore.collector import settle as _settle
+
+_settle()
+
 __version__ = "0.1.0"
 
 __all__ = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from graphcore.errors import ModelError, ResourceLimitError
 
@@ -51,8 +54,10 @@ def content_of(source: Source) -> dict[str, Any]:
     if isinstance(source, Mapping):
         return dict(source)
     if not isinstance(source, (str, os.PathLike)):
+        kind = type(source)
+        name = f"{kind.__module__.rpartition('.')[2]}.Config" if kind.__name__ == "Config" else kind.__name__
         raise ModelError(
-            f"config: a {type(source).__name__} is no configuration", help="give a dict, or the path of a config.json"
+            f"config: a {name} is no configuration of this model", help="give a dict, or the path of a config.json"
         )
     path = os.fsdecode(source)
     try:
@@ -78,6 +83,8 @@ def read(source: Source, schema: Schema, ignore: Collection[str] = ()) -> dict[s
 
     Raises `ModelError` that names all fields that are missing, unknown, or of values that nothing here computes.
     """
+    if isinstance(ignore, str) or not isinstance(ignore, Collection) or not all(isinstance(n, str) for n in ignore):
+        raise ModelError(f"config: ignore={_shown(ignore)} are no names of fields", help="give a list: ignore=['name']")
     given = content_of(source)
     kind = given.pop("model_type", None)
     faults = []
@@ -129,6 +136,33 @@ def _fits(value: Any, wanted: type) -> bool:
 
 def _shown(value: Any) -> str:
     return f"{value!r:.80}"
+
+
+_ANNOTATED = {"int": int, "float": float, "bool": bool, "str": str, "tuple[int, ...]": list}
+
+
+def require_values(config: Any) -> None:
+    """Raises `ModelError` that names all fields of a family's `Config` whose values are not of their kind.
+
+    NumPy's numbers become Python's, and lists tuples.
+    """
+    faults = []
+    for entry in dataclasses.fields(config):
+        wanted = _ANNOTATED.get(str(entry.type))
+        value = getattr(config, entry.name)
+        plain = [_plain(v) for v in value] if isinstance(value, (list, tuple)) else _plain(value)
+        if wanted is not None and not _fits(plain, wanted):
+            faults.append(f"{entry.name} is {_shown(value)}, not {_WANTED[wanted]}")
+        elif wanted is not None:
+            object.__setattr__(config, entry.name, tuple(plain) if isinstance(plain, list) else plain)
+    layers = getattr(config, "layers", 0)
+    if type(layers) is int and layers > MOST_LAYERS:
+        faults.append(f"layers is {layers}, and {MOST_LAYERS} are the most")
+    require(not faults, "; ".join(faults), "leave them out for the defaults")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def require(condition: bool, fault: str, help: str = "") -> None:

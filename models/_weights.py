@@ -13,7 +13,7 @@ import numpy as np
 from graphcore import DType, Graph, Symbol
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import DTypeError, ModelError, ResourceLimitError
-from graphcore.numerics import Array
+from graphcore.numerics import Array, is_masked
 
 Given: TypeAlias = "Mapping[str, Array] | str | os.PathLike[str] | None"
 """Arrays by name, the path of a checkpoint, or None for random weights."""
@@ -64,8 +64,8 @@ def arrays_of(
     shapes: those that it has. seed: of random ones, where none are given. renamed: from the names of a file. gguf:
     gives a GGUF file's tensors the names and layout of the model; architecture: what such a file calls it. tied: names
     that a checkpoint may have beside another that is the same tensor. ignored: a pattern of names that are no weights.
-    Raises `ModelError` that names all that is missing, there for nothing, or of another shape or dtype, and
-    `ResourceLimitError` for too many random ones.
+    Raises `ModelError` that names all that is missing, there for nothing, or of another shape or dtype, or for a seed
+    that is none, and `ResourceLimitError` for too many random ones.
     """
     if given is None:
         return random(shapes, seed)
@@ -102,7 +102,7 @@ def arrays_of(
         if name not in named:
             continue
         array = held[name] = named[name]
-        if not isinstance(array, np.ndarray):
+        if not isinstance(array, np.ndarray) or is_masked(array):
             mistyped.append(f"{name} is a {type(array).__name__}")
             continue
         if array.shape != shape:
@@ -121,12 +121,17 @@ def arrays_of(
 
 
 def _renamed(found: Mapping[str, Array], renamed: Callable[[str], str]) -> dict[str, Array]:
-    """The same by other names. Of two that would get one name, the second keeps its own, and is there for nothing."""
+    """The same by other names. Of two that would get one name, one keeps its own, and is there for nothing."""
     made: dict[str, Array] = {}
     for name in found:
         new = renamed(name) if isinstance(name, str) else repr(name)
-        made[name if new in made else new] = found[name]
+        made[name if _is_taken(new, name, made, found) else new] = found[name]
     return made
+
+
+def _is_taken(new: str, name: str, made: Mapping[str, Array], found: Mapping[str, Array]) -> bool:
+    """Whether a tensor's new name is that of another, which has it already or by itself."""
+    return new in made or (new != name and new in found)
 
 
 def _gguf_parts(name: str) -> tuple[str | None, str, str]:
@@ -142,17 +147,18 @@ def from_gguf(
     layers: str,
     brought: Callable[[str | None, str, Array], Array],
 ) -> dict[str, Array]:
-    """The tensors of a GGUF file by the names of the model, those that it does not know by their own.
+    """The tensors of a GGUF file by the names of the model, those that it does not know by their own, as those that
+    would get a name twice.
 
     known: names in a block or outside of all, by the file's. layers: what the model's names of blocks begin with.
     brought: from the block, the name and the array in the file to the array in the model.
     """
-    made = {}
+    made: dict[str, Array] = {}
     for name in tensors:
         block, stem, kind = _gguf_parts(name)
         path = "" if block is None else f"{layers}.{block}."
         own = f"{path}{known[stem]}{kind}" if stem in known else name
-        made[own] = brought(block, stem, tensors[name])
+        made[name if _is_taken(own, name, made, tensors) else own] = brought(block, stem, tensors[name])
     return made
 
 
@@ -169,7 +175,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def random(shapes: Shapes, seed: int) -> dict[str, Array]:
-    """Weights that keep values near 1: normal ones of a variance of 1 / inputs, ones to multiply with, no biases."""
+    """Weights that keep values near 1: normal ones of a variance of 1 / inputs, ones to multiply with, no biases.
+
+    Raises `ModelError` for a seed that is no whole number from 0 on, and `ResourceLimitError` for too many.
+    """
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
+        raise ModelError(f"weights: seed={seed!r:.80} begins no random numbers", help="give a whole number from 0 on")
     size = 4 * sum(math.prod(shape) for shape in shapes.values())
     if size > MOST_RANDOM:
         raise ResourceLimitError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 import time
 from collections.abc import Collection, Generator, Sequence
@@ -10,20 +12,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from graphcore.dtypes import DType
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.numerics import Array
-from graphcore.types import TensorType
+from graphcore.numerics import Array, is_masked
+from graphcore.types import TensorType, Type
 
 if TYPE_CHECKING:
     from graphcore.runtime import Model
 
-Prompts: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | Array"
-Seed: TypeAlias = int | np.random.Generator | None
+Prompts: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | Sequence[Array] | Array"
+Seed: TypeAlias = "int | np.random.Generator | None"
 
 ENDED = -1
 """What stands for the token of an item that has come to its end."""
 
 _SHOWN_EVERY = 0.1  # seconds
+
+_BOOLS = (bool, np.bool_)
+
+_DECODER = {"tokens": (DType.int64, 2), "lengths": (DType.int64, 1), "logits": (DType.float32, 2)}
+"""What goes in and comes out of a decoder: dtypes and ranks."""
 
 
 def generate(
@@ -51,13 +59,13 @@ def generate(
     the cache, and for options that make no sense, `ModelError` for a model that is no decoder, and `RunError` for
     logits that are no numbers.
     """
+    prompts, is_single = _prompts(tokens)
     columns = list(
         stream(
-            model, tokens, max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop,
+            model, prompts, max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop,
             progress=progress,
         )
     )  # fmt: skip
-    prompts, is_single = _prompts(tokens)
     made = np.array(columns, np.int64).reshape(len(columns), len(prompts)).T
     texts = [row[: int((row != ENDED).sum())].copy() for row in made]
     return texts[0] if is_single else texts
@@ -89,16 +97,16 @@ def stream(
             f"generate: a prompt of {longest} tokens and {most} new ones do not fit into a cache of {cache}",
             help=f"build the model with cache={longest + most - 1} or more, or ask for fewer tokens",
         )
-    for prompt in (*prompts, np.array([_whole("stop", token, 0) for token in stop], np.int64)):
-        if prompt.size and ((prompt < 0) | (prompt >= vocabulary)).any():
-            wrong = prompt[(prompt < 0) | (prompt >= vocabulary)][0]
-            raise FeedError(f"generate: {wrong} is no token", help=f"tokens are 0 to {vocabulary - 1}")
+    ends = _ends(stop)
+    for token in (*itertools.chain.from_iterable((prompt.min(), prompt.max()) for prompt in prompts), *ends):
+        if not 0 <= token < vocabulary:
+            raise FeedError(f"generate: {token} is no token", help=f"tokens are 0 to {vocabulary - 1}")
     choice = _choice(temperature, top_k, top_p, seed)
-    return _steps(model, prompts, most, choice, frozenset(int(token) for token in stop), progress)
+    return _steps(model, prompts, most, choice, np.array(ends, np.int64), progress)
 
 
 def _steps(
-    model: Model, prompts: list[Array], most: int, choice: Choice, stop: frozenset[int], progress: bool
+    model: Model, prompts: list[Array], most: int, choice: Choice, ends: Array, progress: bool
 ) -> Generator[Array, None, None]:
     if not most:
         return
@@ -109,19 +117,20 @@ def _steps(
     for row, prompt in zip(fed, prompts, strict=True):
         row[: len(prompt)] = prompt
     has_ended = np.zeros(len(prompts), bool)
-    ends = np.array(sorted(stop), np.int64)
     try:
         for number in range(most):
             (logits,) = state(fed, lengths)
-            chosen = choice.of(logits)
+            made = choice.of(logits)
             # What has ended runs along, for a batch is computed as a whole.
-            fed, lengths = chosen[:, None], lengths + 1
-            made = np.where(has_ended, ENDED, chosen)
-            has_ended |= np.isin(chosen, ends)
+            fed = made[:, None].copy()  # whoever is given the tokens may write to them
+            lengths += 1
+            if ends.size:
+                ended, has_ended = has_ended, has_ended | np.isin(made, ends)
+                made[ended] = ENDED
             if bar is not None:
                 bar.show(number + 1)
             yield made
-            if has_ended.all():
+            if ends.size and has_ended.all():
                 return
     finally:
         if bar is not None:
@@ -142,13 +151,14 @@ class Choice:
 
     def of(self, logits: Array) -> Array:
         """A token for each row: int64[batch]. logits: [batch, vocabulary]."""
-        if not np.isfinite(logits.max(-1)).all():
+        likeliest = np.asarray(logits.argmax(-1), np.int64)  # what is no number counts as the largest
+        if not all(math.isfinite(row[at]) for row, at in zip(logits, likeliest.tolist(), strict=True)):
             raise RunError(
                 "generate: the model gives logits that are no numbers",
                 help="check the weights: model.debug shows values",
             )
         if self.generator is None:
-            return np.asarray(logits.argmax(-1), np.int64)
+            return likeliest
         totals = np.cumsum(self.probabilities(logits), -1)
         drawn = self.generator.random((len(totals), 1)) * totals[:, -1:]
         at = np.minimum(drawn, np.nextafter(totals[:, -1:], 0))  # a product may be rounded up to the total
@@ -188,14 +198,14 @@ def _choice(temperature: float, top_k: int | None, top_p: float | None, seed: Se
             "generate: top_k and top_p choose what is drawn from, and temperature=0 draws nothing",
             help="give a temperature, such as temperature=1.0",
         )
-    if not temperature:
-        return Choice(0.0, None, None, None)
     try:
         generator = np.random.default_rng(seed)
     except (TypeError, ValueError):
         raise FeedError(
             f"generate: seed={seed!r:.80}", help="give a whole number of 0 or above, or a Generator"
         ) from None
+    if not temperature:
+        return Choice(0.0, None, None, None)
     return Choice(float(temperature), top_k, top_p, generator)
 
 
@@ -210,6 +220,12 @@ def _whole(name: str, value: object, least: int) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise FeedError(f"generate: {name}={value!r:.80}", help=f"give a whole number of {least} or above")
     return int(value)
+
+
+def _ends(stop: Any) -> list[int]:
+    if isinstance(stop, (str, bytes)) or not np.iterable(stop):
+        raise FeedError(f"generate: stop={stop!r:.80}", help="give a list of tokens: stop=[2]")
+    return [_whole("stop", token, 0) for token in stop]
 
 
 def _prompts(tokens: Any) -> tuple[list[Array], bool]:
@@ -237,7 +253,9 @@ def _prompt(tokens: Any) -> Array:
         )
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.max() > np.iinfo(np.int64).max:
         raise _no_tokens(tokens)
-    return np.asarray(array, np.int64)
+    if is_masked(tokens) or (not isinstance(tokens, np.ndarray) and any(isinstance(t, _BOOLS) for t in tokens)):
+        raise _no_tokens(tokens)
+    return np.array(array, np.int64)  # a copy: a stream reads it later
 
 
 def _no_tokens(given: object) -> FeedError:
@@ -248,17 +266,33 @@ def _no_tokens(given: object) -> FeedError:
 
 def _sizes(model: Model) -> tuple[int, int]:
     """How many tokens a decoder knows, and how many its cache holds."""
-    logits = model.outputs.get("logits")
-    inputs = ["tokens", "lengths"]
-    is_decoder = list(model.inputs) == inputs and isinstance(logits, TensorType) and logits.rank == 2
-    if not is_decoder:
+    if not hasattr(model, "state"):
+        raise ModelError(
+            f"generate: a {type(model).__name__} is no Model", help="load it: gc.InferenceSession().load(graph)"
+        )
+    types = {**model.inputs, **model.outputs}
+    is_decoder = [*types] == [*_DECODER] and all(_is_tensor(types[name], *_DECODER[name]) for name in types)
+    cache, vocabulary = _cache(model), types.get("logits")
+    if not is_decoder or cache is None or not isinstance(vocabulary, TensorType) or not vocabulary.shape[1].is_static:
         raise ModelError(
             f"generate: {model.name} is no decoder",
-            operands={name: str(type_) for name, type_ in (*model.inputs.items(), *model.outputs.items())},
+            operands={name: str(type_) for name, type_ in types.items()},
             help="load what llama.build or gpt2.build give, without every_token",
         )
-    assert isinstance(logits, TensorType)
-    return int(logits.shape[1]), model.state().buffers["keys0"].shape[2]
+    return int(vocabulary.shape[1]), cache
+
+
+def _is_tensor(type_: Type, dtype: DType, rank: int) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype is dtype and type_.shape.is_ranked and type_.rank == rank
+
+
+def _cache(model: Model) -> int | None:
+    """How many tokens the buffers of the first layer hold; None where there are no such buffers."""
+    try:
+        keys = model.state().buffers["keys0"]
+    except (ModelError, FeedError):
+        return None
+    return int(keys.shape[2]) if keys.ndim == 4 else None
 
 
 class _Progress:

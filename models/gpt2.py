@@ -60,6 +60,13 @@ class Config:
     approximate: str = "tanh"
     tied: bool = True
 
+    def __post_init__(self) -> None:
+        """Raises `ModelError` for values of which no network is made."""
+        _config.require_values(self)
+        require(self.width % self.heads == 0, f"width {self.width} is no multiple of heads {self.heads}")
+        kinds = sorted({*ACTIVATIONS.values()})
+        require(self.approximate in kinds, f"approximate is {self.approximate!r:.80}, not {' or '.join(kinds)}")
+
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
         """The Config of a `config.json`, a dict of its fields or its path.

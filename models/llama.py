@@ -99,6 +99,16 @@ class Config:
     mlp_biases: bool = False
     permuted: bool = True
 
+    def __post_init__(self) -> None:
+        """Raises `ModelError` for values of which no network is made."""
+        _config.require_values(self)
+        heads, kv_heads = self.heads, self.kv_heads
+        require(heads % kv_heads == 0, f"{heads} heads of queries do not share {kv_heads} of keys evenly")
+        require(self.size % 2 == 0, f"heads have {self.size} features, which do not turn in pairs")
+        require({*self.biases} <= {*"qkvo"}, f"biases is {self.biases!r:.80}, not a part of 'qkvo'")
+        _, scaling = _rope({"rope_theta": self.theta, "rope_scaling": self.scaling, "rope_parameters": None})
+        object.__setattr__(self, "scaling", scaling)  # in the one spelling that `angles` reads
+
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
         """The Config of a `config.json`, a dict of its fields or its path.
@@ -109,6 +119,7 @@ class Config:
         content = _config.content_of(source)
         kind = content.get("model_type")
         given = _config.read(content, SCHEMA, ignore)
+        _require_layer_types(content.get("layer_types"), ignore)
         heads, width = given["num_attention_heads"], given["hidden_size"]
         kv_heads = given["num_key_value_heads"] or (8 if kind == "mistral" else heads)
         require(heads % kv_heads == 0, f"{heads} heads of queries do not share {kv_heads} of keys evenly")
@@ -141,6 +152,16 @@ class Config:
         )
 
 
+def _require_layer_types(said: object, ignore: Collection[str]) -> None:
+    known = ("full_attention", "sliding_attention")
+    if said is None or "layer_types" in ignore:
+        return
+    require(isinstance(said, list), f"layer_types is {said!r:.80}, not a list of names")
+    assert isinstance(said, list)
+    other = sorted({repr(kind)[:80] for kind in said if kind not in known})
+    require(not other, f"layer_types has {', '.join(other[:5])}; computed is {' or '.join(map(repr, known))}")
+
+
 def _is_windowed(kind: object, asked: bool | None, layer_types: object) -> bool:
     """Whether some layer sees the last tokens alone. Qwen2 asks for it, the others have a window or have none."""
     if isinstance(layer_types, list) and "sliding_attention" in layer_types:
@@ -150,7 +171,9 @@ def _is_windowed(kind: object, asked: bool | None, layer_types: object) -> bool:
 
 def _rope(given: Mapping[str, Any]) -> tuple[float, dict[str, Any] | None]:
     """The base of the angles and how they are scaled. Newer configurations have both under `rope_parameters`."""
-    said = dict(given["rope_parameters"] or given["rope_scaling"] or {})
+    said = given["rope_parameters"] or given["rope_scaling"] or {}
+    require(isinstance(said, Mapping), f"the scaling of rotary angles is {said!r:.80}, not an object of fields")
+    said = dict(said)
     theta = said.pop("rope_theta", given["rope_theta"])
     theta = 10000.0 if theta is None else theta
     kind = said.pop("rope_type", None) or said.pop("type", None) or "default"
@@ -329,7 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         prompt = [int(word) for word in options.prompt.split()]
         config = Config() if options.config is None else Config.read(options.config)
-        cache = options.cache or max(len(prompt) + options.tokens, 1)
+        cache = max(len(prompt) + options.tokens, 1) if options.cache is None else options.cache
         model = InferenceSession().load(build(config, options.weights, cache=cache, seed=options.seed))
         drawn = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
         shown = sys.stderr.isatty() and not sys.stdout.isatty()

@@ -21,7 +21,9 @@ import numpy as np
 
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.checkpoints import load_tensors
-from graphcore.errors import MissingExtraError
+from graphcore.errors import DTypeError, MissingExtraError, ModelError
+from graphcore.models import _config
+from graphcore.models._weights import arrays_of
 from graphcore.numerics import Array
 
 if TYPE_CHECKING:
@@ -53,19 +55,63 @@ class Config:
     heads: int = 12
     epsilon: float = 1e-12
 
+    def __post_init__(self) -> None:
+        """Raises `ModelError` for values of which no network is made."""
+        _config.require_values(self)
 
-def build(weights: Mapping[str, Array], config: Config | None = None) -> Graph:
+
+_SIZES = {
+    "embeddings.word_embeddings.weight": (30522, 384),
+    "embeddings.position_embeddings.weight": (512, 384),
+    "embeddings.token_type_embeddings.weight": (2, 384),
+    "encoder.layer.0.intermediate.dense.weight": (1536, 384),
+}
+"""The weights that the sizes of a model are read from, and the shapes of MiniLM's."""
+
+
+def shapes(weights: Mapping[str, Array], config: Config) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights by the names that checkpoints have, of the sizes that some of them tell."""
+    found = {n: a.shape for n in _SIZES if isinstance(a := weights.get(n), np.ndarray) and a.ndim == 2}
+    words, places, kinds, wide = ({**_SIZES, **found}[name] for name in _SIZES)
+    width, inner = words[1], wide[0]
+    made: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": words,
+        "embeddings.position_embeddings.weight": (places[0], width),
+        "embeddings.token_type_embeddings.weight": (kinds[0], width),
+    }
+    norms = ["embeddings.LayerNorm"]
+    for name in (f"encoder.layer.{number}" for number in range(config.layers)):
+        norms += [f"{name}.attention.output.LayerNorm", f"{name}.output.LayerNorm"]
+        for part, out, into in (
+            *((f"attention.self.{kind}", width, width) for kind in ("query", "key", "value")),
+            ("attention.output.dense", width, width),
+            ("intermediate.dense", inner, width),
+            ("output.dense", width, inner),
+        ):
+            made |= {f"{name}.{part}.weight": (out, into), f"{name}.{part}.bias": (out,)}
+    return made | {f"{name}.{kind}": (width,) for name in norms for kind in ("weight", "bias")}
+
+
+def build(weights: Mapping[str, Array] | str | os.PathLike[str], config: Config | None = None) -> Graph:
     """The encoder with mean pooling and normalisation as a Graph.
 
-    weights: arrays by the names of the safetensors file. The inputs are `input_ids` int64[batch, sequence], padded on
-    the right, and `attention_mask` int64[batch, sequence] of ones over tokens and zeros over padding; the output is
-    `embedding` float32[batch, width] of length 1 each.
+    weights: arrays by the names of the safetensors file, or its path; float32, float16 or bfloat16, in which it is
+    computed. The inputs are `input_ids` int64[batch, sequence], padded on the right, and `attention_mask`
+    int64[batch, sequence] of ones over tokens and zeros over padding; the output is `embedding` float32[batch, width]
+    of length 1 each. Raises `ModelError` that names all weights that do not fit. Reimers and Gurevych 2019,
+    arXiv:1908.10084.
     """
     config = config or Config()
+    given = load_tensors(weights) if isinstance(weights, (str, os.PathLike)) else weights
+    if not isinstance(given, Mapping):
+        raise ModelError(f"weights: a {type(given).__name__} is no checkpoint", help="give a path, or arrays by name")
+    held = arrays_of(given, shapes(given, config), ignored=r"embeddings\.position_ids|pooler\.dense\..*")
+    width = held["embeddings.word_embeddings.weight"].shape[1]
+    _config.require(width % config.heads == 0, f"{config.heads} heads do not divide the {width} features of a token")
     tokens = TensorType(DType.int64, ["batch", "sequence"])
     graph = Graph("all-MiniLM-L6-v2", {"input_ids": tokens, "attention_mask": tokens})
     ids, mask = graph.inputs
-    model = _Encoder(graph, weights, config)
+    model = _Encoder(graph, held, config)
     hidden = model.encode(ids, mask)
     with graph.layer("pooling"):
         graph.output(embedding=_pooled(hidden, mask))
@@ -167,11 +213,14 @@ def _tokenizer() -> Tokenizer:
 def embed(sentences: Sequence[str]) -> Array:
     """The vectors of sentences: float32[len(sentences), 384], each 1 long.
 
-    A sentence is cut at 256 tokens. Raises `TypeError` for what is no sequence of strings and `MissingExtraError`
+    A sentence is cut at 256 tokens. Raises `DTypeError` for what is no sequence of strings and `MissingExtraError`
     where weights or tokenizer are not installed.
     """
-    if isinstance(sentences, str) or not all(isinstance(s, str) for s in sentences):
-        raise TypeError("embed: give a list of strings, such as ['a sentence']")
+    is_list = isinstance(sentences, Sequence) and not isinstance(sentences, (str, bytes))
+    if not is_list or not all(isinstance(s, str) for s in sentences):
+        raise DTypeError(
+            f"embed: {sentences!r:.80} are no sentences", help="give a list of strings, such as ['a sentence']"
+        )
     tokenizer, model = _tokenizer(), load()
     encoded = tokenizer.encode_batch(list(sentences))
     vectors = np.empty((len(encoded), 384), np.float32)

@@ -40,6 +40,12 @@ class Config:
     biases: bool = True
     classes: int = 1000
 
+    def __post_init__(self) -> None:
+        """Raises `ModelError` for values of which no network is made."""
+        _config.require_values(self)
+        require(self.width % self.heads == 0, f"width {self.width} is no multiple of heads {self.heads}")
+        require(self.image >= self.patch, f"an image of {self.image} is smaller than a patch of {self.patch}")
+
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
         """The Config of a `config.json`, a dict of its fields or its path.

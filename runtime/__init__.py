@@ -31,5 +31,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'graphcore.runtime' has no attribute {name!r}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f"graphcore.runtime.{_HOMES[name]}"), name)
+    from graphcore.collector import settle, uncollected
+
+    with uncollected():
+        value = globals()[name] = getattr(import_module(f"graphcore.runtime.{_HOMES[name]}"), name)
+        settle()
     return value

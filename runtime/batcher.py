@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -71,7 +73,7 @@ class Batcher:
                 f"Batcher: max_batch={max_batch!r:.40} and max_waiting={max_waiting!r:.40} are to be numbers from 1 on",
                 help="Batcher(model, max_batch=32, max_wait_ms=2)",
             )
-        if not isinstance(max_wait_ms, (int, float)) or isinstance(max_wait_ms, bool) or not 0 <= max_wait_ms < 1e9:
+        if not _is_number(max_wait_ms) or not 0 <= max_wait_ms < 1e9:
             raise GraphError(
                 f"Batcher: max_wait_ms={max_wait_ms!r:.40} is no time", help="give milliseconds, 0 for not to wait"
             )
@@ -87,7 +89,7 @@ class Batcher:
         self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches))
         self._model = model
         self._when_full = when_full
-        self._waiting = _Waiting(most, max_wait_ms / 1000, int(max_waiting))
+        self._waiting = _Waiting(most, float(max_wait_ms) / 1000, int(max_waiting))
         self._thread = threading.Thread(
             target=_work,
             args=(self._waiting, model, self._batches),
@@ -100,20 +102,31 @@ class Batcher:
     def submit(self, /, *arrays: Any, **named: Any) -> Future[list[Array]]:
         """A future of the outputs. Leave the arrays as they are until it is done.
 
-        What does not fit the inputs is an error in the future, the `FeedError` that a call of the model raises. Raises
-        `RunError` where the batcher is closed, or is full and was told to raise.
+        What does not fit the inputs is an error in the future, the `FeedError` that a call of the model raises, and so
+        is what the model raises. Raises `RunError` where the batcher is closed, is full and was told to raise or asked
+        by a callback of its own, for which no room would ever be made, or was made in another process.
         """
+        self._check_thread()
         try:
             request = self._request(arrays, named)
         except FeedError as error:
             refused: Future[list[Array]] = Future()
             refused.set_exception(error)
             return refused
-        self._waiting.add(request, self._model.name, self._when_full == "wait")
+        waits = self._when_full == "wait" and threading.current_thread() is not self._thread
+        self._waiting.add(request, self._model.name, waits)
         return request.future
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
-        """The outputs of a request, once it was run. Raises what `submit` does, and what the model raises."""
+        """The outputs of a request, once it was run. Raises what `submit` does, and what the model raises, and
+        `RunError` where a callback of a future calls it, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            raise RunError(
+                f"{self._model.name}: a callback of a request is run by the thread that runs requests, and cannot wait"
+                " for one",
+                help="submit it, and add a callback to its future",
+            )
         return self.submit(*arrays, **named).result()
 
     def close(self, *, cancel: bool = False) -> None:
@@ -129,9 +142,22 @@ class Batcher:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise ModelError(
+            f"{self._model.name}: a Batcher is not copied or pickled: its requests wait in this process",
+            help="make another one: Batcher(model)",
+        )
+
     def __repr__(self) -> str:
         limits = f"{self._waiting.most} rows, {self._waiting.patience * 1000:g} ms"
         return f"<Batcher of {self._model.name}: {limits}, {len(self._waiting)} waiting>"
+
+    def _check_thread(self) -> None:
+        if not self._thread.is_alive() and not self._waiting.is_closed:
+            raise RunError(
+                f"{self._model.name}: the batcher was made in another process, and its thread is not in this one",
+                help="make one in each process, after the fork",
+            )
 
     def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> _Request:
         feed = self._feeds.take(arrays, named)
@@ -156,16 +182,16 @@ class _Waiting:
         self._kinds: dict[Kind, deque[_Request]] = {}
         self._rows: dict[Kind, int] = {}
         self._count = 0
-        self._is_closed = False
+        self.is_closed = False
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, request: _Request, model: str, waits: bool) -> None:
         with self._changed:
-            while self._count >= self._room and waits and not self._is_closed:
+            while self._count >= self._room and waits and not self.is_closed:
                 self._changed.wait()
-            if self._is_closed:
+            if self.is_closed:
                 raise RunError(f"{model}: the batcher is closed", help="make another one")
             if self._count >= self._room:
                 raise RunError(
@@ -182,7 +208,7 @@ class _Waiting:
         with self._changed:
             while True:
                 if not self._kinds:
-                    if self._is_closed:
+                    if self.is_closed:
                         return []
                     self._changed.wait()
                     continue
@@ -193,7 +219,7 @@ class _Waiting:
 
     def close(self, cancel: bool) -> None:
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             dropped = [request for waiting in self._kinds.values() for request in waiting] if cancel else []
             if cancel:
                 self._kinds.clear()
@@ -204,13 +230,18 @@ class _Waiting:
             request.future.cancel()
 
     def _next(self) -> tuple[Kind, float]:
-        """The kind of the next batch, and in how many seconds it is due."""
-        for kind, rows in self._rows.items():
-            if rows >= self.most:
-                return kind, 0
-        kind = min(self._kinds, key=lambda k: self._kinds[k][0].arrived)
-        due = self._kinds[kind][0].arrived + self.patience
-        return kind, 0 if self._is_closed else due - time.monotonic()
+        """The kind of the next batch, and in how many seconds it is due: of those that are, the one that waits longest.
+
+        A kind that is full again and again so leaves the others their turn.
+        """
+        patience = 0.0 if self.is_closed else self.patience
+        due = {k: w[0].arrived + (0.0 if self._rows[k] >= self.most else patience) for k, w in self._kinds.items()}
+        now = time.monotonic()
+        ready = [kind for kind, at in due.items() if at <= now]
+        if ready:
+            return min(ready, key=lambda k: self._kinds[k][0].arrived), 0
+        kind = min(due, key=lambda k: due[k])
+        return kind, due[kind] - now
 
     def _taken(self, kind: Kind) -> list[_Request]:
         waiting, taken, rows = self._kinds[kind], [], 0
@@ -245,13 +276,24 @@ def _run(model: Model, batches: Batching, requests: Sequence[_Request]) -> None:
     except BaseException as error:
         if len(requests) == 1 or not isinstance(error, Exception):
             for request in requests:
-                request.future.set_exception(error)
+                with _survived():
+                    request.future.set_exception(error)
             return
         for request in requests:
             _run(model, batches, [request])
         return
     for request, share in zip(requests, shares, strict=True):
-        request.future.set_result(share)
+        with _survived():
+            request.future.set_result(share)
+
+
+@contextmanager
+def _survived() -> Iterator[None]:
+    """Futures log what callbacks raise and go on, but for SystemExit and its like, which would end the thread."""
+    try:
+        yield
+    except BaseException:
+        logging.getLogger("concurrent.futures").exception("a callback of a request ended")
 
 
 def _finish(waiting: _Waiting, thread: threading.Thread, cancel: bool) -> None:
@@ -274,6 +316,10 @@ def _any_rows(types: Mapping[str, Type], batches: Batching) -> dict[str, Type]:
         dims[batches.inputs[name]] = Dim.dynamic()
         made[name] = TensorType(type_.dtype, dims)
     return made
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _is_count(value: object) -> bool:

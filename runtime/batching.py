@@ -11,6 +11,7 @@ import numpy as np
 from graphcore.dims import Dim
 from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.numerics import Array
+from graphcore.runtime.feeds import summary
 from graphcore.types import TensorType, Type
 
 
@@ -25,6 +26,12 @@ class Batching:
 
     def rows(self, feed: Mapping[str, Array]) -> int:
         """How many rows a feed has. Raises `FeedError` where that is not one number in all inputs."""
+        for name, axis in self.inputs.items():
+            if axis >= feed[name].ndim:
+                raise FeedError(
+                    f"{self.model}: input {name!r} is {summary(feed[name])}, which has no axis of rows",
+                    help="give an array with the rows along its first axis",
+                )
         counts = {name: feed[name].shape[axis] for name, axis in self.inputs.items()}
         first: int = next(iter(counts.values()))
         for name, count in counts.items():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,6 +18,31 @@ from graphcore.runtime.engines import is_bindable
 from graphcore.runtime.feeds import Feeds
 from graphcore.runtime.slots import Slot
 from graphcore.types import TensorType, Type
+
+
+class Arrays(Mapping[str, Array]):
+    """The arrays of a `Bound` by name."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __setitem__(self, name: str, array: object) -> None:
+        raise FeedError(
+            f"bind: {name!r:.80} has an array that the runtime knows, and takes no other",
+            help=f"fill it, bound.inputs[{name!r:.80}][...] = array, or give the array to the call",
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._arrays))
 
 
 class Bound:
@@ -64,6 +88,8 @@ class Bound:
         self._inputs = {n: slot.array for n, slot in slots.items()}
         self._outputs = {n: made[n].array if n in made else np.zeros(0, t.dtype.storage.numpy) for n, t in results}
         self._put = tuple(slot.put for slot in slots.values() if not slot.is_shared)
+        # Whoever fills bools in place may give bytes that are neither 0 nor 1, which kernels take for numbers.
+        self._bools = tuple((a, a.view(np.uint8)) for a in self._inputs.values() if a.dtype == np.bool_)
         self._fetch = tuple(slot.fetch for slot in made.values() if not slot.is_shared)
         self._fresh = tuple((i, n, t.dtype.storage) for i, (n, t) in enumerate(results) if n not in made)
         self._is_host = session.get_providers()[0] == "CPUExecutionProvider"
@@ -76,12 +102,12 @@ class Bound:
     @property
     def inputs(self) -> Mapping[str, Array]:
         """The arrays that are read in a call, to be filled in place."""
-        return MappingProxyType(self._inputs)
+        return Arrays(self._inputs)
 
     @property
     def outputs(self) -> Mapping[str, Array]:
         """The arrays that a call writes to; of outputs whose size only the run knows, those that the last call gave."""
-        return MappingProxyType(self._outputs)
+        return Arrays(self._outputs)
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
         """Runs on what the inputs hold, after copying what is given to them. Returns the arrays of `outputs`, in order.
@@ -92,6 +118,8 @@ class Bound:
         with self._lock:
             if arrays or named:
                 self._fill(arrays, named)
+            for bools, octets in self._bools:
+                bools[...] = octets
             for put in self._put:
                 put()
             for name, value in self._moved:
@@ -106,6 +134,12 @@ class Bound:
                 made = self._failed(error, self._inputs)
                 raise made from made.__cause__ or error
             return [*self._outputs.values()]
+
+    def __reduce__(self) -> NoReturn:
+        raise ModelError(
+            f"{self.name}: a Bound is not copied or pickled: its arrays are where the runtime reads them",
+            help="bind the model again: model.bind",
+        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._feeds.types.items())
@@ -230,6 +264,14 @@ def _shapes(
             shape = _shape(type_, known)
             if shape is None:
                 _unknown(name, n, type_, known)
+            if any(size < 0 for size in shape):
+                used = {p: known[p] for d in type_.shape for p in sorted(d.parameters)}
+                said = ", ".join(f"{p}={size}" for p, size in used.items())
+                raise FeedError(
+                    f"{name}: {said} makes {type_.dtype}{list(shape)} of input {n!r}",
+                    operands={n: str(type_)},
+                    help="give sizes of which no dim is below 0",
+                )
             made[n] = shape
     return made
 

@@ -63,7 +63,7 @@ class Cache:
         """The content of an entry; None where there is none, and where it is damaged or somebody else's."""
         head = _MAGIC + bytes.fromhex(key)
         try:
-            with open(self._path(key, kind), "rb") as file:
+            with open(self._path(key, kind), "rb", opener=_opened) as file:
                 if not _is_own(os.fstat(file.fileno())) or file.read(len(head)) != head:
                     return None
                 digest, content = file.read(_DIGEST), file.read()
@@ -113,8 +113,16 @@ def _parts(name: str, array: Array) -> tuple[bytes, bytes, memoryview]:
     return name.encode("utf-8", "surrogatepass"), f"{dtype}{list(array.shape)}".encode(), raw(array, dtype)
 
 
+def _opened(path: str, flags: int) -> int:
+    """A file for reading. One that is no file, but a pipe, is not waited for."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def _is_own(found: os.stat_result) -> bool:
-    """Whether nobody but this user, and root, could have written a file. Where files have no owners all are own."""
+    """Whether nobody but this user, and root, could have written it, and it is a file. Where files have no owners all
+    are own."""
+    if not stat.S_ISREG(found.st_mode):
+        return False
     if not hasattr(os, "geteuid"):
         return True
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & stat.S_IWOTH

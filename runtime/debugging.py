@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable, Sequence
 
@@ -45,6 +44,8 @@ def _path(symbol: Symbol) -> str:
 
 
 def _no_such(graph: Graph, pattern: str, names: Sequence[str]) -> GraphError:
+    import difflib
+
     near = difflib.get_close_matches(pattern, names, 3, 0.4) or names[:5]
     return GraphError(
         f"debug: no node of graph {graph.name!r} makes a tensor that is called {pattern!r}",

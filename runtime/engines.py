@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnxruntime
 
 from graphcore.dtypes import DType
 from graphcore.numerics import Array
 from graphcore.runtime import carriers
-from graphcore.runtime.state import Kept, Stored
+from graphcore.runtime.state import Kept, Stored, Value
 from graphcore.runtime.values import PLAIN
 from graphcore.types import TensorType, Type
 
@@ -19,6 +19,14 @@ def is_bindable(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool
     """Whether onnxruntime makes tensors of its own of all that goes in, and all that comes out is one."""
     fed = all(isinstance(t, TensorType) and t.dtype is not DType.string for t in inputs.values())
     return fed and all(isinstance(t, TensorType) for t in outputs.values())
+
+
+class _Last(NamedTuple):
+    """What a call leaves bound for the next one. held: what the buffers hold, which is where the call has stored it."""
+
+    held: Mapping[str, Value]
+    stored: dict[str, Value]
+    binding: onnxruntime.IOBinding
 
 
 class Tied:
@@ -39,6 +47,11 @@ class Tied:
         self._outputs = {n: t.dtype.storage for n, t in outputs.items() if isinstance(t, TensorType)}
         self._changed = [kept for kept in kept if kept.output is not None]
         self._device = _device(session)
+        # What is bound is moved to a device at once, as it is then.
+        is_host = session.get_providers()[0] == "CPUExecutionProvider"
+        is_plain = {*self._inputs.values(), *self._outputs.values()} <= PLAIN
+        self._stays_bound = is_host and is_plain and all(kept.in_place for kept in self._changed)
+        self._host = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
 
     def hold(self, kept: Kept, array: Array) -> onnxruntime.OrtValue:
         """A value of an array that nobody else has."""
@@ -56,15 +69,13 @@ class Tied:
     def shape(self, value: onnxruntime.OrtValue) -> tuple[int, ...]:
         return tuple(value.shape())
 
-    def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any]) -> Stored:
-        """The outputs, and what was stored. spare: values that may be written to."""
+    def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
+        """The outputs, what was stored, and what the next call of the state is given as last. spare: values that may
+        be written to."""
+        if last is not None and last.held is held:
+            return self._run_again(feed, last)
         binding = self._session.io_binding()
-        for name, array in feed.items():
-            storage = self._inputs[name]
-            if storage in PLAIN:  # a third of the time of the other way
-                binding.bind_cpu_input(name, array)
-            else:
-                binding.bind_ortvalue_input(name, carriers.fed(array, storage))
+        self._feed(binding, feed)
         for name, value in held.items():
             binding.bind_ortvalue_input(name, value)
         for name in self._outputs:
@@ -77,7 +88,31 @@ class Tied:
         results = [carriers.taken(v, t) for v, t in zip(made[:count], self._outputs.values(), strict=True)]
         # Of memory that was bound the OrtValue that comes out is another, which does not keep the memory alive.
         new = [value if target is None else target for value, target in zip(made[count:], targets, strict=True)]
-        return results, {kept.name: value for kept, value in zip(self._changed, new, strict=True)}
+        stored = {kept.name: value for kept, value in zip(self._changed, new, strict=True)}
+        return results, stored, _Last(held, stored, binding) if self._stays_bound else None
+
+    def _run_again(self, feed: Mapping[str, Any], last: _Last) -> Stored:
+        """Runs on the buffers as they are bound.
+
+        Measured: to bind 24 buffers anew takes 0.15 ms after a step that reads 400 MB, for the processor's caches have
+        forgotten Python by then; so do the public methods of a binding take three times as long as what they call.
+        """
+        bound = last.binding._iobinding
+        for name, array in feed.items():
+            bound.bind_input(name, array)
+        for name in self._outputs:  # or the runtime would write to what it made in the last call
+            bound.bind_output(name, self._host)
+        self._session._sess.run_with_iobinding(bound, None)
+        made = bound.get_outputs()
+        return [made[i].numpy() for i in range(len(self._outputs))], last.stored, last
+
+    def _feed(self, binding: onnxruntime.IOBinding, feed: Mapping[str, Any]) -> None:
+        for name, array in feed.items():
+            storage = self._inputs[name]
+            if storage in PLAIN:  # a third of the time of the other way
+                binding.bind_cpu_input(name, array)
+            else:
+                binding.bind_ortvalue_input(name, carriers.fed(array, storage))
 
     def _bind(self, binding: onnxruntime.IOBinding, kept: Kept, now: Any, spare: Any) -> Any:
         """Says where what is stored to a buffer goes: a value of its size, where that is known, or None for new one."""
@@ -125,8 +160,8 @@ class Plain:
     def shape(self, value: Array) -> tuple[int, ...]:
         return tuple(value.shape)
 
-    def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any]) -> Stored:
-        """The outputs, and what was stored."""
+    def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
+        """The outputs, what was stored, and nothing for the next call."""
         given = {
             name: carriers.fed(value, self._fed[name]) if name in self._fed else value
             for name, value in {**feed, **held}.items()
@@ -135,7 +170,7 @@ class Plain:
         for position, dtype in self._restored:
             results[position] = carriers.restored(results[position], dtype)
         count = len(results) - len(self._changed)
-        return results[:count], dict(zip(self._changed, results[count:], strict=True))
+        return results[:count], dict(zip(self._changed, results[count:], strict=True)), None
 
 
 def _device(session: onnxruntime.InferenceSession) -> tuple[str, int]:

@@ -16,11 +16,12 @@ from graphcore.types import OptionalType, SequenceType, TensorType, Type
 
 
 class _Leaf(NamedTuple):
-    """One array of what is fed. what: how errors call it."""
+    """One array of what is fed. what: how errors call it. is_held: it is what a buffer holds, and nobody gave it."""
 
     what: str
     type: TensorType
     array: Array
+    is_held: bool = False
 
 
 def _unnamed(type_: Type) -> Type:
@@ -74,7 +75,7 @@ class Feeds:
         """Checks that dims of other arrays, which errors call buffers, are those of a feed. Raises `FeedError`."""
         pairs = ((f"{self._kind} {name!r}", self.types[name], value) for name, value in feed.items())
         leaves = [_Leaf(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
-        self._check_sizes([*leaves, *(_Leaf(f"buffer {name!r}", *pair) for name, pair in held.items())])
+        self._check_sizes([*leaves, *(_Leaf(f"buffer {name!r}", *pair, is_held=True) for name, pair in held.items())])
 
     def sizes_of(self, feed: Mapping[str, Any]) -> dict[str, int]:
         """The sizes of the dims that have names, in a feed that was checked."""
@@ -139,7 +140,7 @@ class Feeds:
         if not isinstance(value, (np.ndarray, np.generic)):
             fix = f"give an array: np.asarray(value, {wanted.dtype.numpy.name!r})"
             raise FeedError(f"{self.model}: {what} is a {type(value).__name__}, no array", help=fix)
-        if isinstance(value, np.ma.MaskedArray):
+        if numerics.is_masked(value):
             raise FeedError(
                 f"{self.model}: {what} is a masked array, and a model knows no masks",
                 help="fill what is masked: array.filled(0)",
@@ -226,6 +227,12 @@ class Feeds:
         return found
 
     def _wrong(self, leaf: _Leaf, axis: int, expected: str) -> NoReturn:
+        if leaf.is_held:
+            raise FeedError(
+                f"{self.model}: axis {axis} of {leaf.what} is {expected}, and it holds {summary(leaf.array)}",
+                operands={"buffer": str(leaf.type), "holds": summary(leaf.array)},
+                help="begin anew: model.buffers.reset(), or another state: model.state(); or set what the buffer holds",
+            )
         fix = f"give an array whose axis {axis} has that size, not {leaf.array.shape[axis]}"
         self._fail(leaf.type, leaf.array, f"axis {axis} of {leaf.what} is {expected}", fix)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+import numpy as np
 import onnxruntime
 
 from graphcore import bigints
@@ -23,6 +23,7 @@ from graphcore.runtime.debugging import marked, watched, with_outputs
 from graphcore.runtime.engines import Plain, Tied, is_bindable
 from graphcore.runtime.failures import failed
 from graphcore.runtime.feeds import Feeds
+from graphcore.runtime.installed import kept_apart
 from graphcore.runtime.placement import RECORD, Placement, recorded
 from graphcore.runtime.profiling import Profile, profiled
 from graphcore.runtime.state import Buffers, Engine, Kept, Program, State, without
@@ -30,6 +31,8 @@ from graphcore.runtime.workers import in_pieces, pool_of
 from graphcore.types import TensorType, Type
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from graphcore.runtime.session import InferenceSession
 
 Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSession, object]]
@@ -90,9 +93,11 @@ class Model:
         typed = [(i, t.dtype) for i, t in enumerate(self._outputs.values()) if isinstance(t, TensorType)]
         self._wide = [(i, dtype) for i, dtype in typed if bigints.is_wide(dtype)]
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
-        self._run = getattr(self.session, "_sess", self.session).run
+        run = getattr(self.session, "_sess", self.session).run
+        self._run = kept_apart(run, inputs.keys() & outputs.keys())
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
+        self._threads_of = 0
         self._program: Program | None = None
         self._state: State | None = None
         if kept:
@@ -161,7 +166,7 @@ class Model:
             raise made from made.__cause__ or error
         for position, dtype in self._restored:
             results[position] = carriers.restored(results[position], dtype)
-        return results  # type: ignore[no-any-return]
+        return results
 
     def bind(self, /, *arrays: Any, **named: Any) -> Bound:
         """The model for shapes that stay: arrays for its inputs and outputs, bound once and used in every call.
@@ -187,14 +192,20 @@ class Model:
         """A future of what a call gives, made in a thread of the model's own: `model.run_async(x).result()`.
 
         Leave the arrays as they are until it is done. The future has what a call raises. As many calls run at once as
-        there are processors; those of a model with buffers run one after the other, in the order of asking.
+        there are processors; those of a model with buffers run one after the other, in the order of asking. Callbacks
+        of the future are run by the same threads, and are not to wait for other calls. Raises `RunError` where the
+        program is ending.
         """
-        return self._pool().submit(self, *arrays, **named)
+        try:
+            return self._pool().submit(self, *arrays, **named)
+        except RuntimeError as error:
+            raise RunError(f"{self.name}: run_async: {error}", help="call the model, which needs no thread") from None
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._threads is None:
+            if self._threads is None or self._threads_of != os.getpid():  # a fork has the pool and none of its threads
                 self._threads = pool_of(self.name, in_order=self._state is not None)
+                self._threads_of = os.getpid()
             return self._threads
 
     def _batching(self) -> Batching:
@@ -234,11 +245,16 @@ class Model:
 
         watch: names of values as `str(graph)` shows them, or behind the path of their layer, with `*` and `?` as in the
         shell: `watch="encoder/0/*"`, or a list of those; by default what `x.print("label")` marked, by label. Another
-        session is started for each choice, and kept. An input that is called `watch` is given by position. Raises
-        `GraphError` for a name that nothing has, where nothing is marked, and where nodes were inserted into the graph
-        since, `ModelError` for a model that was compiled beforehand, and what a call raises. Buffers are read, and not
-        changed.
+        session is started for each choice, and kept. An input that is called `watch` is given by position. Buffers are
+        read, and not changed. Raises `FeedError` for a `watch` of no names, `GraphError` for a name that nothing has,
+        where nothing is marked, and where nodes were inserted into the graph since, `ModelError` for a model that was
+        compiled beforehand, and what a call raises.
         """
+        names = [watch] if isinstance(watch, str) else watch
+        if names is not None and not (isinstance(names, Collection) and all(isinstance(n, str) for n in names)):
+            raise FeedError(
+                f"debug: {self.name}: watch={watch!r:.80} are no names", help='give one, or a list: watch="encoder/0/*"'
+            )
         self._read()
         if self._source is None:
             raise ModelError(
@@ -247,10 +263,7 @@ class Model:
             )
         self._check_unedited("debug")
         graph, session = self._source
-        if watch is None:
-            chosen = marked(graph)
-        else:
-            chosen = {s.name: s for s in watched(graph, [watch] if isinstance(watch, str) else watch)}
+        chosen = marked(graph) if names is None else {s.name: s for s in watched(graph, names)}
         key = tuple(s.id for s in chosen.values())
         model = self._watching.get(key)
         if model is None:
@@ -294,12 +307,16 @@ class Model:
     def benchmark(self, /, *arrays: Any, runs: int = 100, **named: Any) -> dict[str, float]:
         """Seconds that one call takes over `runs` calls after a first one: `median`, `best` and `worst`.
 
-        The buffers of a model that has some are those of a new state.
+        The buffers of a model that has some are those of a new state. Raises `FeedError` for `runs` that are no number,
+        and what a call raises.
         """
+        most = self._runs("benchmark", runs)
+        import statistics
+
         call = self if self._state is None else self.state()
         call(*arrays, **named)
         taken = []
-        for _ in range(max(1, runs)):
+        for _ in range(most):
             started = time.perf_counter()
             call(*arrays, **named)
             taken.append(time.perf_counter() - started)
@@ -308,7 +325,8 @@ class Model:
     def profile(self, /, *arrays: Any, runs: int = 10, **named: Any) -> Profile:
         """What the time of a call goes into, kernel by kernel, measured over `runs` calls after a first one.
 
-        Starts a second session for it, which is closed again. `print(model.profile(x))` shows a table.
+        Starts a second session for it, which is closed again. `print(model.profile(x))` shows a table. Raises what
+        `benchmark` does.
         """
 
         def again(options: Mapping[str, Any]) -> Model:
@@ -317,7 +335,12 @@ class Model:
             return Model(self.name, self._start, *self._types, started, is_carried, kept=self._kept)
 
         self._check_unedited("profile")
-        return profiled(again, arrays, named, max(1, runs))
+        return profiled(again, arrays, named, self._runs("profile", runs))
+
+    def _runs(self, what: str, runs: object) -> int:
+        if not isinstance(runs, (int, np.integer)) or isinstance(runs, bool):
+            raise FeedError(f"{what}: {self.name}: runs={runs!r:.80} is no number of calls", help="give 1 or more")
+        return max(1, int(runs))
 
     def placement(self) -> Placement:
         """Which provider runs each operator, and why the first one does not run those that are left to another.
@@ -329,6 +352,12 @@ class Model:
         self._check_unedited("placement")
         session, _keep = self._start({RECORD: "1"})
         return recorded(session, self._lowered, self.session.get_providers()[0])
+
+    def __reduce__(self) -> NoReturn:
+        raise ModelError(
+            f"{self.name}: a Model runs in the process that loaded it, and is not copied or pickled",
+            help="pickle the Graph, or give the path of the file, and load it there",
+        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())

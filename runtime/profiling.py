@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,6 +58,8 @@ def profiled(
     load: Callable[[Mapping[str, Any]], Model], arrays: Sequence[Any], named: Mapping[str, Any], runs: int
 ) -> Profile:
     """The profile of `runs` calls after a first one. load: loads the model with more session options."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
         model = load({"enable_profiling": True, "profile_file_prefix": os.path.join(folder, "profile")})
         try:

@@ -46,6 +46,11 @@ def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def options_of(providers: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """What is given for providers by any of their names, as onnxruntime takes it. Raises `GraphError`."""
+    if not isinstance(given, Mapping):
+        raise GraphError(
+            f"InferenceSession: provider_options={given!r:.80} are no options by provider",
+            help='give a mapping of mappings: provider_options={"cuda": {"device_id": 1}}',
+        )
     made = {}
     for name, options in given.items():
         full = _SHORT.get(name, name)

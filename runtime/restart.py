@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import onnx
 import onnxruntime
 
 from graphcore import buffers
@@ -24,9 +23,7 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.numerics import Array
-from graphcore.onnx.reader import _content
 from graphcore.onnx.splitting import split
-from graphcore.onnx.tensors import aligned, array_of
 from graphcore.runtime import references
 from graphcore.runtime.cache import Cache
 from graphcore.runtime.model import Model
@@ -83,6 +80,10 @@ class File:
     """A model as its file has it: a `Source`."""
 
     def __init__(self, cache: Cache, model: object) -> None:
+        import onnx
+
+        from graphcore.onnx.reader import _content
+
         content, folder, _ = _content(model)
         path = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else None
         self._model: Any = model
@@ -104,6 +105,8 @@ class File:
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
         """Weights of the file by name, where they lie. Raises `KeyError` and what reading a tensor raises."""
+        from graphcore.onnx.tensors import aligned, array_of
+
         places = {tensor.name: place for place, tensor in enumerate(self._proto.graph.initializer)}
         found = [places[name] for name in names]
         tensors = self._proto.graph.initializer

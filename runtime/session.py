@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import onnx
 import onnxruntime
 
 from graphcore.buffers import exposed, outputs_of
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.graph import Graph, Optimize, Precision, Target
-from graphcore.numerics import Array, native
+from graphcore.numerics import Array
 from graphcore.onnx.writer import LIMIT
-from graphcore.runtime import built, carriers, described, openvino, prepacking, python_ops, references, restart
-from graphcore.runtime.cache import Cache
+from graphcore.runtime import carriers, described, openvino, prepacking, python_ops, references
+from graphcore.runtime.huge_pages import checked, gathered
 from graphcore.runtime.installed import broken, older
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, customs, lower
 from graphcore.runtime.lowering.inline import inlined
 from graphcore.runtime.model import Model, Start
+from graphcore.runtime.other_weights import with_weights
 from graphcore.runtime.prepacking import Prepack
 from graphcore.runtime.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.references import refused
 from graphcore.runtime.state import kept_of
 from graphcore.runtime.tensor_cores import multiplies_in_tf32
 from graphcore.symbol import Constant
+
+if TYPE_CHECKING:
+    import onnx
+
+    from graphcore.runtime import restart
+    from graphcore.runtime.cache import Cache
 
 # Measured: the CPU kernel of the first is five times slower than what it replaces, the second gains nothing.
 _SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion")
@@ -40,6 +44,11 @@ _QUADRATIC = ("ConstantSharing",)
 _MANY = 1000
 
 
+_COUNTS = frozenset({"intra_op_num_threads", "inter_op_num_threads"})
+_MOST_THREADS = 4096
+"""onnxruntime starts as many as it is told, if that takes an hour and all memory."""
+
+
 class InferenceSession:
     """Loads graphs and models for one or more providers.
 
@@ -47,7 +56,8 @@ class InferenceSession:
     precision: "exact" rounds after every op, "fast" leaves consecutive ones on floats narrower than float32 in float32.
     optimize: "exact" runs the passes of `Graph.optimize` on what is loaded, bit for bit; "all" looks for what the
     provider runs faster in another form, whose sums in float32 may come in another order, and runs the passes where
-    there is some (docs/passes.md); "off" does neither.
+    there is some (docs/passes.md); "off" does neither. huge_pages: whether what a start puts in order is gathered in
+    large pages; None does where buffers are written in place, as by decoders (docs/running.md).
     provider_options: options of onnxruntime's providers by name, such as
     `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. config: entries of onnxruntime's session configuration,
     such as `{"session.intra_op.allow_spinning": False}`, whose names onnxruntime does not check. session_options:
@@ -63,6 +73,7 @@ class InferenceSession:
         *,
         precision: Precision = "exact",
         optimize: Optimize = "all",
+        huge_pages: bool | None = None,
         provider_options: Mapping[str, Mapping[str, Any]] | None = None,
         config: Mapping[str, str | int | bool] | None = None,
         **session_options: Any,
@@ -78,6 +89,7 @@ class InferenceSession:
             )
         self.precision = precision
         self.optimize = optimize
+        self.huge_pages = checked(huge_pages)
         self.providers = resolve(providers)
         self._provider_options = options_of(self.providers, provider_options or {})
         _check_options(session_options)
@@ -114,8 +126,16 @@ class InferenceSession:
         Raises `ModelError` for what cannot be read or run, `GraphError` for an
         unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
         """
+        if weights is not None and not isinstance(weights, Mapping):
+            raise ModelError(
+                f"load: weights are a {type(weights).__name__}, no arrays by name",
+                help='give a mapping: {"w": array}, or gc.load_tensors(path)',
+            )
+        prepacking.require(prepack)
         source = None
         if cache_dir is not None and not weights and not _is_compiled(model):
+            from graphcore.runtime import restart
+
             source = self._source(model, prepack, cache_dir)
             found = None if source is None else restart.restarted(source, self, prepack)
             if found is not None:
@@ -159,17 +179,19 @@ class InferenceSession:
         disabled: Sequence[str] = _SLOWER,
         defaults: Mapping[str, Mapping[str, str]] = EXACT,
         providers: Sequence[str] | None = None,
+        runs_often: bool = False,
     ) -> onnxruntime.InferenceSession:
         providers = providers or self.providers
         # The fallback would print on stdout, drop the options and run on another provider than was asked for.
-        return onnxruntime.InferenceSession(
-            model,
-            options,
-            providers=list(providers),
-            provider_options=[{**defaults.get(p, {}), **self._provider_options.get(p, {})} for p in providers],
-            disabled_optimizers=list(disabled),
-            enable_fallback=0,
-        )
+        with gathered(runs_often if self.huge_pages is None else self.huge_pages):
+            return onnxruntime.InferenceSession(
+                model,
+                options,
+                providers=list(providers),
+                provider_options=[{**defaults.get(p, {}), **self._provider_options.get(p, {})} for p in providers],
+                disabled_optimizers=list(disabled),
+                enable_fallback=0,
+            )
 
     def _load_graph(
         self,
@@ -182,7 +204,7 @@ class InferenceSession:
         """begun: what a restart is to find."""
         graph.verify()
         if weights:
-            graph = _with_weights(graph, weights)
+            graph = with_weights(graph, weights)
         buffers = {name: held.buffer for name, held in graph._buffers.items()}
         shown = exposed(graph)
         source_of = inlined(customs.resolved(shown, self.target)), self
@@ -200,6 +222,7 @@ class InferenceSession:
         disabled = (*_SLOWER, *_QUADRATIC) if constants >= _MANY else _SLOWER
         disabled = (*disabled, *broken(lowered))
         packing = prepacking.entries(lowered, prepack)
+        in_steps = self.target == "cpu" and any(buffer.in_place for buffer in buffers.values())
         # What Python computes has another number in each process.
         cache = None if cache_dir is None or sites or plan is not None else self._cache(cache_dir, disabled, packing)
 
@@ -207,7 +230,7 @@ class InferenceSession:
             started = references.start(
                 lowered,
                 lambda: python_ops.options(self._session_options({**packing, **more}), lowered),
-                lambda model, options: self._create(model, options, disabled, defaults),
+                lambda model, options: self._create(model, options, disabled, defaults, runs_often=in_steps),
                 None if more else cache,
             )
             require_started(started[0], self.providers)
@@ -220,6 +243,8 @@ class InferenceSession:
         except ModelError as error:
             raise python_ops.undeclared(lowered, error) from error.__cause__
         if begun is not None and cache is not None and cache.used is not None:
+            from graphcore.runtime import restart
+
             restart.keep(begun, model, cache, disabled, packing)
         return model
 
@@ -249,6 +274,8 @@ class InferenceSession:
             except ModelError as error:  # OpenVINO claims nodes that it then cannot read
                 if not plan.hint:
                     raise
+                if openvino.PROVIDER in self._provider_options:
+                    openvino.require_options(self._provider_options[openvino.PROVIDER], lambda g: begun(g, "f32", {}))
                 used = openvino.refused(plan, error)
                 session, keep = begun(self._lowered(source, "cpu"), "", more)
             kept = [keep, sites]
@@ -268,6 +295,8 @@ class InferenceSession:
 
     def _source(self, model: object, prepack: Prepack, folder: str | os.PathLike[str]) -> restart.Source | None:
         """What is known again when it is loaded again. Raises `ModelError`."""
+        from graphcore.runtime import built, restart
+
         cache = self._cache(folder, prepack, restart.code())
         if cache is None:
             return None
@@ -275,6 +304,8 @@ class InferenceSession:
 
     def _cache(self, folder: str | os.PathLike[str], *said: object) -> Cache | None:
         """Where optimised graphs are kept: on the CPU, where it was tried. Raises `ModelError` and `GraphError`."""
+        from graphcore.runtime.cache import Cache
+
         if "optimized_model_filepath" in self._options:
             raise GraphError(
                 "load: with cache_dir the optimised graph goes there, and the option optimized_model_filepath says"
@@ -316,11 +347,20 @@ def _check_options(options: Mapping[str, Any]) -> None:
     known = [name for name in dir(fresh) if not name.startswith("_") and not callable(getattr(fresh, name))]
     unknown = [name for name in options if name not in known]
     if unknown:
+        import difflib
+
         close = difflib.get_close_matches(unknown[0], known, 3, 0.4)
         raise GraphError(
             f"InferenceSession: onnxruntime has no session option {', '.join(map(repr, unknown))}",
             help=f"did you mean {' or '.join(close)}?" if close else "see the attributes of onnxruntime.SessionOptions",
         )
+    for name in _COUNTS.intersection(options):
+        count = options[name]
+        if isinstance(count, bool) or (isinstance(count, int) and not 0 <= count <= _MOST_THREADS):
+            raise GraphError(
+                f"InferenceSession: {name}={count!r:.40} is no number of threads",
+                help=f"give 1 to {_MOST_THREADS}, or 0 for one to each core",
+            )
 
 
 def _entries(config: Mapping[str, str | int | bool]) -> dict[str, str]:
@@ -343,6 +383,8 @@ def _entries(config: Mapping[str, str | int | bool]) -> dict[str, str]:
 
 def _content(model: object) -> tuple[str, bytes | str]:
     """What errors call a finished model, and its bytes or its path."""
+    import onnx
+
     if isinstance(model, onnx.ModelProto):
         if model.ByteSize() > LIMIT:
             raise ModelError("load: the model is larger than 2 GiB", help="give its path")
@@ -357,30 +399,3 @@ def _content(model: object) -> tuple[str, bytes | str]:
             raise ModelError(f"load: {path} is {what}", help="give the path of an .onnx file")
         return path, path
     raise ModelError(f"load: a {type(model).__name__} is no model", help="give a Graph, a path, bytes or a ModelProto")
-
-
-def _with_weights(graph: Graph, given: Mapping[str, Array]) -> Graph:
-    """A copy of the graph with other arrays for some of its weights."""
-    own = graph.weights
-    held = {}
-    for name, array in given.items():
-        if name not in own:
-            raise ModelError(f"load: the graph has no weight {name!r}", help=f"its weights: {', '.join(own) or 'none'}")
-        wanted = own[name].tensor_type
-        if not isinstance(array, np.ndarray):
-            raise ModelError(
-                f"load: weight {name!r} is {wanted}, and a {type(array).__name__} is given",
-                help="give an array: np.asarray(value)",
-            )
-        held[name] = native(array)
-        if held[name].dtype != wanted.dtype.numpy or array.shape != tuple(wanted.shape.static_dims):
-            raise ModelError(
-                f"load: weight {name!r} is {wanted}, and {array.dtype}{list(array.shape)} is given",
-                help="give an array of that type",
-            )
-    made = graph.copy()
-    made._outputs = [(name, made._symbols[s.id]) for name, s in graph._outputs or ()]
-    for name, array in held.items():
-        symbol = made._symbols[own[name].id]
-        symbol.producer = Constant(array, True, symbol.producer.origin)
-    return made

@@ -27,8 +27,8 @@ from graphcore.types import TensorType, Type
 Value: TypeAlias = Any
 """What a buffer holds: an array, or an OrtValue where the runtime can be given memory to write to."""
 
-Stored: TypeAlias = tuple[list[Any], dict[str, Value]]
-"""What a run gives: the outputs, and what was stored to buffers."""
+Stored: TypeAlias = tuple[list[Any], dict[str, Value], Any]
+"""What a run gives: the outputs, what was stored to buffers, and what the engine wants to be told in the next run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +108,9 @@ class Engine(Protocol):
     def hold(self, kept: Kept, array: Array) -> Value: ...
     def read(self, kept: Kept, value: Value) -> Array: ...
     def shape(self, value: Value) -> tuple[int, ...]: ...
-    def run(self, feed: Mapping[str, Any], held: Mapping[str, Value], spare: Mapping[str, Value]) -> Stored: ...
+    def run(
+        self, feed: Mapping[str, Any], held: Mapping[str, Value], spare: Mapping[str, Value], last: Any
+    ) -> Stored: ...
 
 
 class Program:
@@ -122,6 +124,8 @@ class Program:
         self.engine = engine
         self.is_static = all(k.type.shape.is_static for k in kept)
         self.keeps_shapes = all(k.keeps_shape or k.output is None for k in kept)
+        self.is_in_place = all(k.in_place or k.output is None for k in kept)
+        self._unsure = [k for k in kept if not (k.keeps_shape and engine.checks_shapes)]
         self._given = {k.name: Feeds(name, {k.name: k.type}, "buffer") for k in kept}
 
     def of(self, name: str) -> Kept:
@@ -140,14 +144,18 @@ class Program:
     def check(self, feed: Mapping[str, Any], held: Mapping[str, Value]) -> None:
         """Raises `FeedError` where a dim has one size in what is fed and another in what is held."""
         shapes = {
-            k.name: (k.type, np.broadcast_to(np.empty((), bool), self.engine.shape(held[k.name]))) for k in self.kept
+            k.name: (
+                k.type,
+                np.broadcast_to(np.empty((), k.type.dtype.storage.numpy), self.engine.shape(held[k.name])),
+            )
+            for k in self.kept
         }
         self.feeds.check_beside(feed, shapes)
 
     def check_stored(self, stored: Mapping[str, Value]) -> None:
         """Raises `RunError` where what a call stored has other dims than the buffer's that are numbers."""
-        for kept in self.kept:
-            if kept.name not in stored or (kept.keeps_shape and self.engine.checks_shapes):
+        for kept in self._unsure:
+            if kept.name not in stored:
                 continue
             dtype, shape = kept.type.dtype, self.engine.shape(stored[kept.name])
             now = TensorType(dtype, shape[:-1] if bigints.is_wide(dtype) else shape)
@@ -173,6 +181,7 @@ class State:
         self._spare: dict[str, Value] = {}
         self._lost: frozenset[str] = frozenset()
         self._fitting: list[Any] | None = None  # the shapes of a feed that goes with what is held
+        self._last: Any = None  # what the engine has left of the last call for the next one
 
     @property
     def buffers(self) -> Buffers:
@@ -189,8 +198,9 @@ class State:
         feed = program.feeds.take(arrays, named)
         with self._lock:
             held = self._ready(feed)
+            last, self._last = self._last, None
             try:
-                results, stored = program.engine.run(feed, held, self._spare)
+                results, stored, last = program.engine.run(feed, held, self._spare, last)
                 program.check_stored(stored)
             except BaseException as error:
                 self._lost |= {k.name for k in program.kept if k.in_place}
@@ -198,6 +208,10 @@ class State:
                     raise
                 made = failed(program.name, error, feed, program.graph)
                 raise made from made.__cause__ or error
+            self._last = last
+            if program.is_in_place:
+                self._held = held
+                return results
             for kept in program.kept:
                 if kept.keeps_shape and kept.name in stored and not kept.in_place:
                     self._spare[kept.name] = held[kept.name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.numerics import Array
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from graphcore.runtime.model import Model
 
 
@@ -26,6 +27,8 @@ def processors() -> int:
 
 def pool_of(name: str, in_order: bool) -> ThreadPoolExecutor:
     """Threads for the calls of one Model. in_order: a single one, so that calls are made in the order of asking."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(1 if in_order else max(2, processors()), f"graphcore {name}", _begin)
 
 

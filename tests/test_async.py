@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import gc as collector
+import os
+import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +21,7 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
+from graphcore.types import Shape
 
 D = DType
 Array = np.ndarray[Any, Any]
@@ -187,3 +195,97 @@ def test_callbacks_may_run_batches_in_pieces() -> None:
     for _ in range(8):
         assert done.acquire(timeout=20)
     assert all(is_right(results, x, b) for results in found)
+
+
+def test_rows_are_missed_when_an_array_has_no_axes() -> None:
+    graph = Graph("any", {"x": TensorType(D.float32, Shape.unknown())})
+    graph.output(y=ops.relu(graph["x"]))
+    model = gc.InferenceSession().load(graph)
+    with pytest.raises(FeedError, match=r"input 'x' is float32\[\], which has no axis of rows"):
+        model.execute(np.array(1, np.float32), micro_batch=2)
+    assert model.execute(np.ones((3, 2), np.float32), micro_batch=2)[0].shape == (3, 2)
+
+
+def test_futures_are_awaited_in_an_event_loop() -> None:
+    model = linear()
+
+    async def together() -> list[list[Any]]:
+        return await asyncio.gather(*(asyncio.wrap_future(model.run_async(*feed(2, i))) for i in range(20)))
+
+    made = asyncio.run(together())
+    assert all(is_right(results, *feed(2, i)) for i, results in enumerate(made))
+
+
+IN_ANOTHER_PROCESS = """
+import os, signal, sys
+import numpy as np
+import graphcore as gc
+from graphcore.errors import RunError
+from tests.test_async import feed, is_right, linear
+
+model = linear(intra_op_num_threads=1)
+batcher = gc.Batcher(gc.InferenceSession(intra_op_num_threads=1).load(model._source[0]), max_wait_ms=0)
+x, b = feed(40)
+assert is_right(model.run_async(x, b).result(), x, b) and is_right(batcher(x[:8], b[:8]), x[:8], b[:8])
+child = os.fork()
+if not child:
+    signal.alarm(50)
+    right = is_right(model(x, b), x, b) and is_right(model.run_async(x, b).result(), x, b)
+    right = right and is_right(model.execute(x, b, micro_batch=4), x, b)
+    try:
+        batcher(x[:1], b[:1])
+    except RunError as error:
+        right = right and "made in another process" in str(error)
+    else:
+        right = False
+    batcher.close()
+    os._exit(0 if right else 3)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_forked_process_makes_threads_of_its_own() -> None:
+    if not hasattr(os, "fork"):
+        return
+    done = run_python(IN_ANOTHER_PROCESS)
+    assert done.returncode == 0, done.stderr
+
+
+AT_THE_END = """
+import atexit, sys
+from graphcore.errors import RunError
+from tests.test_async import feed, is_right, linear
+
+model = linear()
+given = feed(2)
+
+def late():
+    try:
+        model.run_async(*given)
+    except RunError as error:
+        print("refused" if "linear: run_async: cannot schedule" in str(error) else error)
+
+atexit.register(late)
+for i in range(20):
+    model.run_async(*given).add_done_callback(lambda f: sys.stdout.write(f"{is_right(f.result(), *given)}\\n"))
+"""
+
+
+def test_calls_that_wait_are_made_before_the_program_ends_and_none_after() -> None:
+    done = run_python(AT_THE_END)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["True"] * 20 + ["refused"]
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parent.parent
+    return subprocess.run([sys.executable, "-c", code], cwd=root, timeout=100, capture_output=True, text=True)
+
+
+def test_what_runs_in_one_process_is_not_pickled() -> None:
+    model = linear()
+    with gc.Batcher(model) as batcher:
+        for there in (model, model.bind(n=2), batcher):
+            for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(ModelError, match=r"(is|and is) not copied or pickled"):
+                    copied(there)

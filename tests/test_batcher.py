@@ -364,3 +364,66 @@ def test_numbers_that_make_no_sense_are_refused(named: dict[str, Any], message: 
         gc.Batcher(any_model(), **named)
     with pytest.raises(GraphError, match="a Graph is no Model"):
         gc.Batcher(Graph("g", []))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_kinds_that_are_full_again_and_again_leave_others_their_turn(full: bool) -> None:
+    model = scaled()
+    model.gate.clear()
+    order: list[int] = []
+    with gc.Batcher(model, 2, 0) as batcher:
+        batcher.submit(*request(1, 1, 0))
+        until_taken(model)
+        lengths = [4, 4, 7, 4, 4, 4] if full else [4, 7, 4, 7]
+        for length in lengths:
+            future = batcher.submit(*request(2 if length == 4 and full else 1, length, 1))
+            future.add_done_callback(lambda _, length=length: order.append(length))  # type: ignore[misc]
+        model.gate.set()
+    assert order == (lengths if full else [4, 4, 7, 7])
+
+
+def test_callback_that_would_wait_for_itself_is_refused() -> None:
+    model = picked()
+    told: list[str] = []
+    with gc.Batcher(model, 1, 0, max_waiting=1) as batcher:
+
+        def asks(_: Future[list[Array]]) -> None:
+            for ask in (batcher.submit, batcher.submit, batcher):
+                try:
+                    ask(np.array([2]))
+                except RunError as error:
+                    told.append(error.summary)
+
+        model.gate.clear()
+        first = batcher.submit(np.array([1]))
+        first.add_done_callback(asks)
+        model.gate.set()
+        first.result(10)
+    assert told[0] == "picked: 1 requests wait already"
+    assert "picked: a callback of a request is run by the thread that runs requests" in told[1]
+
+
+def test_callback_that_ends_its_thread_does_not_end_the_batcher(caplog: pytest.LogCaptureFixture) -> None:
+    def ends(_: Future[list[Array]]) -> None:
+        raise SystemExit
+
+    model = picked()
+    model.gate.clear()
+    with gc.Batcher(model, 2, LONG) as batcher:
+        futures = [batcher.submit(np.array([1])), batcher.submit(np.array([2]))]
+        for future in futures:
+            future.add_done_callback(ends)
+        model.gate.set()
+        assert [future.result(10)[0].tolist() for future in futures] == [[10], [20]]
+        wrong = batcher.submit(np.array([99, 98]))
+        wrong.add_done_callback(ends)
+        with pytest.raises(RunError):
+            wrong.result(10)
+        assert batcher(np.array([3, 3]))[0].tolist() == [30, 30]
+    assert caplog.text.count("a callback of a request ended") == 3
+
+
+@pytest.mark.parametrize("wait", [np.int64(3), np.float32(0.5), 3, 0.0])
+def test_time_is_any_number(wait: Any) -> None:
+    with gc.Batcher(picked(), 1, wait) as batcher:
+        assert batcher(np.array([3]))[0].tolist() == [30]

@@ -179,7 +179,7 @@ def test_arrays_of_another_shape_are_refused_in_a_call_and_none_is_copied() -> N
         with pytest.raises(FeedError, match=message):
             bound(*arrays, **named)
     assert np.array_equal(bound()[0], X * 2)
-    with pytest.raises(TypeError):
+    with pytest.raises(FeedError, match=r"takes no other\n  help: fill it, bound.inputs\['x'\]\[...\] = array"):
         bound.inputs["x"] = X  # type: ignore[index]
 
 
@@ -232,3 +232,34 @@ def test_threads_with_a_bound_of_their_own_do_not_disturb_each_other() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2), (), (0, 3)])
+def test_bools_count_as_0_and_1_whatever_bytes_are_filled_in(shape: tuple[int, ...]) -> None:
+    graph = Graph("count", {"x": TensorType(D.bool, [f"n{i}" for i in range(len(shape))])})
+    graph.output(count=ops.sum(graph["x"].cast(D.int32)), other=~graph["x"])
+    bound = gc.InferenceSession(intra_op_num_threads=1).load(graph).bind(x=shape)
+    octets = np.resize(np.array([255, 0, 2, 1], np.uint8), shape)
+    bound.inputs["x"].view(np.uint8)[...] = octets
+    count, other = bound()
+    assert int(count) == np.count_nonzero(octets)
+    assert np.array_equal(other, octets == 0)
+
+
+def test_sizes_that_make_a_dim_less_than_0_are_named() -> None:
+    graph = Graph("less", {"x": TensorType(D.float32, ["n - 4"])})
+    graph.output(y=graph["x"] + 1)
+    model = gc.InferenceSession().load(graph)
+    with pytest.raises(FeedError, match=r"less: n=2 makes float32\[-2\] of input 'x'"):
+        model.bind(n=2)
+    assert model.bind(n=4)()[0].shape == (0,)
+
+
+def test_mapping_of_the_arrays_is_one_of_names() -> None:
+    bound = affine().bind(rows=2)
+    assert list(bound.inputs) == ["x", "scale"]
+    assert {**bound.outputs}.keys() == {"y", "total"}
+    assert len(bound.outputs) == 2
+    assert "'scale': array(0., dtype=float32)" in repr(bound.inputs)
+    with pytest.raises(KeyError):
+        bound.outputs["none"]

@@ -251,6 +251,25 @@ def test_entry_under_the_name_of_another_is_not_believed(tmp_path: Path) -> None
     assert second.read_bytes() != first.read_bytes()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "dangling"])
+@pytest.mark.filterwarnings("ignore:load. the optimised graph cannot be kept:RuntimeWarning")
+def test_what_is_no_file_is_no_entry(kind: str, tmp_path: Path) -> None:
+    loader = gc.InferenceSession()
+    loader.load(linear(weight()), cache_dir=tmp_path)
+    for entry in tmp_path.iterdir():
+        entry.unlink()
+        if kind == "folder":
+            entry.mkdir()
+        elif kind == "pipe":
+            if not hasattr(os, "mkfifo"):
+                return
+            os.mkfifo(entry)  # opening it would wait for somebody who writes
+        else:
+            entry.symlink_to("/dev/zero" if kind == "endless" else tmp_path / "none" / "there")
+    assert np.allclose(loader.load(linear(weight()), cache_dir=tmp_path)(X)[0], expected(weight()), atol=1e-5)
+    assert is_restarted(loader.load(linear(weight()), cache_dir=tmp_path)) == (kind != "folder")
+
+
 def test_entry_that_anybody_could_write_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loader = gc.InferenceSession()
     loader.load(linear(weight()), cache_dir=tmp_path)

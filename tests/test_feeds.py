@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +11,8 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Model, TensorType
-from graphcore.errors import FeedError
+from graphcore.errors import FeedError, GraphcoreError
+from graphcore.quantization import encode
 
 Array = np.ndarray[Any, Any]
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -174,3 +176,25 @@ def test_strings_are_str_and_nothing_else(text: Array, message: str) -> None:
     model(np.array(["a", "b"], object))
     with pytest.raises(FeedError, match=message):
         model(text)
+
+
+def test_masked_arrays_are_refused_wherever_arrays_are_given(tmp_path: Path) -> None:
+    masked = np.ma.masked_array(np.ones((8, 8), np.float32), True)
+    graph = Graph("g", {"x": TensorType(DType.float32, ["n", 8])})
+    graph.output(y=graph["x"] @ graph.weight("w", np.ones((8, 8), np.float32)))
+    model = gc.InferenceSession().load(graph)
+    for give in (
+        lambda: graph.weight("v", masked),
+        lambda: graph.constant(masked),
+        lambda: graph["x"] @ masked,
+        lambda: encode(masked, "int8"),
+        lambda: gc.save_tensors(tmp_path / "w.safetensors", {"a": masked}),
+        lambda: gc.InferenceSession().load(graph, weights={"w": masked}),
+        lambda: model(masked),
+        lambda: model.bind(masked),
+        lambda: model.bind(n=8)(masked),
+        lambda: model.execute(masked, micro_batch=2),
+    ):
+        with pytest.raises(GraphcoreError, match=r"masked array|MaskedArray"):
+            give()
+    assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 
 from graphcore import Graph, load_tensors
-from graphcore.errors import MissingExtraError
+from graphcore.errors import MissingExtraError, ModelError
 from graphcore.models import minilm
 
 Array = np.ndarray[Any, Any]
@@ -51,7 +51,7 @@ def test_sentence_is_cut_at_256_tokens() -> None:
     assert np.array_equal(minilm.embed([long]), minilm.embed([long + "and the rest"]))
 
 
-@pytest.mark.parametrize("wrong", ["a string", [1, 2], [None]])
+@pytest.mark.parametrize("wrong", ["a string", [1, 2], [None], 3, b"bytes", None])
 def test_what_is_no_list_of_strings_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="give a list of strings"):
         minilm.embed(wrong)
@@ -111,3 +111,27 @@ def test_module_runs_from_the_shell() -> None:
     )
     assert "1.00" in done.stdout
     assert not done.stderr
+
+
+def test_weights_that_do_not_fit_are_all_named() -> None:
+    path = Path(minilm.folder()) / "model.safetensors"
+    assert len(minilm.build(path).weights) == 101
+    held: dict[str, Any] = dict(load_tensors(path))
+    del held["embeddings.LayerNorm.bias"]
+    held["encoder.layer.3.output.dense.weight"] = np.zeros((384, 384), np.float32)
+    held["encoder.layer.5.attention.self.key.bias"] = np.zeros(384, np.int8)
+    held["encoder.layer.6.output.dense.bias"] = np.zeros(384, np.float32)
+    with pytest.raises(ModelError) as caught:
+        minilm.build(held)
+    assert caught.value.summary == (
+        "weights: 1 missing: embeddings.LayerNorm.bias [384]; 1 there for nothing: encoder.layer.6.output.dense.bias;"
+        " 1 of another shape: encoder.layer.3.output.dense.weight is [384, 384], not [384, 1536];"
+        " 1 of another dtype: encoder.layer.5.attention.self.key.bias is int8"
+    )
+    for wrong in (None, 3, [held]):
+        with pytest.raises(ModelError, match="is no checkpoint"):
+            minilm.build(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="101 missing"):
+        minilm.build({})
+    with pytest.raises(ModelError, match="7 heads do not divide the 384 features"):
+        minilm.build(path, minilm.Config(heads=7))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.models import _weights, gpt2, llama, resnet, vit
+from graphcore.models import _weights, gpt2, llama, minilm, resnet, vit
 
 SIZES: dict[str, Any] = {"vocab_size": 11, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1}
 FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -91,3 +93,125 @@ def test_configuration_of_another_family_is_refused(tmp_path: Path) -> None:
             path.write_text(json.dumps(fields))
             with pytest.raises(ModelError, match=f"model_type is '{other}'"):
                 module.Config.read(path)
+
+
+SMALL: dict[Any, dict[str, Any]] = {
+    llama: {"vocabulary": 11, "width": 16, "inner": 8, "layers": 1, "heads": 2, "kv_heads": 1, "size": 8},
+    gpt2: {"vocabulary": 11, "width": 16, "inner": 8, "layers": 1, "heads": 2, "positions": 8},
+    resnet: {"stem": 4, "widths": (8,), "depths": (1,), "classes": 3},
+    vit: {"width": 16, "layers": 1, "heads": 2, "inner": 8, "image": 8, "patch": 4, "classes": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "values", "why"),
+    [
+        (llama, {"width": 0, "layers": 1.5, "tied": "no"}, "width is 0, .*; layers is 1.5, .*; tied is 'no'"),
+        (llama, {"heads": 3, "kv_heads": 2}, "3 heads of queries do not share 2 of keys evenly"),
+        (llama, {"size": 7}, "heads have 7 features"),
+        (llama, {"biases": "qx"}, "biases is 'qx', not a part of 'qkvo'"),
+        (llama, {"theta": float("nan")}, "theta is nan"),
+        (llama, {"theta": 1.0}, "rope_theta is 1.0, not a number above 1"),
+        (llama, {"scaling": {"rope_type": "yarn"}}, "rope_type is 'yarn'; computed is"),
+        (llama, {"scaling": {"rope_type": "linear"}}, r"has \[\], not \['factor'\]"),
+        (llama, {"scaling": 3}, "the scaling of rotary angles is 3"),
+        (gpt2, {"heads": 3}, "width 16 is no multiple of heads 3"),
+        (gpt2, {"approximate": "quick"}, "approximate is 'quick', not none or tanh"),
+        (resnet, {"widths": (6,)}, r"widths \[6\] of bottlenecks are no multiples of 4"),
+        (resnet, {"widths": (8, 8)}, "2 widths, and 1 depths"),
+        (resnet, {"depths": (0,)}, r"depths is \(0,\), not a list of whole numbers above 0"),
+        (gpt2, {"layers": 2**30}, "layers is 1073741824, and 10000 are the most"),
+        (resnet, {"depths": (2**30,)}, "1073741824 layers, and 10000 are the most"),
+        (vit, {"heads": 5}, "width 16 is no multiple of heads 5"),
+        (vit, {"patch": 9}, "an image of 8 is smaller than a patch of 9"),
+        (minilm, {"layers": -1}, "layers is -1"),
+    ],
+)
+def test_values_of_a_config_are_looked_at_however_it_is_made(module: Any, values: dict[str, Any], why: str) -> None:
+    with pytest.raises(ModelError, match=why):
+        module.Config(**{**SMALL.get(module, {}), **values})
+
+
+@pytest.mark.parametrize("module", SMALL)
+@given(data=st.data())
+def test_any_values_of_a_config_give_a_graph_or_an_error(module: Any, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from([entry.name for entry in dataclasses.fields(module.Config)]))
+    with contextlib.suppress(ModelError, ResourceLimitError):
+        module.build(module.Config(**{**SMALL[module], name: data.draw(VALUES)}))
+
+
+def test_rotary_scaling_of_a_config_is_read_in_either_spelling() -> None:
+    spellings: list[dict[str, Any]] = [{"type": "linear", "factor": 2.0}, {"rope_type": "linear", "factor": 2.0}]
+    for said in spellings:
+        config = llama.Config(scaling=said)
+        assert config.scaling == {"rope_type": "linear", "factor": 2.0}
+        assert np.allclose(llama.angles(config, 8)[0][2::2], llama.angles(llama.Config(), 4)[0][1:])
+    for said in ({}, {"type": "default"}):
+        assert llama.Config(scaling=said) == llama.Config()
+
+
+def test_numbers_of_a_config_may_be_numpys() -> None:
+    def numpys(value: Any) -> Any:
+        return [np.int32(v) for v in value] if isinstance(value, tuple) else np.array(value)[()]
+
+    for module, values in SMALL.items():
+        made = module.Config(**{name: numpys(value) for name, value in values.items()})
+        assert made == module.Config(**values)
+        assert {type(v) for v in dataclasses.astuple(made)} <= {int, float, bool, str, tuple, type(None)}
+        assert hash(made) == hash(module.Config(**values))
+
+
+@pytest.mark.parametrize("ignore", ["name", 3, [["name"]], None])
+def test_names_to_pass_over_are_a_list_of_names(ignore: Any) -> None:
+    with pytest.raises(ModelError, match="are no names of fields"):
+        llama.Config.read(FAMILIES["llama"][1], ignore)
+
+
+@pytest.mark.parametrize("said", [3, "full_attention", ["full_attention", "linear_attention"], [None], [["x"]]])
+def test_layers_that_attend_in_another_way_are_refused(said: Any) -> None:
+    fields = FAMILIES["qwen2"][1] | {"layer_types": said}
+    with pytest.raises(ModelError, match="layer_types"):
+        llama.Config.read(fields)
+    assert llama.Config.read(fields, ["layer_types"]) == llama.Config.read(FAMILIES["qwen2"][1])
+    known = ["full_attention", "sliding_attention"]
+    assert llama.Config.read(fields | {"layer_types": known, "sliding_window": 64}).positions == 64
+
+
+@pytest.mark.parametrize("module", SMALL)
+@pytest.mark.parametrize("seed", [-1, "1", 1.0, True, None])
+def test_seed_that_is_none_is_refused(module: Any, seed: Any) -> None:
+    with pytest.raises(ModelError, match="begins no random numbers"):
+        module.build(module.Config(**SMALL[module]), seed=seed)
+
+
+@pytest.mark.parametrize("module", SMALL)
+def test_configuration_of_another_family_is_named(module: Any) -> None:
+    for other, values in SMALL.items():
+        if other is not module:
+            name = other.__name__.rpartition(".")[2]
+            with pytest.raises(ModelError, match=rf"config: a {name}.Config is no configuration of this model"):
+                module.build(other.Config(**values))
+
+
+@pytest.mark.parametrize("module", SMALL)
+def test_masked_weights_are_refused(module: Any) -> None:
+    config = module.Config(**SMALL[module])
+    weights = {name: np.zeros(shape, np.float32) for name, shape in module.shapes(config).items()}
+    last = list(weights)[-1]
+    weights[last] = np.ma.masked_array(weights[last], True)
+    with pytest.raises(ModelError, match=f"1 of another dtype: {last} is a MaskedArray"):
+        module.build(config, weights)
+
+
+def test_tensors_that_would_get_one_name_are_both_kept() -> None:
+    tensors: Any = {"h.0.b.weight": np.ones(1), "blk.0.a.weight": np.zeros(1)}
+    other: Any = dict(reversed(tensors.items()))
+    for held in (tensors, other):
+        made = _weights.from_gguf(held, {"a": "b"}, "h", lambda block, stem, array: array)
+        assert {name: array.item() for name, array in made.items()} == {"h.0.b.weight": 1.0, "blk.0.a.weight": 0.0}
+    config = gpt2.Config(**SMALL[gpt2])
+    weights = {name: np.zeros(shape, np.float32) for name, shape in gpt2.shapes(config).items()}
+    twice = {"wte.weight": weights["transformer.wte.weight"]}
+    for both in (twice | weights, weights | twice):
+        with pytest.raises(ModelError, match=r"1 there for nothing: wte\.weight\n"):
+            gpt2.build(config, both)

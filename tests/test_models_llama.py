@@ -373,6 +373,8 @@ def test_command_line_runs_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
         (["--random", "--prompt", "a b"], "token ids are wanted"),
         (["--random", "--prompt", "5000"], "5000 is no token"),
         (["--random", "--tokens", "9", "--cache", "4"], "do not fit into a cache of 4"),
+        (["--random", "--tokens", "9", "--cache", "0"], "cache=0 is no number of tokens"),
+        (["--random", "--seed", "-1"], "seed=-1 begins no random numbers"),
         (["--random", "--config", "none.json"], "cannot be read"),
     ],
 )

@@ -199,6 +199,29 @@ def test_images_of_another_size_or_number_of_channels_are_refused() -> None:
             run(graph, np.zeros(shape, np.float32))
 
 
+def test_resnet_of_one_size_of_images_gives_what_one_of_any_size_gives() -> None:
+    images = RNG.normal(size=(2, 3, 37, 32)).astype(np.float32)
+    graph = resnet.build(NET, image=(37, 32))
+    assert str(graph["pixel_values"].shape) == "[batch, 3, 37, 32]"
+    np.testing.assert_allclose(run(graph, images), run(resnet.build(NET), images), rtol=1e-6, atol=1e-6)
+    with pytest.raises(FeedError):
+        run(graph, images.swapaxes(2, 3))
+
+
+@pytest.mark.parametrize("image", [0, 224, (224,), (32, 0), (32, True), (32, 32.0), (1, 2, 3), "ab", ("a", "b")])
+def test_resnet_of_no_size_of_images_is_refused(image: Any) -> None:
+    with pytest.raises(ModelError, match="not a height and a width in pixels"):
+        resnet.build(NET, image=image)
+
+
+def test_resnet_gives_nan_for_an_image_that_has_one() -> None:
+    images = RNG.normal(size=(2, 3, 32, 32)).astype(np.float32)
+    images[0, 1, 5, 6] = np.nan
+    logits = run(resnet.build(replace(NET, stem=16)), images)
+    assert np.isnan(logits[0]).all()
+    assert np.isfinite(logits[1]).all()
+
+
 # Configurations and weights
 
 

@@ -278,6 +278,20 @@ def test_weights_given_are_made_right_or_refused() -> None:
     assert np.allclose(gc.InferenceSession().load(graph, weights={"w": swapped})(X)[0], X @ weight(1), atol=1e-5)
     with pytest.raises(ModelError, match=r"weight 'w' is float32\[32, 64\], and a list is given"):
         gc.InferenceSession().load(graph, weights={"w": weight().tolist()})
+    for wrong in (3, ["w"], weight(), "model.safetensors"):
+        with pytest.raises(ModelError, match=r"load: weights are a \w+, no arrays by name"):
+            gc.InferenceSession().load(graph, weights=wrong)  # type: ignore[arg-type]
+
+
+def test_weights_given_that_do_not_fit_are_all_named() -> None:
+    graph = linear(weight())
+    more: Any = {"w": weight().astype(np.float64), 3: weight(), **{f"v{i}": weight() for i in range(30)}}
+    with pytest.raises(ModelError) as caught:
+        gc.InferenceSession().load(graph, weights=more)
+    shown = caught.value.summary
+    assert "weight 'w' is float32[32, 64], and float64[32, 64] is given; the graph has no weight 3; " in shown
+    assert shown.endswith("no weight 'v17'; and 12 more")
+    assert caught.value.help == "give arrays of the types of the graph's weights, which are w"
 
 
 def test_extra_to_install_is_named_when_cuda_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +324,20 @@ def test_unknown_options_are_all_named_and_a_close_one_proposed() -> None:
         gc.InferenceSession(add_initializer=1)
     with pytest.raises(GraphError, match="no session option '__doc__'"):
         gc.InferenceSession(__doc__="text")
+
+
+@pytest.mark.parametrize("name", ["intra_op_num_threads", "inter_op_num_threads"])
+@pytest.mark.parametrize("count", [-1, 4097, 2**31 - 1, True])
+def test_numbers_of_threads_that_no_machine_has_are_refused(name: str, count: int) -> None:
+    options: dict[str, Any] = {name: count}
+    with pytest.raises(GraphError, match=rf"{name}={count} is no number of threads"):
+        gc.InferenceSession(**options)
+
+
+@pytest.mark.parametrize("options", [3, ["cpu"], "cpu", {"cpu": 3}])
+def test_provider_options_that_are_no_mappings_are_refused(options: Any) -> None:
+    with pytest.raises(GraphError, match="InferenceSession: provider_options"):
+        gc.InferenceSession(provider_options=options)
 
 
 def test_nothing_is_printed_when_a_model_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
@@ -429,3 +457,28 @@ def test_config_that_is_none_is_refused(config: Any) -> None:
         gc.InferenceSession(config=config)
     with pytest.raises(GraphError, match=r"InferenceSession: config: 'session\.x+'"):
         gc.InferenceSession(config={"session." + "x" * 2000: "1"})
+
+
+def test_model_goes_on_when_the_file_of_its_weights_is_replaced_or_gone(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    gc.save_tensors(path, {"w": weight(7)})
+    model = gc.InferenceSession().load(linear(gc.load_tensors(path)["w"]), prepack="off")
+    assert np.allclose(model(X)[0], X @ weight(7), atol=1e-5)
+    gc.save_tensors(path, {"w": weight(8)})  # by renaming another file to its place
+    assert np.allclose(model(X)[0], X @ weight(7), atol=1e-5)
+    path.unlink()
+    assert np.allclose(model(X)[0], X @ weight(7), atol=1e-5)
+
+
+def test_numbers_of_calls_and_names_to_watch_are_looked_at() -> None:
+    model = gc.InferenceSession().load(linear(weight()))
+    for runs in ("2", 2.5, None, True):
+        for measure in (model.benchmark, model.profile):
+            with pytest.raises(FeedError, match=r"linear: runs=.* is no number of calls"):
+                measure(X, runs=runs)  # type: ignore[arg-type]
+    assert model.benchmark(X, runs=np.int64(2))["best"] > 0  # type: ignore[arg-type]
+    for watch in (3, [3], [None], b"y"):
+        with pytest.raises(FeedError, match=r"debug: linear: watch=.* are no names"):
+            model.debug(X, watch=watch)  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="load: there is no prepack='some'"):
+        gc.InferenceSession().load(b"whatever it is", prepack="some")  # type: ignore[arg-type]
