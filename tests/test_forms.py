@@ -146,12 +146,6 @@ def test_softmax_that_may_give_nan_stays() -> None:
         assert np.isnan(run(graph, arrays)[0, 0]).all()
 
 
-def _broadcast_heads() -> Graph:
-    g = Graph("g", {"q": TensorType("float32", ["b", 4, "s", 3]), "k": TensorType("float32", ["b", 1, "s", 3])})
-    g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2)) @ g["k"])
-    return g
-
-
 def _three_axes() -> Graph:
     g = Graph("g", {"q": TensorType("float32", ["h", "s", 3])})
     g.output(ops.softmax(g["q"] @ g["q"].permute(0, 2, 1)) @ g["q"])
@@ -182,7 +176,7 @@ def _narrow() -> Graph:
     return g
 
 
-@pytest.mark.parametrize("build", [_broadcast_heads, _three_axes, _unknown_dims, _other_axis, _negative_scale, _narrow])
+@pytest.mark.parametrize("build", [_three_axes, _unknown_dims, _other_axis, _negative_scale, _narrow])
 def test_what_means_something_else_stays(build: Callable[[], Graph]) -> None:
     graph = build()
     assert shaped(graph) is graph

@@ -14,6 +14,8 @@ import numpy as np
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
+from graphcore.folding import FOLDED, folded
+from graphcore.onnx.cuts import CUTS, left
 from graphcore.symbol import Captured, Constant, Node, Symbol
 from graphcore.types import TensorType, Type, _shape, tensor_type
 
@@ -35,6 +37,7 @@ class Sizes:
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Symbol, Value]] = {}
+        self._arrays: dict[int, tuple[Symbol, np.ndarray[Any, Any] | None]] = {}  # of matrices and more
 
     def of(self, symbol: Symbol | None, depth: int = 0) -> Value:
         """What a scalar or short vector of integers or bools holds; None where that is not known at all."""
@@ -59,10 +62,38 @@ class Sizes:
         if producer.op_type == "Shape":
             return _shape_of(producer)
         rule = _VALUES.get(producer.op_type)
-        if rule is None:
-            return None
-        made = rule([self.of(s, depth + 1) for s in producer.inputs], producer.attributes, type_)
+        made = None
+        if rule is not None:
+            made = rule([self.of(s, depth + 1) for s in producer.inputs], producer.attributes, type_)
+        if made is None:
+            array = self._folded(producer, type_, depth)
+            made = None if array is None else _of_array(array)
         return None if isinstance(made, tuple) and len(made) > _LONGEST else made
+
+    def _folded(self, node: Node, type_: TensorType, depth: int) -> np.ndarray[Any, Any] | None:
+        """What a node gives that follows from small constants alone, of any rank."""
+        if node.op_type not in FOLDED or type_.dtype not in _DTYPES or not type_.shape.is_static:
+            return None
+        arrays = [None if s is None else self._array(s, depth + 1) for s in node.inputs]
+        if any(a is None and s is not None for a, s in zip(arrays, node.inputs, strict=True)):
+            return None
+        dtypes = [None if s is None else s.dtype for s in node.inputs]
+        return folded(node.op_type, arrays, dtypes, node.attributes, type_, _LONGEST * 8)
+
+    def _array(self, symbol: Symbol, depth: int) -> np.ndarray[Any, Any] | None:
+        producer, type_ = symbol.producer, symbol.type
+        if isinstance(producer, Constant):
+            return producer.array if producer.array.size <= _LONGEST else None
+        if not isinstance(producer, Node) or producer.domain or not isinstance(type_, TensorType) or depth > _DEEPEST:
+            return None
+        if type_.shape.is_ranked and len(type_.shape) < 2:
+            value = self.of(symbol, depth)
+            sizes = value if isinstance(value, tuple) else (value,)
+            return np.array(value, type_.dtype.numpy) if all(isinstance(size, int) for size in sizes) else None
+        held = self._arrays.get(id(symbol))
+        if held is None:
+            held = self._arrays[id(symbol)] = symbol, self._folded(producer, type_, depth)
+        return held[1]
 
     def refined(
         self, op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], types: list[Type]
@@ -265,28 +296,8 @@ def _reshaped(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping
     open_axes = [i for i, size in enumerate(chosen) if size is None or size == -1]
     dims = [_dim(size) for size in chosen]
     if len(open_axes) == 1 and own is not None:
-        dims[open_axes[0]] = _left(own, [d for i, d in enumerate(dims) if i != open_axes[0]])
+        dims[open_axes[0]] = left(own, [d for i, d in enumerate(dims) if i != open_axes[0]])
     return dims
-
-
-def _left(have: Sequence[Dim], taken: Sequence[Dim]) -> Dim:
-    """What is left of a product of dims when others are taken out of it; `?` where that is not told."""
-    above, below = [*have], []
-    for dim in taken:
-        if dim in above:
-            above.remove(dim)
-        else:
-            below.append(dim)
-    if any(d.is_dynamic for d in (*above, *below)):
-        return _UNKNOWN
-    whole = math.prod([int(d) for d in above if d.is_static])
-    part = math.prod([int(d) for d in below if d.is_static])
-    names = [d for d in above if not d.is_static]
-    if any(not d.is_static for d in below) or part == 0 or whole % part:
-        return _UNKNOWN
-    if any(_size(d) == 0 for d in taken):
-        return _UNKNOWN
-    return math.prod(names, start=Dim(whole // part))
 
 
 def _expanded(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
@@ -326,38 +337,14 @@ def _is_cut(dim: Dim, whole: Dim) -> bool:
 
 def _counted(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
     start, limit, delta = (sizes.of(s) for s in inputs)
-    if start != 0 or delta != 1 or limit is None or isinstance(limit, tuple) or _least(limit) < 0:
+    if delta != 1 or start is None or limit is None or isinstance(start, tuple) or isinstance(limit, tuple):
         return None
-    return [_dim(limit)]
+    return [Dim.maximum(Dim(0) + limit - start, 0)]
 
 
 def _constant(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
     target = sizes.of(inputs[0])
     return [_dim(size) for size in target] if isinstance(target, tuple) else None
-
-
-def _cut(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
-    """Slice from the front in steps of one."""
-    x, *rest = inputs
-    if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
-        return None
-    starts, ends, axes, steps = ([*map(sizes.of, rest), None, None])[:4]
-    if not isinstance(starts, tuple) or not isinstance(ends, tuple) or (len(rest) > 2 and axes is None):
-        return None
-    places = tuple(range(len(starts))) if axes is None else axes
-    strides = (1,) * len(starts) if len(rest) < 4 or rest[3] is None else steps
-    if not isinstance(places, tuple) or not isinstance(strides, tuple):
-        return None
-    dims = [*x.shape]
-    for place, start, end, step in zip(places, starts, ends, strides, strict=True):
-        if not isinstance(place, int) or not -len(dims) <= place < len(dims):
-            return None
-        whole = dims[place]
-        if start != 0 or step != 1 or end is None or _least(end) < 0 or whole.is_dynamic:
-            dims[place] = _UNKNOWN
-        else:
-            dims[place] = Dim.minimum(whole, end)
-    return dims
 
 
 def _elementwise(sizes: Sizes, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> list[Dim] | None:
@@ -387,7 +374,7 @@ _SHAPES: dict[str, tuple[int, _ShapeRule]] = {
     "Flatten": (1, _flattened),
     "Range": (3, _counted),
     "ConstantOfShape": (1, _constant),
-    "Slice": (3, _cut),
+    **CUTS,
     **dict.fromkeys(
         ["Add", "Sub", "Mul", "Div", "And", "Or", "Where", "Equal", "Less", "Greater", "Max", "Min"], (2, _elementwise)
     ),

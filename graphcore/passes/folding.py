@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from graphcore.folding import FOLDED, folded, folded_shape
 from graphcore.passes.sweep import Inputs, Rule, Sweep
 from graphcore.symbol import Node, Symbol
@@ -33,4 +35,30 @@ def _shape(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     return sweep.constant(node, folded_shape(operand.shape, node.attributes), type_)
 
 
-FOLDS: dict[str, tuple[Rule, ...]] = {**dict.fromkeys(sorted(FOLDED), (_folded,)), "Shape": (_shape,)}
+def _dims(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Dims that are known, taken out of a shape that is not known as a whole."""
+    shape = inputs[0]
+    producer = None if shape is None else shape.producer
+    if not isinstance(producer, Node) or producer.domain or producer.op_type != "Shape":
+        return None
+    operand, type_ = producer.inputs[0], node.outputs[0].type
+    if operand is None or not isinstance(operand.type, TensorType) or not operand.shape.is_ranked:
+        return None
+    dims = [*operand.shape][producer.attributes.get("start", 0) : producer.attributes.get("end")]
+    chosen = [sweep.known(s) for s in inputs[1:]]
+    if any(a is None for a in chosen) or not isinstance(type_, TensorType) or not type_.shape.is_static:
+        return None
+    # The places of the dims that are taken, found as the operator finds the dims.
+    arrays, dtypes = [np.arange(len(dims)), *chosen], [s.dtype for s in inputs if s is not None]
+    places = folded(node.op_type, arrays, [*dtypes], node.attributes, type_, sweep.selection.limit)
+    if places is None or not all(dims[i].is_static for i in places.flat):
+        return None
+    return sweep.constant(node, np.array([int(dims[i]) for i in places.flat], np.int64).reshape(places.shape), type_)
+
+
+FOLDS: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(sorted(FOLDED), (_folded,)),
+    "Shape": (_shape,),
+    "Gather": (_folded, _dims),
+    "Slice": (_folded, _dims),
+}

@@ -11,14 +11,15 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.graph import Graph
 from graphcore.passes.sweep import Inputs, Sweep
-from graphcore.runtime.forms.matching import bounds, factor_of, is_float32, is_known, node_of, number_of
+from graphcore.runtime.forms.masks import as_taken, fits, is_finite, mask_of, scores_of
+from graphcore.runtime.forms.matching import factor_of, is_float32, is_known, node_of, number_of
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, _shape, tensor_type
 
 _SWAPPED = [0, 2, 1, 3]
 """Heads before or behind the sequence."""
-_LEAST = float(np.finfo(np.float32).min)
-_ABOVE_LEAST = np.nextafter(np.float32(_LEAST), np.float32(0))
+_PLAIN = (DType.float32, DType.int64, DType.int32)
+"""Dtypes of inputs whose elements are counted, which every provider can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,11 @@ def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     parts = _matched(sweep, node, inputs)
     if parts is None:
         return None
-    mask = _mask(sweep, node, parts.mask)
+    mask = as_taken(sweep, node, parts.mask, parts.k)
     masks: Inputs = () if mask is None else (mask,)
-    result = node.outputs[0].type
-    assert isinstance(result, TensorType)
+    result = tensor_type(DType.float32, _shape([*[*parts.q.shape][:3], parts.v.shape[3]]))
+    if result is not node.outputs[0].type:
+        return None
     packed = tuple([_packed(s) for s in (parts.q, parts.k, parts.v)])
     heads, kv_heads = parts.q.shape[1], parts.k.shape[1]
     if any(s is None for s in packed) or not heads.is_static:
@@ -65,10 +67,7 @@ def _unless_empty(sweep: Sweep, node: Node, operands: Inputs, type_: TensorType,
     assert v is not None
     if all((d.lower_bound or 0) > 0 for s in (q, k) for d in s.shape):
         return sweep.add(node, "Attention", operands, type_, attributes)
-    one, flag = tensor_type(DType.int64, _shape([])), tensor_type(DType.bool, _shape([]))
-    zero = sweep.constant(node, np.array(0))
-    empty = [sweep.add(node, "Equal", (sweep.add(node, "Size", (s,), one), zero), flag) for s in (q, k)]
-    is_empty = sweep.add(node, "Or", tuple(empty), flag)
+    is_empty = _is_empty(sweep, node, q, k)
     dims = tensor_type(DType.int64, _shape([Dim(len(type_.shape))]))
     front = tensor_type(DType.int64, _shape([Dim(len(type_.shape) - 1)]))
     before = sweep.add(node, "Shape", (q,), front, {"end": len(type_.shape) - 1})
@@ -80,6 +79,24 @@ def _unless_empty(sweep: Sweep, node: Node, operands: Inputs, type_: TensorType,
         "else_branch": _body(sweep, node, "Attention", operands, type_, attributes),
     }
     return sweep.add(node, "If", (is_empty,), type_, dict(bodies))
+
+
+def _is_empty(sweep: Sweep, node: Node, q: Symbol, k: Symbol) -> Symbol:
+    """Whether there are no queries or no keys. All layers ask the same where an input of the graph tells."""
+    unknown = [{d for d in s.shape if (d.lower_bound or 0) <= 0} for s in (q, k)]
+    asked = [q, k] if unknown[0] != unknown[1] else [q]
+    for symbol in sweep.new.inputs:
+        if not isinstance(symbol.type, TensorType) or symbol.type.dtype not in _PLAIN:
+            continue
+        if not symbol.shape.is_ranked:
+            continue
+        if {d for d in symbol.shape if (d.lower_bound or 0) <= 0} == unknown[0] | unknown[1]:
+            asked = [symbol]
+            break
+    one, flag = tensor_type(DType.int64, _shape([])), tensor_type(DType.bool, _shape([]))
+    zero = sweep.constant(node, np.array(0))
+    first, *more = [sweep.add(node, "Equal", (sweep.add(node, "Size", (s,), one), zero), flag) for s in asked]
+    return sweep.add(node, "Or", (first, more[0]), flag) if more else first
 
 
 def _width(type_: TensorType) -> int:
@@ -110,19 +127,20 @@ def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:
         return None
     if softmax.attributes.get("axis", -1) not in (-1, 3):
         return None
-    scores, mask = _masked(softmax.inputs[0])
-    scores, scale = factor_of(scores)
-    product = node_of(scores, "MatMul")
-    if product is None:
+    scores = scores_of(softmax.inputs[0])
+    if scores is None:
         return None
-    (q, q_factor), (turned, turned_factor) = (factor_of(s) for s in product.inputs)
+    (q, q_factor), (turned, turned_factor) = (factor_of(s) for s in scores.product.inputs)
     k, k_factor = factor_of(_turned(sweep, node, turned))
-    scale *= q_factor * turned_factor * k_factor
+    scale = scores.scale * q_factor * turned_factor * k_factor
     if k is None or q is None or not is_float32(q, k) or q.rank != 4 or k.rank != 4 or not is_known(q, k):
         return None
     if not 0 < scale < float("inf") or not _go_together(q, k, v) or not v.shape[3].is_static:
         return None
-    if mask is not None and not _is_mask(mask, q, k, is_zeroed):
+    if not all(fits(mask, q) for mask in scores.masks):
+        return None
+    mask = mask_of(sweep, node, scores.masks)
+    if mask is not None and not is_zeroed and not is_finite(mask):
         return None
     once = _shared(k), _shared(v)
     if once[0].shape[1] == once[1].shape[1] != q.shape[1]:
@@ -137,16 +155,6 @@ def _zeroed(weights: Symbol | None) -> tuple[Symbol | None, bool]:
     if choice is None or test is None or number_of(choice.inputs[1]) != 0 or test.inputs[0] is not choice.inputs[2]:
         return weights, False
     return choice.inputs[2], True
-
-
-def _masked(scores: Symbol | None) -> tuple[Symbol | None, Symbol | None]:
-    total = node_of(scores, "Add")
-    if total is None:
-        return scores, None
-    for own, mask in (total.inputs, total.inputs[::-1]):
-        if node_of(factor_of(own)[0], "MatMul") is not None and own is not None and own.type is total.outputs[0].type:
-            return own, mask
-    return scores, None
 
 
 def _turned(sweep: Sweep, at: Node, symbol: Symbol | None) -> Symbol | None:
@@ -180,10 +188,10 @@ def _turned(sweep: Sweep, at: Node, symbol: Symbol | None) -> Symbol | None:
 
 
 def _go_together(q: Symbol, k: Symbol, v: Symbol) -> bool:
-    """Whether nothing of them broadcasts."""
-    (batch, heads, _, size), (_, _, length, _) = q.shape, k.shape
-    fits = [*k.shape] == [batch, heads, length, size] and [*v.shape][:3] == [batch, heads, length]
-    return fits and not any(d == 0 for s in (q, k, v) for d in s.shape)
+    """Whether nothing of them broadcasts, but for keys and values of one head."""
+    (batch, heads, _, size), (_, own, length, _) = q.shape, k.shape
+    fits = [*k.shape] == [batch, own, length, size] and [*v.shape][:3] == [batch, own, length]
+    return fits and (own == heads or own == 1) and not any(d == 0 for s in (q, k, v) for d in s.shape)
 
 
 def _shared(symbol: Symbol) -> Symbol:
@@ -207,37 +215,6 @@ def _shared(symbol: Symbol) -> Symbol:
     return source if fits and heads.is_static and count.is_static else symbol
 
 
-def _is_mask(mask: Symbol, q: Symbol, k: Symbol, is_zeroed: bool) -> bool:
-    """Whether the operator's mask means the same. A query without keys gets 0 from it, where a softmax gives NaN."""
-    if not is_float32(mask) or not 2 <= mask.rank <= 4 or not is_known(mask):
-        return False
-    batch, heads, length, _ = q.shape
-    wanted: list[Dim] = [batch, heads, length, k.shape[2]][4 - mask.rank :]
-    if not all(d == 1 or d == w for d, w in zip(mask.shape, wanted, strict=True)):
-        return False
-    if is_zeroed:
-        return True
-    held = bounds(mask)
-    return held is not None and held[0] >= _LEAST
-
-
-def _mask(sweep: Sweep, node: Node, mask: Symbol | None) -> Symbol | None:
-    """The mask as the kernel takes it: bools for -inf, and nothing that it takes for -inf without being it."""
-    choice = node_of(mask, "Where")
-    if choice is None or mask is None:
-        return mask
-    test, kept, left = choice.inputs
-    if number_of(kept) != 0 or test is None or test.shape != mask.shape:
-        return mask
-    if number_of(left) == -np.inf:
-        return test
-    if number_of(left) != _LEAST:
-        return mask
-    # Scores are lost in either number, and the exponential of both is 0.
-    least = sweep.constant(node, np.asarray(_ABOVE_LEAST))
-    return sweep.add(node, "Where", (test, kept, least), mask.type)
-
-
 def _packed(symbol: Symbol) -> Symbol | None:
     """[batch, sequence, heads * size], of which heads were made and brought to the front."""
     turned = node_of(symbol, "Transpose")
@@ -253,7 +230,9 @@ def _packed(symbol: Symbol) -> Symbol | None:
 
 
 def cancelled(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """A Reshape of what was reshaped from that shape."""
+    """A Reshape of what was reshaped from that shape, or of what has that shape."""
+    if inputs[0] is not None and inputs[0].type is node.outputs[0].type and is_known(inputs[0]):
+        return inputs[0]
     inner: Any = node_of(inputs[0], "Reshape", "Unsqueeze", "Squeeze", "Flatten")
     source: Symbol | None = None if inner is None else inner.inputs[0]
     type_ = node.outputs[0].type

@@ -67,19 +67,40 @@ def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
         return float(array.min()), float(array.max())
     if symbol.dtype is DType.bool:
         return 0.0, 1.0
-    node = node_of(symbol, "Cast", "Where", "Add", "Sub", "Mul", *_MOVES)
-    if node is None:
+    found = _computed(symbol, depth)
+    if not symbol.dtype.is_integer:
+        return None if found is None else _rounded(symbol.dtype, found)
+    least, most = float(symbol.dtype.min), float(symbol.dtype.max)
+    return found if found is not None and least <= found[0] and found[1] <= most else (least, most)
+
+
+def _rounded(dtype: DType, held: tuple[float, float]) -> tuple[float, float] | None:
+    """Bounds in a float dtype, beyond whose numbers there are infinities alone."""
+    if dtype not in (DType.float16, DType.bfloat16, DType.float32, DType.float64):
         return None
+    least, most = float(dtype.min), float(dtype.max)
+    low, high = held
+    return -math.inf if low < least else low, math.inf if high > most else high
+
+
+def _computed(symbol: Symbol, depth: int) -> tuple[float, float] | None:
+    """The bounds that follow from those of the operands, by the rules of real numbers."""
+    node = node_of(symbol, *_KNOWN, *_MOVES)
+    if node is None or (node.op_type == "Resize" and not _is_mean(node)):
+        return None
+    if node.op_type == "ConstantOfShape":
+        value = float(np.asarray(node.attributes.get("value", 0.0)).reshape(-1)[0])
+        return None if math.isnan(value) else (value, value)
     operands = node.inputs[1:] if node.op_type == "Where" else node.inputs[:1]
-    if node.op_type in ("Add", "Sub", "Mul"):
+    if node.op_type in ("Add", "Sub", "Mul", "Concat"):
         operands = node.inputs
     found = [bounds(s, depth + 1) for s in operands]
-    if None in found:
-        return None
     known = [pair for pair in found if pair is not None]
-    if node.op_type in _MOVES or node.op_type == "Cast":
-        return known[0]
-    if node.op_type == "Where":
+    if not known or len(known) < len(found):
+        return None
+    if node.op_type == "Neg":
+        return -known[0][1], -known[0][0]
+    if node.op_type not in ("Add", "Sub", "Mul"):
         return min(a for a, _ in known), max(b for _, b in known)
     (a, b), (c, d) = known
     if node.op_type == "Add":
@@ -91,4 +112,14 @@ def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
     return None if any(math.isnan(end) for end in ends) else (min(ends), max(ends))
 
 
-_MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Expand", "Slice", "Gather", "Transpose", "Identity")
+def _is_mean(node: Node) -> bool:
+    """Whether a Resize gives elements and means of them, weighted by numbers that are not negative."""
+    crops = node.attributes.get("coordinate_transformation_mode") in ("tf_crop_and_resize", b"tf_crop_and_resize")
+    return not crops and node.attributes.get("mode", "nearest") in ("nearest", "linear", b"nearest", b"linear")
+
+
+_KNOWN = ("Cast", "Where", "Add", "Sub", "Mul", "Neg", "Concat", "Resize", "ConstantOfShape")
+_MOVES = (
+    "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Tile", "Slice", "Split", "Gather", "GatherND",
+    "GatherElements", "Transpose", "Identity",
+)  # fmt: skip

@@ -1,0 +1,267 @@
+"""Models that PyTorch exports, loaded beside bare onnxruntime: what is found in them, how far results differ, how long
+a call takes. `python -m benchmarks.exports` needs torch, transformers and onnxscript, and takes an hour.
+
+    python -m benchmarks.exports --models BERT Llama   # some of them, in rows on the screen
+    python -m benchmarks.exports --page docs/exports.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import gc as collector
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+import graphcore as gc
+from benchmarks.peers.exported import CASES, EXPORTERS, Case, export, feeds
+from benchmarks.timing import compare
+from graphcore import Graph
+
+ATTENTIONS = ("eager", "sdpa")
+LOOKED_FOR = ("Attention", "RMSNormalization", "LayerNormalization", "RotaryEmbedding")
+ROUNDS = 31
+LEAST = 0.03
+"""Seconds that are timed at once."""
+
+Array = np.ndarray[Any, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, help="where exported files and figures are kept, and found again")
+    parser.add_argument("--models", nargs="*", help="names of models; all by default")
+    parser.add_argument("--page", type=Path, help="the page to write")
+    given = parser.parse_args()
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory() as spare:
+        folder = given.folder or Path(spare)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = []
+        for case in CASES:
+            if given.models and case.name not in given.models:
+                continue
+            for exporter in EXPORTERS:
+                for attention in ATTENTIONS:
+                    row = _kept(case, exporter, attention, folder)
+                    rows.append(row)
+                    print(_line(row), flush=True)
+    if given.page:
+        given.page.write_text(page(rows))
+
+
+def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, Any]:
+    """The row of a model, measured once for a folder."""
+    stem = f"{case.name.replace(' ', '_').replace(',', '')}.{exporter}.{attention}"
+    path, figures = folder / f"{stem}.onnx", folder / f"{stem}.json"
+    if figures.exists():
+        held: dict[str, Any] = json.loads(figures.read_text())
+        return held
+    row: dict[str, Any] = {"model": case.name, "exporter": exporter, "attention": attention}
+    if not path.exists():
+        try:
+            with _quiet():
+                export(case, exporter, attention, path)
+        except Exception as error:  # whatever an exporter raises of a model that it does not know
+            path.unlink(missing_ok=True)
+            row["not exported"] = type(error).__name__
+    if "not exported" not in row:
+        row |= measured(case, path)
+    figures.write_text(json.dumps(row))
+    return row
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing on the screen, of PyTorch's code in C++ either, which prints whole graphs that it cannot write."""
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    sys.stdout.flush()
+    with open(os.devnull, "w") as nowhere:
+        for number, _ in kept:
+            os.dup2(nowhere.fileno(), number)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            for number, copy in kept:
+                os.dup2(copy, number)
+                os.close(copy)
+
+
+def measured(case: Case, path: Path) -> dict[str, Any]:
+    """What loading a file and calling it gives beside bare onnxruntime."""
+    try:
+        model = gc.InferenceSession(intra_op_num_threads=1).load(path)
+    except gc.errors.GraphcoreError as error:
+        return {"not loaded": str(error).splitlines()[0]}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    bare = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = {i.name for i in bare.get_inputs()}
+    differences, odd, runs = [], [], []
+    shapes = _shapes(case)
+    for batch, length, mask in shapes:
+        arrays = {name: a for name, a in feeds(case, batch, length, mask).items() if name in names}
+        at = f"{batch} x {length}, {mask}"
+        try:
+            want = bare.run(None, arrays)[0]
+        except Exception:  # onnxruntime raises several kinds of its own
+            continue
+        runs.append((batch, length, mask))
+        try:
+            got = model.execute(**arrays)[0]
+        except gc.errors.GraphcoreError as error:
+            odd.append(f"fails at {at}: {str(error).splitlines()[0]}")
+            continue
+        difference = _difference(got, want)
+        if difference is None:
+            odd.append(f"differs at {at}")
+        else:
+            differences.append(difference)
+    if not runs:
+        return {"not loaded": "bare onnxruntime runs it at no shape"}
+    if len(runs) < len(shapes):
+        odd.append(f"bare onnxruntime fails at {len(shapes) - len(runs)} of {len(shapes)} shapes")
+    batch, length, mask = runs[0]
+    arrays = {name: a for name, a in feeds(case, batch, length, mask).items() if name in names}
+    ratio, each = None, 1
+    if not any(text.startswith("fails") for text in odd):
+        collector.freeze()  # what PyTorch has made takes long to look through in each round
+        start = time.process_time()
+        bare.run(None, arrays)
+        each = max(1, round(LEAST / (time.process_time() - start)))
+        ours, theirs = (lambda: model.execute(**arrays)), (lambda: bare.run(None, arrays))
+        ratio = compare(_often(ours, each), _often(theirs, each), ROUNDS, clock=time.process_time)
+    before, after = (collections.Counter(_operators(g)) for g in (Graph.load(path), model._lowered))
+    return {
+        "difference": max(differences, default=None),
+        "odd": odd,
+        "found": {name: after[name] - before[name] for name in LOOKED_FOR if after[name] > before[name]},
+        "left": {name: after[name] for name in ("Softmax",) if after[name]},
+        "ratio": None if ratio is None else ratio.value,
+        "ms": None if ratio is None else ratio.peer * 1e3 / each,
+    }
+
+
+def _often(function: Callable[[], object], count: int) -> Callable[[], object]:
+    def run() -> None:
+        for _ in range(count):
+            function()
+
+    return run
+
+
+def _shapes(case: Case) -> list[tuple[int, int, str]]:
+    """Batch, length and kind of mask; the first that runs is timed. The last is that of the export."""
+    if not any("s" in dims for dims in case.inputs.values()):
+        return [(1, 1, "whole"), (3, 1, "whole")]
+    shapes = [(1, 128, "whole"), (2, 128, "whole"), (1, 7, "whole"), (1, 1, "whole")]
+    is_masked = any(name.endswith("mask") for name in case.inputs)
+    shapes += [(3, 33, "padded"), (2, 20, "empty")] if is_masked else [(3, 33, "whole")]
+    return [*shapes, (2, 16, "whole")]
+
+
+def _difference(got: Array, want: Array) -> float | None:
+    """The largest, as a part of the largest number; None where shapes or places of NaN are others."""
+    if got.shape != want.shape or (np.isnan(got) != np.isnan(want)).any():
+        return None
+    known = ~np.isnan(want)
+    if not known.any():
+        return 0.0
+    return float(np.abs(got[known] - want[known]).max() / max(1e-30, np.abs(want[known]).max()))
+
+
+def _operators(graph: Graph | None) -> Iterator[str]:
+    for node in () if graph is None else graph.nodes:
+        yield node.op_type
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                yield from _operators(value)
+
+
+def _line(row: dict[str, Any]) -> str:
+    what = f"{row['model']:<28} {row['exporter']:<7} {row['attention']:<6}"
+    for reason in ("not exported", "not loaded"):
+        if reason in row:
+            return f"{what} {reason}: {row[reason]}"
+    ratio = "    " if row["ratio"] is None else f"{row['ratio']:.2f}"
+    difference = "" if row["difference"] is None else f"{row['difference']:.0e}"
+    return f"{what} {ratio}  {difference:<6} {_found(row)} {'; '.join(row['odd'])}".rstrip()
+
+
+def _found(row: dict[str, Any]) -> str:
+    left = row["left"].get("Softmax", 0)
+    counts = [f"{n} {name}" for name, n in row["found"].items()]
+    return ", ".join([*counts, *([f"{left} Softmax left"] if left else [])])
+
+
+# The page
+
+HEAD = """# Models that PyTorch exports
+
+Made by `python -m benchmarks.exports --page docs/exports.md`, with PyTorch {torch}, transformers {transformers} and
+onnxruntime {onnxruntime} on the CPU provider. Models of few layers, 384 wide, with random weights, are exported by both
+of `torch.onnx.export`'s exporters (`dynamo=True` and `False`) with dims that change, and with both ways in which
+transformers writes attention. Each file is loaded by `gc.InferenceSession().load(path)` and by bare onnxruntime.
+
+- **Time**: processor time of a call, divided by that of bare onnxruntime on the same file; one row of 128 tokens or one
+  image, one thread, the median of {rounds} rounds in which both take turns. A difference of 0.02 is noise, one of 0.05
+  for models that take less than 5 ms. First of attention written as products (`eager`), then of
+  `scaled_dot_product_attention` (`sdpa`). Where the exporter wrote sizes as numbers, so that onnxruntime fails at
+  others, the sizes of the export, 2 rows of 16.
+- **Differs by**: the largest difference over batches of 1 to 3, lengths of 1, 7, 20, 33 and 128, masks that hide the
+  ends of rows and masks that hide a whole row, as a part of the largest number of the result.
+- **Forms**: what stands in place of primitives ([passes.md](passes.md#forms)). Softmax is left where a bias follows
+  from the queries (DeBERTa, SAM), where scores are capped (Gemma 2) and where attention has three axes (Bloom).
+
+| model | exporter | time | differs by | forms |
+|---|---|---|---|---|
+"""
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    import torch
+    import transformers
+
+    lines = []
+    for at in range(0, len(rows), len(ATTENTIONS)):
+        pair = rows[at : at + len(ATTENTIONS)]
+        done = [row for row in pair if "ratio" in row]
+        name, exporter = pair[0]["model"], pair[0]["exporter"]
+        if not done:
+            reason = next(f"{key}: {row[key]}" for row in pair for key in ("not exported", "not loaded") if key in row)
+            lines.append(f"| {name} | {exporter} | | | {reason} |")
+            continue
+        ratios = ", ".join(["–" if row.get("ratio") is None else f"{row['ratio']:.2f}" for row in pair])
+        differences = [row["difference"] for row in done if row["difference"] is not None]
+        worst = f"{max(differences):.0e}" if any(differences) else "0"
+        found = list(dict.fromkeys([_found(row) for row in done]))
+        odd = list(dict.fromkeys(text for row in done for text in row["odd"]))
+        lines.append(f"| {name} | {exporter} | {ratios} | {worst} | {'; '.join([t for t in (*found, *odd) if t])} |")
+    versions = {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
+    head = HEAD.format(**versions, onnxruntime=onnxruntime.__version__, rounds=ROUNDS)
+    return head + "\n".join(lines) + "\n\n" + _summary(rows)
+
+
+def _summary(rows: list[dict[str, Any]]) -> str:
+    ratios = sorted(row["ratio"] for row in rows if row.get("ratio") is not None)
+    unloaded = [f"{row['model']} ({row['exporter']})" for row in rows if "not loaded" in row]
+    return (
+        f"{len(ratios)} files were timed: the middle of the times is {np.median(ratios):.2f}, from {ratios[0]:.2f} to"
+        f" {ratios[-1]:.2f}. Files that do not load: {', '.join(unloaded) or 'none'}.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
