@@ -1,7 +1,8 @@
-"""all-MiniLM-L6-v2 in graphcore and in every peer that is installed, all in turn in one run.
+"""Models in graphcore and in every peer that is installed, all in turn in one run.
 
     pip install -r benchmarks/peers/requirements.txt      # as many of them as wanted
     python -m benchmarks.bench_peers                      # --compile for PyTorch's compiler too
+    python -m benchmarks.bench_peers --models minilm resnet
 
 Processor time and wall time, medians with quartiles, one thread on one core by default, as parts of graphcore's.
 """
@@ -9,98 +10,103 @@ Processor time and wall time, medians with quartiles, one thread on one core by 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
-import io
 import os
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import minilm as peers
+from benchmarks.peers import llama, minilm, resnet, vit
+from benchmarks.peers.running import Array, Case, Run, Subject
 from benchmarks.timing import Bounds, record
 from graphcore.errors import MissingExtraError
 
-LENGTH = 128
-ROUNDS = {1: 41, 32: 5}
+SUBJECTS = {module.SUBJECT.model: module.SUBJECT for module in (minilm, resnet, vit, llama)}
 
-BOUNDS = (
-    ("graphcore", "PyTorch, eager", 1.0),
-    ("graphcore", "onnxruntime on PyTorch's export", 1.0),
-    ("graphcore on PyTorch's export", "onnxruntime on PyTorch's export", 0.9),
-    ("graphcore, int8_dynamic", "graphcore", 0.38),
-    ("graphcore, int8_split", "OpenVINO, float32", 1.0),
-)
-"""What is to take at most which part of another's processor time."""
+PAUSE = 0.05
+"""Seconds ahead of each turn: the threads of some runtimes spin for a while, and slow down who is next."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--models", nargs="+", choices=[*SUBJECTS], default=[*SUBJECTS], help="by default all")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--compile", action="store_true", help="PyTorch's compiler too")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):  # some peers take as many threads as there are cores
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                found = dict(peers.runs(options.threads, Path(folder)))
-                if options.compile:
-                    found |= dict(peers.compiled(options.threads))
-        except MissingExtraError as error:
-            print(f"no comparison: {error.summary} ({error.help})")
-            return 0
-        bounds = Bounds()
-        for batch, rounds in ROUNDS.items():
-            medians = _compare(found, batch, rounds)
-            for ours, peer, most in BOUNDS:
-                if ours in medians and peer in medians:
-                    bounds.figure(f"{batch}: {ours} beside {peer}", medians[ours] / medians[peer], most, "x")
+    bounds = Bounds()
+    for model in options.models:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                found = dict(SUBJECTS[model].runs(options.threads, Path(folder), options.compile))
+            except MissingExtraError as error:
+                print(f"{model}: no comparison: {error.summary} ({error.help})")
+                continue
+            if not found:
+                print(f"{model}: no comparison: no peer is installed")
+                continue
+            for case in SUBJECTS[model].cases():
+                _compare(SUBJECTS[model], case, found, bounds)
+            del found
+        gc.collect()
     return bounds.exit_code()
 
 
-def _compare(found: dict[str, peers.Run], batch: int, rounds: int) -> dict[str, float]:
-    """Prints a row for each; the median processor seconds of each by name."""
-    random = np.random.default_rng(0)
-    ids = random.integers(1000, 30000, (batch, LENGTH))
-    mask = np.ones_like(ids)
-    mask[:, LENGTH - LENGTH // 4 :] = 0
-    exact = found["graphcore"](ids, mask)
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
-    names = list(found)
-    for number in range(rounds + 1):
-        for name in names if number % 2 else names[::-1]:
-            gc.collect()
-            start = time.perf_counter(), time.process_time()
-            found[name](ids, mask)
-            taken = time.perf_counter() - start[0], time.process_time() - start[1]
-            if number:
-                times[name].append(taken)
-    base = statistics.median(cpu for _, cpu in times["graphcore"])
-    print(f"MiniLM, {batch} of {LENGTH} tokens, a quarter of them padding")
-    for name in sorted(names, key=lambda n: statistics.median(cpu for _, cpu in times[n])):
+def _compare(subject: Subject, case: Case, found: dict[str, Run], bounds: Bounds) -> None:
+    """Prints and records a row for each, and what is bounded."""
+    made: dict[str, Array] = {}
+    times = _times(case, found, made)
+    medians = {name: statistics.median(cpu for _, cpu in taken) for name, taken in times.items()}
+    base = medians["graphcore"]
+    print(case.name)
+    for name in sorted(found, key=lambda name: medians[name]):
         wall, cpu = (sorted(column) for column in zip(*times[name], strict=True))
-        low, middle, high = statistics.quantiles(cpu, n=4)
-        cosine = _cosine(found[name](ids, mask), exact)
+        low, _, high = statistics.quantiles(cpu, n=4)
         row = {
-            "batch": batch, "name": name, "ratio": middle / base, "cpu_ms": middle * 1e3, "wall_ms":
-            statistics.median(wall) * 1e3, "quartiles": [low / base, high / base], "cosine": cosine,
+            "model": subject.model, "case": case.name, "batch": case.batch, "name": name, "ratio": medians[name] / base,
+            "quartiles": [low / base, high / base], "cpu_ms": medians[name] * 1e3, "wall_ms":
+            statistics.median(wall) * 1e3, "cosine": _cosine(made[name], made["graphcore"]),
         }  # fmt: skip
         record("peers", row)
         print(
             f"  {name:<38}{row['ratio']:6.2f}x ({low / base:.2f} to {high / base:.2f})"
-            f"  processor {row['cpu_ms']:8.1f} ms  wall {row['wall_ms']:8.1f} ms  cosine {cosine:.6f}",
+            f"  processor {row['cpu_ms']:8.1f} ms  wall {row['wall_ms']:8.1f} ms  cosine {row['cosine']:.6f}",
             flush=True,
         )
-    return {name: statistics.median(cpu for _, cpu in times[name]) for name in names}
+    for ours, peer, most in subject.bounds:
+        if ours in medians and peer in medians:
+            pairs = zip(times[ours], times[peer], strict=True)  # of a round, for a machine's speed changes
+            ratio = statistics.median(first / second for (_, first), (_, second) in pairs)
+            bounds.figure(f"{case.name}: {ours} beside {peer}", ratio, most, "x")
 
 
-def _cosine(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> float:
+def _times(case: Case, found: dict[str, Run], made: dict[str, Array]) -> dict[str, list[tuple[float, float]]]:
+    """Seconds by the wall and on the processor of each in every round, after one that does not count. made: is given
+    the results."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
+    names = list(found)
+    gc.collect()
+    gc.freeze()  # what the packages hold: looking through all of it takes longer than a turn
+    for number in range(case.rounds + 1):
+        for name in names if number % 2 else names[::-1]:
+            gc.collect()
+            time.sleep(PAUSE)
+            start = time.perf_counter(), time.process_time()
+            made[name] = found[name](*case.feed)
+            taken = time.perf_counter() - start[0], time.process_time() - start[1]
+            if number:
+                times[name].append(taken)
+    gc.unfreeze()
+    return times
+
+
+def _cosine(got: Array, want: Array) -> float:
+    got, want = (array.reshape(len(array), -1).astype(np.float64) for array in (got, want))
     lengths = np.linalg.norm(got, axis=1) * np.linalg.norm(want, axis=1)
     return float(((got * want).sum(1) / lengths).mean())
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks import reach
+from benchmarks.reach import Found
+
 DOCS = Path(__file__).parent.parent / "docs"
+NOTES = Path(__file__).parent / "notes.md"
 PACKAGES = ("onnxruntime", "onnx", "numpy", "torch", "openvino", "jax")
 
 
@@ -20,23 +25,27 @@ def main(path: str) -> int:
     figures = [json.loads(line) for line in Path(path).read_text().splitlines()]
     bounds = [row for row in figures if row["kind"] == "bounds"]
     peers = [row for row in figures if row["kind"] == "peers"]
+    asked = reach.found(figures)
     picture = _picture(peers, DOCS / "performance.svg")
-    (DOCS / "performance.md").write_text(_page(bounds, peers, picture))
+    (DOCS / "performance.md").write_text(_page(asked, bounds, peers, picture))
+    print(*reach.lines(asked), sep="\n")
     print(f"docs/performance.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
     return 0
 
 
-def _page(bounds: list[dict[str, Any]], peers: list[dict[str, Any]], picture: bool) -> str:
+def _page(asked: list[Found], bounds: list[dict[str, Any]], peers: list[dict[str, Any]], picture: bool) -> str:
     lines = [
         "# Performance", "",
         "Made by `make bench`, which runs every program of `benchmarks/`. All are ratios of two things that took turns",
         "in one run; ratios carry over to other machines, seconds do not. Lower is better.", "",
         f"This run: {_machine()}; {_versions()}.", "",
     ]  # fmt: skip
-    for batch in sorted({row["batch"] for row in peers}):
-        lines += [f"## MiniLM, {batch} of 128 tokens, beside its peers", ""]
+    lines += ["## What is to be reached", "", f"{reach.summary(asked)}.", "", *_reach(asked)]
+    lines += _notes({row.asked.why for row in asked if row.holds is False})
+    for case in dict.fromkeys(row["case"] for row in peers):
+        lines += [f"## {case}, beside peers", ""]
         lines += ["| | time | quartiles | processor | wall | cosine to graphcore |", "|---|---|---|---|---|---|"]
-        for row in (r for r in peers if r["batch"] == batch):
+        for row in (r for r in peers if r["case"] == case):
             low, high = row["quartiles"]
             lines.append(
                 f"| {row['name']} | {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {row['cpu_ms']:.1f} ms"
@@ -44,7 +53,7 @@ def _page(bounds: list[dict[str, Any]], peers: list[dict[str, Any]], picture: bo
             )
         lines.append("")
     if picture:
-        lines += ["![MiniLM beside its peers](performance.svg)", ""]
+        lines += ["![The same as bars](performance.svg)", ""]
     lines += ["## Bounds", "", "What each program holds itself to, and what this run gave.", ""]
     for program in dict.fromkeys(row["program"] for row in bounds):
         lines += [f"### benchmarks.{program}", "", "| | figure | at most | |", "|---|---|---|---|"]
@@ -52,8 +61,27 @@ def _page(bounds: list[dict[str, Any]], peers: list[dict[str, Any]], picture: bo
             held = "" if row["held"] else "**missed**"
             lines.append(f"| {row['what']} | {row['value']:.2f}{row['unit']} | {row['most']:g}{row['unit']} | {held} |")
         lines.append("")
-    notes = DOCS / "performance_notes.md"
-    return "\n".join(lines) + (notes.read_text() if notes.exists() else "")
+    return "\n".join(lines)
+
+
+def _reach(rows: list[Found]) -> Iterator[str]:
+    yield from ("| benchmarks. | figure | asked for | this run | |", "|---|---|---|---|---|")
+    for row in rows:
+        asked, value = row.asked, "" if row.value is None else f"{row.value:.3g}{row.asked.unit}"
+        verdict = row.verdict
+        if row.holds is False:
+            verdict = f"**[{verdict}](#{asked.why.lower().replace(' ', '-')})**" if asked.why else f"**{verdict}**"
+        yield f"| {asked.program} | {asked.figure} | {asked.most:g}{asked.unit} | {value} | {verdict} |"
+    yield ""
+
+
+def _notes(wanted: set[str]) -> Iterator[str]:
+    """The sections of the notes that explain what did not hold."""
+    first, *sections = ("\n" + NOTES.read_text()).split("\n### ")
+    kept = [section for section in sections if section.split("\n", 1)[0] in wanted]
+    if kept:
+        yield first.strip() + "\n"
+    yield from (f"### {section.strip()}\n" for section in kept)
 
 
 def _machine() -> str:
@@ -89,13 +117,16 @@ def _picture(peers: list[dict[str, Any]], path: Path) -> bool:
     matplotlib.rcParams["svg.fonttype"] = "none"
     from matplotlib import pyplot
 
-    batches = sorted({row["batch"] for row in peers})
-    figure, axes = pyplot.subplots(1, len(batches), figsize=(6 * len(batches), 4.5), squeeze=False)
-    for batch, axis in zip(batches, axes[0], strict=True):
-        rows = [row for row in peers if row["batch"] == batch][::-1]
+    cases = [*dict.fromkeys(row["case"] for row in peers)]
+    down = (len(cases) + 1) // 2
+    figure, axes = pyplot.subplots(down, 2, figsize=(12, 3.5 * down), squeeze=False)
+    for axis in axes.flat[len(cases) :]:
+        axis.remove()
+    for case, axis in zip(cases, axes.flat, strict=False):
+        rows = [row for row in peers if row["case"] == case][::-1]
         colours = ["#1f77b4" if row["name"].startswith("graphcore") else "#bbbbbb" for row in rows]
         axis.barh([row["name"] for row in rows], [row["ratio"] for row in rows], color=colours)
-        axis.set_title(f"MiniLM, {batch} x 128 tokens: processor time, graphcore float32 is 1")
+        axis.set_title(f"{case}: processor time, graphcore's is 1")
         axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})

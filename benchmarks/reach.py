@@ -1,0 +1,134 @@
+"""What is asked of graphcore's speed: each figure, the program that measures it, and whether it holds in a run.
+
+    python -m benchmarks.reach build/figures.jsonl
+
+A program holds itself to a bound that catches what grows slower, and this table says what is to be reached; the two
+are the same where it is reached with room for noise. What a run could not measure, for it needs a package that is not
+there, is told as such.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PEERS = "benchmarks/peers/requirements.txt"
+PROVIDER = "onnxruntime-openvino"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A row. figure: what its program calls it. most: of `unit`. needs: the packages that it is measured with.
+
+    why: the section of benchmarks/notes.md that explains what does not hold.
+    """
+
+    program: str
+    figure: str
+    most: float
+    unit: str = "x"
+    needs: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row and what a run gave for it: None where it has not measured it."""
+
+    asked: Asked
+    value: float | None
+
+    @property
+    def holds(self) -> bool | None:
+        return None if self.value is None else self.value <= self.asked.most
+
+    @property
+    def verdict(self) -> str:
+        if self.value is None:
+            return f"not measured: needs {self.asked.needs}" if self.asked.needs else "not measured"
+        return "holds" if self.holds else "does not hold"
+
+
+def found(figures: Sequence[dict[str, Any]]) -> list[Found]:
+    """Every row with its figure of a run. figures: what `make bench` leaves."""
+    made = {(row["program"], row["what"]): float(row["value"]) for row in figures if row["kind"] == "bounds"}
+    return [Found(asked, made.get((asked.program, asked.figure))) for asked in ROWS]
+
+
+def lines(rows: Sequence[Found]) -> Iterator[str]:
+    """The table as text."""
+    wide = max(len(row.asked.figure) for row in rows)
+    for row in rows:
+        asked = row.asked
+        value = " " * 9 if row.value is None else f"{row.value:7.4g}{asked.unit:<2}"
+        yield f"{asked.figure:<{wide}}  at most {asked.most:>6g}{asked.unit:<2}  {value}  {row.verdict}"
+    yield summary(rows)
+
+
+def summary(rows: Sequence[Found]) -> str:
+    holds = [row.holds for row in rows]
+    return f"{holds.count(True)} hold, {holds.count(False)} do not, {holds.count(None)} were not measured"
+
+
+def _minilm() -> Iterator[Asked]:
+    ours, bare = "graphcore on PyTorch's export", "onnxruntime on PyTorch's export"
+    for case in ("MiniLM, 1 of 128 tokens", "MiniLM, 32 of 128 tokens"):
+        yield Asked("bench_minilm", f"{case}: beside the best form by hand", 1.02)
+        yield Asked("bench_peers", f"{case}: graphcore beside PyTorch, eager", 1, needs=PEERS)
+        yield Asked("bench_peers", f"{case}: graphcore beside {bare}", 1, needs=PEERS)
+        yield Asked("bench_peers", f"{case}: {ours} beside {bare}", 0.9, needs=PEERS)
+        yield Asked("bench_quantized_minilm", f"{case}: int8_dynamic beside float32", 0.38, why="int8")
+        yield Asked(
+            "bench_peers", f"{case}: graphcore, int8_split beside OpenVINO, float32", 1, needs=PEERS, why="int8_split"
+        )
+        yield Asked(
+            "bench_peers", f"{case}: graphcore, int8_split beside PyTorch, compile", 1, needs=PEERS, why="int8_split"
+        )
+        for dtype in ("bfloat16", "float16"):
+            yield Asked(
+                "bench_openvino", f"{case}: {dtype} on OpenVINO beside CPU", 0.35, needs=PROVIDER, why="OpenVINO"
+            )
+    quantized, one, many = "bench_quantized_minilm", "MiniLM, 1 of 128 tokens", "MiniLM, 32 of 128 tokens"
+    yield Asked(quantized, "MiniLM, int8_dynamic: 1 - mean cosine", 0.02, "")
+    for split in ("int8_split", "int8_split, samples"):
+        yield Asked(quantized, f"{one}: {split} beside float32", 0.75, why="int8_split")
+        yield Asked(quantized, f"{many}: {split} by 4, beside float32 whole", 0.7, why="int8_split")
+        yield Asked(quantized, f"MiniLM, {split}: 1 - mean cosine", 1e-4, "")
+    yield Asked("bench_start", "MiniLM, after imports to the first embedding", 0.06, "s", why="The first embedding")
+
+
+_RESNET = "ResNet-50, 1 of 224x224"
+
+ROWS = (
+    *_minilm(),
+    Asked("bench_decode", "a step, cache 256, beside GroupQueryAttention by hand", 1, why="A decoding step"),
+    Asked("bench_decode", "a step, cache 900, beside a shared buffer by hand", 1, why="A decoding step"),
+    Asked("bench_decode", "a step, 4 bits, beside float32", 0.27, why="A decoding step"),
+    Asked("bench_decode", "a step of two threads, beside one", 0.7, why="A decoding step"),
+    Asked("bench_decode", "memory of 100 steps, beside the cache", 1, why="A decoding step"),
+    Asked("bench_peers", f"{_RESNET}: graphcore beside onnxruntime on PyTorch's folded export", 1, needs=PEERS),
+    Asked("bench_running", "bound call, 1 inputs, beside I/O binding", 1.2),
+    Asked("bench_running", "bound call, 4 inputs, beside I/O binding", 1.2),
+    Asked("bench_running", "second start, file of 1978 nodes, beside first", 0.5),
+    Asked("bench_running", "second start, Graph of 1978 nodes, beside first", 0.5),
+    Asked("bench_running", "1 GB, own export: to the first result", 0.15, "s"),
+    Asked("bench_running", "1 GB, own export: memory of its own", 150, "MB"),
+    Asked("bench_running", "1 GB, safetensors: to the first result", 0.15, "s"),
+    Asked("bench_running", "1 GB, safetensors: memory of its own", 150, "MB"),
+    Asked("bench_running", "1 GB, prepacked: peak, of the weights", 2.1),
+    Asked("bench_running", "1 GB, prepacked: to the first result, beside bare", 1.2),
+)  # fmt: skip
+
+
+def main(path: str) -> int:
+    figures = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    print(*lines(found(figures)), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
