@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError
 from tests.support import run1
@@ -287,6 +288,19 @@ def test_extreme_of_nothing_is_refused(name: str) -> None:
     with pytest.raises(ShapeError, match="axis 1 has length 0"):
         getattr(ops, name)(x)
     assert getattr(ops, name)(x, axis=0).shape == [0]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8, np.uint16], ids=lambda d: d.__name__)
+def test_extreme_of_nothing_is_the_end_of_the_dtype_when_only_the_run_knows(dtype: Any) -> None:
+    graph = Graph("test", {"x": TensorType(dtype, ["rows", "columns"])})
+    least, greatest = ops.max(graph["x"], axis=1), ops.min(graph["x"], axis=1)
+    graph.output(least=least, greatest=greatest, wide=least.cast(DType.int32))
+    model = gc.InferenceSession().load(graph)
+    info = np.iinfo(dtype)
+    least, greatest, wide = model(np.zeros((2, 0), dtype))
+    assert [least.tolist(), greatest.tolist(), wide.tolist()] == [[info.min] * 2, [info.max] * 2, [info.min] * 2]
+    x = np.array([[info.min, 3, info.max]], dtype)
+    assert [y.tolist() for y in model(x)] == [[info.max], [info.min], [info.max]]
 
 
 def test_max_refuses_axes_of_a_comparison() -> None:

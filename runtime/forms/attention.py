@@ -9,7 +9,6 @@ import numpy as np
 
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
-from graphcore.graph import Graph
 from graphcore.passes.sweep import Inputs, Sweep
 from graphcore.runtime.forms.masks import as_taken, fits, is_finite, mask_of, scores_of
 from graphcore.runtime.forms.matching import factor_of, is_float32, is_known, node_of, number_of
@@ -18,8 +17,6 @@ from graphcore.types import TensorType, _shape, tensor_type
 
 _SWAPPED = [0, 2, 1, 3]
 """Heads before or behind the sequence."""
-_PLAIN = (DType.float32, DType.int64, DType.int32)
-"""Dtypes of inputs whose elements are counted, which every provider can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,77 +43,17 @@ def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     packed = tuple([_packed(s) for s in (parts.q, parts.k, parts.v)])
     heads, kv_heads = parts.q.shape[1], parts.k.shape[1]
     if any(s is None for s in packed) or not heads.is_static:
-        return _unless_empty(sweep, node, (parts.q, parts.k, parts.v, *masks), result, {"scale": parts.scale})
+        return sweep.add(node, "Attention", (parts.q, parts.k, parts.v, *masks), result, {"scale": parts.scale})
     operands = (*packed, *masks)
     batch, _, length, size = result.shape
     attributes = {"scale": parts.scale, "q_num_heads": int(heads), "kv_num_heads": int(kv_heads)}
     flat = tensor_type(DType.float32, _shape([batch, length, heads * size]))
-    made = _unless_empty(sweep, node, operands, flat, attributes)
+    made = sweep.add(node, "Attention", operands, flat, attributes)
     # What follows undoes these two as a rule, and then nothing is left of either.
     shape = sweep.constant(node, np.array([0, 0, int(heads), int(size)], np.int64))
     apart = tensor_type(DType.float32, _shape([batch, length, heads, size]))
     apart_heads = sweep.add(node, "Reshape", (made, shape), apart, {"allowzero": 0})
     return sweep.add(node, "Transpose", (apart_heads,), result, {"perm": _SWAPPED})
-
-
-def _unless_empty(sweep: Sweep, node: Node, operands: Inputs, type_: TensorType, attributes: dict[str, Any]) -> Symbol:
-    """Attention, or zeros where there are no queries or keys: the kernel fails on tensors without elements."""
-    q, k, v = operands[:3]
-    assert q is not None
-    assert k is not None
-    assert v is not None
-    if all((d.lower_bound or 0) > 0 for s in (q, k) for d in s.shape):
-        return sweep.add(node, "Attention", operands, type_, attributes)
-    is_empty = _is_empty(sweep, node, q, k)
-    dims = tensor_type(DType.int64, _shape([Dim(len(type_.shape))]))
-    front = tensor_type(DType.int64, _shape([Dim(len(type_.shape) - 1)]))
-    before = sweep.add(node, "Shape", (q,), front, {"end": len(type_.shape) - 1})
-    last = sweep.constant(node, np.array([_width(type_)]))
-    shape = sweep.add(node, "Concat", (before, last), dims, {"axis": 0})
-    number = sweep.constant(node, np.array(0, np.float32))
-    bodies = {
-        "then_branch": _body(sweep, node, "Expand", (number, shape), type_, {}),
-        "else_branch": _body(sweep, node, "Attention", operands, type_, attributes),
-    }
-    return sweep.add(node, "If", (is_empty,), type_, dict(bodies))
-
-
-def _is_empty(sweep: Sweep, node: Node, q: Symbol, k: Symbol) -> Symbol:
-    """Whether there are no queries or no keys. All layers ask the same where an input of the graph tells."""
-    unknown = [{d for d in s.shape if (d.lower_bound or 0) <= 0} for s in (q, k)]
-    asked = [q, k] if unknown[0] != unknown[1] else [q]
-    for symbol in sweep.new.inputs:
-        if not isinstance(symbol.type, TensorType) or symbol.type.dtype not in _PLAIN:
-            continue
-        if not symbol.shape.is_ranked:
-            continue
-        if {d for d in symbol.shape if (d.lower_bound or 0) <= 0} == unknown[0] | unknown[1]:
-            asked = [symbol]
-            break
-    one, flag = tensor_type(DType.int64, _shape([])), tensor_type(DType.bool, _shape([]))
-    zero = sweep.constant(node, np.array(0))
-    first, *more = [sweep.add(node, "Equal", (sweep.add(node, "Size", (s,), one), zero), flag) for s in asked]
-    return sweep.add(node, "Or", (first, more[0]), flag) if more else first
-
-
-def _width(type_: TensorType) -> int:
-    """The size of the last axis of what attention gives."""
-    return int(type_.shape[-1])
-
-
-def _body(
-    sweep: Sweep, node: Node, op_type: str, operands: Inputs, type_: TensorType, attributes: dict[str, Any]
-) -> Graph:
-    """A body of one node on values of the graph around it."""
-    body = Graph(op_type.lower(), promotion=sweep.new.promotion)
-    body._outer, body._layer = sweep.new, node.layer
-    given = tuple([None if s is None else body._capture(s) for s in operands])
-    made = body._node(op_type, given, attributes, "", node.layer, node.origin)
-    made.outputs = (body._symbol(type_, made),)
-    body._nodes.append(made)
-    body._outputs = [(None, made.outputs[0])]
-    body._inner = body
-    return body
 
 
 def _matched(sweep: Sweep, node: Node, inputs: Inputs) -> _Parts | None:

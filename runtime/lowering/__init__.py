@@ -23,6 +23,7 @@ from graphcore.runtime.lowering import (
     biases,
     customs,
     dequantised,
+    emptiness,
     fours,
     learned,
     lists,
@@ -51,6 +52,9 @@ LEVELS: tuple[Optimize, ...] = ("off", "exact", "all")
 _TRAPS = (zeros, axes, dequantised)
 """What the runtime takes for something else, looked for behind all other passes where an operator is a sign of it."""
 
+_ALL_TRAPS = (*_TRAPS, emptiness)
+"""And what it fails on, where primitives that ran were replaced, or where nobody is to read the graph."""
+
 
 def lower(
     graph: Graph,
@@ -60,6 +64,7 @@ def lower(
     inline: bool = True,
     runtime: Runtime | None = None,
     optimize: Optimize = "off",
+    in_session: bool = False,
 ) -> Graph:
     """A graph of ONNX operators and dtypes that computes the same on `target`.
 
@@ -67,8 +72,9 @@ def lower(
     of functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime
     that is to run it, where it is not the one that files are written for. optimize: "exact" runs the passes of
     `Graph.optimize` first; "all" looks for what runs faster in another form (`runtime/forms`), whose sums may come in
-    another order, and runs the passes where there is some. Inputs and outputs keep their names and order. Raises
-    `GraphError` for an op that the target has no way to run.
+    another order, and runs the passes where there is some. in_session: it is not written to a file that others read, so
+    that attention is guarded against nothing to attend to (`emptiness`). Inputs and outputs keep their names and order.
+    Raises `GraphError` for an op that the target has no way to run.
     """
     source = graph = exposed(graph)
     there = operators(graph)
@@ -78,11 +84,14 @@ def lower(
     if optimize == "exact":
         graph = graph.optimize()
     elif optimize == "all" and rules.detours and (may_have(there) or not is_plain):
-        graph = shaped(graph, lambda op_type: rules.allows(op_type, DType.float32))
+        graph = shaped(before := graph, lambda op_type: rules.allows(op_type, DType.float32))
+        in_session |= graph is not before
+    # OpenVINO is given no calls with nothing in an operand.
+    traps = () if not rules.detours else _ALL_TRAPS if in_session and target != "openvino" else _TRAPS
     if not is_plain and calls.needed(graph):
-        kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, rules))
+        kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, rules, traps))
         graph = calls.inlined(graph) if kept is None else kept
-    return _lower(graph, target, precision, rules, there if graph is source else None)
+    return _lower(graph, target, precision, rules, traps, there if graph is source else None)
 
 
 def _lower(
@@ -90,11 +99,12 @@ def _lower(
     target: Target,
     precision: Precision,
     rules: Legality,
+    traps: tuple[Any, ...],
     there: set[tuple[str, str]] | None = None,
 ) -> Graph:
     """there: the operators of the graph, where they are known already."""
     there = operators(graph) if there is None else there
-    if _is_legal(graph, rules) and not (rules.detours and any(trap.needed(graph) for trap in _traps(there))):
+    if _is_legal(graph, rules) and not any(trap.needed(graph) for trap in _signed(traps, there)):
         return graph
     with uncollected():
         source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
@@ -104,7 +114,7 @@ def _lower(
         source = lists.carried(source, rules) if lists.needed(source, rules) else source
         lowered = legalise(expand(source, rules), rules, fast=precision == "fast" and rules.detours)
         there = operators(lowered)
-        for trap in _traps(there) if rules.detours else ():
+        for trap in _signed(traps, there):
             trap.keep(lowered)
         if target == "cpu" and any(domain for _, domain in there):
             biases.fuse(lowered)
@@ -120,10 +130,10 @@ def _lower(
     return lowered
 
 
-def _traps(there: set[tuple[str, str]]) -> list[Any]:
+def _signed(traps: tuple[Any, ...], there: set[tuple[str, str]]) -> list[Any]:
     """Those that a graph with these operators may have."""
-    names = {op_type for op_type, _ in there}
-    return [trap for trap in _TRAPS if not trap.SIGNS.isdisjoint(names)]
+    names = {op_type for op_type, _ in there} if traps else ()
+    return [trap for trap in traps if not trap.SIGNS.isdisjoint(names)]
 
 
 def _is_semantic(symbol: Symbol) -> bool:

@@ -64,6 +64,7 @@ def _table() -> dict[tuple[str, DType], Detour]:
         (("ReduceProd",), INTEGERS, reductions.product_integers),
         (("ReduceMax", "ReduceMin"), WIDE_FLOATS, reductions.extreme_floats),
         (("ReduceMax", "ReduceMin"), (DType.int64,), reductions.extreme_int64_along),
+        (("ReduceMax", "ReduceMin"), (DType.int16,), reductions.extreme_int16),
         (("ArgMax", "ArgMin"), WIDE_FLOATS, reductions.argument_floats),
         (("TopK",), WIDE_FLOATS, choice.top_k_floats),
         (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), integers.ordered_view),

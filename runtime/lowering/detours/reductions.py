@@ -121,6 +121,18 @@ def extreme_int64_along(on: Legaliser, op: str, inputs: Inputs, types: Any, attr
     return finish(on.native("Squeeze", chosen, on.ints([-1]), shape=flat.shape[:-1]))
 
 
+def extreme_int16(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """Where the run may find nothing to reduce: what int32 gives then is beyond int16, and would wrap to 0 or -1."""
+    x = inputs[0]
+    if x.shape.is_ranked and all((d.lower_bound or 0) > 0 for d in x.shape):
+        return None
+    wide = on.casts.cast(x, DType.int16, DType.int32)
+    made = on.native(op, wide, *inputs[1:], dtype=DType.int32, shape=types[0].shape, **attributes)
+    bound, end = ("Max", DType.int16.min) if op == "ReduceMax" else ("Min", DType.int16.max)
+    kept = on.native(bound, made, on.const(end, DType.int32), dtype=DType.int32, shape=types[0].shape)
+    return on.casts.cast(kept, DType.int32, DType.int16)
+
+
 def argument_floats(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
     """ArgMax and ArgMin misplace NaN: the first one is what is asked for."""
     (x,) = inputs
