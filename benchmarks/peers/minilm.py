@@ -40,7 +40,6 @@ BOUNDS = (
     ("graphcore", "PyTorch, eager", 1.0),
     ("graphcore", "onnxruntime on PyTorch's export", 1.0),
     ("graphcore on PyTorch's export", "onnxruntime on PyTorch's export", 0.9),
-    ("graphcore, int8_dynamic", "graphcore", 0.38),
     ("graphcore, int8_split", "OpenVINO, float32", 1.0),
     ("graphcore, int8_split", "PyTorch, compile", 1.0),
 )

@@ -39,6 +39,9 @@ TARGET_NOTE = "graphcore.target"
 LIMIT = (1 << 31) - 1
 """The bytes that a protobuf message can have."""
 
+_NODE = [b"\x0a" + size for size in SMALL]
+"""The field `node` of a GraphProto and how long it is, for short ones."""
+
 _ABSENT = b"\0"  # the name, behind its length, of an optional operand left out
 
 # The numbers of protobuf's fields are those of onnx.proto; each is named where it is used. They are written out, since
@@ -205,7 +208,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
             second = _ABSENT if rhs is None else names[rhs.id] or _given(rhs, names, prefix)
             content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
         size = len(content)
-        written.append(b"\x0a" + (SMALL[size] if size < 128 else varint(size)) + content)  # node
+        written.append((_NODE[size] if size < 128 else b"\x0a" + varint(size)) + content)
     return written
 
 

@@ -104,7 +104,7 @@ def _lower(
 ) -> Graph:
     """there: the operators of the graph, where they are known already."""
     there = operators(graph) if there is None else there
-    if _is_legal(graph, rules) and not any(trap.needed(graph) for trap in _signed(traps, there)):
+    if _is_legal(graph, rules, there) and not any(trap.needed(graph) for trap in _signed(traps, there)):
         return graph
     with uncollected():
         source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
@@ -140,14 +140,15 @@ def _is_semantic(symbol: Symbol) -> bool:
     return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
 
 
-def _is_legal(graph: Graph, rules: Legality) -> bool:
+def _is_legal(graph: Graph, rules: Legality, there: set[tuple[str, str]] | None = None) -> bool:
+    """there: its operators and those of its bodies, where they are known."""
     types = {s.type for s in graph._symbols}
     dtypes = {t.dtype for t in types if isinstance(t, TensorType)}
     if lists.holds_any(types):
         return False
     if any(dtype.storage is not dtype or (dtype is fours.FOUR and rules.detours) for dtype in dtypes):
         return False
-    there = {(n.op_type, n.domain) for n in graph._nodes}
+    there = {(n.op_type, n.domain) for n in graph._nodes} if there is None else there
     if any(op in CONTROL for op, _ in there):
         if any(n.op_type in CONTROL and not n.domain and carried_by(n, rules) for n in graph._nodes):
             return False
