@@ -32,7 +32,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make lint    ruff (check and format) and mypy --strict"
 	@echo "make bench   run every benchmark in turn; leaves docs/performance.md"
-	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, OpenVINO: 2 GB)"
+	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO: 3 GB)"
 	@echo "make clean   remove .venv and whatever else was made"
 
 demo: $(VENV)/.demo-stamp

@@ -18,7 +18,7 @@ from benchmarks.reach import Found
 
 DOCS = Path(__file__).parent.parent / "docs"
 NOTES = Path(__file__).parent / "notes.md"
-PACKAGES = ("onnxruntime", "onnx", "numpy", "torch", "openvino", "jax")
+PACKAGES = ("onnxruntime", "onnx", "numpy", "torch", "openvino", "jax", "max")
 
 
 def main(path: str) -> int:
