@@ -136,7 +136,7 @@ def test_function_writes_a_block_once_and_calls_it(capsys: pytest.CaptureFixture
     assert printed("function", capsys) == [
         "6 calls, the last: y: float32[batch, length, 16] = block(block_4/block_15, 5.qkv, 5.gate)",
         "kept: 6 nodes and a function of 20",
-        "inlined: 81 nodes",
+        "inlined: 69 nodes",
         "(2, 5, 16) the same from the file: True",
     ]
 

@@ -71,28 +71,40 @@ def _unsure(symbol: Symbol) -> frozenset[Dim]:
 
 def _is_guard(node: Node) -> bool:
     """Whether a node is such a test already, in a model that was exported and is read."""
-    branches = bodies(node) if node.op_type == "If" else []
-    return len(branches) == 2 and [[n.op_type for n in b._nodes] for b in branches] == [["Expand"], ["Attention"]]
+    branches = [[n.op_type for n in body._nodes] for body in bodies(node)] if node.op_type == "If" else []
+    return len(branches) == 2 and branches[0][-2:] == ["Concat", "Expand"] and branches[1] == ["Attention"]
 
 
 def _guard(graph: Graph, node: Node, tests: dict[frozenset[Dim], Symbol]) -> None:
-    q, k, v = node.inputs[:3]
+    q, k = node.inputs[:2]
     assert q is not None
     assert k is not None
+    test = _is_empty(graph, q, k, tests)
+    node.attributes = {"then_branch": _nothing(graph, node), "else_branch": _kernel(graph, node)}
+    node.op_type, node.inputs = "If", (test,)
+
+
+def _nothing(graph: Graph, node: Node) -> Graph:
+    """The body that gives zeros, as many as the result has."""
+    body = _body(graph, node)
+    q, _, v = [None if s is None else body._capture(s) for s in node.inputs[:3]]
+    assert q is not None
     assert v is not None
     result = node.outputs[0]
-    is_empty = _is_empty(graph, q, k, tests)
     leading = result.rank - 1
-    front = graph._emit("Shape", (q,), _sizes(leading), {"end": leading})
+    front = body._emit("Shape", (q,), _sizes(leading), {"end": leading})
     if result.rank == 4:
-        last = graph._emit("Shape", (v,), _sizes(1), {"start": 3})
+        last = body._emit("Shape", (v,), _sizes(1), {"start": 3})
     else:
-        last = graph._vector([int(result.shape[-1])])
-    shape = graph._emit("Concat", (front, last), _sizes(result.rank), {"axis": 0})
-    zero = graph._scalar(0.0, result.dtype)
-    kernel = _body(graph, node, "Attention", node.inputs, node.attributes)
-    node.attributes = {"then_branch": _body(graph, node, "Expand", (zero, shape), {}), "else_branch": kernel}
-    node.op_type, node.inputs = "If", (is_empty,)
+        last = body._vector([int(result.shape[-1])])
+    shape = body._emit("Concat", (front, last), _sizes(result.rank), {"axis": 0})
+    return _giving(body, body._emit("Expand", (body._scalar(0.0, result.dtype), shape), result.type))
+
+
+def _kernel(graph: Graph, node: Node) -> Graph:
+    body = _body(graph, node)
+    given = tuple([None if s is None else body._capture(s) for s in node.inputs])
+    return _giving(body, body._emit("Attention", given, node.outputs[0].type, node.attributes))
 
 
 def _sizes(count: int) -> Type:
@@ -122,15 +134,15 @@ def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
     return _unsure(symbol) == dims and not any(d.is_dynamic for d in dims)
 
 
-def _body(
-    graph: Graph, node: Node, op_type: str, inputs: tuple[Symbol | None, ...], attributes: dict[str, object]
-) -> Graph:
-    """A body of one node on values of the graph around it."""
-    body = Draft(op_type.lower())
+def _body(graph: Graph, node: Node) -> Graph:
+    """An empty body, of values of the graph around it."""
+    body = Draft("attention")
     body._outer, body._layer, body._origin = graph, node.layer, node.origin
-    given = tuple([None if s is None else body._capture(s) for s in inputs])
-    made = body._emit(op_type, given, node.outputs[0].type, attributes)
-    body._outputs = [(None, made)]
+    return body
+
+
+def _giving(body: Graph, result: Symbol) -> Graph:
+    body._outputs = [(None, result)]
     body._inner = body
     return body
 
