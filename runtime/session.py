@@ -249,7 +249,7 @@ class InferenceSession:
         return model
 
     def _lowered(self, graph: Graph, target: Target) -> Graph:
-        return lower(graph, target, self.precision, runtime=older(), optimize=self.optimize, in_session=True)
+        return lower(graph, target, self.precision, runtime=older(), optimize=self.optimize)
 
     def _planned(self, plan: openvino.Plan, source: Graph, sites: object) -> Start:
         """What starts the sessions of a plan: OpenVINO's, and the CPU provider's for the graph or for a call."""

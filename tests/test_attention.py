@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.runtime.lowering import lower
 from tests.support import Array, graph_of, run1
 
 RNG = np.random.default_rng(5)
@@ -326,37 +323,3 @@ def test_attention_refuses_when_dtypes_have_no_meaning() -> None:
         attention(g["q"], g["k"], g["v"], nonpad_kv_seqlen=g["vec"])
     with pytest.raises(DTypeError, match="position_ids must be integers, not float32"):
         ops.rotary_embedding(g["q"], g["cache"], g["cache"], g["own"])
-
-
-@pytest.mark.parametrize("heads", ["apart", "together"])
-@pytest.mark.parametrize("sizes", [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 3, 4)], ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16], ids=lambda d: d.__name__)
-def test_attention_gives_nothing_or_0_when_a_run_has_no_queries_or_keys(
-    dtype: Any, sizes: tuple[int, int, int], heads: str, tmp_path: Path
-) -> None:
-    """Only the run knows, and what is lowered again is guarded once all the same."""
-    batch, queries, keys = sizes
-    lengths = {"q": queries, "k": keys, "v": keys}
-    own: dict[str, list[int | str]] = {
-        name: ["b", 2, name, 8] if heads == "apart" else ["b", name, 16] for name in ("q", "k")
-    }
-    graph = Graph("g", {name: TensorType(dtype, own["k" if name == "v" else name]) for name in lengths})
-    if heads == "apart":
-        q, k, v = graph.inputs
-        graph.output(y=attention(q, k, v))
-    else:
-        graph.output(y=ops.onnx.Attention(*graph.inputs, q_num_heads=2, kv_num_heads=2))
-    at = 2 if heads == "apart" else 1
-    given = []
-    for name, length in lengths.items():
-        shape = [batch if dim == "b" else dim for dim in own["k" if name == "v" else name]]
-        shape[at] = length
-        given.append(np.ones([int(size) for size in shape], dtype))
-    graph.export(tmp_path / "g.onnx", target="cpu")
-    for model in (graph, tmp_path / "g.onnx"):
-        (y,) = gc.InferenceSession().load(model)(*given)
-        assert y.shape == given[0].shape
-        np.testing.assert_array_equal(np.asarray(y, np.float32), float(keys > 0))
-    written = Graph.load(tmp_path / "g.onnx")
-    guarded = lower(lower(written, "cpu", in_session=True), "cpu", in_session=True)
-    assert [n.op_type for n in guarded.nodes].count("If") == 1

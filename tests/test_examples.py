@@ -135,7 +135,7 @@ def test_own_system_casts_to_the_dtype_of_its_lattice(capsys: pytest.CaptureFixt
 def test_function_writes_a_block_once_and_calls_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("function", capsys) == [
         "6 calls, the last: y: float32[batch, length, 16] = block(block_4/block_15, 5.qkv, 5.gate)",
-        "kept: 6 nodes and a function of 20",
+        "kept: 6 nodes and a function of 16",
         "inlined: 69 nodes",
         "(2, 5, 16) the same from the file: True",
     ]

@@ -12,7 +12,7 @@ import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.forms import shaped
 from graphcore.runtime.forms.matching import bounds
-from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering import emptiness, lower
 
 Array = np.ndarray[Any, Any]
 LEAST = float(np.finfo(np.float32).min)
@@ -131,8 +131,22 @@ def test_all_layers_ask_once_whether_there_is_anything() -> None:
     g.output(x)
     made = operators(lower(g, "cpu", optimize="all"))
     assert (made.count("Attention"), made.count("Size")) == (3, 1)
+    model, plain = (gc.InferenceSession(optimize=level).load(g) for level in ("all", "off"))
     for shape in ((2, 5), (1, 1), (0, 3), (2, 0)):
-        same(g, normal(*shape, HEADS * SIZE))
+        given = normal(*shape, HEADS * SIZE)
+        np.testing.assert_allclose(model(given)[0], plain(given)[0], rtol=2e-5, atol=2e-6)
+
+
+def test_guarded_attention_is_guarded_once_when_it_is_lowered_again() -> None:
+    g = Graph("g", {"q": TensorType("float32", ["b", 2, "s", 3]), "k": TensorType("float32", ["b", 2, "t", 3])})
+    q, k = g["q"], g["k"]
+    g.output(ops.softmax(q @ k.permute(0, 1, 3, 2)) @ k)
+    once = operators(lower(g, "cpu", optimize="all"))
+    assert (once.count("If"), once.count("Attention")) == (1, 1)
+    read = Graph.load(g.to_onnx(target="cpu").SerializeToString())
+    assert not emptiness.needed(read)
+    emptiness.keep(read)
+    assert operators(read) == once
 
 
 # What values may be

@@ -53,7 +53,7 @@ _TRAPS = (zeros, axes, dequantised)
 """What the runtime takes for something else, looked for behind all other passes where an operator is a sign of it."""
 
 _ALL_TRAPS = (*_TRAPS, emptiness)
-"""And what it fails on, where primitives that ran were replaced, or where nobody is to read the graph."""
+"""And what it fails on where primitives that ran were replaced; one's own attention is left as it is."""
 
 
 def lower(
@@ -64,7 +64,6 @@ def lower(
     inline: bool = True,
     runtime: Runtime | None = None,
     optimize: Optimize = "off",
-    in_session: bool = False,
 ) -> Graph:
     """A graph of ONNX operators and dtypes that computes the same on `target`.
 
@@ -72,22 +71,22 @@ def lower(
     of functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime
     that is to run it, where it is not the one that files are written for. optimize: "exact" runs the passes of
     `Graph.optimize` first; "all" looks for what runs faster in another form (`runtime/forms`), whose sums may come in
-    another order, and runs the passes where there is some. in_session: it is not written to a file that others read, so
-    that attention is guarded against nothing to attend to (`emptiness`). Inputs and outputs keep their names and order.
-    Raises `GraphError` for an op that the target has no way to run.
+    another order, and runs the passes where there is some. Inputs and outputs keep their names and order. Raises
+    `GraphError` for an op that the target has no way to run.
     """
     source = graph = exposed(graph)
     there = operators(graph)
     is_plain = not any(domain for _, domain in there)
     graph = graph if is_plain else customs.resolved(graph, target)
     rules = legality(target) if runtime is None else legality(target, runtime)
+    is_shaped = False
     if optimize == "exact":
         graph = graph.optimize()
     elif optimize == "all" and rules.detours and (may_have(there) or not is_plain):
         graph = shaped(before := graph, lambda op_type: rules.allows(op_type, DType.float32))
-        in_session |= graph is not before
+        is_shaped = graph is not before
     # OpenVINO is given no calls with nothing in an operand.
-    traps = () if not rules.detours else _ALL_TRAPS if in_session and target != "openvino" else _TRAPS
+    traps = () if not rules.detours else _ALL_TRAPS if is_shaped and target != "openvino" else _TRAPS
     if not is_plain and calls.needed(graph):
         kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, rules, traps))
         graph = calls.inlined(graph) if kept is None else kept
