@@ -7,21 +7,16 @@ import numpy as np
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.passes.sweep import Inputs, Sweep
-from graphcore.runtime.forms.matching import is_float32, is_known, node_of
+from graphcore.runtime.forms.matching import EVERYWHERE, is_float32, is_known, node_of
 from graphcore.symbol import Node, Symbol, array_of
 from graphcore.types import _shape, tensor_type
-
-_EVERYWHERE = (1 << 31) - 1
-"""An end from which on a slice goes to the end of its axis."""
 
 
 def interleaved(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """x * cos + pairs(-x[1::2], x[0::2]) * sin, of x: [batch, sequence, heads, size], as RotaryEmbedding."""
-    for plain, turned in (inputs, inputs[::-1]):
-        found = _matched(plain, turned)
-        if found is not None:
-            break
-    else:
+    plain, turned = inputs
+    found = _matched(plain, turned) or _matched(turned, plain)
+    if found is None:
         return None
     x, cos, sin = found
     if x.type is not node.outputs[0].type:
@@ -124,5 +119,5 @@ def _every_second(symbol: Symbol | None) -> tuple[Symbol, int] | None:
     if len(arrays) != 4 or any(a is None or a.size != 1 for a in arrays):
         return None
     start, end, axis, step = [int(a.reshape(-1)[0]) for a in arrays if a is not None]
-    is_whole = end >= _EVERYWHERE or (x.shape[-1].is_static and end == int(x.shape[-1]))
+    is_whole = end >= EVERYWHERE or (x.shape[-1].is_static and end == int(x.shape[-1]))
     return (x, start) if axis in (-1, x.rank - 1) and step == 2 and is_whole else None

@@ -12,6 +12,9 @@ from graphcore.types import TensorType
 
 _DEEPEST = 32
 
+EVERYWHERE = (1 << 31) - 1
+"""An end from which on a slice goes to the end of its axis."""
+
 
 def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
     """The node that makes a Symbol, where it is one of these operators of ONNX."""

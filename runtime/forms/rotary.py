@@ -7,23 +7,18 @@ import numpy as np
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.passes.sweep import Inputs, Sweep
-from graphcore.runtime.forms.matching import is_float32, is_known, node_of
+from graphcore.runtime.forms.matching import EVERYWHERE, is_float32, is_known, node_of
 from graphcore.symbol import Node, Symbol, array_of
 from graphcore.types import _shape, tensor_type
-
-_EVERYWHERE = (1 << 31) - 1
-"""An end from which on a slice goes to the end of its axis."""
 
 _ELEMENTWISE = ("Cos", "Sin", "Mul", "Cast", "Unsqueeze", "Identity", "Reshape")
 
 
 def rotary(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """x * cos + concat(-x[half:], x[:half]) * sin, of x: [batch, heads, sequence, size], as RotaryEmbedding."""
-    for plain, turned in (inputs, inputs[::-1]):
-        found = _matched(plain, turned)
-        if found is not None:
-            break
-    else:
+    plain, turned = inputs
+    found = _matched(plain, turned) or _matched(turned, plain)
+    if found is None:
         return None
     x, cos, sin = found
     if x.type is not node.outputs[0].type:
@@ -120,4 +115,4 @@ def _cuts(node: Node, rank: int) -> tuple[int, int] | None:
     if len(arrays) < 3 or any(a is None or a.size != 1 for a in arrays):
         return None
     start, end, axis, *step = [int(a.reshape(-1)[0]) for a in arrays if a is not None]
-    return (start, min(end, _EVERYWHERE)) if axis in (-1, rank - 1) and step in ([], [1]) else None
+    return (start, min(end, EVERYWHERE)) if axis in (-1, rank - 1) and step in ([], [1]) else None

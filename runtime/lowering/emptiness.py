@@ -116,12 +116,13 @@ def _is_empty(graph: Graph, q: Symbol, k: Symbol, tests: dict[frozenset[Dim], Sy
     dims = _unsure(q) | _unsure(k)
     if dims in tests:
         return tests[dims]
-    telling = [s for s in graph._inputs if _tells(s, dims)]
-    asked = telling[:1] or ([q] if _unsure(q) == _unsure(k) else [q, k])
+    has_names = not any(d.is_dynamic for d in dims)
+    telling = [s for s in graph._inputs if _tells(s, dims)] if has_names else []
+    asked = telling[:1] or ([q] if has_names and _unsure(q) == _unsure(k) else [q, k])
     zero = graph._scalar(0, DType.int64)
     first, *more = [graph._emit("Equal", (graph._emit("Size", (s,), _NUMBER), zero), _FLAG) for s in asked]
     test = graph._emit("Or", (first, more[0]), _FLAG) if more else first
-    if telling and not any(d.is_dynamic for d in dims):
+    if telling:
         tests[dims] = test
     return test
 
@@ -131,7 +132,7 @@ def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
     type_ = symbol.type
     if not isinstance(type_, TensorType) or type_.dtype not in _COUNTED or not type_.shape.is_ranked:
         return False
-    return _unsure(symbol) == dims and not any(d.is_dynamic for d in dims)
+    return _unsure(symbol) == dims
 
 
 def _body(graph: Graph, node: Node) -> Graph:
