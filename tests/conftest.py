@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # A busy machine makes slow examples, not wrong ones. In CI the examples are the same every time, so that a change is
@@ -11,3 +12,10 @@ from hypothesis import settings
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note which tests are marked `numbers` in the report that `.ci/newest.py` reads."""
+    for item in items:
+        if item.get_closest_marker("numbers"):
+            item.user_properties.append(("numbers", "true"))
