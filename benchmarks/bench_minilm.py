@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 
 import graphcore as gc
 from benchmarks.peers import minilm_by_hand
@@ -39,7 +40,7 @@ def main() -> int:
     graph = minilm.build(weights)
     model = gc.InferenceSession(intra_op_num_threads=1).load(graph)
     with tempfile.TemporaryDirectory() as folder:
-        graph.export(Path(folder) / "minilm.onnx")
+        graph.export(Path(folder) / "minilm.onnx", runtime=onnxruntime.__version__)
         bare = on_onnxruntime(Path(folder) / "minilm.onnx", 1)
         hand = on_onnxruntime(minilm_by_hand.write(weights, Path(folder) / "hand.onnx"), 1, minilm_by_hand.DISABLED)
     bounds = Bounds()

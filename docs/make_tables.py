@@ -16,7 +16,8 @@ sys.path.insert(0, str(HERE.parent))  # for the cases of tests/, and the other p
 DTYPES_INTRODUCTION = """\
 # Ops and dtypes
 
-What lowering makes of every op in every dtype on the CPU provider, read off the graph it makes of one op. Every cell
+What lowering makes of every op in every dtype on the CPU provider, in a file for every supported release of
+onnxruntime, read off the graph it makes of one op; a session on a newer release keeps more of its kernels. Every cell
 that is not *refused* is run by `tests/test_every_op.py` and gives what [numbers.md](numbers.md) promises: the column
 *result* says whether that is bit for bit, or near (4 units in the last place of float32 or 1e-6, then rounded on to
 narrower floats; 1e-12 in float64). This page is made by `python docs/make_tables.py`.

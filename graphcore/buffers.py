@@ -16,14 +16,14 @@ import numpy as np
 
 from graphcore.constants import array_of, held_as
 from graphcore.errors import GraphcoreError, GraphError, ResourceLimitError, ShapeError
+from graphcore.onnx import notes
 from graphcore.symbol import Node, Symbol
 from graphcore.types import DimLike, TensorType
 
 if TYPE_CHECKING:
     from graphcore.graph import Graph
 
-NOTE = "graphcore.buffers"
-"""The key under which a model notes which inputs are buffers, and which outputs are what they hold afterwards."""
+NOTE = notes.BUFFERS
 
 _LARGEST = 1 << 20  # bytes of an initial value that a file notes
 
@@ -195,10 +195,10 @@ def exposed(graph: Graph, *, in_file: bool = False) -> Graph:
     made = graph.copy()
     outputs = [(name, made._symbols[s.id]) for name, s in graph._outputs or ()]
     used = {name or s.name for name, s in outputs}
-    notes: dict[str, dict[str, Any]] = {}
+    noted: dict[str, dict[str, Any]] = {}
     after = stored(graph)
     for name, held in graph._buffers.items():
-        note = notes[name] = {"in_place": True} if held.buffer.in_place else {}
+        note = noted[name] = {"in_place": True} if held.buffer.in_place else {}
         if in_file and held.buffer.initial is not None:
             note["initial"] = _written(name, held.buffer)
         if name in after:
@@ -213,7 +213,7 @@ def exposed(graph: Graph, *, in_file: bool = False) -> Graph:
             note["output"] = label
     made._buffers = {}
     made._outputs = outputs
-    made._metadata[NOTE] = json.dumps(notes)
+    made._metadata[NOTE] = json.dumps(noted)
     return made
 
 
@@ -247,16 +247,25 @@ def read(graph: Graph) -> Graph:
         return graph
     inputs = {s.name: s for s in graph._inputs}
     outputs = {name or s.name: s for name, s in graph._outputs or ()}
+    names = {*inputs, *outputs}
     try:
-        notes = json.loads(text)
-        results = [note["output"] for note in notes.values() if "output" in note]
-        buffers = {name: _read(inputs[name].tensor_type, note) for name, note in notes.items()}
-        fits = len({*results}) == len(results) and all(
-            may_hold(buffers[name], outputs[note["output"]].type) for name, note in notes.items() if "output" in note
+        said = json.loads(text)  # of all models that were merged into one, which may lack some of their names
+        noted = {n: note for n, note in said.items() if n in inputs and note.get("output", n) in names}
+        results = [note["output"] for note in noted.values() if "output" in note]
+        buffers = {name: _read(inputs[name].tensor_type, note) for name, note in noted.items()}
+        fits = (
+            bool(noted)
+            and len({*results}) == len(results)
+            and all(
+                may_hold(buffers[name], outputs[note["output"]].type)
+                for name, note in noted.items()
+                if "output" in note
+            )
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError, GraphcoreError):
         fits = False
     if fits:
+        graph._metadata[NOTE] = json.dumps(noted)
         attach(graph, buffers)
     else:
         del graph._metadata[NOTE]

@@ -141,8 +141,16 @@ class CustomOp:
         types, is_single = self._answer(graph, inputs, attributes, outputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
-        made = graph._emit_many(self.name, tuple(inputs), types, attributes, self.domain)
+        made = graph._emit_many(self.name, tuple(inputs), types, self._told(attributes), self.domain)
         return made[0] if is_single else made
+
+    def _told(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """What a node of the runtime's own operators says: no defaults, which an older release may not know."""
+        if self.kernel is None:
+            return attributes
+        said = self.signature.attributes
+        defaults = {n: a.kind.held(a.default) for n, a in said.items() if not a.is_required and a.default is not None}
+        return {name: value for name, value in attributes.items() if name not in defaults or defaults[name] != value}
 
     def _answer(
         self, graph: Graph, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], outputs: int | None

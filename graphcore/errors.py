@@ -12,7 +12,7 @@ What was asked and why not, each operand with its type and where it came from, w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from graphcore.sources import Line, user_line
 
@@ -34,8 +34,15 @@ class GraphcoreError(Exception):
         self.summary = summary
         self.help = help
         self.line = user_line(2)
-        rows = [(role, *_described(value)) for role, value in (operands or {}).items()]
-        super().__init__("\n".join([summary, *_table(rows), *_closing(help, self.line)]))
+        self._rows = [(role, *_described(value)) for role, value in (operands or {}).items()]
+        super().__init__("\n".join([summary, *_table(self._rows), *_closing(help, self.line)]))
+
+    def with_help(self, summary: str, help: str) -> Self:
+        """Return the error with the same operands, that says something else and what to do about it."""
+        made = type(self)(summary, help=help)
+        made._rows = self._rows
+        made.args = ("\n".join([summary, *_table(made._rows), *_closing(help, made.line)]),)
+        return made
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (type(self), str(self), self.summary, self.help, self.line)

@@ -337,10 +337,9 @@ class Graph:
 
     def copy(self) -> Graph:
         """An independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
-        from graphcore.pickling import restore, state_of
+        from graphcore.pickling import copied
 
-        made = object.__new__(type(self))
-        restore(made, state_of(self))
+        made = copied(self)
         made._outputs = None
         return made
 
@@ -365,6 +364,9 @@ class Graph:
         precision: Precision = "exact",
         inline: bool = False,
         optimize: Optimize | None = None,
+        opset: int | None = None,
+        ir_version: int | None = None,
+        runtime: str | None = None,
     ) -> onnx.ModelProto:
         """The graph as an `onnx.ModelProto` with its weights inside.
 
@@ -374,12 +376,15 @@ class Graph:
         functions of the model where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit
         for bit; "all" looks for what the provider runs faster in another form, whose sums in float32 may come in
         another order, and runs the passes where there is some; "off" does neither. By default it is "all", for target
-        "onnx" "off". Raises `GraphError` for an unfinished graph and `ResourceLimitError` above protobuf's 2 GiB (use
-        `export` then).
+        "onnx" "off". opset: ONNX's, from 17 to 26; by default the oldest in which all operators mean the same.
+        ir_version: of the file format, by default the one that goes with the opset. runtime: the release of
+        onnxruntime that is to run it, such as "1.20", which says both; opset is then one that it takes. Raises
+        `GraphError` for an unfinished graph, for an opset or a release that is not known and for what has no form at
+        that opset, and `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
         """
-        from graphcore.onnx.export import model_proto
+        from graphcore.onnx.export import Options, model_proto
 
-        return model_proto(self, target, precision, inline, optimize)
+        return model_proto(self, Options(target, precision, inline, optimize, opset, ir_version, runtime))
 
     def export(
         self,
@@ -390,16 +395,21 @@ class Graph:
         external_data: bool | None = None,
         inline: bool = False,
         optimize: Optimize | None = None,
+        opset: int | None = None,
+        ir_version: int | None = None,
+        runtime: str | None = None,
     ) -> None:
         """Writes the graph as an ONNX file, atomically: a whole file or none.
 
-        path: of the file. target, precision, inline, optimize: as for `to_onnx`. external_data: weights in a file of
+        path: of the file. target, precision, inline, optimize, opset, ir_version, runtime: as for `to_onnx`, which
+        tells what raises `GraphError`. external_data: weights in a file of
         their own beside it (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be
         written.
         """
-        from graphcore.onnx.export import export
+        from graphcore.onnx.export import Options, export
 
-        export(self, path, target, external_data, precision, inline, optimize)
+        options = Options(target, precision, inline, optimize, opset, ir_version, runtime)
+        export(self, path, external_data, options)
 
     def __str__(self) -> str:
         from graphcore.text import graph_text

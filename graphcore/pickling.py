@@ -17,6 +17,13 @@ class _Body(dict[str, Any]):
     """The state of a graph that is an attribute of a node."""
 
 
+def copied(graph: Graph) -> Graph:
+    """Return an independent graph of the same nodes and outputs; arrays are shared."""
+    made = object.__new__(type(graph))
+    restore(made, state_of(graph))
+    return made
+
+
 def state_of(graph: Graph) -> dict[str, Any]:
     """Everything there is to know of a graph, without references between Symbols."""
     from graphcore.graph import Graph

@@ -46,18 +46,20 @@ def _shifted_by(x: Symbol, count: Symbol, direction: str, bits: int) -> Symbol:
         # BitShift has none of these; a product wraps to the same bits.
         return e.emit("Mul", x, _powers(x, counts))
     inside = None if certain else _inside(wide, bits)
-    if inside is not None:
-        wide = e.where(inside, wide, e.const(wide, 0))
-    steps = e.cast(wide, carrier)
-    raw = e.bitcast(x, carrier)
+    steps = e.cast(_where_inside(wide, inside), carrier)
     if direction == "RIGHT" and own.is_signed:
         # The unsigned view shifts in zeros: flip the bits of negative numbers before and after.
         mask = e.emit("Neg", e.cast(e.less(x, e.const(x, 0)), own))
         flipped = e.bitcast(e.emit("BitwiseXor", x, mask), carrier)
-        moved = e.emit("BitwiseXor", e.bitcast(e.emit("BitShift", flipped, steps, direction=direction), own), mask)
-        return moved if inside is None else e.where(inside, moved, mask)
-    moved = e.bitcast(e.emit("BitShift", raw, steps, direction=direction), own)
-    return moved if inside is None else e.where(inside, moved, e.const(x, 0))
+        moved = e.bitcast(e.emit("BitShift", flipped, steps, direction=direction), own)
+        return e.emit("BitwiseXor", _where_inside(moved, inside), mask)
+    moved = e.bitcast(e.emit("BitShift", e.bitcast(x, carrier), steps, direction=direction), own)
+    return _where_inside(moved, inside)
+
+
+def _where_inside(x: Symbol, inside: Symbol | None) -> Symbol:
+    """x, and 0 where a count is outside: a product, since onnxruntime has Where for few integers."""
+    return x if inside is None else e.emit("Mul", x, e.cast(inside, x.dtype))
 
 
 def _inside(count: Symbol, bits: int) -> Symbol | None:

@@ -12,9 +12,8 @@ from graphcore import bigints
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
+from graphcore.onnx import notes
 from graphcore.types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type
-
-_METADATA = "graphcore.dtypes"
 
 # onnxruntime's spellings that are not ours.
 _ELEMENTS = {
@@ -31,7 +30,7 @@ _ELEMENTS = {
 
 def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], dict[str, Type]]:
     """Types of the inputs and of the outputs by name. What graphcore has no type for is foreign."""
-    semantic = _semantic(session.get_modelmeta().custom_metadata_map.get(_METADATA, "{}"))
+    semantic = _semantic(notes.read(session.get_modelmeta().custom_metadata_map).get(notes.DTYPES, "{}"))
     inputs = {v.name: _type(v, semantic) for v in session.get_inputs()}
     outputs = {v.name: _type(v, semantic) for v in session.get_outputs()}
     return inputs, outputs
@@ -49,9 +48,9 @@ def _semantic(text: str) -> dict[str, object]:
 def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, Type]:
     """The types of a graph's inputs or outputs, with integers of more than 64 bits where it was read from a file whose
     metadata notes them."""
-    if _METADATA not in metadata:
+    if notes.DTYPES not in metadata:
         return dict(types)
-    semantic = _semantic(metadata[_METADATA])
+    semantic = _semantic(metadata[notes.DTYPES])
     return {
         name: _meant(type_, _noted(semantic.get(name), type_.dtype)) if isinstance(type_, TensorType) else type_
         for name, type_ in types.items()

@@ -21,7 +21,7 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.graph import Graph, Precision, Target
 from graphcore.runtime.lowering.legality import legality
 from graphcore.runtime.lowering.openvino import LIMIT, Bound, checked_apart, findings, not_taken, unguarded
-from graphcore.runtime.lowering.runtimes import Runtime
+from graphcore.runtime.lowering.releases import Runtime
 from graphcore.runtime.lowering.softmaxes import joined
 from graphcore.runtime.lowering.widening import can_widen, narrowest, widened
 from graphcore.types import TensorType
@@ -87,7 +87,7 @@ def planned(
     graph: Graph,
     lower: Callable[[Graph, Target], Graph],
     precision: Precision,
-    runtime: Runtime | None,
+    runtime: Runtime,
     *,
     has_buffers: bool = False,
 ) -> Plan:

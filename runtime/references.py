@@ -15,7 +15,7 @@ from graphcore.errors import ModelError
 from graphcore.graph import Graph
 from graphcore.numerics import Array
 from graphcore.onnx.writer import LIMIT, encode, join
-from graphcore.runtime.installed import newest_opset
+from graphcore.runtime.installed import runtime
 from graphcore.runtime.lowering.widening import HALVES
 from graphcore.runtime.values import to_ort
 from graphcore.symbol import Constant
@@ -62,7 +62,7 @@ def start(
         large[name] = array
         return _EMPTY, 0
 
-    content = join(encode(graph, place, newest_opset()))
+    content = join(encode(graph, place, ir=runtime().ir))
     late = _read_late(graph)
     shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name in late}
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name not in late}

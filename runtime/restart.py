@@ -23,6 +23,7 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.numerics import Array
+from graphcore.onnx import notes
 from graphcore.onnx.splitting import split
 from graphcore.runtime import references
 from graphcore.runtime.cache import Cache
@@ -151,7 +152,7 @@ def file_of(cache: Cache, model: object) -> File | None:
         found = File(cache, model)
     except Exception:
         return None
-    properties = {p.key for p in found._proto.metadata_props}
+    properties = notes.read({p.key: p.value for p in found._proto.metadata_props})
     return None if found.key is None or buffers.NOTE in properties else found
 
 

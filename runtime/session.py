@@ -15,7 +15,7 @@ from graphcore.numerics import Array
 from graphcore.onnx.writer import LIMIT
 from graphcore.runtime import carriers, described, openvino, prepacking, python_ops, references
 from graphcore.runtime.huge_pages import checked, gathered
-from graphcore.runtime.installed import broken, older
+from graphcore.runtime.installed import broken, memory, runtime
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, customs, lower
 from graphcore.runtime.lowering.inline import inlined
 from graphcore.runtime.model import Model, Start
@@ -207,7 +207,7 @@ class InferenceSession:
             graph = with_weights(graph, weights)
         buffers = {name: held.buffer for name, held in graph._buffers.items()}
         shown = exposed(graph)
-        source_of = inlined(customs.resolved(shown, self.target)), self
+        source_of = inlined(customs.resolved(shown, self.target, runtime())), self
         graph, sites = python_ops.prepared(source_of[0])
         inputs = described.noted({s.name: s.type for s in graph.inputs}, graph._metadata)
         outputs = described.noted(graph.output_types, graph._metadata)
@@ -215,13 +215,13 @@ class InferenceSession:
         source = carriers.carried(graph) if is_carried else graph
         plan = None
         if self.target == "openvino":
-            plan = openvino.planned(source, self._lowered, self.precision, older(), has_buffers=bool(buffers))
+            plan = openvino.planned(source, self._lowered, self.precision, runtime(), has_buffers=bool(buffers))
         lowered = self._lowered(source, self.target) if plan is None else plan.lowered
         defaults = TENSOR_CORES if self.target == "cuda" and multiplies_in_tf32(source, lowered) else EXACT
         constants = sum(isinstance(s.producer, Constant) for s in lowered._symbols)
         disabled = (*_SLOWER, *_QUADRATIC) if constants >= _MANY else _SLOWER
         disabled = (*disabled, *broken(lowered))
-        packing = prepacking.entries(lowered, prepack)
+        packing = {**prepacking.entries(lowered, prepack), **memory(lowered)}
         in_steps = self.target == "cpu" and any(buffer.in_place for buffer in buffers.values())
         # What Python computes has another number in each process.
         cache = None if cache_dir is None or sites or plan is not None else self._cache(cache_dir, disabled, packing)
@@ -249,7 +249,7 @@ class InferenceSession:
         return model
 
     def _lowered(self, graph: Graph, target: Target) -> Graph:
-        return lower(graph, target, self.precision, runtime=older(), optimize=self.optimize)
+        return lower(graph, target, self.precision, runtime=runtime(), optimize=self.optimize)
 
     def _planned(self, plan: openvino.Plan, source: Graph, sites: object) -> Start:
         """What starts the sessions of a plan: OpenVINO's, and the CPU provider's for the graph or for a call."""

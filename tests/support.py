@@ -11,8 +11,18 @@ import onnx
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
 from graphcore.graph import Target
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.releases import Runtime, table_of
 
 Array = np.ndarray[Any, Any]
+
+NEWEST = Runtime(table_of("cpu").newest.version)
+"""The newest measured release of onnxruntime, for tests of what sessions on it are given."""
+
+
+def operators_on_newest(graph: Graph) -> list[str]:
+    """Return the operators at the top of a graph as a session on the newest measured release is given it."""
+    return [node.op_type for node in lower(graph, "cpu", runtime=NEWEST, optimize="all").nodes]
 
 
 def graph_of(

@@ -15,6 +15,8 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError
 from tests.support import Array, graph_of, run1
 
+pytestmark = pytest.mark.releases
+
 RNG = np.random.default_rng(5)
 FLOATS: list[Any] = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 EPSILON: dict[Any, float] = {np.float16: 2.0**-10, ml_dtypes.bfloat16: 2.0**-7}
@@ -82,6 +84,7 @@ def heads_of(dtype: Any, kv_heads: int = 4) -> tuple[Array, Array, Array]:
 FOUR: Dims = [["b", "h", "s", "d"], ["b", "g", "t", "d"], ["b", "g", "t", "e"]]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}, {"softcap": 2.0}], ids=str)
@@ -92,6 +95,7 @@ def test_attention_equals_formula_when_of_any_float(dtype: Any, kv_heads: int, o
     assert_near(run1(partial(attention, **options), q, k, v, dims=dims), want, dtype)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("kv_heads", [4, 2])
 def test_attention_equals_formula_when_heads_are_side_by_side(dtype: Any, kv_heads: int) -> None:
@@ -107,6 +111,7 @@ def test_attention_equals_formula_when_heads_are_side_by_side(dtype: Any, kv_hea
 MASKS = [(3, 5), (5,), (1, 5), (3, 1), (1, 1), (), (4, 3, 5), (1, 3, 5), (2, 1, 1, 5), (2, 1, 3, 5), (2, 4, 3, 5)]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("kind", ["bool", "float"])
 @pytest.mark.parametrize("shape", MASKS, ids=str)
@@ -129,6 +134,7 @@ def test_attention_expands_mask_only_when_kernel_does_not() -> None:
     assert [n.op_type for n in row.nodes if n.op_type in ("Expand", "Attention")] == ["Expand", "Attention"]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
@@ -144,6 +150,7 @@ def test_attention_equals_formula_when_keys_are_padded(dtype: Any, is_causal: bo
     assert_near(got, attended(q, k, v, mask if masked else None, is_causal, lengths=lengths), dtype)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_attention_is_zero_when_a_query_sees_no_key(dtype: Any) -> None:
     q, k, v = heads_of(dtype)
@@ -163,6 +170,7 @@ def test_attention_sizes_are_known_when_dims_are_named() -> None:
     assert made.outputs[0].shape[2].evaluate({"y": 24}) == 24
 
 
+@pytest.mark.numbers
 def test_attention_works_when_dims_are_unknown() -> None:
     q, k, v = heads_of(np.float32, 2)
     unknown: Dims = [["?"] * 4] * 3
@@ -173,6 +181,7 @@ def test_attention_works_when_dims_are_unknown() -> None:
     assert_near(run1(attention, q, k, v, mask, dims=[*unknown, ["?"] * 2]), attended(q, k, v, mask), np.float64)
 
 
+@pytest.mark.numbers
 def test_attention_promotes_when_dtypes_differ() -> None:
     dtypes = {"q": DType.bfloat16, "k": DType.float32, "v": DType.int8}
     g = Graph("g", {name: TensorType(dtype, [1, 1, 2, 4]) for name, dtype in dtypes.items()})
@@ -200,6 +209,7 @@ def turned(
     return made
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("size", [0, 4])
 @pytest.mark.parametrize("interleaved", [False, True])

@@ -16,9 +16,13 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import GraphError, ModelError
-from graphcore.runtime.lowering import attention
+from graphcore.runtime.installed import runtime
+from graphcore.runtime.lowering import attention, lower
 from graphcore.runtime.lowering.rewrite import walk
+from graphcore.runtime.lowering.traps import in_force
 from tests.support import Array
+
+pytestmark = pytest.mark.releases
 
 FLOATS: list[Any] = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 NUMBER = {
@@ -267,6 +271,7 @@ def assert_near(got: list[Array], want: list[Array], dtype: Any, error: float | 
         assert (np.abs(wide - exact) <= least + np.abs(exact) * EPSILON.get(dtype, 0.0) * 0.502).all()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_attention_is_its_definition_in_every_form(form: Form, dtype: Any) -> None:
@@ -276,6 +281,7 @@ def test_attention_is_its_definition_in_every_form(form: Form, dtype: Any) -> No
     assert_near(got, attended(form, given), dtype)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_kernel_and_expansion_agree_in_every_form(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
     given = operands(form, np.float32)
@@ -288,6 +294,7 @@ def test_kernel_and_expansion_agree_in_every_form(form: Form, monkeypatch: pytes
     assert "Attention" not in operators(form, given)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dims", ["static", "unknown", "none"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", FORMS[::3], ids=str)
@@ -296,6 +303,7 @@ def test_attention_is_its_definition_whatever_is_known_of_dims(form: Form, dtype
     assert_near(run(form, given, dims), attended(form, given), dtype)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("opset", [23, 24, 25, 26])
 def test_attention_is_its_definition_in_every_version(opset: int) -> None:
     form = Form("bool b1qk", past=2, results="ykvs", attributes={"is_causal": 1, "softcap": 2.0})
@@ -304,9 +312,9 @@ def test_attention_is_its_definition_in_every_version(opset: int) -> None:
 
 
 def operators(form: Form, given: list[Array | None], dims: str = "named") -> list[str]:
-    """Those in bodies too."""
+    """Those of a session, in bodies too."""
     graph = Graph.load(model_of(form, given, dims).SerializeToString())
-    return [node.op_type for node in walk(Graph.load(graph.to_onnx(target="cpu").SerializeToString()))]
+    return [node.op_type for node in walk(lower(graph, "cpu", runtime=runtime()))]
 
 
 NATIVE = [
@@ -321,22 +329,31 @@ NATIVE = [
 ]
 
 
+HAS_KERNEL = pytest.mark.skipif(
+    in_force("Attention float32", runtime()), reason="the kernel of this release is wrong, and not used"
+)
+
+
+@HAS_KERNEL
 @pytest.mark.parametrize("form", NATIVE, ids=str)
 def test_attention_is_one_node_when_the_kernel_computes_its_form(form: Form) -> None:
     assert operators(form, operands(form, np.float32), "static") == ["Attention"]
 
 
+@HAS_KERNEL
 @pytest.mark.parametrize("mask", MASKS)
 def test_attention_stays_the_kernel_when_only_its_mask_does_not_fit(mask: str) -> None:
     form = Form(mask)
     assert operators(form, operands(form, np.float32)).count("Attention") == 1
 
 
+@HAS_KERNEL
 def test_windows_that_hide_nothing_do_not_keep_the_kernel_away() -> None:
     form = Form(attributes={"left_window_size": -1, "right_window_size": -1})
     assert operators(form, operands(form, np.float32), "static") == ["Attention"]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 def test_least_number_in_a_mask_is_no_infinity(dtype: Any) -> None:
     form = Form("float qk", attributes={"is_causal": 1})
@@ -347,6 +364,7 @@ def test_least_number_in_a_mask_is_no_infinity(dtype: Any) -> None:
     assert_near(run(form, given), attended(form, given), dtype, 4e-3 if dtype is np.float16 else None)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 def test_hidden_keys_do_not_count_when_they_are_not_numbers(dtype: Any) -> None:
     form = Form("bool k", attributes={"left_window_size": 9})
@@ -366,6 +384,7 @@ PRECISIONS = [
 ]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(("dtype", "precision"), PRECISIONS)
 def test_softmax_is_as_precise_as_the_model_says(dtype: Any, precision: Any) -> None:
     options = {"softmax_precision": NUMBER[precision], "qk_matmul_output_mode": 3}
@@ -377,6 +396,7 @@ def test_softmax_is_as_precise_as_the_model_says(dtype: Any, precision: Any) -> 
     assert_near([weights], attended(form, given)[-1:], dtype, 4 * epsilon)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("other", FLOATS, ids=lambda d: d.__name__)
 def test_values_may_be_of_another_dtype(dtype: Any, other: Any) -> None:
@@ -393,6 +413,7 @@ def test_values_may_be_of_another_dtype(dtype: Any, other: Any) -> None:
     assert_near([value], want[2:], other)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("empty", ["b", "s", "t"])
 def test_attention_gives_nothing_or_0_when_a_sequence_is_empty(empty: str, dtype: Any) -> None:
@@ -435,6 +456,7 @@ def test_attention_of_another_domain_is_left_alone() -> None:
     assert [n.op_type for n in graph.to_onnx(target="cpu").graph.node] == ["Attention"]
 
 
+@pytest.mark.numbers
 def test_attention_may_differ_from_the_kernel_in_every_way_at_once() -> None:
     options = {"left_window_size": 3, "scale": -0.25, "softcap": 1.5, "softmax_precision": 11, "is_causal": 1}
     form = replace(Form("float bhqs", past=2, flat=True, results="ykvs", attributes=options), kv_heads=1)

@@ -21,7 +21,7 @@ ONNX = "1.23."
 CHUNKS = 40
 SECONDS = 300.0
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.releases]
 
 
 class Runner:
@@ -81,6 +81,7 @@ def runner() -> Iterator[Runner]:
     made.close()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_node_tests_of_onnx_pass_but_for_those_that_are_known_not_to(runner: Runner, chunk: int) -> None:
     outcomes = {name: runner.outcome(name) for name in runner.names[chunk::CHUNKS]}
@@ -88,9 +89,11 @@ def test_node_tests_of_onnx_pass_but_for_those_that_are_known_not_to(runner: Run
     if not onnx.__version__.startswith(ONNX):
         return
     failed = {name: made for name, made in outcomes.items() if made != "ok" and name not in KNOWN}
-    assert not failed
-    passed = [name for name, made in outcomes.items() if made == "ok" and name in KNOWN]
-    assert not {*passed} - {*RANDOM, *NEAR}, "take them out of tests/backend/known.py"
+    assert not {name: made for name, made in failed.items() if not made.startswith(("load:", "run:"))}
+    passed = {name for name, made in outcomes.items() if made == "ok" and name in KNOWN} - {*RANDOM, *NEAR}
+    # Neither is a wrong number: what is marked `numbers` asserts those alone.
+    if failed or passed:
+        pytest.fail(f"not in tests/backend/known.py: {failed}; to be taken out of it: {sorted(passed)}")
     drawn = {name: outcomes[name] for name in RANDOM if name in outcomes}
     assert {*drawn.values()} <= {"ok", "values"}, drawn
     close = {name: outcomes[name] for name in NEAR if name in outcomes}

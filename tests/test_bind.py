@@ -15,6 +15,8 @@ from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.types import SequenceType
 
+pytestmark = pytest.mark.releases
+
 D = DType
 Array = np.ndarray[Any, Any]
 
@@ -82,6 +84,7 @@ DTYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_dtype_gives_what_a_call_gives(dtype: DType) -> None:
     graph = Graph("same", {"x": TensorType(dtype, ["n", 3])})

@@ -16,6 +16,8 @@ from graphcore import Buffer, DType, Graph, Model, TensorType, ops
 from graphcore.errors import RunError
 from tests.support import Array
 
+pytestmark = pytest.mark.releases
+
 D = DType
 
 
@@ -44,6 +46,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.numbers
 @given(STEPS)
 def test_calls_of_any_shapes_give_what_numpy_does_and_leave_what_earlier_ones_gave(steps: Any) -> None:
     state, other = MODEL.state(), MODEL.state()

@@ -14,6 +14,8 @@ from graphcore import Buffer, DType, Graph, Model, SequenceType, TensorType, big
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
 from tests.every.case import ALL
 
+pytestmark = pytest.mark.releases
+
 D = DType
 MORE = (D.int2, D.uint2, D.float4_e2m1, D.float8_e4m3fnuz, D.float8_e5m2fnuz, DType.int(23), DType.uint(3))
 
@@ -37,6 +39,7 @@ def called(state: Any, *arrays: Any) -> Any:
 # Dtypes
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [*ALL, *MORE], ids=str)
 def test_state_of_any_dtype_is_kept_as_it_was_stored(dtype: DType) -> None:
     types = {"x": TensorType(dtype, [4]), "at": TensorType(D.int64)}
@@ -60,6 +63,7 @@ def test_state_of_any_dtype_is_kept_as_it_was_stored(dtype: DType) -> None:
     assert model(rows[0], np.array(1))[0].tobytes() == now[::-1].tobytes()
 
 
+@pytest.mark.numbers
 def test_state_of_strings_and_of_wide_integers_is_kept() -> None:
     wide = DType.int(100)
     types = {"s": TensorType(D.string), "w": TensorType(wide)}

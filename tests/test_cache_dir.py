@@ -20,6 +20,8 @@ from graphcore.errors import GraphError, ModelError, RunError
 from graphcore.runtime import built, cache, prepacking, restart, session
 from graphcore.runtime.cache import Cache
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 D = DType
 OFF = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -182,6 +182,12 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "convert: no such model": (["convert", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is no file"]),
     "convert: nowhere to write": (["convert", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
     "convert: onto itself": (["convert", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
+    "convert: no such opset": (["convert", "m.onnx", "o.onnx", "--opset", "3"], ["opset 3 is none", "17 to 26"]),
+    "convert: no such release": (["convert", "m.onnx", "o.onnx", "--runtime", "1.2"], ["'1.2'", "1.20.1, 1.22.0"]),
+    "convert: beyond a release": (
+        ["convert", "m.onnx", "o.onnx", "--runtime", "1.20", "--opset", "24"],
+        ["onnxruntime 1.20.1 takes opset 21 at most, not 24"],
+    ),
     "convert: no such system": (["convert", "m.onnx", "o.onnx", "--promotion", "none"], ["none"]),
     "quantize: no such model": (["quantize", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is no file"]),
     "quantize: nowhere to write": (["quantize", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
@@ -293,8 +299,8 @@ def test_check_says_so_when_a_model_is_newer_than_the_runtime(call: Call) -> Non
     Path("m.onnx").write_bytes(proto.SerializeToString())
     status, out, _ = call("check", "m.onnx")
     assert status == 0
-    assert "IR version 99: onnxruntime takes 13; written anew" in out
-    assert (f"opset {newest}: onnxruntime takes 26; converted" in out) == (newest > 26)
+    assert "IR version 99: written anew as 13" in out
+    assert (f"opset {newest}: converted to 26" in out) == (newest > 26)
 
 
 def test_check_looks_into_bodies(call: Call) -> None:
@@ -318,6 +324,15 @@ def test_check_names_custom_operators_and_fails_when_nobody_has_them(call: Call)
 
 
 # convert
+
+
+def test_convert_writes_for_an_opset_and_for_a_release(call: Call) -> None:
+    save("m.onnx", {"x": TensorType(DType.float32, ["n"])}, lambda x: {"y": gc.ops.gelu(x)})
+    cases = ("--opset", "18", 18, 8), ("--runtime", "1.22", 22, 10), ("--ir-version", "10", 20, 10)
+    for flag, text, opset, ir in cases:
+        code, _, _ = call("convert", "m.onnx", "o.onnx", flag, text)
+        written = onnx.load("o.onnx")
+        assert (code, written.opset_import[0].version, written.ir_version) == (0, opset, ir)
 
 
 def test_convert_writes_what_plain_onnxruntime_runs(call: Call) -> None:

@@ -20,6 +20,8 @@ from graphcore.graph import Target
 from tests.every.case import ALL
 from tests.support import Array, graph_of
 
+pytestmark = pytest.mark.releases
+
 D = DType
 SYSTEMS = ("max", "max_published", "anvil", "array_api", "allo_cpp")
 
@@ -127,6 +129,7 @@ def fibonacci(count: int) -> int:
     return a
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("count", [0, 1, 2, 10, 90])
 def test_while_loop_counts_fibonacci_numbers(count: int) -> None:
     graph = inputs(n="int64")
@@ -189,6 +192,7 @@ def test_weights_are_made_once_when_a_body_is_built_again() -> None:
 # for_loop and scan
 
 
+@pytest.mark.numbers
 @given(values=st.lists(st.integers(-1000, 1000), max_size=6), turns=st.integers(-2, 5))
 @settings(max_examples=15, deadline=None)
 def test_for_loop_gives_what_a_python_loop_gives(values: list[int], turns: int) -> None:
@@ -224,6 +228,7 @@ def test_for_loop_collects_without_a_state() -> None:
     assert run(graph, f32([1, 2, 3, 4]))[0].tolist() == [1, 4, 9, 16]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 5])
 @pytest.mark.parametrize(("axis", "out_axis"), [(0, 0), (1, 0), (-1, -1), (0, 1)])
@@ -350,6 +355,7 @@ def _step(dtype: DType, x: Symbol) -> Callable[[Symbol], Symbol]:
     return lambda a: a + x if dtype.bits == 4 else a * a + x
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [*ALL, DType.int(23), DType.uint(5), D.string], ids=str)
 def test_bodies_compute_in_any_dtype_as_outside(dtype: DType) -> None:
     types = {"p": TensorType(D.bool, []), "x": TensorType(dtype, ["n"])}

@@ -17,6 +17,8 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError, MissingExtraError, RunError
 from tests.support import Array
 
+pytest.importorskip("onnxruntime_extensions", reason="there are no wheels of it for this Python: pyproject.toml")
+
 X = np.array([[0.5, -1, 2], [3, -4, 0.25]], np.float32)
 DOMAIN = "tests.python"
 

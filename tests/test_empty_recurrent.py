@@ -9,6 +9,8 @@ from onnx import helper, numpy_helper
 import graphcore as gc
 from tests.hostile import FLOAT, model, value
 
+pytestmark = pytest.mark.releases
+
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 HIDDEN, FEATURES = 2, 3
 
@@ -30,6 +32,7 @@ def network(op: str, dims: list[int | str], *, first: bool, direction: str) -> g
     return gc.InferenceSession().load(proto)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize(("steps", "sequences"), [(0, 2), (3, 0), (0, 0)])
@@ -51,6 +54,7 @@ def test_results_are_empty_when_there_is_nothing_to_go_through(
         np.testing.assert_array_equal(h, feeds["h0"] if first else np.zeros_like(h))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("first", [False, True], ids=["from zero", "from h0"])
 @pytest.mark.parametrize("op", GATES)
 def test_results_are_those_of_known_sizes_when_sizes_are_not_known(op: str, first: bool) -> None:

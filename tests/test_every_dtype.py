@@ -14,6 +14,8 @@ from graphcore.promotion.max import DTYPES
 from tests import reference
 from tests.test_sweep import assert_same
 
+pytestmark = [pytest.mark.releases, pytest.mark.numbers]
+
 Array = np.ndarray[Any, Any]
 D = DType
 DTYPES_20 = [*DTYPES, D.int4, D.uint4, D.float8_e4m3fn, D.float8_e5m2]

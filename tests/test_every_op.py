@@ -14,6 +14,8 @@ from tests.every.case import Array, Case
 from tests.every_op import ALL, CASES, graph_of
 from tests.test_sweep import assert_near, assert_same
 
+pytestmark = pytest.mark.releases
+
 D = DType
 FAMILIES = sorted({op.family for op in REGISTRY.values()})
 
@@ -34,6 +36,7 @@ def test_every_op_has_a_case() -> None:
     assert len(ALL) == 20
 
 
+@pytest.mark.numbers
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ALL, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
@@ -77,6 +80,7 @@ def test_op_refuses_when_it_is_called_where_a_dtype_has_no_meaning(name: str, dt
     assert raised.value.help
 
 
+@pytest.mark.numbers
 def test_op_gives_what_is_promised_when_operands_are_empty() -> None:
     for dtype in (D.int8, D.uint64, D.bfloat16, D.float32, D.float64):
         names = ["add", "div", "floor_div", "mod", "pow", "cast", "relu", "sum", "prod", "cumsum", "matmul", "stack"]

@@ -135,8 +135,8 @@ def test_own_system_casts_to_the_dtype_of_its_lattice(capsys: pytest.CaptureFixt
 def test_function_writes_a_block_once_and_calls_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("function", capsys) == [
         "6 calls, the last: y: float32[batch, length, 16] = block(block_4/block_15, 5.qkv, 5.gate)",
-        "kept: 6 nodes and a function of 16",
-        "inlined: 69 nodes",
+        "kept: 6 nodes and a function of 28",
+        "inlined: 138 nodes",
         "(2, 5, 16) the same from the file: True",
     ]
 
@@ -160,6 +160,7 @@ def test_buffers_prints_what_two_streams_and_the_file_give(capsys: pytest.Captur
 
 
 def test_custom_op_prints_what_python_and_bodies_give(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime_extensions", reason="there are no wheels of it for this Python: pyproject.toml")
     assert printed("custom_op", capsys) == [
         "medians [2.9375, 11.0, 19.0] product bfloat16 (3, 3)",
         "nodes ['acme::Gate', 'com.microsoft::FusedMatMul', 'acme::Median']",

@@ -14,6 +14,8 @@ import graphcore as gc
 from graphcore import DType, Graph
 from graphcore.graph import Target
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 D = DType
 FOUR = D.float4_e2m1
@@ -78,6 +80,7 @@ MOVES: dict[str, tuple[list[Any], dict[str, Any], list[Any], Any]] = {
 }
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("op", MOVES)
 @pytest.mark.parametrize("dtype", FOREIGN, ids=str)
 def test_values_move_as_they_are(op: str, dtype: DType) -> None:
@@ -87,6 +90,7 @@ def test_values_move_as_they_are(op: str, dtype: DType) -> None:
     same(made, function(x))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", FOREIGN, ids=str)
 def test_every_value_comes_back_through_an_identity(dtype: DType) -> None:
     x = every(dtype)
@@ -96,6 +100,7 @@ def test_every_value_comes_back_through_an_identity(dtype: DType) -> None:
     assert np.isnan(made.astype(np.float32)[np.isnan(wide)]).all()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("target", PLAIN, ids=str)
 @pytest.mark.parametrize("dtype", FOREIGN, ids=str)
 def test_every_value_is_cast_to_what_it_is(dtype: DType, target: DType) -> None:
@@ -120,6 +125,7 @@ NUMBERS = np.array(
 )  # fmt: skip
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("source", [D.float32, D.float64, D.float16, D.bfloat16], ids=str)
 def test_floats_round_to_float4_to_even_and_saturate(source: DType) -> None:
     with np.errstate(over="ignore"):
@@ -128,12 +134,14 @@ def test_floats_round_to_float4_to_even_and_saturate(source: DType) -> None:
     same(made, x.astype(np.float64).astype(np.float32).astype(ml_dtypes.float4_e2m1fn))
 
 
+@pytest.mark.numbers
 def test_double_rounds_to_float4_once() -> None:
     x = np.array([0.25 + 1e-12, 2.5 + 1e-12, 5 - 1e-12, -0.75 - 1e-13, -0.75 + 1e-13])
     (made,) = run([helper.make_node("Cast", ["x"], ["y"], to=FOUR.onnx)], {"x": x}, ["y"])
     assert made.astype(float).tolist() == [0.5, 3, 4, -1, -0.5]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("source", [D.int8, D.uint8, D.int32, D.int64, D.uint64, D.bool, D.int4], ids=str)
 def test_integers_round_to_float4(source: DType) -> None:
     values = [0, 1, 2, 3, 4, 5, 6, 7] + ([-1, -3, -5, -7] if source.is_signed else [])
@@ -149,6 +157,7 @@ def test_integers_round_to_float4(source: DType) -> None:
 # float4 in the corners of a model
 
 
+@pytest.mark.numbers
 def test_float4_weights_and_constants_are_those_of_the_file() -> None:
     values = every(FOUR)
     weight = helper.make_tensor("w", TensorProto.FLOAT4E2M1, [16], values.astype(np.float32).tolist())

@@ -14,6 +14,8 @@ import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.forms import FORMS, shaped
 
+pytestmark = pytest.mark.releases
+
 HEADS, SIZE = 2, 3
 LEAST = float(np.finfo(np.float32).min)
 
@@ -243,6 +245,7 @@ def test_bodies_and_functions_are_looked_into() -> None:
     np.testing.assert_allclose(run(made, [x, np.array(2)]), run(g, [x, np.array(2)]), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.numbers
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(["none", "least", "product", "infinite"]),

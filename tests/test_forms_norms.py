@@ -14,6 +14,8 @@ import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.forms import shaped
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 EPSILON = 1e-5
 ROWS = TensorType("float32", ["batch", "length", 6])
@@ -206,6 +208,7 @@ def test_heads_that_are_repeated_are_read_once() -> None:
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.numbers
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 99))
 def test_sequence_first_attention_gives_the_same(batch: int, length: int, seed: int) -> None:

@@ -10,6 +10,8 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 KERNELS = {"int8_dynamic": "MatMulIntegerToFloat", "int8_split": "MatMulIntegerToFloat", "int4": "MatMulNBits"}
 POSITIONS = {"MatMulIntegerToFloat": 6, "MatMulNBits": 5}
@@ -96,6 +98,7 @@ def test_bias_is_fused_in_bodies(scheme: str) -> None:
     assert np.linalg.norm(got - exact) < 0.3 * np.linalg.norm(exact)
 
 
+@pytest.mark.numbers
 def test_nan_of_a_row_stays_when_a_bias_is_fused() -> None:
     x = normal(5, 64, seed=1)
     x[2, 7] = np.nan

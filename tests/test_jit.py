@@ -12,6 +12,8 @@ import graphcore as gc
 from graphcore import Symbol, ops
 from graphcore.errors import FeedError, GraphError
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 
 

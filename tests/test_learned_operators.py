@@ -14,6 +14,8 @@ import graphcore as gc
 from graphcore import DType, ops
 from tests.operators.running import run
 
+pytestmark = pytest.mark.releases
+
 D = DType
 on: Any = ops.onnx
 
@@ -21,6 +23,7 @@ on: Any = ops.onnx
 x_int = np.array([[1, -2, 3], [2, 0, 5]], np.int32)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
 @pytest.mark.parametrize("threshold", [0.0, 1.5, -1.5, 2.0, -1e30, 1e30, 1e9])
 def test_binarizer_compares_exactly_in_every_dtype(dtype: Any, threshold: float) -> None:
@@ -30,6 +33,7 @@ def test_binarizer_compares_exactly_in_every_dtype(dtype: Any, threshold: float)
     np.testing.assert_array_equal(found, (x.astype(np.float64) > np.float32(threshold)).astype(dtype))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(("old", "dtype"), [(2.0, np.float64), (float("nan"), np.float64), (2, np.int32)])
 def test_imputer_replaces_what_is_missing(old: float, dtype: Any) -> None:
     x = np.array([[1, old, 3], [old, 5, 2]], dtype)
@@ -59,6 +63,7 @@ VALUES = {
 }
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("given_", KEYS, ids=str)
 @pytest.mark.parametrize("made", VALUES, ids=str)
 def test_label_encoder_maps_every_dtype_to_every_other(given_: DType, made: DType) -> None:
@@ -96,6 +101,7 @@ TREE: dict[str, Any] = {
 }
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("labels", [{"classlabels_int64s": [3, 4]}, {"classlabels_strings": ["no", "yes"]}])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
 def test_tree_classifier_of_two_classes_has_the_label_of_the_greatest_score(labels: dict[str, Any], dtype: Any) -> None:
@@ -114,6 +120,7 @@ def test_tree_classifier_of_two_classes_has_the_label_of_the_greatest_score(labe
     assert gc.InferenceSession().load(model)(x)[0].tolist() == label.tolist()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 def test_tree_classifier_of_leaves_of_one_class_has_a_score_of_0_for_the_other(transform: str) -> None:
     x = np.array([[1], [2]], np.float32)
@@ -133,6 +140,7 @@ def test_tree_classifier_of_leaves_of_one_class_has_a_score_of_0_for_the_other(t
     np.testing.assert_allclose(scores, wanted[transform], rtol=1e-6)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
 def test_regressors_take_what_their_kernels_do_not(dtype: Any) -> None:
     x = np.array([[1, 2, 1], [3, 1, 2]], dtype)

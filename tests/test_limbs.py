@@ -27,6 +27,8 @@ from graphcore.runtime.lowering.widths import SUPPORTED_WIDE
 from graphcore.types import Type
 from tests.trees import Array, Known, dtypes, trees, values, wrap
 
+pytestmark = pytest.mark.releases
+
 I96, U96, I200 = DType.int(96), DType.uint(96), DType.int(200)
 Function = Callable[..., Symbol | tuple[Symbol, ...]]
 
@@ -64,6 +66,7 @@ def samples(dtype: DType, count: int = 40, seed: int = 0) -> Array:
     return np.array(made, object)
 
 
+@pytest.mark.numbers
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees(1, 200, 8, divides=True))
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
@@ -87,6 +90,7 @@ def test_trees_are_valid_onnx_on_every_target(tree: tuple[Graph, list[Array], li
 # Products and quotients
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("factors", [[DType.int32] * 3, [DType.int(48)] * 2, [DType.uint32] * 3, [DType.int64] * 4])
 def test_products_are_exact_when_their_dtype_holds_them(factors: list[DType]) -> None:
     product = DType.int(sum(d.bits for d in factors) + 1)
@@ -99,6 +103,7 @@ def test_products_are_exact_when_their_dtype_holds_them(factors: list[DType]) ->
     assert made.tolist() == [math.prod(map(int, row)) for row in zip(*arrays, strict=True)]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [DType.int(65), I96, U96, DType.uint(130), I200], ids=str)
 def test_quotients_follow_python_when_both_operands_are_wide(dtype: DType) -> None:
     x, y = samples(dtype, 150, 1), samples(dtype, 150, 2)
@@ -121,6 +126,7 @@ def test_quotients_follow_python_when_both_operands_are_wide(dtype: DType) -> No
     assert mod_prime == [a % 1000000007 for a, _ in pairs]
 
 
+@pytest.mark.numbers
 def test_differences_wrap_when_their_upper_limbs_have_wrapped_before() -> None:
     dtype = DType.int(97)
     x = samples(dtype)
@@ -134,6 +140,7 @@ def test_differences_wrap_when_their_upper_limbs_have_wrapped_before() -> None:
 # Casts
 
 
+@pytest.mark.numbers
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_casts_wrap_when_they_narrow_and_keep_when_they_widen(data: st.DataObject) -> None:
@@ -155,6 +162,7 @@ def nearest(value: int, dtype: DType) -> float:
     return min(found, key=lambda pair: (abs(Fraction(pair[1]) - value), int(pair[0]) & 1))[1]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("target", [DType.float64, DType.float32, DType.float16, DType.bfloat16], ids=str)
 @pytest.mark.parametrize("dtype", [DType.int(66), I96, DType.uint(97), I200], ids=str)
 def test_casts_to_floats_round_once_when_integers_are_wide(dtype: DType, target: DType) -> None:
@@ -169,6 +177,7 @@ def test_casts_to_floats_round_once_when_integers_are_wide(dtype: DType, target:
     assert made.astype(np.float64).tolist() == [nearest(v, target) for v in held]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("source", [DType.float64, DType.float32, DType.float16, DType.bfloat16], ids=str)
 @pytest.mark.parametrize("dtype", [DType.int(65), I96, U96, DType.uint(77), I200], ids=str)
 def test_casts_of_floats_truncate_and_saturate_when_integers_are_wide(dtype: DType, source: DType) -> None:
@@ -186,6 +195,7 @@ def test_casts_of_floats_truncate_and_saturate_when_integers_are_wide(dtype: DTy
     ]
 
 
+@pytest.mark.numbers
 def test_casts_to_bool_ask_every_digit() -> None:
     held = np.array([0, 1, 1 << 40, 1 << 95, 1 << 64], object)
     (made,) = run(lambda x: x.cast(DType.bool), [U96], held)
@@ -195,6 +205,7 @@ def test_casts_to_bool_ask_every_digit() -> None:
 # Movement and shapes
 
 
+@pytest.mark.numbers
 def test_movement_keeps_values_when_they_are_wide() -> None:
     x = samples(I96, 12).reshape(3, 4)
     places = np.array([2, 0], np.int64)
@@ -216,6 +227,7 @@ def test_movement_keeps_values_when_they_are_wide() -> None:
         assert result.tolist() == expected.tolist()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("shapes", [([3, 1], [1, 4]), ([], [3]), ([2, 3], [3]), ([0], [1])], ids=str)
 def test_operands_broadcast_when_they_are_wide(shapes: tuple[list[int], list[int]]) -> None:
     x, y = (samples(I96, 20, i)[: math.prod(s)].reshape(s) for i, s in enumerate(shapes))
@@ -274,6 +286,7 @@ def test_limbs_have_one_shape_when_some_of_them_are_constant() -> None:
         assert result.tolist() == expected.tolist(), position
 
 
+@pytest.mark.numbers
 def test_sums_over_axes_wrap_when_they_leave_the_width() -> None:
     x = samples(I96, 60).reshape(5, 12)
     static = run(lambda a: (ops.sum(a, axis=1), ops.sum(a)), [TensorType(I96, [5, 12])], x)
@@ -283,6 +296,7 @@ def test_sums_over_axes_wrap_when_they_leave_the_width() -> None:
     assert [r.tolist() for r in dynamic] == wanted
 
 
+@pytest.mark.numbers
 def test_powers_of_constants_wrap() -> None:
     x = samples(I96)
     results = run(lambda a: (a**0, a**1, a**2, a**5), [I96], x)
@@ -290,6 +304,7 @@ def test_powers_of_constants_wrap() -> None:
         assert result.tolist() == [wrap(int(v) ** power, I96) for v in x]
 
 
+@pytest.mark.numbers
 def test_clip_keeps_the_order_when_integers_are_wide() -> None:
     x = samples(I96)
     least, greatest = -(1 << 70), 1 << 90
@@ -487,6 +502,7 @@ def test_supported_operators_are_listed() -> None:
     assert "MatMul" not in SUPPORTED_WIDE
 
 
+@pytest.mark.numbers
 def test_casts_of_constants_agree_with_those_of_tensors() -> None:
     held = [int(v) for v in samples(I200, 60)]
     graph = Graph("test", {"x": TensorType(I200, [len(held)])})

@@ -23,6 +23,8 @@ from graphcore.numerics import cast_array
 from graphcore.runtime.lowering import lower
 from tests import reference
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 D = DType
 SIGNED = [D.int8, D.int16, D.int32, D.int64]
@@ -69,6 +71,7 @@ def same(got: Array, want: Array) -> bool:
 # Integer division
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED], ids=str)
 def test_integer_division_never_kills_the_process(dtype: DType) -> None:
     least = int(dtype.min)
@@ -80,6 +83,7 @@ def test_integer_division_never_kills_the_process(dtype: DType) -> None:
     assert same(rest, reference.arithmetic("%", x, y, dtype))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("optimised", [True, False])
 @pytest.mark.parametrize("dtype", [D.int32, D.int64], ids=str)
 def test_integer_division_of_constants_never_kills_the_process(dtype: DType, optimised: bool) -> None:
@@ -98,6 +102,7 @@ def test_integer_division_of_constants_never_kills_the_process(dtype: DType, opt
     ]  # fmt: skip
 
 
+@pytest.mark.numbers
 def test_integer_division_of_nothing_by_zero_gives_nothing() -> None:
     graph = build(lambda a, b: [a // b, a % b], D.int32, D.int32)
     empty = np.zeros(0, np.int32)
@@ -126,6 +131,7 @@ MERGED: list[tuple[DType, DType, DType]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("optimised", [True, False])
 @pytest.mark.parametrize(("first", "middle", "last"), MERGED, ids=str)
 def test_cast_after_cast_keeps_what_the_first_one_did(
@@ -137,6 +143,7 @@ def test_cast_after_cast_keeps_what_the_first_one_did(
     assert same(run1(graph, values, optimised=optimised), want)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("narrow", [D.float16, D.bfloat16, D.float8_e4m3fn, D.tf32], ids=str)
 def test_chain_of_three_casts_keeps_each(narrow: DType) -> None:
     values = reference.samples(D.float64, 300, 4)
@@ -150,6 +157,7 @@ def test_chain_of_three_casts_keeps_each(narrow: DType) -> None:
 # Rounding between ops
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("optimised", [True, False])
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.tf32, D.float8_e4m3fn, D.float8_e5m2], ids=str)
 def test_every_op_rounds_when_several_follow_each_other(dtype: DType, optimised: bool) -> None:
@@ -163,6 +171,7 @@ def test_every_op_rounds_when_several_follow_each_other(dtype: DType, optimised:
     assert same(run1(graph, x, y, z, optimised=optimised), want)
 
 
+@pytest.mark.numbers
 def test_float16_operands_and_results_round_when_fed_as_they_are() -> None:
     random = np.random.default_rng(0)
     x, y = (random.standard_normal(500).astype(F16) for _ in range(2))
@@ -173,6 +182,7 @@ def test_float16_operands_and_results_round_when_fed_as_they_are() -> None:
     assert same(run1(graph, x, y), want)
 
 
+@pytest.mark.numbers
 def test_movement_of_narrow_floats_keeps_their_bits() -> None:
     bits = np.arange(1 << 16, dtype=np.uint16).reshape(256, 256)
     for dtype in (D.bfloat16, D.float16):
@@ -192,6 +202,7 @@ def test_movement_of_narrow_floats_keeps_their_bits() -> None:
 # Casts to integers
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("target", [D.int4, D.uint4, *SIGNED, *UNSIGNED, D.index], ids=str)
 @pytest.mark.parametrize("source", [D.float16, D.float32, D.float64], ids=str)
 def test_float_to_integer_truncates_and_saturates(source: DType, target: DType) -> None:
@@ -216,6 +227,7 @@ def test_float_constants_saturate_when_folded() -> None:
     assert (tiled == np.tile(small, 400)).all()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("target", [D.float16, D.bfloat16, D.tf32, D.float8_e4m3fn, D.float8_e5m2], ids=str)
 @pytest.mark.parametrize("source", [D.float64, D.int32, D.int64, D.uint32, D.uint64], ids=str)
 def test_wide_numbers_are_rounded_once(source: DType, target: DType) -> None:
@@ -235,6 +247,7 @@ def test_wide_numbers_are_rounded_once(source: DType, target: DType) -> None:
     assert same(run1(graph, values), reference.cast(values, source, target).astype(np.float32))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("target", [D.float8_e4m3fn, D.float8_e5m2], ids=str)
 def test_float8_overflows_to_nan_or_infinity(target: DType) -> None:
     values = np.array([440, 448, 463.9, 464, 464.1, 480, 1e9, 57344, 61439, 61440, 65536, np.inf, np.nan], np.float32)
@@ -260,6 +273,7 @@ SPECIAL = np.array(
 ).view(np.float32)  # fmt: skip
 
 
+@pytest.mark.numbers
 def test_tf32_rounds_every_special_pattern_when_fed() -> None:
     graph = Graph("tf32", {"x": TensorType(D.tf32, ["n"])})
     graph.output(graph["x"].cast(D.float32))
@@ -268,6 +282,7 @@ def test_tf32_rounds_every_special_pattern_when_fed() -> None:
     assert same(run1(graph, SPECIAL), want)
 
 
+@pytest.mark.numbers
 def test_tf32_rounds_after_every_op() -> None:
     random = np.random.default_rng(2)
     x, y = (random.standard_normal(300).astype(np.float32) for _ in range(2))
@@ -288,6 +303,7 @@ LOW_WORDS = [
 ]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(("lhs", "rhs"), LOW_WORDS)
 def test_int64_max_and_min_compare_whole_numbers(lhs: list[int], rhs: list[int]) -> None:
     x, y = np.array(lhs), np.array(rhs)
@@ -296,6 +312,7 @@ def test_int64_max_and_min_compare_whole_numbers(lhs: list[int], rhs: list[int])
     assert same(less, np.minimum(x, y))
 
 
+@pytest.mark.numbers
 def test_int64_clip_compares_whole_numbers() -> None:
     graph = Graph("clip", {"x": TensorType(D.int64, ["n"])})
     x = graph["x"]
@@ -309,6 +326,7 @@ def test_int64_clip_compares_whole_numbers() -> None:
     assert all(same(g, w) for g, w in zip(got, want, strict=True))
 
 
+@pytest.mark.numbers
 def test_uint64_is_compared_above_2_63() -> None:
     x = np.array([2**63, 2**64 - 1, 5, 2**63 - 1, 0], np.uint64)
     y = np.array([2**63 - 1, 2**63, 2**63 + 5, 2**63 - 1, 2**64 - 1], np.uint64)
@@ -327,6 +345,7 @@ def test_uint64_is_compared_above_2_63() -> None:
     assert all(same(g, w) for g, w in zip(run(graph, x, y), want, strict=True))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.float32, D.float64], ids=str)
 def test_where_keeps_the_sign_of_zero(dtype: DType) -> None:
     graph = Graph("where", {"c": TensorType(D.bool, ["n"]), "x": TensorType(D.float32, ["n"])})
@@ -347,6 +366,7 @@ def test_where_keeps_the_sign_of_zero(dtype: DType) -> None:
     assert all(same(g, w.astype(np.float32)) for g, w in zip(got, want, strict=True))
 
 
+@pytest.mark.numbers
 def test_where_of_bools_and_narrow_integers_chooses() -> None:
     values = {d: reference.samples(d, 60, 7) for d in (D.bool, D.int4, *SIGNED, *UNSIGNED)}
     condition = np.arange(60) % 3 == 0
@@ -361,6 +381,7 @@ def test_where_of_bools_and_narrow_integers_chooses() -> None:
         assert same(run1(graph, condition, fed), np.where(condition, fed, ~fed)), dtype
 
 
+@pytest.mark.numbers
 def test_sigmoid_is_right_below_minus_18() -> None:
     x = np.array([-17.0, -18.0, -18.5, -30.0, -80.0, -88.0, -100.0, 0.0, 20.0, np.inf, -np.inf, np.nan], np.float32)
     graph = Graph("sigmoid", {"x": TensorType(D.float32, ["n"])})
@@ -372,6 +393,7 @@ def test_sigmoid_is_right_below_minus_18() -> None:
     assert (near | (np.isnan(got) & np.isnan(want)) | (got == want)).all()
 
 
+@pytest.mark.numbers
 def test_integer_power_is_exact_above_2_53() -> None:
     x = np.array([3, -3, 2**31 - 1, 7, 10, -1, 2], np.int64)
     y = np.array([39, 39, 2, 22, 18, -3, 63], np.int64)
@@ -379,12 +401,14 @@ def test_integer_power_is_exact_above_2_53() -> None:
     assert same(got, reference.arithmetic("**", x, y, D.int64))
 
 
+@pytest.mark.numbers
 def test_unsigned_negation_wraps() -> None:
     for dtype in UNSIGNED:
         x = reference.samples(dtype, 40, 1)
         assert same(run1(build(operator.neg, dtype), x), reference.wrapped([-int(v) for v in x], dtype))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", SIGNED, ids=str)
 def test_right_shift_of_signed_is_arithmetic(dtype: DType) -> None:
     x = reference.samples(dtype, 120, 1)
@@ -410,6 +434,7 @@ def reduced(op_type: str, dtype: DType, keepdims: int = 0) -> Graph:
     return graph
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED], ids=str)
 def test_integer_sums_and_products_wrap(dtype: DType) -> None:
     x = reference.samples(dtype, 60, 9).reshape(6, 10)
@@ -420,6 +445,7 @@ def test_integer_sums_and_products_wrap(dtype: DType) -> None:
     assert run1(reduced("ReduceProd", dtype), nothing).tolist() == [1, 1]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float16, D.float32, D.float64], ids=str)
 def test_reductions_see_nan_wherever_it_is(dtype: DType) -> None:
     x = np.array([[np.nan, 1, 2], [1, np.nan, 2], [1, 2, np.nan], [3, 1, 3], [-1, -np.inf, np.inf]], dtype.numpy)
@@ -429,6 +455,7 @@ def test_reductions_see_nan_wherever_it_is(dtype: DType) -> None:
     assert same(run1(reduced("ArgMin", dtype, 1), x), x.argmin(axis=1, keepdims=True))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED], ids=str)
 def test_extremes_of_integers_are_exact(dtype: DType) -> None:
     x = reference.samples(dtype, 60, 9).reshape(6, 10)
@@ -438,6 +465,7 @@ def test_extremes_of_integers_are_exact(dtype: DType) -> None:
     assert same(run1(reduced("ArgMin", dtype), x), x.argmin(axis=1))
 
 
+@pytest.mark.numbers
 def test_top_k_of_uint64_counts_above_2_63() -> None:
     graph = Graph("top", {"x": TensorType(D.uint64, ["n"])})
     graph.output(*graph.op("TopK", [graph["x"], graph.vector([3])]))
@@ -446,6 +474,7 @@ def test_top_k_of_uint64_counts_above_2_63() -> None:
     assert places.tolist() == [1, 3, 4]
 
 
+@pytest.mark.numbers
 def test_product_of_bool_matrices_is_or_of_ands() -> None:
     random = np.random.default_rng(0)
     x, y = random.random((5, 300)) < 0.1, random.random((300, 4)) < 0.1
@@ -454,6 +483,7 @@ def test_product_of_bool_matrices_is_or_of_ands() -> None:
     assert same(run1(graph, x, y), reference.product(x, y, D.bool))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.int8, D.int32, D.uint8, D.uint32, D.uint64, D.float32, D.bfloat16], ids=str)
 def test_product_of_matrices_without_columns_is_zero(dtype: DType) -> None:
     graph = Graph("matmul", {"x": TensorType(D.int32, [2, "k"]), "y": TensorType(D.int32, ["k", 3])})
@@ -557,6 +587,7 @@ def test_integer_sum_is_refused_when_its_axes_are_not_known() -> None:
         graph.to_onnx()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("place", ["before", "behind", "divided"])
 def test_factor_of_a_float64_product_keeps_its_digits(place: str) -> None:
     a, b = np.random.default_rng(0).standard_normal((2, 4, 4))
@@ -581,6 +612,7 @@ def test_product_with_a_vector_is_detoured_only_where_there_may_be_no_rows() -> 
     assert operators("n", [4], "onnx") == operators(3, [4], "cpu") == operators("n", [4, 5], "cpu") == ["MatMul"]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.tensor_float32, D.float32, D.float64], ids=str)
 def test_sum_with_zero_takes_the_sign_of_zero_away(dtype: DType) -> None:
     graph = Graph("zero", {"x": TensorType(dtype, ["n"])})

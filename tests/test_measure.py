@@ -6,7 +6,6 @@ import json
 import platform
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +13,21 @@ import onnxruntime
 import pytest
 
 from graphcore import DType, Graph, TensorType
-from graphcore.onnx.writer import OPSET
+from graphcore.runtime.installed import runtime
 from graphcore.runtime.lowering.detours import DETOURS, signals
-from graphcore.runtime.lowering.foreign import of_models
-from graphcore.runtime.lowering.legality import kernels, legality, measured
+from graphcore.runtime.lowering.foreign import KERNELS as FOREIGN
+from graphcore.runtime.lowering.legality import kernels, legality
 from graphcore.runtime.lowering.measure import sweep as sweeping
 from graphcore.runtime.lowering.measure.build import operators, swept_dtypes
 from graphcore.runtime.lowering.measure.case import DTYPES, Case, Operand
 from graphcore.runtime.lowering.measure.cases import CASES
-from graphcore.runtime.lowering.measure.sweep import Job, document, jobs, sweep
+from graphcore.runtime.lowering.measure.sweep import Job, jobs, sweep
+from graphcore.runtime.lowering.measure.tables import document, facts, merged, seen_in
+from graphcore.runtime.lowering.releases import Range, Runtime, table_of
 from graphcore.runtime.lowering.wrong import UNROUNDED, WRONG, wrong
 from graphcore.runtime.values import to_ort
+
+pytestmark = pytest.mark.releases
 
 CPU = "CPUExecutionProvider"
 D = DType
@@ -46,27 +49,41 @@ def test_stored_dtypes_are_all_swept() -> None:
     assert {d.name for d in named} - {d.name for d in DTYPES} == foreign
 
 
+def table_rows(version: str) -> dict[str, frozenset[DType]]:
+    """The table's kernels in a release, less those that the sweep leaves out."""
+    found = table_of("cpu").kernels(Runtime(version, runtime().opset))
+    return {op: row.intersection(DTYPES) for op, row in found.items()}
+
+
 def test_sample_of_the_table_is_what_the_runtime_has() -> None:
-    outcomes = sweep(jobs(SAMPLE), CPU)
-    found = sweeping.kernels(outcomes)
-    if measured("cpu")["onnxruntime"] != onnxruntime.__version__:
-        assert legality("cpu").table
+    found = facts(CPU, sweeping.kernels(sweep(jobs(SAMPLE), CPU)))
+    measured = merged([{**found, "onnxruntime": "1.0.0"}])
+    newest = {op: [*rows.values()][-1] for op, rows in measured["kernels"].items()}
+    there = {op: frozenset(D.of(n) for names in row.values() for n in names.split()) for op, row in newest.items()}
+    if not table_of("cpu").measures(onnxruntime.__version__):
+        assert table_rows(onnxruntime.__version__)["Add"] == there["Add"]
         return
-    table = kernels("cpu")
-    assert {op: frozenset(row) for op, row in found.items()} == {op: table[op] for op in SAMPLE}
+    table = table_rows(onnxruntime.__version__)
+    assert {op: row.intersection(DTYPES) for op, row in there.items()} == {op: table[op] for op in SAMPLE}
 
 
 @pytest.mark.slow
-def test_command_writes_the_table_that_is_there(tmp_path: Path) -> None:
-    written = tmp_path / "cpu.json"
+def test_command_writes_what_the_table_has_of_the_release(tmp_path: Path) -> None:
+    written = tmp_path / "facts.json"
     command = [sys.executable, "-m", "graphcore.runtime.lowering.measure", "--output", str(written)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True)
-    assert "198 operators" in done.stderr or OPSET != 26
-    assert json.loads(written.read_text())["onnxruntime"] == onnxruntime.__version__
-    if measured("cpu")["onnxruntime"] == onnxruntime.__version__:
-        assert written.read_text() == files("graphcore.runtime.lowering").joinpath("cpu.json").read_text()
+    found = json.loads(written.read_text())
+    assert f"{len(operators())} operators" in done.stderr
+    assert found["onnxruntime"] == onnxruntime.__version__
+    if table_of("cpu").measures(onnxruntime.__version__):
+        opset = runtime().opset
+        newest = {op: max(map(int, rows)) for op, rows in found["kernels"].items()}
+        there = {op: frozenset(map(D.of, found["kernels"][op][str(newest[op])].split())) for op in newest}
+        kept = kernels("cpu", Runtime(onnxruntime.__version__, opset))
+        assert there == {op: kept[op] for op in there}
 
 
+@pytest.mark.numbers
 @pytest.mark.slow
 def test_kernels_that_are_legal_give_the_values_of_the_reference() -> None:
     rules = legality("cpu")
@@ -101,37 +118,56 @@ def test_case_that_hangs_is_ended_and_the_sweep_goes_on() -> None:
 
 
 def test_case_that_cannot_be_built_ends_the_sweep() -> None:
-    with pytest.raises(RuntimeError, match="Concat in float32"):
+    with pytest.raises(RuntimeError, match=r"Concat.*float32"):
         sweep([Job("Concat", D.float32, Case(attributes={"axis": object()}))], CPU, processes=1)
 
 
-def test_document_has_an_operator_a_line() -> None:
-    text = document(CPU, {"Sub": [D.int8, D.float32], "Add": []})
-    assert json.loads(text) == {
-        "provider": CPU,
-        "onnxruntime": onnxruntime.__version__,
-        "opset": OPSET,
-        "kernels": {"Add": "", "Sub": "int8 float32"},
-    }
-    assert '\n  "Add": "",\n  "Sub": "int8 float32"\n' in text
+def test_tables_of_releases_become_ranges() -> None:
+    def of(version: str, **kernels: dict[str, str]) -> dict[str, object]:
+        return {"provider": CPU, "onnxruntime": version, "commit": "c", "opset": 26, "ir": 13, "kernels": kernels}
+
+    made = merged(
+        [
+            of("1.10.0", Add={"13": "float32"}, Sub={"13": ""}),
+            of("1.9.0", Add={"13": "float32"}),
+            of("1.32.0", Add={"13": "int8 float32", "25": ""}, Sub={"13": "int8"}),
+        ]
+    )
+    assert list(made["releases"]) == ["1.9.0", "1.10.0", "1.32.0"]
+    assert made["kernels"]["Add"] == {13: {"-": "float32", "1.32.0-": "int8"}, 25: {"1.32.0-": ""}}
+    assert made["kernels"]["Sub"] == {13: {"1.10.0-1.10.0": "", "1.32.0-": "int8"}}
+    text = document(made)
+    assert json.loads(text)["kernels"]["Add"] == {"13": {"-": "float32", "1.32.0-": "int8"}, "25": {"1.32.0-": ""}}
+    assert '"25": {"1.32.0-": ""}\n' in text
+
+
+def test_ranges_are_open_at_the_ends_of_what_was_measured() -> None:
+    releases = ["1.1.0", "1.2.0", "1.3.0", "1.4.0"]
+    found = {text: [str(r) for r in seen_in(releases, [c == "1" for c in text])] for text in ("1111", "0110", "1001")}
+    assert found == {"1111": ["-"], "0110": ["1.2.0-1.3.0"], "1001": ["-1.1.0", "1.4.0-"]}
+    assert [Range.parse("1.2.0-1.3.0").includes(r) for r in (*releases, "1.10.0")] == [False, True, True, False, False]
+    assert Range.parse("1.2.0-").includes("1.10.0")
 
 
 def test_legal_is_what_is_measured_less_what_is_wrong() -> None:
-    rules, there = legality("cpu"), kernels("cpu")
-    assert set(rules.table) == set(there) == set(operators())
-    assert rules.table == {op: (row | of_models("cpu", op)) - wrong("cpu", op) for op, row in there.items()}
-    assert rules.table["GroupNormalization"] == frozenset()
-    assert rules.table["Attention"] == {D.float32}
-    assert {D.float16, D.bfloat16} <= rules.table["Gather"]
+    newest = Runtime(table_of("cpu").newest.version)
+    rules, there = legality("cpu", newest), kernels("cpu", newest)
+    assert set(rules.table) == set(there) >= set(operators())
+    assert {op: rules.dtypes(op) for op in there} == {op: row - wrong("cpu", op, newest) for op, row in there.items()}
+    assert rules.dtypes("GroupNormalization") == frozenset()
+    assert D.int2 in there["Transpose"]
+    assert D.int2 in FOREIGN["cpu"]
+    assert {D.float16, D.bfloat16} <= (rules.dtypes("Gather") or frozenset())
     computed = set(operators()) - UNROUNDED
-    assert not any(rules.table[op] & {D.float16, D.bfloat16} for op in computed)
+    assert not any((rules.dtypes(op) or frozenset()) & {D.float16, D.bfloat16} for op in computed)
 
 
 def test_what_is_listed_as_wrong_is_there() -> None:
-    there = kernels("cpu")
+    releases = [Runtime(r.version, 24) for r in table_of("cpu").releases if r.opset >= 24]
     assert set(operators()) >= UNROUNDED
     for op, (dtypes, reason) in WRONG["cpu"].items():
-        assert {D.of(name) for name in dtypes.split()} <= there[op], op
+        there = frozenset[DType]().union(*(kernels("cpu", release)[op] for release in releases))
+        assert {D.of(name) for name in dtypes.split()} <= there, op
         assert reason
 
 

@@ -18,6 +18,8 @@ from graphcore.models import gpt2
 from tests.model_references import gpt2_logits, some
 from tests.support import Array
 
+pytestmark = pytest.mark.releases
+
 SMALL = gpt2.Config(vocabulary=37, width=32, inner=48, layers=2, heads=2, positions=20)
 FORMS = {
     "tied": SMALL,
@@ -51,6 +53,7 @@ def last(model: Model, text: list[int]) -> Array:
     return made
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("form", FORMS)
 def test_logits_equal_reference_when_a_text_comes_in_parts(form: str) -> None:
     config = FORMS[form]
@@ -62,6 +65,7 @@ def test_logits_equal_reference_when_a_text_comes_in_parts(form: str) -> None:
         np.testing.assert_allclose(got[0], want[end - 1], atol=1e-5)
 
 
+@pytest.mark.numbers
 def test_logits_equal_reference_when_texts_of_a_batch_are_padded_on_the_right() -> None:
     arrays = weights_of(SMALL)
     texts = [TEXT[:5], [9, 8, 7], [1]]
@@ -77,6 +81,7 @@ def test_logits_equal_reference_when_texts_of_a_batch_are_padded_on_the_right() 
         fed, lengths = np.full((3, 1), 7 * step + 2), lengths + 1
 
 
+@pytest.mark.numbers
 def test_logits_of_every_token_equal_reference() -> None:
     arrays = weights_of(SMALL)
     (got,) = load(gpt2.build(SMALL, arrays, every_token=True))(np.array([TEXT]), np.array([len(TEXT)]))

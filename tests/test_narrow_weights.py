@@ -13,6 +13,8 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.graph import Precision
 
+pytestmark = pytest.mark.releases
+
 D = DType
 WIDTH, WORDS = 64, 300
 

@@ -12,6 +12,8 @@ import graphcore as gc
 from graphcore import Graph, TensorType
 from tests.test_spatial_dtypes import INTEGERS, WIDE, Array, check, numbers, wrapped
 
+pytestmark = [pytest.mark.releases, pytest.mark.numbers]
+
 RNG = np.random.default_rng(12)
 
 

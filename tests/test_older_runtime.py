@@ -5,6 +5,8 @@ The installed one is told to be older: what is lowered for it is of opset 25, an
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +19,24 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, RunError
-from graphcore.onnx.writer import encode, join
+from graphcore.onnx.writer import OPSET, encode, join
 from graphcore.runtime import installed, references, session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.legality import kernels, legality
-from graphcore.runtime.lowering.measure import __main__ as measuring
+from graphcore.runtime.lowering.releases import (
+    ANY,
+    OLDEST_SUPPORTED,
+    Runtime,
+    default,
+    is_supported,
+    ordered,
+    table_of,
+)
 from graphcore.runtime.lowering.rewrite import walk
-from graphcore.runtime.lowering.runtimes import TABLES, Runtime, default, ordered, table_of
 from tests.every_op import CASES, graph_of
 from tests.test_every_op import _failures
+
+pytestmark = pytest.mark.releases
 
 D = DType
 OLD = Runtime("1.24.1", 25)
@@ -33,8 +44,8 @@ OLD = Runtime("1.24.1", 25)
 
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    monkeypatch.setattr(session, "older", lambda: OLD)
-    monkeypatch.setattr(references, "newest_opset", lambda: OLD.opset)
+    monkeypatch.setattr(session, "runtime", lambda: OLD)
+    monkeypatch.setattr(references, "runtime", lambda: OLD)
     return OLD
 
 
@@ -47,13 +58,27 @@ def bits_graph(source: DType, target: DType) -> Graph:
 # Which release, and what is known of it
 
 
-def test_table_is_the_newest_that_is_no_newer_than_the_release() -> None:
-    shipped = table_of("cpu")
-    assert table_of("cpu", Runtime("99.0")) is shipped
-    assert table_of("cpu", Runtime(shipped["onnxruntime"])) is shipped
-    for version in ("1.24.1", "1.25.0", "1.28.2", "1.20.0"):
-        assert table_of("cpu", Runtime(version))["onnxruntime"] == "1.24.1", version
-    assert [ordered(table_of(target)["onnxruntime"]) for target in TABLES] == [(1, 31, 1), (1, 31, 1), (1, 24, 1)]
+def test_table_is_that_of_the_newest_release_that_is_no_newer() -> None:
+    table = table_of("cpu")
+    assert table.nearest("99.0") is table.newest
+    for version, nearest in {
+        "1.24.1": "1.24.4",
+        "1.24.5": "1.24.4",
+        "1.26.0": "1.24.4",
+        "1.27.1": "1.27.0",
+        "1.32.0": "1.32.0",
+        "1.19.0": "1.20.1",
+    }.items():
+        assert table.nearest(version).version == nearest
+    assert [r.version for r in table.considered(ANY)] == [r.version for r in table.releases if is_supported(r.version)]
+    assert [table_of(target).newest.version for target in ("cuda", "openvino")] == ["1.31.1", "1.24.1"]
+
+
+def test_oldest_supported_release_is_the_one_that_the_package_asks_for() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    (asked,) = [d for d in project["dependencies"] if d.startswith("onnxruntime")]
+    assert ordered(asked) == ordered(OLDEST_SUPPORTED)[:2]
+    assert table_of("cpu").measures(OLDEST_SUPPORTED)
 
 
 def test_operators_newer_than_the_opset_have_no_kernels() -> None:
@@ -63,52 +88,67 @@ def test_operators_newer_than_the_opset_have_no_kernels() -> None:
     assert not kernels("cuda", OLD)["CumProd"]
     assert legality("cpu").views_bits
     assert not legality("cpu", OLD).views_bits
-    assert not legality("cpu", OLD).table["Attention"]
+    assert not legality("cpu", OLD).dtypes("Attention")
+
+
+def test_kernels_of_a_version_that_a_release_does_not_know_are_those_of_the_one_before() -> None:
+    """The version of Attention for opset 25 came with 1.32, which has no kernel of it."""
+    assert D.float32 in kernels("cpu", Runtime("1.31.1", 26))["Attention"]
+    assert not kernels("cpu", Runtime("1.32.0", 26))["Attention"]
+    assert D.float32 in kernels("cpu", Runtime("1.32.0", 24))["Attention"]
+
+
+def test_graph_is_lowered_at_an_older_opset_where_only_that_has_the_kernels() -> None:
+    graph = Graph("one", {"x": TensorType(D.float32, [1, 2, 4, 8])})
+    graph.output(graph.op("Attention", [graph["x"]] * 3)[0])
+    for version, opset in {"1.31.1": 26, "1.32.0": 24, "99.0": 24}.items():
+        lowered = lower(graph, "cpu", runtime=Runtime(version))
+        assert [node.op_type for node in lowered.nodes] == ["Attention"]
+        assert onnx.ModelProto.FromString(join(encode(lowered))).opset_import[0].version == opset
+        again = lower(lowered, "cpu", runtime=Runtime("1.31.1"))
+        assert again._domains.get("", OPSET) == 26
+    assert "Attention" not in {node.op_type for node in lower(graph, "cpu").nodes}
 
 
 def test_files_are_written_for_the_release_of_their_target() -> None:
-    assert default("cpu") is None
-    assert default("openvino") == OLD
-    graph = Graph("one", {"x": TensorType(D.uint64, ["n"])})
-    graph.output(ops.max(graph["x"]))
-    assert [o.version for o in graph.to_onnx(target="cpu").opset_import] == [26]
+    assert default("cpu") is ANY
+    assert default("openvino") == Runtime("1.24.1", 25)
 
 
 @pytest.mark.parametrize(("newest", "opset"), [(26, 26), (25, 25)])
 def test_opset_is_what_the_installed_release_takes(monkeypatch: pytest.MonkeyPatch, newest: int, opset: int) -> None:
-    monkeypatch.setattr(onnxruntime, "__version__", "1.24.1")
-    monkeypatch.setattr(installed, "takes", lambda asked, ir: asked <= newest)
-    installed.older.cache_clear()
+    monkeypatch.setattr(onnxruntime, "__version__", "1.24.9")
+    monkeypatch.setattr(installed, "takes", lambda asked, ir=8: asked <= newest and ir <= 12)
+    installed.runtime.cache_clear()
     try:
-        assert installed.older() == Runtime("1.24.1", opset)
-        assert installed.newest_opset() == opset
+        found = installed.runtime()
+        assert (found.version, found.opset, found.ir) == ("1.24.9", opset, 12)
     finally:
-        installed.older.cache_clear()
+        installed.runtime.cache_clear()
 
 
 def test_release_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxruntime, "__version__", "1.19.0")
-    monkeypatch.setattr(installed, "takes", lambda asked, ir: False)
-    installed.older.cache_clear()
+    monkeypatch.setattr(installed, "takes", lambda asked, ir=8: False)
+    installed.runtime.cache_clear()
     try:
-        with pytest.raises(RunError, match="does not take opset 25"):
-            installed.older()
+        with pytest.raises(RunError, match="does not take opset 24"):
+            installed.runtime()
     finally:
-        installed.older.cache_clear()
+        installed.runtime.cache_clear()
 
 
 def test_installed_release_is_asked_with_a_model() -> None:
-    assert installed.takes(installed.newest_opset(), 10)
-    assert not installed.takes(99, 10)
+    assert installed.takes(installed.runtime().opset)
+    assert installed.takes(17, installed.runtime().ir)
+    assert not installed.takes(99)
+    assert not installed.takes(17, 99)
 
 
-def test_measuring_an_older_release_writes_a_table_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "older", lambda: OLD)
-    assert [measuring._table(provider) for provider in ("cpu", "openvino")] == list(
-        TABLES["cpu"][1:] + TABLES["openvino"]
-    )
-    monkeypatch.setattr(measuring, "older", lambda: None)
-    assert measuring._table("cpu") == TABLES["cpu"][0]
+def test_installed_release_is_measured_or_asked() -> None:
+    found = installed.runtime()
+    assert found.version == onnxruntime.__version__
+    assert (found.registry is None) == (installed.measured_release() is not None)
 
 
 # What is lowered for it
@@ -127,6 +167,7 @@ def test_every_op_is_of_the_older_opset(dtype: DType) -> None:
                 assert onnx.defs.get_schema(node.op_type, OLD.opset).since_version <= OLD.opset, name
 
 
+@pytest.mark.numbers
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.int4, D.uint8, D.uint64, D.float16, D.float32, D.float64, D.tf32], ids=str)
 def test_op_gives_what_is_promised_when_lowered_for_an_older_release(old: Runtime, dtype: DType) -> None:
@@ -142,8 +183,8 @@ def test_op_gives_what_is_promised_when_lowered_for_an_older_release(old: Runtim
 def test_model_of_a_session_is_of_the_older_opset(old: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[onnx.ModelProto] = []
 
-    def encoded(graph: Graph, *given: Any) -> Any:
-        chunks = encode(graph, *given)
+    def encoded(graph: Graph, *given: Any, **named: Any) -> Any:
+        chunks = encode(graph, *given, **named)
         seen.append(onnx.ModelProto.FromString(join(chunks)))
         return chunks
 
@@ -159,6 +200,7 @@ def test_model_of_a_session_is_of_the_older_opset(old: Runtime, monkeypatch: pyt
 # Bits without BitCast
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16], ids=str)
 def test_bits_of_halves_are_found_for_all_patterns(old: Runtime, dtype: DType) -> None:
     codes = np.arange(1 << 16).astype(np.uint16)
@@ -172,6 +214,7 @@ def test_bits_of_halves_are_found_for_all_patterns(old: Runtime, dtype: DType) -
     assert np.isnan(decoded[~known].astype(np.float32)).all()
 
 
+@pytest.mark.numbers
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=50), st.sampled_from([D.float32, D.float64]))
 def test_bits_go_there_and_back(numbers: list[int], dtype: DType) -> None:
@@ -182,7 +225,7 @@ def test_bits_go_there_and_back(numbers: list[int], dtype: DType) -> None:
     (value,) = graph.op("BitCast", [graph["x"]], {"to": dtype.onnx}, [TensorType(dtype, ["n"])])
     (again,) = graph.op("BitCast", [value], {"to": code.onnx}, [TensorType(code, ["n"])])
     graph.output(value, again)
-    made = onnx.ModelProto.FromString(join(encode(lower(graph, "cpu", runtime=OLD), None, OLD.opset)))
+    made = onnx.ModelProto.FromString(join(encode(lower(graph, "cpu", runtime=OLD))))
     assert "BitCast" not in {node.op_type for node in made.graph.node}
     runs = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     got, back = runs.run(None, {"x": codes})
@@ -195,6 +238,7 @@ def test_bits_go_there_and_back(numbers: list[int], dtype: DType) -> None:
 # Running products without CumProd
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.int64, D.float64], ids=str)
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])

@@ -17,10 +17,13 @@ from graphcore import DType, ops
 from graphcore.errors import GraphError
 from tests.operators.running import Array, run
 
+pytestmark = pytest.mark.releases
+
 D = DType
 on: Any = ops.onnx
 
 
+@pytest.mark.numbers
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([(1, 1), (2, 2), (3, 2)]), st.sampled_from([1.0, 0.5, 0.25]))
 def test_max_roi_pool_gives_what_the_kernel_of_opset_16_gives(seed: int, pooled: tuple[int, int], scale: float) -> None:
@@ -50,6 +53,7 @@ def _native(op_type: str, feeds: dict[str, Array], attributes: dict[str, Any], o
     return list(session.run(None, feeds))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.int8, D.int16, D.uint8, D.uint16, D.uint32, D.uint64], ids=str)
 @pytest.mark.parametrize("is_kept", [0, 1])
 def test_lists_of_narrow_integers_are_split_and_cast_back(dtype: DType, is_kept: int) -> None:
@@ -62,6 +66,7 @@ def test_lists_of_narrow_integers_are_split_and_cast_back(dtype: DType, is_kept:
     assert [p.tolist() for p in parts] == [x[:1].tolist(), x[1:].tolist()]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.bfloat16, D.int4, D.float8_e5m2, D.float4_e2m1, D.float32], ids=str)
 def test_optionals_that_are_looked_into_are_their_values(dtype: DType) -> None:
     x = np.array([1, 2, 0]).astype(np.float32).astype(dtype.numpy)
@@ -76,12 +81,14 @@ def test_optionals_that_are_looked_into_are_their_values(dtype: DType) -> None:
     assert has.tolist() is True
 
 
+@pytest.mark.numbers
 def test_bits_of_float4_stay_when_they_are_cast_to_float4() -> None:
     x = np.array([0.5, -1, 6, -0.0], np.float32).astype(D.float4_e2m1.numpy)
     (found,) = run(lambda x: on.BitCast(x, to=D.float4_e2m1), x)
     assert found.view(np.uint8).tolist() == x.view(np.uint8).tolist()
 
 
+@pytest.mark.numbers
 def test_products_of_float8_take_off_their_zero_points() -> None:
     eight = D.float8_e4m3fn.numpy
     a, b = (np.array(v, np.float32).astype(eight) for v in ([[1, 2, 1], [3, 1, 2]], [[1, 2], [1, 3], [1, 2]]))
@@ -96,6 +103,7 @@ def test_products_of_float8_take_off_their_zero_points() -> None:
     np.testing.assert_array_equal(found.astype(np.float32), expected)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["HannWindow", "HammingWindow", "BlackmanWindow"])
 def test_windows_of_narrow_floats_are_rounded_once(name: str, dtype: DType) -> None:
@@ -113,6 +121,7 @@ def test_eye_has_the_dtype_that_is_asked_for() -> None:
         np.testing.assert_array_equal(found.astype(np.float32), np.eye(2, 3))
 
 
+@pytest.mark.numbers
 def test_overlapping_bools_are_joined_by_or() -> None:
     x = np.array([[[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]], bool)
     (found,) = run(lambda x: on.Col2Im(x, [3, 3], [2, 2]), x)

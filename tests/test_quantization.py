@@ -21,6 +21,8 @@ from graphcore.quantization import ENCODINGS, Quantized, QuantizedTensor, encode
 from graphcore.runtime.lowering import integers, lower, saturation
 from tests.support import Array, run, run1
 
+pytestmark = pytest.mark.releases
+
 D = DType
 F32 = np.float32
 INT8: list[dict[str, Any]] = [
@@ -165,6 +167,7 @@ def test_bytes_are_few() -> None:
 # Quantising and dequantising in a graph
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(("encoding", "way"), WAYS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.float64])
 def test_quantize_gives_the_numbers_of_encode_when_the_graph_runs(
@@ -184,6 +187,7 @@ def test_quantize_gives_the_numbers_of_encode_when_the_graph_runs(
         assert np.array_equal(a.astype(F32), b)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(("encoding", "way"), WAYS)
 def test_dequantize_gives_the_same_bits_when_known_or_computed(encoding: str, way: dict[str, Any]) -> None:
     x = random(4, 64)
@@ -240,6 +244,7 @@ def test_quantize_takes_integers_and_empties_as_floats() -> None:
 # Products
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(("encoding", "way"), WEIGHTS)
 @pytest.mark.parametrize("rows", [(), (1,), (5,), (0,), (2, 3), (2, 0, 3)])
 def test_product_is_that_of_the_dequantised_weight(encoding: str, way: dict[str, Any], rows: tuple[int, ...]) -> None:
@@ -271,6 +276,7 @@ def test_product_is_valid_standard_onnx_when_asked_for(target: Any, encoding: st
         assert np.array_equal(bits(got[1]), bits(of_dynamic(x, held)))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.float64, D.tensor_float32, D.int8, D.int16, D.bool])
 def test_product_is_rounded_once_when_x_is_of_another_dtype(dtype: DType) -> None:
     rng = np.random.default_rng(1)
@@ -289,12 +295,14 @@ def test_product_is_rounded_once_when_x_is_of_another_dtype(dtype: DType) -> Non
             assert np.array_equal(got, want.astype(gives))
 
 
+@pytest.mark.numbers
 def test_product_is_of_float64_when_x_is() -> None:
     x, held = random(3, 64).astype(np.float64) + 1e-9, encode(random(7, 64), "int4")
     got = run1(lambda s: ops.qmatmul("int4", s, held), x, dims=[["m", 64]])
     assert np.abs(got - x @ held.dequantize().astype(np.float64).T).max() < 1e-13
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(("encoding", "way"), WEIGHTS)
 def test_product_is_the_same_when_the_weight_comes_with_the_run(encoding: str, way: dict[str, Any]) -> None:
     x, w = random(3, 64), random(5, 64, seed=9)
@@ -325,6 +333,7 @@ def test_weight_that_its_owner_may_change_is_read_when_the_graph_is_loaded() -> 
         assert np.array_equal(bits(dynamic), bits(of_dynamic(x, tensor)))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 3e38, -0.0, 1e-40])
 def test_product_is_that_of_floats_when_x_is_extreme(odd: float) -> None:
     x = random(4, 64)
@@ -349,6 +358,7 @@ def test_product_is_of_nothing_when_the_weight_is_empty(shape: tuple[int, int]) 
         assert not got.any()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("rows", [1, 2, 17])
 def test_product_is_right_when_the_weight_has_few_rows_and_x_is_of_unknown_length(encoding: str, rows: int) -> None:
@@ -362,6 +372,7 @@ def test_product_is_right_when_the_weight_has_few_rows_and_x_is_of_unknown_lengt
     assert all(np.abs(g - want).max() < 2 for g in got)
 
 
+@pytest.mark.numbers
 def test_product_is_right_when_all_of_the_weight_is_of_unknown_length() -> None:
     x, held = random(3, 64), encode(random(5, 64, seed=5), "int8", axis=0)
     assert held.scales is not None
@@ -378,6 +389,7 @@ def test_product_is_right_when_all_of_the_weight_is_of_unknown_length() -> None:
 # Dynamic products
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("way", [w for w in INT8 if w.get("axis") != -1] + [{"axis": 0, "reduce_range": True}])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e-38, 1e-43, 1e37])
 def test_dynamic_product_is_onnx_bit_for_bit(way: dict[str, Any], scale: float) -> None:
@@ -392,6 +404,7 @@ def test_dynamic_product_is_onnx_bit_for_bit(way: dict[str, Any], scale: float) 
         assert np.array_equal(bits(got), bits(want))
 
 
+@pytest.mark.numbers
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 80), st.integers(0, 1 << 30))
 def test_dynamic_product_is_onnx_bit_for_bit_when_of_any_size(m: int, n: int, k: int, seed: int) -> None:
@@ -401,6 +414,7 @@ def test_dynamic_product_is_onnx_bit_for_bit_when_of_any_size(m: int, n: int, k:
     assert np.array_equal(bits(got), bits(of_dynamic(x, held)))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_dynamic_product_is_no_number_when_x_has_one_that_is_none(odd: float) -> None:
     held = encode(random(5, 64), "int8", axis=0)
@@ -409,6 +423,7 @@ def test_dynamic_product_is_no_number_when_x_has_one_that_is_none(odd: float) ->
     assert np.isnan(run1(lambda s: ops.qmatmul("int8", s, held, dynamic=True), x, dims=[["m", 64]])).all()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("way", [{}, {"axis": 0}, {"axis": 0, "reduce_range": True}])
 def test_dynamic_product_is_the_same_when_bytes_saturate(way: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integers, "saturates", lambda: True)
@@ -477,6 +492,7 @@ def test_weights_are_told_apart_when_they_share_scales() -> None:
         assert np.allclose(got, x.sum(1, keepdims=True) * (n - 8), atol=1e-4)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("encoding", LEVELLED)
 @pytest.mark.parametrize("rows", [1, 5])
 def test_level_4_is_near_and_keeps_what_is_no_number(encoding: str, rows: int) -> None:
@@ -494,6 +510,7 @@ def test_level_4_is_exact_when_no_block_divides_a_row() -> None:
     assert nodes_of(product_graph(held, inner=24, accuracy_level=4)) == ["MatMul"]
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_products_of_what_is_dequantised_are_exact_when_they_are_large(encoding: str) -> None:
     """onnxruntime makes of DequantizeLinear and MatMul a product whose x is held in int8, if the weight is constant."""
@@ -522,6 +539,7 @@ def owned(graph: Graph, held: QuantizedTensor) -> Symbol:
 # Elsewhere
 
 
+@pytest.mark.numbers
 def test_products_stay_right_in_bodies_functions_copies_and_passes() -> None:
     held = encode(random(64, 64), "int8", axis=0)
 

@@ -19,6 +19,8 @@ from graphcore.quantization import Quantized, QuantizedTensor, encode
 from graphcore.runtime.lowering import integers, lower
 from tests.support import Array, run, run1
 
+pytestmark = pytest.mark.releases
+
 D = DType
 F32 = np.float32
 MOST = 127 * 254 + 127
@@ -164,6 +166,7 @@ XS: dict[str, Any] = {
 }
 
 
+@pytest.mark.numbers
 @settings(max_examples=150)
 @given(
     st.sampled_from([*XS]),
@@ -184,6 +187,7 @@ def test_error_is_within_the_bound(of_x: str, of_w: str, sizes: tuple[int, int, 
     assert np.array_equal(bits(got), bits(formula(x, held)))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("of_x", XS)
 @pytest.mark.parametrize("axis", [None, 0])
 def test_error_is_within_the_bound_when_many_are_summed(of_x: str, axis: int | None) -> None:
@@ -196,12 +200,14 @@ def test_error_is_within_the_bound_when_many_are_summed(of_x: str, axis: int | N
     assert np.array_equal(bits(got), bits(in_plain_onnxruntime(product_graph(held, inner=1536), x)))
 
 
+@pytest.mark.numbers
 def test_error_is_small_when_numbers_are_normal() -> None:
     x, w = random(64, 384), random(96, 384, seed=4)
     exact = x.astype(np.float64) @ w.astype(np.float64).T
     assert np.linalg.norm(product(x, held_as(w)) - exact) < 2e-4 * np.linalg.norm(exact)
 
 
+@pytest.mark.numbers
 def test_rows_of_zeros_give_zeros() -> None:
     x = random(6, 64)
     x[[1, 4]] = 0
@@ -210,6 +216,7 @@ def test_rows_of_zeros_give_zeros() -> None:
     assert got[0].all()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("scale", [1e-45, 1e-43, 1e-38, 1e-30, 1e36])
 def test_product_is_near_when_numbers_are_near_the_ends(scale: float) -> None:
     x, w = (random(4, 64).astype(np.float64) * scale).astype(F32), random(5, 64, seed=4)
@@ -218,6 +225,7 @@ def test_product_is_near_when_numbers_are_near_the_ends(scale: float) -> None:
     assert (np.abs(got - exact) <= bound(x, w) + (2e-37 if scale < 1e-30 else 0)).all()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_product_is_no_number_when_x_has_one_that_is_none(odd: float, rank: int) -> None:
@@ -229,6 +237,7 @@ def test_product_is_no_number_when_x_has_one_that_is_none(odd: float, rank: int)
         assert np.isnan(in_plain_onnxruntime(product_graph(held, inner=64), x)).all()
 
 
+@pytest.mark.numbers
 def test_product_is_no_number_when_the_range_of_x_is_beyond_float32() -> None:
     x = random(3, 64)
     x[0, 0], x[1, 1] = 3e38, -3e38
@@ -270,6 +279,7 @@ def test_product_is_rounded_once_when_x_is_of_another_dtype(dtype: DType) -> Non
     assert np.array_equal(got, formula(x.astype(F32), held).astype(dtype.numpy))
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("saturating", [False, True])
 def test_bits_are_the_same_when_the_weight_comes_with_the_run(
     saturating: bool, monkeypatch: pytest.MonkeyPatch

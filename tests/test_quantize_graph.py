@@ -28,6 +28,8 @@ from graphcore.quantization import encode
 from graphcore.quantization.fitting import fitted
 from graphcore.runtime.quantizing import NOTE, SCHEMES
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 SESSION = gc.InferenceSession()
 ERRORS = {
@@ -87,6 +89,7 @@ def dynamic_product(x: Array, w: Array) -> Array:
     return np.asarray(sums * (step * columns), np.float32)
 
 
+@pytest.mark.numbers
 def test_product_is_that_of_integers_when_int8_is_dynamic() -> None:
     graph, w = product()
     x = normal(5, 64, seed=1)
@@ -94,6 +97,7 @@ def test_product_is_that_of_integers_when_int8_is_dynamic() -> None:
     np.testing.assert_allclose(made, dynamic_product(x, w), rtol=1e-6)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_product_is_that_of_blocks_when_int4(symmetric: bool) -> None:
     graph, w = product()
@@ -111,6 +115,7 @@ def test_product_is_that_of_blocks_when_int4(symmetric: bool) -> None:
     np.testing.assert_allclose(made, x @ near.reshape(32, 64).T, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_is_near_the_product_of_floats(scheme: str) -> None:
     graph, w = product(256, 16)
@@ -194,6 +199,7 @@ def test_weights_have_seven_bits_when_the_range_is_reduced() -> None:
     assert distance(run(made, x)[0], x @ w) < 0.03
 
 
+@pytest.mark.numbers
 def test_nan_stays_visible() -> None:
     graph, _ = product()
     x = normal(5, 64, seed=1)

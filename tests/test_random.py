@@ -15,6 +15,8 @@ import graphcore as gc
 from graphcore import DType
 from graphcore.errors import GraphcoreError, RunError
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 FLOATS = (DType.float32, DType.float64, DType.float16, DType.bfloat16)
 COUNT = 1 << 16

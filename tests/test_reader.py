@@ -18,6 +18,7 @@ from onnx import helper, numpy_helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import ModelError, PromotionError, ResourceLimitError
+from graphcore.onnx import notes
 from graphcore.onnx.schemas import element
 from graphcore.runtime.lowering import lower
 
@@ -395,7 +396,7 @@ def test_inputs_with_an_initializer_are_weights_when_loaded() -> None:
 def test_metadata_of_a_model_is_kept_when_it_is_written_again() -> None:
     proto = perceptron()
     proto.metadata_props.append(onnx.StringStringEntryProto(key="author", value="somebody"))
-    kept = {p.key: p.value for p in Graph.load(proto).to_onnx().metadata_props}
+    kept = notes.read({p.key: p.value for p in Graph.load(proto).to_onnx().metadata_props})
     assert kept["author"] == "somebody"
     assert json.loads(kept.get("graphcore.dtypes", "{}")) == {}
 
@@ -487,4 +488,5 @@ def test_own_files_mean_what_was_built_when_no_target_was_lowered_for() -> None:
         proto = graph.to_onnx(target=target)
         assert np.isnan(run(proto, x)[0])
     lowered = Graph.load(graph.to_onnx(target="cpu"))
-    assert len(lower(lowered, "cpu").nodes) == len(lowered.nodes)
+    # The reduction of bools among them is guarded where it is read.
+    assert {n.op_type for n in lower(lowered, "cpu").nodes} - {"Cast"} == {n.op_type for n in lowered.nodes}

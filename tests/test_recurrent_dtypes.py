@@ -12,6 +12,8 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 
+pytestmark = [pytest.mark.releases, pytest.mark.numbers]
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(9)
 STEPS, BATCH, INPUTS, HIDDEN = 4, 3, 2, 5

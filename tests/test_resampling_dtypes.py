@@ -12,6 +12,8 @@ import pytest
 
 from tests.test_spatial_dtypes import INTEGERS, WIDE, Array, check, numbers
 
+pytestmark = [pytest.mark.releases, pytest.mark.numbers]
+
 RNG = np.random.default_rng(5)
 TRANSFORMATIONS = [
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",

@@ -15,6 +15,8 @@ from graphcore.errors import LossyCastWarning
 from tests.every.engines import OPS, types_of
 from tests.every.score import CELLS, DTYPES, Array, Cell, agrees, operands, wanted
 
+pytestmark = pytest.mark.releases
+
 
 def test_cells_are_those_of_the_score() -> None:
     assert len(CELLS) == len(set(CELLS)) == 2397
@@ -23,6 +25,7 @@ def test_cells_are_those_of_the_score() -> None:
     assert (counts["add"], counts["sub"], counts["xor"], counts["shl"], counts["sum"]) == (169, 168, 73, 56, 13)
 
 
+@pytest.mark.numbers
 @pytest.mark.slow
 @pytest.mark.parametrize("left", DTYPES, ids=str)
 def test_every_cell_has_the_values_of_numpy(left: DType) -> None:

@@ -18,6 +18,8 @@ from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError,
 from graphcore.types import Type
 from tests.every.case import ALL
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 D = DType
 ODD = (D.int(5), D.uint(3), D.int(48))
@@ -55,6 +57,7 @@ def filled(dtype: DType) -> Array:
 # What they compute
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [*ALL, *ODD], ids=str)
 def test_lists_hold_elements_when_of_any_dtype(dtype: DType) -> None:
     x = filled(dtype)
@@ -203,6 +206,7 @@ def test_models_cut_tensors_of_dtypes_that_the_runtime_does_not_cut(dtype: DType
 # In loops, branches, functions and maps
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float32, D.bfloat16, D.int4, D.float8_e4m3fn, D.index], ids=str)
 def test_a_loop_grows_a_list_when_of_any_dtype(dtype: DType) -> None:
     def build(x: Symbol) -> tuple[Symbol, ...]:

@@ -20,6 +20,8 @@ from graphcore.runtime import references, session
 from graphcore.runtime.providers import require_started
 from graphcore.types import SequenceType
 
+pytestmark = pytest.mark.releases
+
 Array = np.ndarray[Any, Any]
 
 
@@ -93,6 +95,7 @@ def test_weights_are_the_callers_memory_when_loaded() -> None:
     assert (model(np.array([3]))[0] == 7).all()
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [DType.float16, DType.bfloat16, DType.int8, DType.uint64, DType.int4], ids=str)
 def test_weights_of_any_dtype_are_right_when_the_session_reads_them_early(dtype: DType) -> None:
     w = (np.arange(4096) % 7).reshape(64, 64).astype(dtype.numpy)
@@ -107,6 +110,7 @@ def test_weights_of_any_dtype_are_right_when_the_session_reads_them_early(dtype:
     assert same.tobytes() == w.tobytes()
 
 
+@pytest.mark.numbers
 def test_convolution_weights_are_right_when_the_session_reorders_them() -> None:
     w = np.random.default_rng(1).standard_normal((16, 8, 3, 3)).astype(np.float32)
     x = np.random.default_rng(2).standard_normal((1, 8, 5, 5)).astype(np.float32)
@@ -191,6 +195,7 @@ def test_run_error_shows_what_was_fed() -> None:
         gc.InferenceSession().load(graph)(np.ones(5, np.float32))
 
 
+@pytest.mark.numbers
 def test_model_is_right_when_eight_threads_call_it() -> None:
     model = gc.InferenceSession().load(linear(weight()))
     wrong: list[int] = []
@@ -212,6 +217,7 @@ def test_benchmark_gives_seconds() -> None:
     assert 0 < taken["best"] <= taken["median"] <= taken["worst"]
 
 
+@pytest.mark.numbers
 def test_bfloat16_goes_in_and_out_when_mixed_with_float32() -> None:
     graph = Graph("mixed", {"x": TensorType(DType.bfloat16, ["n"]), "y": TensorType(DType.float32, ["n"])})
     x, y = graph.inputs
@@ -222,6 +228,7 @@ def test_bfloat16_goes_in_and_out_when_mixed_with_float32() -> None:
     assert (b == 2).all()
 
 
+@pytest.mark.numbers
 def test_large_constants_are_right_when_operators_read_them_early_and_late() -> None:
     table = np.random.default_rng(3).standard_normal((64, 32)).astype(np.float32)
     graph = Graph("table", {"i": TensorType(DType.int64, ["n"]), "x": TensorType(DType.float32, [64, 32])})
@@ -240,6 +247,7 @@ def test_weight_that_nothing_uses_does_no_harm() -> None:
     assert gc.InferenceSession().load(spare)(np.ones(2, np.float32))[0].tolist() == [2, 2]
 
 
+@pytest.mark.numbers
 def test_weights_are_right_when_an_optimiser_reads_them_against_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(references, "_READ_LATE", frozenset({"Conv"}))  # which is reordered while the session is made
     test_convolution_weights_are_right_when_the_session_reorders_them()

@@ -12,6 +12,8 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 
+pytestmark = pytest.mark.releases
+
 
 def build() -> Graph:
     graph = Graph("scale", {"tokens": TensorType(DType.int8, ["batch", 4]), "gain": TensorType(DType.bfloat16, [4])})
@@ -20,6 +22,7 @@ def build() -> Graph:
     return graph
 
 
+@pytest.mark.numbers
 def test_graph_runs_when_loaded() -> None:
     tokens = np.array([[1, 2, 3, 4], [0, 0, 0, 0]], np.int8)
     gain = np.array([0.5, 1, 2, 4], ml_dtypes.bfloat16)

@@ -14,6 +14,8 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 
+pytestmark = [pytest.mark.releases, pytest.mark.numbers]
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(31)
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]

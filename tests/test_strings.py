@@ -20,6 +20,8 @@ from graphcore.errors import DTypeError, GraphcoreError, ModelError, PromotionEr
 from graphcore.numerics import round_tf32
 from tests.every.case import ALL, Array
 
+pytestmark = pytest.mark.releases
+
 D = DType
 free: Any = ops
 """The ops without their types, for what they must refuse."""

@@ -20,6 +20,8 @@ from graphcore.errors import DTypeError, LossyCastWarning
 from graphcore.promotion.max import DTYPES
 from tests import reference
 
+pytestmark = [pytest.mark.releases, pytest.mark.numbers]
+
 Array = np.ndarray[Any, Any]
 D = DType
 

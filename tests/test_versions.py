@@ -19,6 +19,8 @@ from graphcore.onnx.versions.table import CHANGES, target
 from graphcore.onnx.versions.unchanged import FEWER_DTYPES, MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS, UNCHANGED
 from tests.one_node import F16, F32, F64, I64, Array, Case, check, model_of, noise
 
+pytestmark = pytest.mark.releases
+
 # Every version of every operator has a row
 
 
@@ -259,6 +261,7 @@ OLDER = [
 ]  # fmt: skip
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("case", OLDER, ids=lambda c: c.label)
 def test_older_operators_compute_the_same(case: Case) -> None:
     check(case)
@@ -268,6 +271,7 @@ _NEED_RANKS = {("BatchNormalization", 5), ("RoiAlign", 1), ("GroupNormalization"
 """By operator and number of results: those whose expansion asks for a rank."""
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("case", [c for c in OLDER if (c.op, c.outputs) not in _NEED_RANKS], ids=lambda c: c.label)
 def test_older_operators_compute_the_same_of_unknown_rank(case: Case) -> None:
     check(case, ranked=False)
@@ -301,6 +305,7 @@ def _scan(lengths: Array | None, outer: bool, **attributes: Any) -> tuple[onnx.M
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3), feeds
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("directions", [None, [0], [1]])
 @pytest.mark.parametrize("outer", [False, True])
 def test_scan_over_a_batch_computes_the_same(directions: list[int] | None, outer: bool) -> None:

@@ -19,6 +19,8 @@ from graphcore.runtime.lowering import lower
 from graphcore.symbol import Node
 from tests.trees import Array, Known, trees, wrap
 
+pytestmark = pytest.mark.releases
+
 WIDTHS = [dtype for bits in range(1, 65) for dtype in (DType.int(bits), DType.uint(bits))]
 ODD = [dtype for dtype in WIDTHS if dtype.storage is not dtype]
 Function = Callable[..., Symbol]
@@ -61,6 +63,7 @@ def run_each(
     return [(d, a, r.tolist()) for d, a, r in zip(dtypes, arrays, results, strict=True)]
 
 
+@pytest.mark.numbers
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees(1, 64, 12, divides=True))
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
@@ -81,11 +84,13 @@ def test_trees_are_valid_onnx_on_every_target(tree: tuple[Graph, list[Array], li
     lower(graph, "cuda")
 
 
+@pytest.mark.numbers
 def test_inputs_are_wrapped_when_they_come_out() -> None:
     for dtype, array, result in run_each(lambda x, dtype: ops.positive(x), ODD):
         assert result == [wrap(int(v), dtype) for v in array], dtype
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("source", [DType.float64, DType.float32], ids=str)
 def test_casts_of_floats_truncate_and_saturate_when_they_go_to_odd_widths(source: DType) -> None:
     edges = [float(int(limit)) * factor for d in ODD for limit in (d.min, d.max) for factor in (0.5, 1.0, 2.0)]
@@ -101,6 +106,7 @@ def test_casts_of_floats_truncate_and_saturate_when_they_go_to_odd_widths(source
         ], dtype
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize("target", [DType.float64, DType.float32], ids=str)
 def test_casts_to_floats_round_once_when_they_leave_odd_widths(target: DType) -> None:
     for dtype, array, result in run_each(lambda x, dtype: x.cast(target), ODD):
@@ -108,17 +114,20 @@ def test_casts_to_floats_round_once_when_they_leave_odd_widths(target: DType) ->
         assert result == wrapped.astype(target.numpy).tolist(), dtype
 
 
+@pytest.mark.numbers
 def test_casts_to_bool_ask_the_low_bits_when_the_storage_has_more() -> None:
     for dtype, array, result in run_each(lambda x, dtype: x.cast(DType.bool), ODD):
         assert result == [wrap(int(v), dtype) != 0 for v in array], dtype
 
 
+@pytest.mark.numbers
 def test_casts_of_bools_wrap_when_the_width_is_one() -> None:
     flags = np.array([False, True])
     for dtype in (DType.int(1), DType.uint(1), DType.int(3)):
         assert run(lambda x, to=dtype: x.cast(to), [DType.bool], flags) == [0, wrap(1, dtype)]
 
 
+@pytest.mark.numbers
 def test_reductions_wrap_once_when_they_come_out() -> None:
     functions: dict[str, tuple[Callable[[Symbol, DType], Symbol], Callable[[list[int]], list[int]]]] = {
         "sum": (lambda x, d: ops.sum(x, axis=0, keepdims=True), lambda v: [sum(v)]),
@@ -138,6 +147,7 @@ def test_reductions_wrap_once_when_they_come_out() -> None:
             assert result == ([wrap(v, dtype) for v in exact] if name != "argmin" else exact), (name, dtype)
 
 
+@pytest.mark.numbers
 def test_sums_and_products_over_axes_wrap_once_when_they_come_out() -> None:
     dtype = DType.int(13)
     array = np.random.default_rng(0).integers(-(1 << 15), 1 << 15, 1000).astype(np.int16)
@@ -148,6 +158,7 @@ def test_sums_and_products_over_axes_wrap_once_when_they_come_out() -> None:
     assert run(lambda x: ops.cumsum(x, axis=0), [dtype], array) == [wrap(int(v), dtype) for v in total]
 
 
+@pytest.mark.numbers
 def test_indices_are_wrapped_when_they_are_of_an_odd_width() -> None:
     places = np.array([1, 8 + 2, 240, 31], np.uint8)
     table = np.arange(8, dtype=np.float32) * 3
@@ -246,6 +257,7 @@ def body_of(outer: Graph, name: str, types: dict[str, TensorType]) -> Graph:
     return body
 
 
+@pytest.mark.numbers
 def test_bodies_compute_in_odd_widths_when_they_capture_values() -> None:
     dtype = DType.int(23)
     graph = Graph("test", {"flag": TensorType(DType.bool, []), "x": TensorType(dtype, ["n"])})
@@ -268,6 +280,7 @@ def test_bodies_compute_in_odd_widths_when_they_capture_values() -> None:
     assert model(np.array(False), values)[0].tolist() == [v >> 1 for v in exact]
 
 
+@pytest.mark.numbers
 def test_loops_carry_odd_widths_when_they_turn() -> None:
     dtype = DType.uint(5)
     graph = Graph("test", {"x": TensorType(dtype, ["n"])})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +13,13 @@ import onnx
 from graphcore.buffers import exposed
 from graphcore.errors import ExportError, GraphError
 from graphcore.onnx.wire import Chunk
-from graphcore.onnx.writer import OPSET, encode, join, raw, within_limit
+from graphcore.onnx.writer import OPSET, External, encode, join, raw, within_limit
 from graphcore.replacing import replace_files
 from graphcore.symbol import Constant
 
 if TYPE_CHECKING:
     from graphcore.graph import Graph, Optimize, Precision, Target
+    from graphcore.runtime.lowering.releases import Runtime
 
 EXTERNAL_ABOVE = 1 << 30
 """Bytes of weights and constants above which they go into a file of their own."""
@@ -25,75 +28,122 @@ _ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
 _SMALLEST = 1024  # bytes below which a tensor stays in the model
 
 
-def lowered(
-    graph: Graph,
-    target: Target,
-    precision: Precision = "exact",
-    inline: bool = False,
-    optimize: Optimize | None = None,
-) -> Graph:
-    """The graph legal for a target. Raises `GraphError` for a target, precision or level that does not exist."""
-    from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, lower
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a graph is written, as `Graph.to_onnx` says."""
 
-    if target not in TARGETS:
-        raise GraphError(f"no target is called {target!r}", help=f"use one of {', '.join(TARGETS)}")
-    if precision not in PRECISIONS:
-        raise GraphError(f"there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
-    level: Optimize = ("off" if target == "onnx" else "all") if optimize is None else optimize
-    if level not in LEVELS:
-        raise GraphError(f"there is no level of optimization {level!r}", help=f"use one of {', '.join(LEVELS)}")
+    target: Target = "cpu"
+    precision: Precision = "exact"
+    inline: bool = False
+    optimize: Optimize | None = None
+    opset: int | None = None
+    ir_version: int | None = None
+    runtime: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A graph whose nodes are as a file has them. versions: of ONNX's domains. ir: of the file format."""
+
+    graph: Graph
+    versions: Mapping[str, int]
+    ir: int
+
+    def encoded(self, external: External | None = None) -> list[Chunk]:
+        """Return the ModelProto in chunks."""
+        return encode(self.graph, external, ir=self.ir, versions=self.versions)
+
+
+def written(graph: Graph, options: Options) -> Written:
+    """Return the graph lowered for a target, at the versions that were asked for, or the oldest that will do.
+
+    Raises `GraphError` for a target, precision, level, opset or release that does not exist, and for what has no form
+    at the opset that was asked for.
+    """
+    from graphcore.runtime.lowering import PRECISIONS, TARGETS
+    from graphcore.runtime.lowering.file_versions import versions_asked
+    from graphcore.runtime.lowering.file_versions import written as at_versions
+
+    if options.target not in TARGETS:
+        raise GraphError(f"no target is called {options.target!r}", help=f"use one of {', '.join(TARGETS)}")
+    if options.precision not in PRECISIONS:
+        raise GraphError(f"there is no precision {options.precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
+    asked = versions_asked(options.target, options.opset, options.ir_version, options.runtime)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    if target == "openvino":
+    return Written(*at_versions(lambda runtime: _lowered(graph, options, runtime), options.target, asked))
+
+
+def lowered(graph: Graph, target: Target, precision: Precision = "exact") -> Graph:
+    """Return the graph as a file of a target has it. Raises `GraphError` as `written` does."""
+    return written(graph, Options(target, precision)).graph
+
+
+def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
+    from graphcore.runtime.lowering import LEVELS, lower
+    from graphcore.runtime.lowering.detours.older import BitsViewed
+    from graphcore.runtime.lowering.releases import ANY
+
+    target, precision = options.target, options.precision
+    level: Optimize = ("off" if target == "onnx" else "all") if options.optimize is None else options.optimize
+    if level not in LEVELS:
+        raise GraphError(f"there is no level of optimization {level!r}", help=f"use one of {', '.join(LEVELS)}")
+    shown = exposed(graph, in_file=True)
+
+    def lower_for(runtime: Runtime, inline: bool) -> Graph:
+        return lower(shown, target, precision, inline=inline, runtime=runtime, optimize=level)
+
+    try:
+        if target != "openvino":
+            return lower_for(runtime, options.inline)
         from graphcore.runtime.lowering.openvino import require
 
-        shown = exposed(graph, in_file=True)
-        return require(shown, lambda: lower(shown, target, precision, optimize=level))
-    return lower(exposed(graph, in_file=True), target, precision, inline=inline, optimize=level)
+        return require(shown, lambda: lower_for(runtime, True))
+    except BitsViewed:
+        raise
+    except GraphError as error:
+        if runtime.opset >= OPSET:
+            raise
+        opset = _lowest_opset(lambda opset: lower_for(replace(ANY, opset=opset), True), runtime.opset + 1)
+        if opset is None:
+            raise
+        raise error.with_help(
+            f"export: {error.summary} at opset {runtime.opset}: opset {opset} is the lowest at which it can be written",
+            f"export with opset={opset} or newer, for a runtime that takes it",
+        ) from None
 
 
-def opset_of(target: Target) -> int:
-    """The opset of files for a target: the newest that the runtime takes which it is of."""
-    from graphcore.runtime.lowering.runtimes import default
+def _lowest_opset(lower_at: Callable[[int], Graph], first: int) -> int | None:
+    """Return the first opset at which a graph can be lowered; None where it cannot at any."""
+    for opset in range(first, OPSET + 1):
+        try:
+            lower_at(opset)
+        except GraphError:
+            continue
+        return opset
+    return None
 
-    runtime = default(target)
-    return OPSET if runtime is None else runtime.opset
 
-
-def model_proto(
-    graph: Graph,
-    target: Target,
-    precision: Precision = "exact",
-    inline: bool = False,
-    optimize: Optimize | None = None,
-) -> onnx.ModelProto:
+def model_proto(graph: Graph, options: Options) -> onnx.ModelProto:
     """See `Graph.to_onnx`."""
-    encoded = join(encode(lowered(graph, target, precision, inline, optimize), None, opset_of(target)))
+    encoded = join(written(graph, options).encoded())
     model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
     return model
 
 
-def export(
-    graph: Graph,
-    path: str | os.PathLike[str],
-    target: Target,
-    external_data: bool | None,
-    precision: Precision = "exact",
-    inline: bool = False,
-    optimize: Optimize | None = None,
-) -> None:
+def export(graph: Graph, path: str | os.PathLike[str], external_data: bool | None, options: Options) -> None:
     """See `Graph.export`."""
     file = os.path.realpath(os.fspath(path))
-    legal = lowered(graph, target, precision, inline, optimize)
+    made = written(graph, options)
     if external_data is None:
-        arrays = [s.producer.array for s in legal._symbols if isinstance(s.producer, Constant)]
+        arrays = [s.producer.array for s in made.graph._symbols if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:
-            replace_files([(file, within_limit(encode(legal, None, opset_of(target))))])
+            replace_files([(file, within_limit(made.encoded()))])
             return
         data = _Data(os.path.basename(file) + ".data")
-        model = encode(legal, data.place, opset_of(target))
+        model = made.encoded(data.place)
         replace_files([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))])
     except OSError as error:
         raise ExportError(

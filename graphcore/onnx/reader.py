@@ -18,6 +18,7 @@ from graphcore.collector import uncollected
 from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.graph import Graph
+from graphcore.onnx import notes
 from graphcore.onnx.calls import Functions
 from graphcore.onnx.checks import check_model, check_text, survivable
 from graphcore.onnx.files import Folder, model_bytes
@@ -25,7 +26,7 @@ from graphcore.onnx.nodes import Reader, graph_name
 from graphcore.onnx.opsets import versions_of
 from graphcore.onnx.splitting import split
 from graphcore.onnx.type_protos import read_type
-from graphcore.onnx.writer import LIMIT, PROMOTION_NOTE, TARGET_NOTE
+from graphcore.onnx.writer import LIMIT
 from graphcore.promotion import PromotionSystem
 from graphcore.symbol import Symbol
 from graphcore.types import Type
@@ -102,14 +103,16 @@ class Model:
         found = None if self.implicit_casts else _inferred(self.proto)
         self.is_inferred = found is not None
         known = found if found is not None else {v.name: v.type for v in self.proto.graph.value_info}
-        properties = {p.key: p.value for p in self.proto.metadata_props}
-        check_text((*properties, *properties.values()), "the model's metadata")
-        noted = properties.pop(PROMOTION_NOTE, "max")
+        values = (*self.proto.graph.input, *self.proto.graph.output, *self.proto.graph.initializer)
+        metadata = [p for holder in (self.proto, *values) for p in holder.metadata_props]
+        check_text((text for p in metadata for text in (p.key, p.value)), "the model's metadata")
+        properties = _notes(self.proto)
+        noted = properties.pop(notes.PROMOTION, "max")
         graph = Graph(graph_name(self.proto.graph.name), promotion=promotion or _known_system(noted))
-        properties.pop("graphcore.dtypes", None)
+        properties.pop(notes.DTYPES, None)
         if wide := {name: dtype.name for name, dtype in self.semantic.items() if dtype.bits > 64}:
-            properties["graphcore.dtypes"] = json.dumps(wide)  # of values that the graph has as digits of uint32
-        properties.pop(TARGET_NOTE, None)
+            properties[notes.DTYPES] = json.dumps(wide)  # of values that the graph has as digits of uint32
+        properties.pop(notes.TARGET, None)
         graph._metadata = properties
         graph._domains = {d: v for d, v in self.versions.items() if d not in ("", "ai.onnx.ml")}
         reader = Reader(self, graph, self.versions, known)
@@ -142,8 +145,16 @@ class Model:
 
 def _is_ours_as_built(proto: onnx.ModelProto) -> bool:
     """Whether the model is a Graph of ours that no target was lowered for: its nodes mean what DESIGN says of ops."""
-    noted = {p.key: p.value for p in proto.metadata_props}
-    return PROMOTION_NOTE in noted and noted.get(TARGET_NOTE, "onnx") == "onnx"
+    noted = _notes(proto)
+    return notes.PROMOTION in noted and noted.get(notes.TARGET, "onnx") == "onnx"
+
+
+def _notes(proto: onnx.ModelProto) -> dict[str, str]:
+    """What a model and its values note of themselves."""
+    graph = proto.graph
+    values = {v.name: v.metadata_props for v in (*graph.input, *graph.output, *graph.initializer) if v.metadata_props}
+    said = {name: {p.key: p.value for p in properties} for name, properties in values.items()}
+    return notes.gathered(notes.read({p.key: p.value for p in proto.metadata_props}), said)
 
 
 def _known_system(note: str) -> PromotionSystem:
@@ -159,7 +170,7 @@ def _known_system(note: str) -> PromotionSystem:
 
 def _semantic(proto: onnx.ModelProto) -> dict[str, DType]:
     """The dtypes that a model notes beyond what ONNX stores; none where the note, which may be anybody's, is wrong."""
-    text = next((p.value for p in proto.metadata_props if p.key == "graphcore.dtypes"), "{}")
+    text = _notes(proto).get(notes.DTYPES, "{}")
     try:
         noted = json.loads(text)
         return {name: DType.of(dtype) for name, dtype in noted.items() if isinstance(dtype, str)}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from graphcore.errors import GraphError, ResourceLimitError
 from graphcore.functions import Definition, definition_of, definitions
 from graphcore.graph import Graph
 from graphcore.naming import snake
+from graphcore.onnx import notes
 from graphcore.onnx.wire import SMALL, Chunk, block, integer, integers, nested, single, singles, sized, text, varint
 from graphcore.symbol import Captured, Constant, Node, Symbol
 from graphcore.types import ForeignType, OptionalType, SequenceType, TensorType, Type
@@ -31,10 +33,6 @@ IR_VERSION = 13
 
 DOMAINS = {"ai.onnx.ml": 5}
 """The versions of other domains, where it is not 1."""
-
-PROMOTION_NOTE = "graphcore.promotion"
-TARGET_NOTE = "graphcore.target"
-"""The key under which a model notes what it was lowered for."""
 
 LIMIT = (1 << 31) - 1
 """The bytes that a protobuf message can have."""
@@ -63,30 +61,37 @@ External = Callable[[str, "np.ndarray[Any, Any]"], "tuple[str, int] | None"]
 """(name, array) -> (file, offset) of an initializer that lies outside of the model, or None to write it inside."""
 
 
-def encode(graph: Graph, external: External | None = None, opset: int = OPSET) -> list[Chunk]:
+def encode(
+    graph: Graph,
+    external: External | None = None,
+    *,
+    ir: int | None = None,
+    versions: Mapping[str, int] = MappingProxyType({}),
+) -> list[Chunk]:
     """The ModelProto in chunks, in order; large weights are memoryviews of their arrays.
 
     graph: lowered, so that all its dtypes are ONNX's. external: where initializers lie that are not written inside.
-    opset: what the model says it is of, for a runtime that takes an older one.
+    ir: the version of the file format, where it is not the newest. versions: of domains, where they are not what
+    lowering left in the graph.
     """
-    body = _graph(graph, _Scope(external))
+    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph._metadata})
+    body = _graph(graph, _Scope(external, noted=notes.of_values(graph._metadata)))
     domains = sorted(_domains(graph) - {""})
-    versions = {**DOMAINS, **graph._domains, "": opset}
+    versions = {**DOMAINS, "": OPSET, **graph._domains, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
-    properties = {PROMOTION_NOTE: graph.promotion.note, **graph._metadata}
     head = b"".join(
         (
-            integer(1, IR_VERSION),  # ir_version
+            integer(1, IR_VERSION if ir is None else ir),  # ir_version
             text(2, "graphcore"),  # producer_name
-            block(8, integer(2, opset)),  # opset_import: version
+            block(8, integer(2, versions[""])),  # opset_import: version
             *(block(8, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in domains),
-            *(block(14, text(1, key) + text(2, value)) for key, value in properties.items()),  # metadata_props
+            _metadata(14, properties),
         )
     )
     return [head, *nested(7, body), *called]
 
 
-def _function(definition: Definition, versions: dict[str, int]) -> bytes:
+def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
     """The FunctionProto of a definition, which is lowered: it has no initializers but nodes that give constants."""
     graph = definition.body
     names = [b""] * len(graph._symbols)
@@ -134,6 +139,8 @@ class _Scope:
     bodies: Iterator[int] = field(default_factory=count)
     around: str = ""
     """The prefix of the graph around a body."""
+    noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What values note of themselves, by name."""
 
     def inside(self, graph: Graph, names: list[bytes]) -> _Scope:
         """The scope of a body of a node of `graph`, which has these names."""
@@ -150,7 +157,7 @@ def _unlike(taken: Iterable[str]) -> str:
 
 
 def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
-    prefix = scope.prefix
+    prefix, noted = scope.prefix, scope.noted
     names = [b""] * len(graph._symbols)
     for symbol in graph._captured.values():
         assert isinstance(symbol.producer, Captured)
@@ -164,11 +171,13 @@ def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
         producer = symbol.producer
         if type(producer) is Constant and names[symbol.id]:
             content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
+            if (said := noted.get(symbol._name or "")) is not None:
+                content.insert(0, _metadata(16, said))
             chunks += nested(5, content)  # initializer
-    chunks += [block(11, _value(f"{prefix}{symbol.name}", symbol.type)) for symbol in graph._inputs]
+    chunks += [block(11, _value(f"{prefix}{symbol.name}", symbol.type, noted)) for symbol in graph._inputs]
     for symbol in outputs:
         own = "" if type(symbol.producer) is Captured else prefix
-        chunks.append(block(12, _value(f"{own}{symbol.name}", symbol.type)))
+        chunks.append(block(12, _value(f"{own}{symbol.name}", symbol.type, noted)))
     return chunks
 
 
@@ -251,8 +260,7 @@ def _body(name: str, graph: Graph, scope: _Scope) -> bytes:
 
 def _tail(op_type: str, domain: str, layer: str) -> bytes:
     named = text(4, op_type) + (text(7, domain) if domain else b"")
-    # metadata_props
-    return named + (block(9, text(1, "graphcore.layer") + text(2, layer.rstrip("/"))) if layer else b"")
+    return named + (_metadata(9, {"graphcore.layer": layer.rstrip("/")}) if layer else b"")
 
 
 def attribute(name: str, value: Any) -> bytes:
@@ -345,9 +353,14 @@ def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
     return memoryview(flat.view(np.uint8))  # type: ignore[arg-type]
 
 
-def _value(name: str, type_: Type) -> bytes:
+def _value(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> bytes:
     encoded = encoded_type(type_)
-    return text(1, name) + (block(2, encoded) if encoded else b"")
+    return text(1, name) + (block(2, encoded) if encoded else b"") + _metadata(4, noted.get(name, {}))
+
+
+def _metadata(field: int, said: Mapping[str, str]) -> bytes:
+    """The metadata_props of a message, in which they are the field of this number."""
+    return b"".join([block(field, text(1, key) + text(2, value)) for key, value in said.items()])
 
 
 def encoded_type(type_: Type) -> bytes:

@@ -29,11 +29,12 @@ def add(commands: Commands) -> None:
 
 
 def check(args: argparse.Namespace) -> int:
-    from graphcore.runtime.session import InferenceSession  # onnxruntime, which other commands go without
+    from graphcore.runtime.installed import runtime  # onnxruntime, which other commands go without
+    from graphcore.runtime.session import InferenceSession
 
     session = InferenceSession(args.provider)
     graph = Graph.load(args.model)
-    made = notes(graph, session.target)
+    made = notes(graph, session.target, runtime())
     for line in _stamps(args.model):
         print(line)
     for note in made:
@@ -46,11 +47,11 @@ def check(args: argparse.Namespace) -> int:
 
 
 def _stamps(path: str) -> list[str]:
-    """What is said of the versions that a file is stamped with, which onnxruntime refuses when they are newer."""
+    """What is said of the versions that a file is stamped with, where they are newer than those that are written."""
     head, _ = split(model_bytes(path))
     model = onnx.ModelProto.FromString(head)
     versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    found = [f"opset {v}: onnxruntime takes {OPSET}; converted" for v in versions if v > OPSET]
+    found = [f"opset {v}: converted to {OPSET}" for v in versions if v > OPSET]
     if model.ir_version > IR_VERSION:
-        found.append(f"IR version {model.ir_version}: onnxruntime takes {IR_VERSION}; written anew")
+        found.append(f"IR version {model.ir_version}: written anew as {IR_VERSION}")
     return found

@@ -27,6 +27,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--promotion", metavar="SYSTEM", help="the promotion system (the one that the model notes, or max)"
     )
+    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset of OUT (the oldest that will do)")
+    parser.add_argument(
+        "--ir-version", type=int, metavar="N", help="the version of the file format (the one that goes with the opset)"
+    )
+    parser.add_argument("--runtime", metavar="RELEASE", help="the onnxruntime that is to run it, such as 1.20")
     parser.add_argument("--external-data", action="store_true", help="put weights into a file beside it, OUT.data")
     parser.set_defaults(function=convert)
 
@@ -38,7 +43,13 @@ def convert(args: argparse.Namespace) -> int:
             f"convert: {args.path} is the file that is read", help="choose another name for what is written"
         )
     graph.export(
-        args.path, target=args.target, precision=args.precision, external_data=True if args.external_data else None
+        args.path,
+        target=args.target,
+        precision=args.precision,
+        external_data=True if args.external_data else None,
+        opset=args.opset,
+        ir_version=args.ir_version,
+        runtime=args.runtime,
     )
     print(f"{args.path}: {len(graph.inputs)} inputs, {len(graph.outputs)} outputs, for {args.target}")
     return 0

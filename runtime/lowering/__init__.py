@@ -8,16 +8,19 @@ as it is.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+from graphcore import pickling
 from graphcore.buffers import exposed
 from graphcore.collector import uncollected
 from graphcore.declare import LIBRARY
 from graphcore.dtypes import DType
 from graphcore.functions import operators
 from graphcore.graph import Graph, Optimize, Precision, Target
-from graphcore.onnx.writer import PROMOTION_NOTE, TARGET_NOTE
-from graphcore.runtime.forms import may_have, shaped
+from graphcore.onnx import notes
+from graphcore.onnx.writer import OPSET
+from graphcore.runtime.forms import FORMS, may_have, shaped
 from graphcore.runtime.lowering import (
     axes,
     biases,
@@ -35,11 +38,12 @@ from graphcore.runtime.lowering import (
 from graphcore.runtime.lowering import inline as calls
 from graphcore.runtime.lowering.control import carried_by
 from graphcore.runtime.lowering.detours import keeps_kernel, options
-from graphcore.runtime.lowering.expand import FORMS, computes, expand
+from graphcore.runtime.lowering.expand import FORMS as FORMED
+from graphcore.runtime.lowering.expand import computes, expand
 from graphcore.runtime.lowering.legalise import legalise
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.releases import OLDEST_OPSET, Runtime, default
 from graphcore.runtime.lowering.rewrite import bodies
-from graphcore.runtime.lowering.runtimes import Runtime
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type
 
@@ -69,7 +73,8 @@ def lower(
 
     precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. inline: calls
     of functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime
-    that is to run it, where it is not the one that files are written for. optimize: "exact" runs the passes of
+    that is to run it, where it is not what files are written for; the graph is of an older opset than the runtime's
+    where only that has kernels of an operator. optimize: "exact" runs the passes of
     `Graph.optimize` first; "all" looks for what runs faster in another form (`runtime/forms`), whose sums may come in
     another order, and runs the passes where there is some. Inputs and outputs keep their names and order. Raises
     `GraphError` for an op that the target has no way to run.
@@ -77,20 +82,53 @@ def lower(
     source = graph = exposed(graph)
     there = operators(graph)
     is_plain = not any(domain for _, domain in there)
-    graph = graph if is_plain else customs.resolved(graph, target)
-    rules = legality(target) if runtime is None else legality(target, runtime)
+    runtime = default(target) if runtime is None else runtime
+    graph = graph if is_plain else customs.resolved(graph, target, runtime)
+    rules = legality(target, runtime)
     is_shaped = False
     if optimize == "exact":
         graph = graph.optimize()
     elif optimize == "all" and rules.detours and (may_have(there) or not is_plain):
-        graph = shaped(before := graph, lambda op_type: rules.allows(op_type, DType.float32))
+        made = {op_type for form in FORMS if (form.sign, "") in there or not is_plain for op_type in form.makes}
+        best = _with_kernels(rules, made)
+        graph = shaped(before := graph, lambda op_type: best.allows(op_type, DType.float32))
         is_shaped = graph is not before
+        there = operators(graph) if is_shaped else there
+    if rules.detours:
+        rules = _with_kernels(rules, {op_type for op_type, domain in there if not domain})
     # OpenVINO is given no calls with nothing in an operand.
-    traps = () if not rules.detours else _ALL_TRAPS if is_shaped and target != "openvino" else _TRAPS
+    traps: tuple[Any, ...] = _ALL_TRAPS if is_shaped and target != "openvino" else _TRAPS
+    traps = tuple(trap for trap in traps if rules.detours and rules.has_trap(trap.NAME))
     if not is_plain and calls.needed(graph):
         kept = None if inline else calls.kept(graph, lambda body: _lower(body, target, precision, rules, traps))
         graph = calls.inlined(graph) if kept is None else kept
-    return _lower(graph, target, precision, rules, traps, there if graph is source else None)
+    lowered = _lower(graph, target, precision, rules, traps, there if graph is source else None)
+    return _of_opset(lowered, OPSET if target == "onnx" else rules.runtime.opset, is_new=lowered is not source)
+
+
+def _of_opset(graph: Graph, opset: int, *, is_new: bool) -> Graph:
+    """The graph, which says of which opset it is. is_new: it was made by lowering, and may be changed."""
+    if graph._domains.get("", OPSET) == opset:
+        return graph
+    made = graph if is_new else pickling.copied(graph)
+    made._domains[""] = opset
+    return made
+
+
+def _with_kernels(rules: Legality, op_types: set[str]) -> Legality:
+    """The rules of the newest opset at which the runtime has kernels of these operators, as far as it has any.
+
+    onnxruntime 1.32 has a kernel of Attention for opset 24, and none of the version for opset 25 that it knows.
+    """
+    runtime = rules.runtime
+    if rules.target != "cpu" or not runtime.version or runtime.is_fixed:
+        return rules
+    lacking = [op_type for op_type in op_types if not rules.dtypes(op_type)]
+    for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if lacking else ():
+        older = legality("cpu", replace(runtime, opset=opset))
+        if any(older.dtypes(op_type) for op_type in lacking):
+            return older
+    return rules
 
 
 def _lower(
@@ -122,10 +160,10 @@ def _lower(
     }
     semantic.update({name: s.dtype.name for name, s in graph._outputs or () if name and _is_semantic(s)})
     if semantic:
-        noted = json.loads(graph._metadata.get("graphcore.dtypes", "{}"))
-        lowered._metadata["graphcore.dtypes"] = json.dumps({**noted, **semantic})
-    lowered._metadata[TARGET_NOTE] = target
-    lowered._metadata[PROMOTION_NOTE] = graph.promotion.note
+        noted = json.loads(graph._metadata.get(notes.DTYPES, "{}"))
+        lowered._metadata[notes.DTYPES] = json.dumps({**noted, **semantic})
+    lowered._metadata[notes.TARGET] = target
+    lowered._metadata[notes.PROMOTION] = graph.promotion.note
     return lowered
 
 
@@ -151,7 +189,7 @@ def _is_legal(graph: Graph, rules: Legality, there: set[tuple[str, str]] | None 
     if any(op in CONTROL for op, _ in there):
         if any(n.op_type in CONTROL and not n.domain and carried_by(n, rules) for n in graph._nodes):
             return False
-    formed = [n for n in graph._nodes if n.op_type in FORMS] if any(op in FORMS for op, _ in there) else []
+    formed = [n for n in graph._nodes if n.op_type in FORMED] if any(op in FORMED for op, _ in there) else []
     if not all(computes(n, rules) for n in formed):
         return False
     if not all(_is_legal(body, rules) for n in graph._nodes if n.attributes for body in bodies(n)):

@@ -9,6 +9,9 @@ from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Node, array_of
 from graphcore.types import TensorType
 
+NAME = "empty reduction along an axis below 0"
+"""Of the trap."""
+
 SIGNS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
 
 

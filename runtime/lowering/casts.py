@@ -29,6 +29,14 @@ _DIRECT = {(d, DType.float32) for d in NARROW} | {(DType.float32, d) for d in (D
 """Casts that onnxruntime gets right, the common ones."""
 
 
+MERGED = "Cast after Cast"
+SATURATES = "Cast of floats out of range"
+TWICE = "Cast of wide numbers to narrow floats"
+OVERFLOWS = "Cast to float8"
+FLOAT8_TO_BOOL = "Cast of float8 to bool"
+PARTS = "Cast of parts of bytes"
+"""The names of the traps."""
+
 _PARTS = bitless.NIBBLES | {DType.int2, DType.uint2}
 """Integers of which a byte holds several."""
 
@@ -124,18 +132,19 @@ class Casts:
         if (source, target) in _DIRECT:
             return self.plain(symbol, target)
         stored = target.storage
-        if source.is_float and target.is_integer:
+        if source.is_float and target.is_integer and self._on.rules.has_trap(SATURATES):
             return self._to_integer(symbol, stored)
-        if source.is_float and source.bits == 8 and target is DType.bool:
+        if source.is_float and source.bits == 8 and target is DType.bool and self._on.rules.has_trap(FLOAT8_TO_BOOL):
             symbol = self.plain(symbol, DType.float32)  # the kernel takes -0.0 for true, and 2^-127 for false
         if target is DType.tensor_float32:
             wide = self._once(symbol, source, target)
             is_rounded = source in NARROW or source.bits <= 8
             is_rounded |= source.bits > 16 and source is not DType.float32 and not self._on.rules.views_bits
             return wide if is_rounded else self.round_tf32(wide)
-        if stored in NARROW and source not in NARROW and source is not DType.tensor_float32:
+        is_rounded_on = stored in NARROW and source not in NARROW and source is not DType.tensor_float32
+        if is_rounded_on and self._on.rules.has_trap(TWICE):
             symbol = self._once(symbol, source, target)
-        if stored in (DType.float8_e4m3fn, DType.float8_e5m2):
+        if stored in (DType.float8_e4m3fn, DType.float8_e5m2) and self._on.rules.has_trap(OVERFLOWS):
             return self._to_float8(symbol, stored)
         return self.plain(symbol, stored)
 
@@ -148,10 +157,10 @@ class Casts:
             attributes: dict[str, Any] = {"to": target}
             if target in _FLOAT8:
                 attributes["saturate"] = 0
-            if self._on.rules.host is not None and (symbol.dtype in bitless.NIBBLES or target in bitless.NIBBLES):
+            if (symbol.dtype in bitless.NIBBLES or target in bitless.NIBBLES) and self._lacks_nibbles():
                 made = self._plain[symbol.id, target] = bitless.nibble(self._on, symbol, target)
                 return made
-            if not self._on.rules.views_bits and symbol.dtype in _PARTS and target.bits <= 8:
+            if symbol.dtype in _PARTS and target.bits <= 8 and self._on.rules.has_trap(PARTS):
                 # Older releases take parts of bytes for bytes, and write the result over what is still to be read.
                 made = self._plain[symbol.id, target] = self.plain(self.plain(symbol, DType.int32), target)
                 return made
@@ -162,12 +171,22 @@ class Casts:
             self._plain[symbol.id, target] = made
         return made
 
+    def _lacks_nibbles(self) -> bool:
+        """Whether Cast has no kernel for integers of 4 bits, which quantisation has."""
+        rules = self._on.rules
+        if rules.host is not None:
+            return True
+        has_quantised = rules.detours and rules.allows("DequantizeLinear", DType.int4)
+        return has_quantised and not rules.allows("Cast", DType.int4)
+
     def apart(self, symbol: Symbol) -> Symbol:
         """The Symbol behind a BitCast to its own dtype, if a Cast made it."""
         if symbol.id not in self._made_by_cast or symbol.dtype in _NO_BITCAST or not self._on.rules.detours:
             return symbol
+        if not self._on.rules.has_trap(MERGED):
+            return symbol
         found = self._barriers.get(symbol.id)
-        if found is None and not self._on.rules.views_bits:
+        if found is None and not (self._on.rules.views_bits and self._on.rules.runtime.version):  # files run on more
             found = self._barriers[symbol.id] = bitless.barrier(self._on, symbol)
         if found is None:
             found = self._on.graph._emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def carried_by(node: Node, rules: Legality) -> dict[DType, DType]:
     """What stands in for the dtypes of values that an If, Loop or Scan takes or gives and has no kernel for.
 
-    Raises `GraphError` for a Loop that an older release does not survive.
+    Raises `GraphError` for a Loop that onnxruntime gets wrong.
     """
     around = [s.type for s in (*node.inputs, *node.outputs) if s is not None]
     inside = [s.type for body in bodies(node) for s in (*body.inputs, *body.outputs)]
@@ -30,7 +30,7 @@ def carried_by(node: Node, rules: Legality) -> dict[DType, DType]:
     def is_taken(dtype: DType) -> bool:
         return any(table.allows(node.op_type, dtype) for table in tables)
 
-    if rules.target == "cpu" and not rules.views_bits and rules.detours:
+    if rules.target == "cpu" and rules.detours and rules.has_trap("Loop that gathers strings"):
         _require_survived(node)
     carried = {}
     for dtype in dtypes:
@@ -71,14 +71,14 @@ def held(on: Legaliser, value: Symbol, carried: Mapping[DType, DType]) -> Symbol
 
 
 def _require_survived(node: Node) -> None:
-    """Raises `GraphError` for a Loop that gathers strings, which ends the process of an older release."""
+    """Raises `GraphError` for a Loop that gathers strings: all but the first are lost, or the process ends."""
     gathered = node.outputs[max(len(node.inputs) - 2, 0) :] if node.op_type == "Loop" else ()
     for result in gathered:
         if isinstance(result.type, TensorType) and result.type.dtype is DType.string:
             raise GraphError(
-                "Loop: the installed onnxruntime does not survive strings that each step adds to a result",
+                "Loop: onnxruntime loses the strings that each step but the first adds to a result",
                 operands={"result": str(result.type)},
-                help="let each step put them into a tensor that goes through the loop, or install a newer onnxruntime",
+                help="let each step put them into a tensor that goes through the loop",
             )
 
 

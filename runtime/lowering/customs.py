@@ -15,7 +15,9 @@ from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError
 from graphcore.functions import FUNCTIONS, Definition, definition_of
 from graphcore.graph import Graph, Target
+from graphcore.runtime.lowering.releases import Runtime, default, table_of
 from graphcore.runtime.lowering.rewrite import Rewrite, bodies
+from graphcore.runtime.lowering.traps import in_force
 from graphcore.symbol import Node, Symbol
 from graphcore.types import ForeignType, TensorType, Type, tensor_type
 
@@ -23,7 +25,7 @@ _KEPT = (DType.float16, DType.float32, DType.int8, DType.uint8)
 _NARROW = (DType.float16, DType.bfloat16)
 
 
-def made_of(node: Node, target: Target, is_read: bool) -> CustomOp | None:
+def made_of(node: Node, target: Target, is_read: bool, runtime: Runtime) -> CustomOp | None:
     """The declaration of a node that its body is to stand for; None where the node stays.
 
     is_read: it is one of a model that others wrote, where kernels of CUDA that nobody compared are kept.
@@ -41,17 +43,44 @@ def made_of(node: Node, target: Target, is_read: bool) -> CustomOp | None:
     first = types[0]
     if is_read and target == "cuda" and isinstance(first, TensorType) and first.dtype in _KEPT:
         return None
-    return None if _has_kernel(op, node, target, types) else op
+    return None if _has_kernel(op, node, target, types, runtime) else op
 
 
-def _has_kernel(op: CustomOp, node: Node, target: Target, types: Sequence[Type | None]) -> bool:
+def _has_kernel(op: CustomOp, node: Node, target: Target, types: Sequence[Type | None], runtime: Runtime) -> bool:
     """Whether the target's kernel is right for operands of these types, or is all that there is."""
     assert op.kernel is not None
     try:
         attributes = op.signature.given(op.signature.held(op.label, node.attributes))
     except GraphcoreError:  # a form that is not declared
         return True
+    if target == "cpu" and not _is_known(node, runtime):
+        return False
     return op.kernel(target, types, attributes, len(node.outputs))
+
+
+def _is_known(node: Node, runtime: Runtime) -> bool:
+    """Whether the releases that are lowered for know an operator of com.microsoft in the form of a node."""
+    if node.domain != "com.microsoft":
+        return True
+    if node.op_type in _WITH_STATISTICS and in_force(STATISTICS, runtime) and any(map(_is_used, node.outputs[1:3])):
+        return False
+    return table_of("cpu").takes(node.op_type, len(node.inputs), node.attributes, runtime)
+
+
+STATISTICS = "mean and deviation of Skip*LayerNormalization"
+"""A trap: kernels that leave these results out, without a word."""
+
+_WITH_STATISTICS = frozenset({"SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
+
+
+def _is_used(symbol: Symbol) -> bool:
+    """Whether a Symbol is an output of its graph, or something in it or its bodies reads it."""
+    graph = symbol.graph
+    if any(symbol is output for output in graph.outputs) or any(
+        symbol is s for node in graph._nodes for s in node.inputs
+    ):
+        return True
+    return any(symbol.id in body._captured for node in graph._nodes if node.attributes for body in bodies(node))
 
 
 def _wide(type_: Type | None) -> Type | None:
@@ -66,39 +95,45 @@ def trimmed(inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
     return inputs
 
 
-def needed(graph: Graph, target: Target) -> bool:
+def needed(graph: Graph, target: Target, runtime: Runtime) -> bool:
     """Whether there is such a node in the graph, a body or a function that it calls."""
     for position, node in enumerate(graph._nodes):
         if not node.domain and not node.attributes:
             continue
         definition = definition_of(node)
         inner = [*bodies(node), *([definition.body] if definition else [])] if node.attributes else []
-        if made_of(node, target, position < graph._read) is not None or any(needed(body, target) for body in inner):
+        is_read = position < graph._read
+        if made_of(node, target, is_read, runtime) is not None or any(needed(body, target, runtime) for body in inner):
             return True
     return False
 
 
-def resolved(graph: Graph, target: Target) -> Graph:
-    """The graph with calls of bodies in place of such nodes; itself where there are none."""
-    return _Resolution(target).of(graph, None) if needed(graph, target) else graph
+def resolved(graph: Graph, target: Target, runtime: Runtime | None = None) -> Graph:
+    """The graph with calls of bodies in place of such nodes; itself where there are none.
+
+    runtime: what is lowered for, where it is not what files are written for.
+    """
+    runtime = default(target) if runtime is None else runtime
+    return _Resolution(target, runtime).of(graph, None) if needed(graph, target, runtime) else graph
 
 
 class _Resolution:
     """One run over a graph and all that it calls."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, runtime: Runtime) -> None:
         self._target: Target = target
+        self._runtime = runtime
         self._made: dict[Definition, Definition] = {}
         self._open: dict[tuple[object, ...], Definition] = {}
         """The functions that keep the domain of their operator, with the attributes of its nodes."""
 
     def of(self, graph: Graph, outer: Rewrite | None) -> Graph:
-        if outer is None and not needed(graph, self._target):
+        if outer is None and not needed(graph, self._target, self._runtime):
             return graph
         rewrite = Rewrite(graph, _same, outer)
         rewrite.new.promotion = graph.promotion  # later passes look at it
         for node, inputs in rewrite.nodes():
-            op = made_of(node, self._target, rewrite.is_read)
+            op = made_of(node, self._target, rewrite.is_read, self._runtime)
             definition = definition_of(node)
             if op is None and definition is None:
                 rewrite.keep(node, inputs, lambda body: self.of(body, rewrite))
@@ -129,7 +164,7 @@ class _Resolution:
         """A node on narrow floats by the kernel for float32, rounded once; None where that is not right either."""
         types = [_wide(None if s is None else s.type) for s in inputs]
         narrow = any(s is not None and s.type is not t for s, t in zip(inputs, types, strict=True))
-        if op.kernel is None or not narrow or not _has_kernel(op, node, self._target, types):
+        if op.kernel is None or not narrow or not _has_kernel(op, node, self._target, types, self._runtime):
             return None
         given = tuple(
             [

@@ -17,6 +17,9 @@ from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Node, Symbol, array_of
 from graphcore.types import Shape, TensorType, tensor_type
 
+NAME = "product with dequantised weights"
+"""Of the trap."""
+
 SIGNS = frozenset({"DequantizeLinear"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _BYTES = frozenset({DType.int8, DType.uint8})

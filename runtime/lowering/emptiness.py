@@ -14,6 +14,9 @@ from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.symbol import Node, Symbol
 from graphcore.types import TensorType, Type, _shape, tensor_type
 
+NAME = "Attention without elements"
+"""Of the trap."""
+
 SIGNS = frozenset({"Attention"})
 
 _COUNTED = (DType.float32, DType.int64, DType.int32)

@@ -1,4 +1,4 @@
-"""Kernels for the dtypes that models may hold and that are none of the library's own: what `measure` does not sweep."""
+"""Operators that were tried on dtypes which only models of others hold: what `measure` does not sweep."""
 
 from __future__ import annotations
 
@@ -16,8 +16,3 @@ KERNELS: dict[Target, dict[DType, frozenset[str]]] = {
         DType.float8_e5m2fnuz: frozenset(_FNUZ.split()),
     }
 }
-
-
-def of_models(target: Target, op_type: str) -> frozenset[DType]:
-    """The dtypes of models that a target has a right kernel of an operator for."""
-    return frozenset(dtype for dtype, row in KERNELS.get(target, {}).items() if op_type in row)

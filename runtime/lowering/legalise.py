@@ -14,18 +14,25 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.graph import Graph
+from graphcore.onnx.writer import OPSET
 from graphcore.operands import broadcast_shapes
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering import control, learned
 from graphcore.runtime.lowering.casts import NARROW, Casts
-from graphcore.runtime.lowering.detours import detours_of, keeps_kernel, options, own_detours_of
+from graphcore.runtime.lowering.detours import double, keeps_kernel, options
 from graphcore.runtime.lowering.draft import Draft
 from graphcore.runtime.lowering.folding import fold, fold_shape, neutral
 from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality
+from graphcore.runtime.lowering.releases import table_of
 from graphcore.runtime.lowering.rewrite import Rewrite, storage_type
 from graphcore.runtime.lowering.stand_ins import KEEPS_FLOATS, KEEPS_VALUES, LOW_BITS, MOVES, PROMOTIONS, VIEWED, VIEWS
+from graphcore.sources import line_of
 from graphcore.symbol import Constant, Input, Node, Symbol
 from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
+
+_F64 = DType.float64
+_DEEPEST = 8
+"""How often a replacement may need the kernel that it stands for, on operands of other sizes, say."""
 
 
 def _broadcast(operands: Sequence[Symbol]) -> Shape:
@@ -63,6 +70,8 @@ class Legaliser:
         self.casts = Casts(self)
         self.fast = fast
         self._carried = carried
+        self._standing: dict[tuple[str, DType], int] = {}
+        """How often each kernel that is not there is being replaced, within replacements of itself."""
         self._as_read = False
         """Whether the node being looked at is one of float32 in a model that others wrote for its kernels."""
         self._old = graph
@@ -167,9 +176,9 @@ class Legaliser:
         folded = self._folded(op_type, inputs, (type_,), attributes)
         if folded is not None:
             return folded
-        if not self.rules.views_bits and self.rules.detours:
+        if self.rules.may_lack:
             own = self._primary(op_type, inputs, (type_,))
-            if own is not None and op_type != "Cast" and not self.rules.allows(op_type, own):
+            if own is not None and op_type != "Cast" and self.rules.lacks(op_type, own):
                 return self._without_kernel(op_type, own, inputs, (type_,), attributes)[0]
         return self.graph._emit(op_type, inputs, type_, attributes)
 
@@ -242,7 +251,7 @@ class Legaliser:
             folded = self._folded(op_type, inputs, types, attributes)
             if folded is not None:
                 return (folded,)
-            detour = detours_of(self.rules.target, self.rules.views_bits).get((op_type, dtype))
+            detour = self.rules.replaced.rows.get((op_type, dtype))
             if self._as_read and detour is not None:
                 first = inputs[0] if inputs else None
                 if keeps_kernel(op_type, dtype, None if first is None else first.type):
@@ -252,7 +261,7 @@ class Legaliser:
                 return made if isinstance(made, tuple) else (made,)
             if self.fast and dtype in NARROW and op_type in KEEPS_VALUES and self._is_wider(inputs):
                 return self.through(DType.float32, op_type, inputs, types, attributes)
-        if self.rules.allows(op_type, dtype) or op_type in ("Cast", "BitCast"):
+        if self.rules.allows(op_type, dtype) or op_type == "Cast" or (op_type == "BitCast" and self.rules.views_bits):
             return self.graph._emit_many(op_type, tuple(inputs), types, attributes)
         return self._without_kernel(op_type, dtype, inputs, types, attributes)
 
@@ -265,11 +274,10 @@ class Legaliser:
         attributes: dict[str, Any],
     ) -> tuple[Symbol, ...]:
         """An operator on stored dtypes that the target has no kernel for."""
-        own = own_detours_of(self.rules.target, self.rules.views_bits)
-        detour = own.get((op_type, dtype))
-        built = detour(self, op_type, inputs, types, attributes) if detour else None
+        own = self.rules.replaced.own
+        built = self._stood_for(op_type, dtype, inputs, types, attributes)
         if built is not None:
-            return built if isinstance(built, tuple) else (built,)
+            return built
         view = VIEWS.get(dtype)
         if view is not None and op_type in VIEWED and self.rules.allows(op_type, view):
             return self.through(view, op_type, inputs, types, attributes, by_bits=True)
@@ -290,12 +298,41 @@ class Legaliser:
             if dtype.bits == 4 and promotions:
                 return self.through(promotions[0], op_type, inputs, types, attributes)
             return self.on_host(op_type, inputs, types, attributes)
+        if dtype is DType.float32 and (self.rules.allows(op_type, _F64) or op_type in double.FUNCTIONS):
+            return self.through(_F64, op_type, inputs, types, attributes)
         shown = {f"input {i}": str(s.type) for i, s in enumerate(inputs) if s is not None}
+        help = "cast the operands to float32 first: .cast(DType.float32)"
+        if self.rules.runtime.registry and any(
+            self.rules.has_lost(op_type, d) for d in (dtype, *promotions, *((view,) if view else ()))
+        ):
+            known = table_of(self.rules.target).newest.version
+            help = f"onnxruntime {self.rules.runtime.version} lists no kernel of it: pip install onnxruntime=={known}"
+        if (line := line_of(self.graph._origin)) is not None:
+            shown["result"] = f"{types[0]}   {line}   {line.text}".rstrip()
         raise GraphError(
-            f"{op_type}: the {self.rules.target} target has no way to compute it in {dtype}",
-            operands=shown,
-            help="cast the operands to float32 first: .cast(DType.float32)",
+            f"{op_type}: the {self.rules.target} target has no way to compute it in {dtype}", operands=shown, help=help
         )
+
+    def _stood_for(
+        self,
+        op_type: str,
+        dtype: DType,
+        inputs: Sequence[Symbol | None],
+        types: Sequence[Type],
+        attributes: dict[str, Any],
+    ) -> tuple[Symbol, ...] | None:
+        """What the row makes that stands for a kernel; None where there is none, or it needs that very kernel."""
+        key = op_type, dtype
+        detour = self.rules.replaced.own.get(key)
+        depth = self._standing.get(key, 0)
+        if detour is None or depth == _DEEPEST:
+            return None
+        self._standing[key] = depth + 1
+        try:
+            built = detour(self, op_type, inputs, types, attributes)
+        finally:
+            self._standing[key] = depth
+        return built if built is None or isinstance(built, tuple) else (built,)
 
     def _by_function(
         self,
@@ -307,7 +344,7 @@ class Legaliser:
     ) -> tuple[Symbol, ...] | None:
         from graphcore.runtime.lowering.functions import by_function
 
-        if not self.rules.detours or dtype is DType.string:
+        if dtype is DType.string or (not self.rules.detours and self.rules.runtime.opset == OPSET):
             return None
         if dtype.is_float and dtype.bits < 32:
             return self.through(DType.float32, op_type, inputs, types, attributes)

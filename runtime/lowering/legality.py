@@ -1,22 +1,24 @@
-"""What a target runs as it is: for every ONNX operator the dtypes, read from data.
+"""What a target runs as it is: for every ONNX operator the dtypes, from measured tables and the installed build.
 
-`<target>.json` has the dtypes for which a provider of onnxruntime has a kernel (or a function body) of its own, as the
-package `measure` finds them. Less those whose values are not what docs/numbers.md promises (`wrong.py`) they are legal.
+An operator is legal in a dtype where the nearest measured release was seen to run it, the installed build lists a
+kernel of it at the model's opset, and its values are what docs/numbers.md promises (`wrong.py`, `detours`).
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.graph import Target
-from graphcore.onnx.writer import OPSET
-from graphcore.runtime.lowering.foreign import of_models
-from graphcore.runtime.lowering.runtimes import Runtime, default, table_of
+from graphcore.runtime.lowering.releases import ANY, OLDEST_OPSET, Runtime, default, table_of
+from graphcore.runtime.lowering.traps import in_force
 from graphcore.runtime.lowering.wrong import wrong
 from graphcore.types import TensorType, Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.detours import Replaced
 
 PRIMARY = {"Where": 1, "OneHot": 2}
 """The operand whose dtype an operator's kernels are chosen by, where not the first; the result has that dtype too."""
@@ -29,19 +31,37 @@ BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
 
 
 class Legality:
-    """What is legal on one target. `table` gives the dtypes of each operator; an operator not in it is legal in all."""
+    """What is legal on one target. `table` has the kernels; an operator that is not in it is legal in all dtypes."""
 
     def __init__(
-        self, target: Target, table: dict[str, frozenset[DType]], detours: bool, host: Legality | None = None
+        self,
+        target: Target,
+        table: dict[str, frozenset[DType]],
+        detours: bool,
+        host: Legality | None = None,
+        runtime: Runtime = ANY,
     ) -> None:
         self.target = target
-        self.table = table
+        self.runtime = runtime
         self.host = host
         """What runs the operators that the target cannot: the CPU, behind any other provider."""
         self.detours = detours
         """Whether the operators that compute something else than DESIGN says are replaced."""
-        self.views_bits = host is None and bool(table.get("BitCast", True))
+        self.table = table
+        self._found: dict[str, frozenset[DType] | None] = {}
+
+    @functools.cached_property
+    def views_bits(self) -> bool:
         """Whether BitCast is to be had."""
+        row = self.dtypes("BitCast")
+        return self.host is None and (row is None or bool(row))
+
+    @functools.cached_property
+    def replaced(self) -> Replaced:
+        """What is computed in another way than by the kernel."""
+        from graphcore.runtime.lowering.detours import replaced_by
+
+        return replaced_by(self)
 
     def allows(self, op_type: str, dtype: DType) -> bool:
         """Whether there is a kernel."""
@@ -49,19 +69,52 @@ class Legality:
         return row is None or dtype in row
 
     def dtypes(self, op_type: str) -> frozenset[DType] | None:
-        if op_type not in self.table and not self.detours:
-            self.table[op_type] = _schema_dtypes(op_type)
-        return self.table.get(op_type)
+        """The dtypes that have a kernel that is right; None where all have."""
+        if op_type not in self._found:
+            self._found[op_type] = self._dtypes(op_type)
+        return self._found[op_type]
+
+    def _dtypes(self, op_type: str) -> frozenset[DType] | None:
+        opset = self.runtime.opset
+        if not self.detours:
+            return _schema_dtypes(op_type, opset)
+        row = self.table.get(op_type)
+        if row is None:
+            return None
+        if opset < OLDEST_OPSET and _changed(op_type, opset):  # some releases take more than ONNX allows in files
+            row &= _schema_dtypes(op_type, opset)
+        return _registered(self.target, op_type, row, self.runtime) - wrong(self.target, op_type, self.runtime)
+
+    @functools.cached_property
+    def may_lack(self) -> bool:
+        """Whether kernels may not be there that the replacements of others are built of."""
+        if not self.detours:
+            return not self.views_bits
+        newest = table_of(self.target).newest.version
+        return not self.views_bits or self.runtime.registry is not None or self.runtime.version != newest
+
+    def lacks(self, op_type: str, dtype: DType) -> bool:
+        """Whether a kernel that replacements are built of, right or wrong, is not there."""
+        return (not self.views_bits and not self.allows(op_type, dtype)) or self.has_lost(op_type, dtype)
+
+    def has_lost(self, op_type: str, dtype: DType) -> bool:
+        """Whether there is no kernel that the newest measured release has."""
+        if not self.detours or dtype not in _newest(self.target).get(op_type, ()):
+            return False
+        row = self.table.get(op_type, frozenset())
+        return dtype not in row or dtype not in _registered(self.target, op_type, row, self.runtime)
+
+    def has_trap(self, trap: str) -> bool:
+        """Whether a trap of the CPU provider is to be avoided; those of others are not measured and always are."""
+        return self.target != "cpu" or in_force(trap, self.runtime)
 
     def keeps(self, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
         """Whether an operator chosen by `dtype` stays as it is: on any operands, or on one of the type given."""
-        from graphcore.runtime.lowering.detours import detours_of, needed_of
-
         if not self.allows(op_type, dtype):
             return False
-        if not self.detours or (op_type, dtype) not in detours_of(self.target, self.views_bits):
+        if not self.detours or (op_type, dtype) not in self.replaced.rows:
             return True
-        needed = needed_of(self.target, self.views_bits).get((op_type, dtype))
+        needed = self.replaced.needed.get((op_type, dtype))
         if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
             return False
         return not needed(operand, result)
@@ -71,60 +124,66 @@ class Legality:
 def legality(target: Target, runtime: Runtime | None = None) -> Legality:
     """The legality of a target. Other providers leave what they have no kernel for to the CPU, whose table counts.
 
-    runtime: the release that is lowered for, where it is not the one that files are written for.
+    runtime: what is lowered for, where it is not what files are written for.
     """
     if target == "onnx":
-        return Legality(target, {}, detours=False)
+        return Legality(target, {}, detours=False, runtime=runtime or ANY)
     runtime = runtime or default(target)
-    there = kernels(target) if runtime is None else kernels(target, runtime)
-    table = {op: row | of_models(target, op) for op, row in there.items()}
-    if runtime is None:
-        table = {op: row - wrong(target, op) for op, row in table.items()}
-    else:
-        table = {op: row - wrong(target, op, older=True) for op, row in table.items()}
-    return Legality(target, table, detours=True, host=None if target == "cpu" else legality("cpu", runtime))
+    host = None if target == "cpu" else legality("cpu", runtime)
+    return Legality(target, kernels(target, runtime), detours=True, host=host, runtime=runtime)
 
 
 def kernels(target: Target, runtime: Runtime | None = None) -> dict[str, frozenset[DType]]:
-    """For each operator the dtypes that the target's provider has a kernel for, right or wrong.
+    """For each operator the dtypes that the target's provider was seen to run, right or wrong.
 
     Operators that are newer than the runtime's opset have none.
     """
-    table = {op: _dtypes(row) for op, row in measured(target, runtime)["kernels"].items()}
-    if runtime is not None:
-        newest = table_of("cpu")["kernels"]
-        table.update({op: frozenset() for op in {*newest, *table} if _since(op) > runtime.opset})
-    return table
+    found = table_of(target).kernels(runtime or default(target))
+    if target != "cpu":  # whose table knows more operators than others run
+        newest = table_of("cpu").rows
+        found.update({op: frozenset() for op in newest if op not in found and min(newest[op]) > (runtime or ANY).opset})
+    found.update(dict.fromkeys((runtime or ANY).avoided, frozenset()))
+    return found
 
 
 @functools.cache
-def _dtypes(names: str) -> frozenset[DType]:
-    """Most operators have the row of another."""
-    return frozenset(map(DType.of, names.split()))
+def _newest(target: Target) -> dict[str, frozenset[DType]]:
+    """The kernels of the newest measured release, at the opset that graphs are built of."""
+    table = table_of(target)
+    return table.kernels(Runtime(table.newest.version))
 
 
-def measured(target: Target, runtime: Runtime | None = None) -> dict[str, Any]:
-    """The target's table as it was written: `provider`, the version of `onnxruntime`, `opset` and `kernels`."""
-    return table_of(target, runtime)
+def _registered(target: Target, op_type: str, row: frozenset[DType], runtime: Runtime) -> frozenset[DType]:
+    """The dtypes of a row that the installed build lists too, where it was asked."""
+    if runtime.registry is None or target not in ("cpu", "cuda"):
+        return row
+    listed = runtime.registry.dtypes(table_of(target).provider, op_type, runtime.opset)
+    return row if listed is None else row & listed
+
+
+def _changed(op_type: str, opset: int) -> bool:
+    """Whether an operator changed behind an opset."""
+    from graphcore.onnx.versions.history import versions
+
+    return any(version.version > opset for version in versions(op_type))
 
 
 @functools.cache
-def _since(op_type: str) -> int:
-    """The opset that an operator came with."""
+def _schema_dtypes(op_type: str, opset: int) -> frozenset[DType]:
+    """The dtypes that the ONNX schema at an opset allows for the operand that decides."""
     import onnx
 
-    found = (s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and not s.domain)
-    return min(found, default=0)
+    from graphcore.onnx.versions.downgrade import REPLACED
 
-
-def _schema_dtypes(op_type: str) -> frozenset[DType]:
-    """The dtypes that the ONNX schema allows for the operand that decides."""
-    import onnx
-
-    schema = onnx.defs.get_schema(op_type, OPSET)
+    try:
+        schema = onnx.defs.get_schema(op_type, opset)
+    except onnx.defs.SchemaError:  # which is newer, or none of ONNX's
+        return frozenset()
+    if schema.deprecated or opset < REPLACED.get(op_type, 0):
+        return frozenset()
     parameter = (
         schema.outputs[0]
-        if op_type in BY_RESULT or not schema.inputs
+        if op_type in BY_RESULT or op_type in CONTROL or not schema.inputs
         else schema.inputs[min(PRIMARY.get(op_type, 0), len(schema.inputs) - 1)]
     )
     found = set()

@@ -16,7 +16,8 @@ from typing import Any
 
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
-from graphcore.runtime.lowering.measure.sweep import document
+from graphcore.onnx.writer import IR_VERSION, OPSET
+from graphcore.runtime.lowering.measure.tables import document
 
 KERNEL = frozenset({"CUDA", "CUDA+fn", "ok+elim", "UNKNOWN(fake-gpu)"})
 """The statuses of what stays on the device: a kernel, a function body of operators that all have one, nothing left to
@@ -51,6 +52,14 @@ def _known(names: Iterable[str]) -> list[DType]:
     return made
 
 
+def _introduced(op_type: str) -> int:
+    """The version that an operator came with."""
+    import onnx
+
+    found = onnx.defs.get_all_schemas_with_history()
+    return min((s.since_version for s in found if s.name == op_type and not s.domain), default=1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m graphcore.runtime.lowering.registry", description=__doc__)
     parser.add_argument("registry", type=Path)
@@ -59,7 +68,12 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("cuda.json"))
     arguments = parser.parse_args()
     found = kernels(json.loads(arguments.registry.read_text()))
-    arguments.output.write_text(document(arguments.provider, found, arguments.onnxruntime))
+    table = {
+        "provider": arguments.provider,
+        "releases": {arguments.onnxruntime: [OPSET, IR_VERSION]},
+        "kernels": {op: {_introduced(op): {"-": " ".join(map(str, dtypes))}} for op, dtypes in sorted(found.items())},
+    }
+    arguments.output.write_text(document(table))
     print(f"{arguments.output}: {len(found)} operators", file=sys.stderr)
     return 0
 

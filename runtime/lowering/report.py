@@ -14,7 +14,8 @@ from graphcore.errors import GraphcoreError
 from graphcore.graph import Graph, Target
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.inline import inlined
-from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, kernels
+from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.releases import Runtime
 from graphcore.runtime.lowering.rewrite import bodies, walk
 from graphcore.symbol import Captured, Constant, Node, Symbol
 from graphcore.types import TensorType
@@ -45,13 +46,16 @@ class Note:
         return f"{head}: {self.reason}; {self.action} ({shown}{more})"
 
 
-def notes(graph: Graph, target: Target) -> list[Note]:
-    """A note for each kind of node, in bodies too, that lowering for `target` replaces; none where all stay."""
+def notes(graph: Graph, target: Target, runtime: Runtime | None = None) -> list[Note]:
+    """A note for each kind of node, in bodies too, that lowering for `target` replaces; none where all stay.
+
+    runtime: the release that is lowered for, where it is not what files are written for.
+    """
     found: dict[tuple[object, ...], Note | None] = {}
     for node in walk(inlined(graph)):
         key = _kind(node)
         if key not in found:
-            found[key] = _note(node, target)
+            found[key] = _note(node, target, runtime)
         note = found[key]
         if note is not None:
             note.names.append(_name(node))
@@ -89,7 +93,7 @@ def _is_small(symbol: Symbol) -> bool:
     return isinstance(producer, Constant) and producer.array.size <= 16
 
 
-def _note(node: Node, target: Target) -> Note | None:
+def _note(node: Node, target: Target, runtime: Runtime | None) -> Note | None:
     if bodies(node):
         return None  # what is in its bodies is noted by itself
     dtype = _dtype(node)
@@ -97,7 +101,7 @@ def _note(node: Node, target: Target) -> Note | None:
     if node.domain not in ("", LIBRARY):
         return Note(f"{node.domain}.{node.op_type}", shown, "a custom operator", "left to onnxruntime as it is")
     try:
-        lowered = lower(_alone(node), target)
+        lowered = lower(_alone(node), target, runtime=runtime)
     except GraphcoreError as error:
         return Note(node.op_type, shown, error.summary, "cannot be computed")
     made = [n for n in walk(lowered) if n.op_type != "Identity"]
@@ -105,7 +109,9 @@ def _note(node: Node, target: Target) -> Note | None:
         return None
     if not made:
         return None  # it comes out as a constant
-    return Note(node.op_type, _pair(node, shown), _reason(node, dtype, target), _action(node, dtype, made))
+    return Note(
+        node.op_type, _pair(node, shown), _reason(node, dtype, legality(target, runtime)), _action(node, dtype, made)
+    )
 
 
 def _pair(node: Node, shown: str) -> str:
@@ -147,12 +153,12 @@ def _source(symbol: Symbol) -> Symbol:
     return symbol
 
 
-def _reason(node: Node, dtype: DType | None, target: Target) -> str:
+def _reason(node: Node, dtype: DType | None, rules: Legality) -> str:
     if node.domain == LIBRARY:
         return "an operator of graphcore's own"
     if dtype is not None and dtype.storage is not dtype:
         return f"ONNX has no {dtype.name}"
-    row = kernels(target).get(node.op_type)
+    row = rules.table.get(node.op_type)
     if row is None or (dtype is not None and dtype not in row):
         return "no kernel"
     return "its kernel gives other numbers"

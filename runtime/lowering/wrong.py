@@ -1,6 +1,7 @@
 """Kernels that a target has and whose values are not what docs/numbers.md promises: they are not legal.
 
-`<target>.json` is measured and says what there is; this says, by hand and with the reason, what of it is not used.
+`<target>.json` is measured and says what there is; this says, by hand and with the reason, what is not used of it, and
+`traps.json` in which releases.
 Wrong only for some operands (NaN in a maximum, MIN / -1) is not listed here: those have a row in `detours`.
 """
 
@@ -11,6 +12,8 @@ from typing import TypeAlias
 
 from graphcore.dtypes import DType
 from graphcore.graph import Target
+from graphcore.runtime.lowering.releases import ANY, Runtime
+from graphcore.runtime.lowering.traps import in_force, of_kernel
 
 _HALVES = frozenset({DType.float16, DType.bfloat16})
 ROUNDED: dict[Target, frozenset[DType]] = {"cpu": _HALVES, "cuda": _HALVES}
@@ -41,7 +44,10 @@ Wrong: TypeAlias = tuple[str, str]
 
 WRONG: dict[Target, dict[str, Wrong]] = {
     "cpu": {
-        "Attention": ("float64", "a function body that scales in float32: 2e-8 off"),
+        "Attention": (
+            "float32",
+            "ignores nonpad_kv_seqlen, and computes masks beside is_causal not as opset 24 says",
+        ),
         "GroupNormalization": (
             "float32 float64",
             "a function body in float32 with the variance as mean(x^2) - mean(x)^2, which cancels: 1e-3 off around 100",
@@ -67,25 +73,11 @@ WRONG: dict[Target, dict[str, Wrong]] = {
 }
 
 
-OLDER: dict[Target, dict[str, Wrong]] = {
-    "cpu": {
-        "Attention": (
-            "float16 float32 float64",
-            "ignores nonpad_kv_seqlen, and others of its forms are not those of opset 24",
-        ),
-    },
-}
-"""The same for releases that are older than the one that files are written for."""
-
-
-def wrong(target: Target, op_type: str, *, older: bool = False) -> Set[DType]:
-    """The dtypes in which the target's kernels of an operator are not to be used.
-
-    older: for a release before the one that files are written for.
-    """
+def wrong(target: Target, op_type: str, runtime: Runtime = ANY) -> Set[DType]:
+    """The dtypes in which the target's kernels of an operator are not to be used, in the releases lowered for."""
     listed, _ = WRONG.get(target, {}).get(op_type, ("", ""))
-    if older:
-        listed += " " + OLDER.get(target, {}).get(op_type, ("", ""))[0]
+    named = map(DType.of, listed.split())
+    here = [d for d in named if target != "cpu" or in_force(of_kernel(op_type, d), runtime)]
     once = op_type in UNROUNDED or op_type in ONCE.get(target, ())
-    rounded = frozenset[DType]() if once else ROUNDED.get(target, frozenset())
-    return rounded.union(map(DType.of, listed.split()))
+    rounded = () if once else ROUNDED.get(target, ())
+    return frozenset(here).union(d for d in rounded if target != "cpu" or in_force(f"{d} kernels", runtime))

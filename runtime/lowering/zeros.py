@@ -14,6 +14,9 @@ from graphcore.symbol import Constant, Node, Symbol
 _ZEROS = {"Add": False, "Sub": True}
 """The operators, and the sign of the zero with which they change -0.0."""
 
+NAME = "sum with a constant zero"
+"""Of the trap."""
+
 SIGNS = frozenset(_ZEROS)
 
 

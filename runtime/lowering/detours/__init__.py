@@ -6,37 +6,40 @@ stay after all.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphcore.dtypes import DType
-from graphcore.graph import Target
 from graphcore.runtime.lowering.detours import (
     activations,
+    bitwise,
     choice,
     cuda,
     double,
     equations,
+    files,
     images,
     integers,
     models,
     nibbles,
     older,
     older_empty,
-    older_kernels,
     openvino,
     products,
+    quantized,
     reductions,
     scatter,
     signals,
 )
 from graphcore.runtime.lowering.detours.kind import Detour, Inputs, Made
+from graphcore.runtime.lowering.traps import of_kernel
 from graphcore.symbol import Symbol
 from graphcore.types import TensorType, Type
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
+    from graphcore.runtime.lowering.legality import Legality
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
 UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
@@ -92,35 +95,9 @@ def _double(function: Callable[..., Symbol]) -> Detour:
 DETOURS: dict[tuple[str, DType], Detour] = _table()
 
 
-@functools.cache
-def detours_of(target: Target, views_bits: bool = True) -> Mapping[tuple[str, DType], Detour]:
-    """The table of a target: its own rows before those that hold for every one.
+Needed: TypeAlias = Mapping[tuple[str, DType], Callable[[TensorType, TensorType], bool]]
 
-    views_bits: whether the runtime has BitCast; the CUDA provider has none anyway.
-    """
-    if target == "openvino":
-        made: dict[tuple[str, DType], Detour | None] = {
-            **DETOURS,
-            **older.rows(),
-            **older_empty.sums(DETOURS),
-            **openvino.rows(),
-        }
-        return {key: detour for key, detour in made.items() if detour is not None}
-    if target != "cuda":
-        return (
-            DETOURS if views_bits else {**DETOURS, **older.rows(), **older_kernels.rows(), **older_empty.rows(DETOURS)}
-        )
-    return {key: detour for key, detour in {**DETOURS, **cuda.rows(DETOURS)}.items() if detour is not None}
-
-
-@functools.cache
-def own_detours_of(target: Target, views_bits: bool) -> dict[tuple[str, DType], Detour]:
-    """The rows that only a target has, for what it lacks: they build with other operators than the one they are for."""
-    others = detours_of("cpu", True)
-    return {key: detour for key, detour in detours_of(target, views_bits).items() if others.get(key) is not detour}
-
-
-NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
+NEEDED: Needed = {
     **{("MatMul", dtype): products.may_be_of_nothing for dtype in (DType.float32, DType.int32, DType.int64)},
     **models.NEEDED,
 }
@@ -128,18 +105,48 @@ NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
 so that a graph which needs none is seen to be legal."""
 
 
-def needed_of(
-    target: Target, views_bits: bool = True
-) -> Mapping[tuple[str, DType], Callable[[TensorType, TensorType], bool]]:
-    """`NEEDED` for a target; an older release needs more of what is of nothing."""
-    return _NEEDED_BY_OLDER if target == "cpu" and not views_bits else NEEDED
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What a target computes in another way than by a kernel.
+
+    rows: by operator and dtype. own: those of them that stand for a kernel that the target lacks, and build with other
+    operators than the one they are for. needed: when a row is taken, where that can be told.
+    """
+
+    rows: Mapping[tuple[str, DType], Detour]
+    own: Mapping[tuple[str, DType], Detour]
+    needed: Needed
 
 
-_NEEDED_BY_OLDER = {
-    key: needed
-    for key, needed in NEEDED.items()
-    if key[0] not in ("ReduceMax", "ReduceMin") or key[1] not in older_empty.EXTREMES
-}
+def replaced_by(rules: Legality) -> Replaced:
+    """What is replaced on a target: for want of a kernel, and for the traps of the releases that are lowered for."""
+    if not rules.detours:  # standard ONNX of an opset that lacks an operator
+        late = {key: d for key, d in older.rows().items() if key[0] in older.LATE}
+        return Replaced({}, {key: d for key, d in {**late, **bitwise.rows()}.items() if not rules.allows(*key)}, {})
+    made = {key: detour for key, detour in DETOURS.items() if not rules.allows(*key) or rules.has_trap(of_kernel(*key))}
+    if rules.target == "cuda":
+        own = {key: detour for key, detour in cuda.rows(made).items() if detour is not None}
+        rows = {key: detour for key, detour in {**made, **cuda.rows(made)}.items() if detour is not None}
+        return Replaced(rows, own, NEEDED)
+    if rules.target == "openvino":
+        added = {**older.rows(), **older_empty.sums(made), **openvino.rows()}
+        own = {key: detour for key, detour in added.items() if detour is not None}
+        return Replaced({k: d for k, d in {**made, **added}.items() if d is not None}, own, NEEDED)
+    lacking = {key: detour for key, detour in older.rows().items() if not rules.allows(*key) and rules.has_lost(*key)}
+    lacking.update({key: d for key, d in files.rows().items() if not rules.allows(*key)})
+    made.update(files.traps(rules.runtime))
+    own = dict(lacking)
+    for key, detour in older.traps().items():  # which build on the kernel that they mend
+        if rules.has_trap(of_kernel(*key)) and not rules.has_lost(*key):
+            own[key] = detour
+    if rules.has_trap(older_empty.REVERSED):
+        own.update({("ReverseSequence", d): older_empty.reverse for d in rules.dtypes("ReverseSequence") or ()})
+    guards = older_empty.rows({**made, **own})
+    own.update({key: guard for key, guard in guards.items() if rules.has_trap(older_empty.trap(*key))})
+    untold = {"DequantizeLinear"} if rules.has_trap(quantized.NARROW_SCALES) else set()
+    needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
+    return Replaced({**made, **own}, own, needed)
+
 
 AS_WRITTEN = frozenset(
     "ArgMax ArgMin GlobalMaxPool MaxPool ReduceMax ReduceMin ScatterElements ScatterND Sigmoid TopK Where".split()

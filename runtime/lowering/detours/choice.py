@@ -45,8 +45,10 @@ def _where_signed(on: Legaliser, condition: Symbol, x: Symbol, y: Symbol, types:
     below = on.native("Less", on.native("Reciprocal", x), zero, dtype=DType.bool)
     lost = on.native("And", on.native("Equal", x, zero, dtype=DType.bool), below)
     lost = on.native("And", condition, lost)
-    sign = on.native("Where", lost, on.const(-1.0, own), one, dtype=own)
     chosen = on.native("Where", condition, x, y, dtype=own, shape=types[0].shape)
+    # A condition of one element is right: then the sign is there.
+    above = on.native("Greater", on.native("Reciprocal", chosen), zero, dtype=DType.bool)
+    sign = on.native("Where", on.native("And", lost, above), on.const(-1.0, own), one, dtype=own)
     return on.native("Mul", chosen, sign, shape=types[0].shape)
 
 

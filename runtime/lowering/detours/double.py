@@ -27,7 +27,7 @@ def _greater(on: Legaliser, x: Symbol, bound: float) -> Symbol:
 
 
 def _tan(on: Legaliser, x: Symbol) -> Symbol:
-    return on.native("Div", on.native("Sin", x), on.native("Cos", x))
+    return on.native("Div", on.op("Sin", x), on.op("Cos", x))
 
 
 def _halves(on: Legaliser, x: Symbol) -> tuple[Symbol, Symbol]:

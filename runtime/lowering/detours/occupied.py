@@ -15,10 +15,13 @@ from graphcore.types import Shape, TensorType, _shape, tensor_type
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
 
-_ENDS: dict[str, tuple[int, ...]] = {"GRU": (0, 1), "LSTM": (1,)}
-"""The axes of X of which a length of 0 ends the process: 0 is the steps, 1 the sequences."""
-_ENDS_OLDER: dict[str, tuple[int, ...]] = {**_ENDS, "RNN": (0,)}
-"""Those of older releases."""
+_ENDS: dict[str, dict[int, str]] = {
+    "GRU": {0: "GRU without steps", 1: "GRU without sequences"},
+    "LSTM": {1: "LSTM without sequences"},
+    "RNN": {0: "RNN without steps"},
+}
+"""The axes of X of which a length of 0 is a trap, and its name: 0 is the steps, 1 the sequences."""
+_FEATURELESS = "GRU without features"
 
 
 def occupied(on: Legaliser, op: str, inputs: Inputs, types: Sequence[Any], attributes: dict[str, Any]) -> Made:
@@ -31,13 +34,14 @@ def occupied(on: Legaliser, op: str, inputs: Inputs, types: Sequence[Any], attri
     assert x is not None
     assert w is not None
     shape = x.type.shape
-    ends_of = _ENDS if on.rules.views_bits else _ENDS_OLDER
-    if op not in ends_of or not shape.is_ranked or len(shape) != 3:
+    trapped = {axis for axis, trap in _ENDS.get(op, {}).items() if on.rules.has_trap(trap)}
+    if not shape.is_ranked or len(shape) != 3:
         return None
     features = w.shape[2] if w.shape.is_ranked and len(w.shape) == 3 else None
-    if op == "GRU" and features is not None and features.is_static and not int(features):
+    is_featureless = op == "GRU" and features is not None and features.is_static and not int(features)
+    if is_featureless and on.rules.has_trap(_FEATURELESS):
         raise GraphError("GRU: it has no features, which onnxruntime does not survive", operands={"X": x, "W": w})
-    axes = [a for a in ends_of[op] if not (shape[a].is_static and int(shape[a]))]
+    axes = [a for a in sorted(trapped) if not (shape[a].is_static and int(shape[a]))]
     if not axes:
         return None
     sizes = {a: on.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=a, end=a + 1) for a in axes}

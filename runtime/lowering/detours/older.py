@@ -17,7 +17,7 @@ from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.errors import GraphError
 from graphcore.runtime.lowering import bitless
-from graphcore.runtime.lowering.detours import bits
+from graphcore.runtime.lowering.detours import bits, older_kernels
 from graphcore.runtime.lowering.detours.cuda.products import norm
 from graphcore.runtime.lowering.detours.kind import Detour, Inputs, Made
 from graphcore.symbol import Symbol
@@ -48,14 +48,27 @@ _INTEGERS = tuple(map(DType.of, "int8 int16 int32 int64 uint8 uint16 uint32 uint
 _MULTIPLIED = tuple(map(DType.of, "int32 int64 uint32 uint64 float32 float64".split()))
 
 
+class BitsViewed(GraphError):
+    """The bits of floats are looked at, which takes long without the operator that was to be avoided."""
+
+
+LATE = frozenset({"BitCast", "CumProd", "TensorScatter"})
+"""Operators that came late, and have no function body in ONNX."""
+
+
 def rows() -> dict[tuple[str, DType], Detour]:
     """The rows for a runtime without these operators."""
     made: dict[tuple[str, DType], Detour] = {("BitCast", dtype): bitcast for dtype in (*_INTEGERS, *FORMATS)}
     made.update({("CumProd", dtype): running_product for dtype in _MULTIPLIED})
     made.update({("LpNormalization", dtype): norm for dtype in (DType.float32, _F64)})
+    made.update({("TensorScatter", dtype): older_kernels.written for dtype in older_kernels.STORED})
     made["Cos", _F64] = cosine
-    made["Erf", DType.float32] = error_function
     return made
+
+
+def traps() -> dict[tuple[str, DType], Detour]:
+    """The rows for kernels that are wrong in older releases."""
+    return {("Erf", DType.float32): error_function, ("AveragePool", DType.float32): older_kernels.average}
 
 
 def bitcast(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
@@ -64,14 +77,16 @@ def bitcast(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict
     target = types[0].dtype
     if x.dtype is target:
         return bitless.barrier(on, x)
+    if x.dtype not in FORMATS and target not in (*FORMATS, *bits.WITHOUT):
+        return on.casts.plain(x, target)
     if target in bits.WITHOUT:
         return bits.bitcast(on, op, inputs, types, attributes)
+    if "BitCast" in on.rules.runtime.avoided:
+        raise BitsViewed("BitCast: the bits of floats are looked at")
     if x.dtype in FORMATS:
         code = _coded(on, x, FORMATS[x.dtype])
         # Two floats of one width have each other's bits.
         return _decoded(on, code, target) if target in FORMATS else on.casts.plain(code, target)
-    if target not in FORMATS:
-        return on.casts.plain(x, target)
     unsigned = FORMATS[target].code
     code = x if unsigned is DType.uint64 or x.dtype is unsigned else on.casts.plain(x, unsigned)
     return _decoded(on, on.casts.plain(code, _I64), target)
@@ -203,4 +218,4 @@ def error_function(on: Legaliser, op: str, inputs: Inputs, types: Any, attribute
     return on.native("Where", unknown, x, on.native(op, x), dtype=x.dtype, shape=x.shape)
 
 
-__all__ = ["bitcast", "rows", "running_product"]
+__all__ = ["LATE", "BitsViewed", "bitcast", "rows", "running_product", "traps"]

@@ -28,13 +28,22 @@ _MULTIPLIED = tuple(map(DType.of, "int32 int64 float32 float64".split()))
 EXTREMES = tuple(map(DType.of, "bool int8 uint8 int32".split()))
 """The dtypes whose kernels of ReduceMax and ReduceMin give 0 for nothing."""
 
+REVERSED = "ReverseSequence of no elements"
+"""A trap: what is left unwritten is what the memory held before."""
+
+
+def trap(op_type: str, dtype: DType) -> str:
+    """The name of the trap that operands without elements are."""
+    return f"{op_type} {dtype} without elements"
+
 
 def rows(table: Mapping[tuple[str, DType], Detour]) -> dict[tuple[str, DType], Detour]:
     """The rows for an older release, each around what `table` has for a newer one."""
     made = sums(table)
     made.update({("TopK", dtype): top_k(table.get(("TopK", dtype))) for dtype in _SORTED})
     for op in ("ReduceMax", "ReduceMin"):
-        made.update({(op, dtype): extreme(table.get((op, dtype))) for dtype in EXTREMES})
+        dtypes = [d for d in EXTREMES if (op, d) != ("ReduceMax", DType.uint8)]  # of which 0 is the least
+        made.update({(op, dtype): extreme(table.get((op, dtype))) for dtype in dtypes})
     return made
 
 
@@ -119,14 +128,31 @@ def extreme(then: Detour | None) -> Detour:
         keeps_all = attributes.get("noop_with_empty_axes") and (given is None or (known is not None and not known.size))
         if not axes or keeps_all or (given is not None and known is None):
             return found
+        if x.dtype is _BOOL:  # of which the newer kernels refuse nothing, and those of bytes do not
+            return on.through(DType.uint8, op, inputs, types, attributes)
         made = found if isinstance(found, Symbol) else on.native(op, *inputs, shape=types[0].shape, **attributes)
         nothing = on.op("Equal", _least(on, [_size(on, x, axis) for axis in axes]), on.ints([0]), dtype=_BOOL)
         nothing = on.op("Squeeze", nothing, on.ints([0]), shape=_shape([]))
-        least, greatest = (False, True) if x.dtype is _BOOL else (x.dtype.min, x.dtype.max)
-        value = on.const(least if op == "ReduceMax" else greatest, x.dtype)
+        value = on.const(x.dtype.min if op == "ReduceMax" else x.dtype.max, x.dtype)
         return on.op("Where", nothing, value, made, dtype=x.dtype, shape=types[0].shape)
 
     return detour
+
+
+def reverse(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    """ReverseSequence of lengths that may be 0: the kernel leaves such a sequence unwritten.
+
+    The first element alone, turned around, is itself; an axis without elements has none.
+    """
+    x, lengths = inputs
+    known = on.known(lengths)
+    if known is not None and (known > 0).all():
+        return None
+    axis = attributes.get("time_axis", 0)
+    least = on.op("Min", on.ints([1]), _size(on, x, axis), dtype=_I64, shape=_shape([Dim(1)]))
+    held = on.op("Max", lengths, least, dtype=_I64, shape=lengths.shape)
+    (made,) = on.graph._emit_many(op, (x, held), types, attributes)
+    return made
 
 
 def _open(x: Symbol, axes: Iterable[int]) -> list[int]:
@@ -167,4 +193,4 @@ def _widened(type_: TensorType, axes: Iterable[int]) -> TensorType:
     return TensorType(type_.dtype, [Dim.maximum(d, 1) if a in chosen else d for a, d in enumerate(type_.shape)])
 
 
-__all__ = ["EXTREMES", "einsum", "extreme", "rows", "top_k"]
+__all__ = ["EXTREMES", "REVERSED", "einsum", "extreme", "reverse", "rows", "sums", "top_k", "trap"]

@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Any
 from graphcore.dims import Dim
 from graphcore.dtypes import DType
 from graphcore.runtime.lowering.detours import pooling
-from graphcore.runtime.lowering.detours.kind import Detour, Inputs, Made
+from graphcore.runtime.lowering.detours.kind import Inputs, Made
 from graphcore.types import _shape
 
 if TYPE_CHECKING:
     from graphcore.runtime.lowering.legalise import Legaliser
 
 _I64 = DType.int64
-_STORED = tuple(d for d in vars(DType).values() if isinstance(d, DType) and d.storage is d and d is not DType.string)
-
-
-def rows() -> dict[tuple[str, DType], Detour]:
-    """The rows for an older release."""
-    made: dict[tuple[str, DType], Detour] = {("TensorScatter", dtype): written for dtype in _STORED}
-    made["AveragePool", DType.float32] = average
-    return made
+STORED = tuple(d for d in vars(DType).values() if isinstance(d, DType) and d.storage is d and d is not DType.string)
 
 
 def written(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
@@ -67,4 +60,4 @@ def average(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict
     return on.native(op, padded, shape=types[0].shape, **{k: v for k, v in attributes.items() if k != "pads"})
 
 
-__all__ = ["average", "rows", "written"]
+__all__ = ["STORED", "average", "written"]

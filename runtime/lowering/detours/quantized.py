@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _F32, _I32 = DType.float32, DType.int32
 
+NARROW_SCALES = "DequantizeLinear of narrow scales"
+"""The trap that the types of an operand and a result do not tell of."""
+
 
 def quantize(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
     """QuantizeLinear of operands of several dtypes: in float32."""

@@ -50,5 +50,5 @@ def window(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[
     turns = on.native("Div", on.native("Mul", places, on.const(2 * math.pi, f64)), whole)
     twice = on.native("Mul", turns, on.const(2.0, f64))
     a, b, c = (on.const(term, f64) for term in TERMS[op])
-    made = on.native("Sub", a, on.native("Mul", b, on.native("Cos", turns)))
-    return on.native("Add", made, on.native("Mul", c, on.native("Cos", twice)), shape=types[0].shape)
+    made = on.native("Sub", a, on.native("Mul", b, on.op("Cos", turns)))
+    return on.native("Add", made, on.native("Mul", c, on.op("Cos", twice)), shape=types[0].shape)

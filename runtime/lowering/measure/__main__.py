@@ -1,26 +1,40 @@
-"""`python -m graphcore.runtime.lowering.measure [--provider cpu] [--output path] [--jobs 2]`."""
+"""`python -m graphcore.runtime.lowering.measure --output path`: what the installed release of onnxruntime runs.
+
+`--releases 1.27.0 1.32.0 ...` measures these releases, each in an environment of its own: kernels, traps, and what is
+right. It writes `cpu.json`, `traps.json` and `docs/releases.md`. GRAPHCORE_RELEASES names the folder of environments.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 from graphcore.errors import RunError
-from graphcore.runtime.installed import older
-from graphcore.runtime.lowering.measure.sweep import Job, document, jobs, kernels, sweep
+from graphcore.runtime.lowering.measure.sweep import Job, jobs, kernels, sweep
+from graphcore.runtime.lowering.measure.tables import facts
 from graphcore.runtime.providers import resolve
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m graphcore.runtime.lowering.measure", description=__doc__)
     parser.add_argument("--provider", choices=("cpu", "cuda", "openvino"), default="cpu")
-    parser.add_argument("--output", type=Path, help="default: the table of the provider in the package")
+    parser.add_argument("--output", type=Path, help="where the facts of the installed release go")
+    parser.add_argument(
+        "--releases", nargs="+", metavar="VERSION", help="measure these releases, and write what is found"
+    )
+    parser.add_argument("--only-probes", action="store_true", help="with --releases: the traps alone")
+    parser.add_argument("--fresh", action="store_true", help="with --releases: forget the traps that are recorded")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
     parser.add_argument("--verbose", action="store_true", help="say also what has no kernel, and why")
     arguments = parser.parse_args()
+    if arguments.releases:
+        return _measure_releases(arguments)
+    if arguments.output is None:
+        parser.error("say --output, or --releases")
     try:
         (provider,) = resolve(arguments.provider)
     except RunError as error:
@@ -33,23 +47,25 @@ def main() -> int:
             print(f"{job.op_type} {job.dtype}: values: {outcome.values}")
         elif outcome.state in ("dies", "fails") or (arguments.verbose and outcome.state != "kernel"):
             print(f"{job.op_type} {job.dtype}: {outcome.state} {outcome.detail}")
-    found = kernels(outcomes)
-    output = arguments.output or Path(__file__).parents[1] / _table(arguments.provider)
-    output.write_text(document(provider, found))
+    found = facts(provider, kernels(outcomes))
+    arguments.output.write_text(json.dumps(found, indent=1))
     counts = ", ".join(
         f"{count} {state}" for state, count in sorted(Counter(o.state for o in outcomes.values()).items())
     )
     seconds = time.perf_counter() - start
-    print(f"{output}: {len(found)} operators, {len(outcomes)} cases ({counts}) in {seconds:.0f} s", file=sys.stderr)
+    print(f"{len(found['kernels'])} operators, {len(outcomes)} cases ({counts}) in {seconds:.0f} s", file=sys.stderr)
     return 0
 
 
-def _table(provider: str) -> str:
-    """The file of a provider's table; the CPU provider's has the version of a release that is older in its name."""
-    runtime = older()
-    if provider != "cpu" or runtime is None:
-        return f"{provider}.json"
-    return f"cpu-{'.'.join(runtime.version.split('.')[:2])}.json"
+def _measure_releases(arguments: argparse.Namespace) -> int:
+    from graphcore.runtime.lowering.measure.campaign import Campaign
+
+    start = time.perf_counter()
+    asked = Campaign(tuple(arguments.releases), arguments.only_probes, arguments.fresh, arguments.jobs)
+    failures = asked.run()
+    seconds = time.perf_counter() - start
+    print(f"{len(arguments.releases)} releases, {failures} failures, in {seconds:.0f} s", file=sys.stderr)
+    return min(failures, 1)
 
 
 def _order(job: Job) -> tuple[str, str]:

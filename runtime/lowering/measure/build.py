@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +15,7 @@ from onnx import helper
 from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.numerics import Array
-from graphcore.onnx.writer import IR_VERSION
-from graphcore.runtime.installed import newest_opset
+from graphcore.runtime import installed
 from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY
 from graphcore.runtime.lowering.measure.case import DTYPES, SWEPT, Attribute, Case, Listed, Maybe, Operand, tensor
 from graphcore.runtime.lowering.measure.cases import SWEPT_PARAMETER
@@ -92,7 +92,7 @@ def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> 
     fed = [helper.make_tensor_value_info(name, d.onnx, list(a.shape)) for name, (a, d) in feeds.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
     graph = helper.make_graph(nodes, op_type, fed, results, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", newest_opset())], ir_version=IR_VERSION)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _newest_opset())], ir_version=_newest_ir())
     return Question(model, feeds)
 
 
@@ -106,9 +106,12 @@ def _attribute(value: Attribute, dtype: DType) -> Any:
 
 def _schema(op_type: str) -> onnx.defs.OpSchema | None:
     try:
-        return onnx.defs.get_schema(op_type, newest_opset())
+        return onnx.defs.get_schema(op_type, _newest_opset())
     except onnx.defs.SchemaError:  # the operator is newer
         return None
+
+
+_newest_opset, _newest_ir = functools.cache(installed.newest_opset), functools.cache(installed.newest_ir)
 
 
 def _dtype(name: str) -> DType | None:

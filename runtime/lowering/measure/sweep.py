@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
 import queue
-import signal
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any, TypeAlias
-
-import onnxruntime
+from typing import TypeAlias
 
 from graphcore.dtypes import DType
-from graphcore.runtime.installed import newest_opset
 from graphcore.runtime.lowering.measure.build import operators, swept_dtypes
 from graphcore.runtime.lowering.measure.case import Case
 from graphcore.runtime.lowering.measure.cases import CASES
 from graphcore.runtime.lowering.measure.judge import Outcome, judge
-
-TIMEOUT = 60.0
-"""Seconds after which a case counts as hanging."""
+from graphcore.runtime.lowering.measure.workers import TIMEOUT, Died, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,78 +61,24 @@ def kernels(outcomes: Mapping[Job, Outcome]) -> dict[str, list[DType]]:
     return {op: [dtype for dtype in swept_dtypes(op) if row.get(dtype)] for op, row in sorted(asked.items())}
 
 
-def document(provider: str, found: Mapping[str, Iterable[DType]], version: str = onnxruntime.__version__) -> str:
-    """The table as JSON, an operator a line."""
-    head = {"provider": provider, "onnxruntime": version, "opset": newest_opset()}
-    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    rows = [f"  {json.dumps(op)}: {json.dumps(' '.join(map(str, found[op])))}" for op in sorted(found)]
-    return "\n".join(["{", *lines, ' "kernels": {', ",\n".join(rows), " }", "}"]) + "\n"
+def _judged(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
+    try:
+        return judge(op_type, case, dtype, provider)
+    except Exception as error:
+        raise RuntimeError(f"{op_type} in {dtype}: {error!r}") from None
 
 
 def _drive(waiting: queue.SimpleQueue[Job], outcomes: Outcomes, provider: str, timeout: float) -> None:
-    worker: _Worker | None = None
+    worker: Worker | None = None
     while True:
         try:
             job = waiting.get_nowait()
         except queue.Empty:
             break
-        worker = worker or _Worker(provider)
-        outcome = worker.ask(job, timeout)
-        outcomes[job] = outcome
-        if outcome.state == "dies":
+        worker = worker or Worker(_judged)
+        answer = worker.ask(job.op_type, job.case, job.dtype, provider, timeout=timeout)
+        outcomes[job] = Outcome("dies", answer.how) if isinstance(answer, Died) else answer
+        if isinstance(answer, Died):
             worker = None
     if worker:
         worker.end()
-
-
-class _Worker:
-    """A process that judges one job after another."""
-
-    def __init__(self, provider: str) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, provider), daemon=True)
-        self._process.start()
-        theirs.close()
-        try:
-            self._pipe.recv()
-        except EOFError:
-            self.end()
-            raise RuntimeError(f"measure: a process does not start: exit status {self._process.exitcode}") from None
-
-    def ask(self, job: Job, timeout: float) -> Outcome:
-        """The outcome; `dies` where the process did or had to be ended, which it then is."""
-        try:
-            self._pipe.send((job.op_type, job.case, job.dtype))
-            if not self._pipe.poll(timeout):
-                self._process.kill()
-                self.end()
-                return Outcome("dies", f"no answer in {timeout:g} s")
-            answer: Outcome | BaseException = self._pipe.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self.end()
-            code = self._process.exitcode or 0
-            return Outcome("dies", signal.Signals(-code).name if code < 0 else f"exit status {code}")
-        if isinstance(answer, BaseException):
-            self.end()
-            raise answer
-        return answer
-
-    def end(self) -> None:
-        self._pipe.close()
-        self._process.join()
-
-
-def _serve(pipe: Connection[Any, Any], provider: str) -> None:
-    # What dies says so on stderr, at length; the parent reports it.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    pipe.send("ready")
-    while True:
-        try:
-            op_type, case, dtype = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(judge(op_type, case, dtype, provider))
-        except Exception as error:
-            pipe.send(RuntimeError(f"{op_type} in {dtype}: {error!r}"))

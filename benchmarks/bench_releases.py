@@ -1,0 +1,94 @@
+"""Attention on each release of onnxruntime: what a session is given, beside the same in primitives.
+
+    python -m benchmarks.bench_releases [1.27.0 1.32.0 ...]
+
+A release has the kernel of Attention at some opsets and not at others, or a kernel that is wrong; a session is given
+the opset that has it, or primitives. One thread, time on the processor, both sides in one process of the release's own
+environment (graphcore/runtime/lowering/measure/venvs.py). Without arguments: all measured releases that are supported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.running import on_onnxruntime
+from benchmarks.timing import Bounds, Ratio, compare
+
+MOST = 1.1
+"""Beside primitives: about 1 and the noise, since releases without a right kernel are given primitives."""
+ROOT = Path(__file__).resolve().parents[1]
+LENGTH, HEADS, SIZE = 256, 12, 64
+ROUNDS = 40
+
+
+def measure() -> dict[str, Any]:
+    """Return the ratios of the installed release, and the opset that its session was given."""
+    import graphcore as gc
+    from graphcore import Graph, TensorType, ops
+    from graphcore.models import minilm
+    from graphcore.runtime.installed import runtime
+    from graphcore.runtime.lowering import lower
+
+    graph = Graph("attention", {name: TensorType("float32", ["batch", HEADS, LENGTH, SIZE]) for name in "qkv"})
+    q, k, v = graph.inputs
+    graph.output(ops.scaled_dot_product_attention(q, k, v))
+    random = np.random.default_rng(0)
+    qkv = [random.standard_normal((1, HEADS, LENGTH, SIZE), np.float32) for _ in range(3)]
+    tokens = minilm.build(gc.load_tensors(Path(minilm.folder()) / "model.safetensors"))
+    ids = random.integers(0, 30000, (1, 128))
+    made: dict[str, Any] = {}
+    for name, of, given in (("attention", graph, qkv), ("MiniLM", tokens, [ids, np.ones_like(ids)])):
+        model = gc.InferenceSession(intra_op_num_threads=1).load(of)
+        with tempfile.TemporaryDirectory() as folder:
+            of.export(Path(folder) / "primitives.onnx")  # a file for every release has no Attention
+            bare = on_onnxruntime(Path(folder) / "primitives.onnx", 1)
+        np.testing.assert_allclose(model(*given)[0], bare(*given), rtol=1e-4, atol=1e-5)
+        ratio = compare(_call(model, given), _call(bare, given), ROUNDS, clock=time.process_time)
+        lowered = lower(of, "cpu", runtime=runtime(), optimize="all")
+        kernels = sum(node.op_type == "Attention" for node in lowered.nodes)
+        made[name] = {"ratio": astuple(ratio), "kernels": kernels, "opset": lowered._domains.get("", runtime().opset)}
+    return made
+
+
+def _call(function: Callable[..., object], given: list[Any]) -> Callable[[], object]:
+    return lambda: function(*given)
+
+
+def main() -> int:
+    from graphcore.runtime.lowering.measure.venvs import python_of
+    from graphcore.runtime.lowering.releases import is_supported, table_of
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_releases", description=__doc__)
+    supported = [r.version for r in table_of("cpu").releases if is_supported(r.version)]
+    parser.add_argument("releases", nargs="*", default=supported)
+    bounds = Bounds()
+    for release in parser.parse_args().releases:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [str(python_of(release)), "-m", "benchmarks.bench_releases", "--child"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"onnxruntime {release}: {done.stderr.strip().splitlines()[-1:]}")
+            continue
+        for name, found in json.loads(done.stdout.splitlines()[-1]).items():
+            what = f"onnxruntime {release}, {name}: {found['kernels']} of Attention at opset {found['opset']}"
+            bounds.ratio(f"{what}, beside primitives", Ratio(*found["ratio"]), MOST)
+    return bounds.exit_code()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--child"]:
+        print(json.dumps(measure()))
+    else:
+        sys.exit(main())

@@ -1,0 +1,69 @@
+"""What the first session of a process costs more where the release of onnxruntime was not measured.
+
+    python -m benchmarks.bench_unmeasured
+
+The installed release is told to be 99.0 in every other process: it is asked which opset, format and kernels it has.
+Each process builds x + y, or README's first screen, loads and runs it, with everything imported before the clock
+starts. Beside the clock's time is the processor's, which other programs on the machine disturb less.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import onnxruntime
+
+import graphcore as gc
+from benchmarks.bench_start import STARTS
+from benchmarks.timing import Bounds, child
+from graphcore.runtime import installed
+from graphcore.runtime.lowering.releases import Release
+
+BOUND = 30.0
+ROUNDS = 21
+GRAPHS = {"added": "x + y", "screen": "README's first screen"}
+KINDS = ("measured", "unmeasured")
+
+
+def start_once(name: str, kind: str) -> list[float]:
+    """Return the milliseconds to the first result in this process: the clock's, and the processor's."""
+    _ = gc.InferenceSession  # which imports the runtime
+    if kind == "unmeasured":
+        onnxruntime.__version__ = "99.0"
+    elif installed.measured_release() is None:  # told to be one
+        release = Release(onnxruntime.__version__, installed.newest_opset(), installed.newest_ir())
+        installed.measured_release = lambda: release
+    before, begun = time.perf_counter(), time.process_time()
+    STARTS[name](Path())
+    return [(time.perf_counter() - before) * 1e3, (time.process_time() - begun) * 1e3]
+
+
+def _more(found: dict[str, list[list[float]]], which: int) -> float:
+    """Return what an unmeasured release costs more: the median over rounds."""
+    return float(statistics.median(b[which] - a[which] for a, b in zip(*found.values(), strict=True)))
+
+
+def main() -> int:
+    bounds = Bounds()
+    for name, shown in GRAPHS.items():
+        found: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
+        for number in range(ROUNDS + 1):
+            for kind in KINDS if number % 2 else reversed(KINDS):
+                taken = child("benchmarks.bench_unmeasured", name, kind)
+                if number:  # the first one compiles modules and reads files from the disk
+                    found[kind].append(taken)
+        more, processor = (_more(found, which) for which in (0, 1))
+        usual, asked = (statistics.median(run[0] for run in runs) for runs in found.values())
+        detail = f"{asked:.1f} ms to {usual:.1f} ms; {processor:.1f} ms more of the processor"
+        bounds.figure(f"{shown}: first session, not measured", more, BOUND, "ms", detail)
+    return bounds.exit_code()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        print(start_once(*sys.argv[1:]))
+        sys.exit()
+    sys.exit(main())
