@@ -1,4 +1,5 @@
-"""The command line: `graphcore run`, `check`, `convert`, `quantize` and `promote`."""
+"""The command line: `graphcore run`, `check`, `convert`, `quantize`, `promote` and
+`doctor`."""
 
 from graphcore.runtime.command.entry import main
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import graphcore
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.command import checking, converting, promoting, quantizing, running
+from graphcore.runtime.command import checking, converting, diagnosing, promoting, quantizing, running
 
 _EXAMPLES = """examples:
   graphcore run model.onnx --random --dim batch=4
@@ -18,6 +18,7 @@ _EXAMPLES = """examples:
   graphcore convert model.onnx lowered.onnx --target cpu
   graphcore quantize model.onnx small.onnx --scheme int8_dynamic
   graphcore promote int8 uint64
+  graphcore doctor
 """
 
 
@@ -68,13 +69,13 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="graphcore",
         description="Runs ONNX models with exact numbers, says what onnxruntime alone makes of them, writes ones that "
-        "any onnxruntime runs, quantises them, and compares promotion systems.",
+        "any onnxruntime runs, quantises them, compares promotion systems, and looks at what is installed.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("--version", action="version", version=f"graphcore {graphcore.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (running, checking, converting, quantizing, promoting):
+    for module in (running, checking, converting, quantizing, promoting, diagnosing):
         module.add(commands)
     return made

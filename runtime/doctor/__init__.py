@@ -1,0 +1,72 @@
+"""What is installed, whether graphs run on it, and what graphcore does about it: `graphcore doctor`, as a value.
+
+Nothing here raises: a look that fails is a finding of its own.
+"""
+
+from __future__ import annotations
+
+from graphcore.runtime.doctor.findings import (
+    Distribution,
+    Finding,
+    Machine,
+    Notebook,
+    Packages,
+    Provider,
+    Release,
+    Report,
+    Trap,
+)
+from graphcore.runtime.doctor.machine import describe_machine
+from graphcore.runtime.doctor.packages import find_packages
+from graphcore.runtime.doctor.providers import Starting, installs
+from graphcore.runtime.doctor.release import describe_release, list_traps
+
+
+def report() -> Report:
+    """Return what is found in a second or two, in which each provider but the CPU's is started once in a process."""
+    book = Notebook()
+    there = book.look("packages", find_packages, Packages(), "problem")
+    version = there.versions.get("onnxruntime", "")
+    none: list[str] = []
+    names = book.look("providers", lambda _: _installed(), none, "problem") if version else none
+    starting = book.look("providers", lambda _: Starting(names), None, "note")
+    known = None
+    if version:
+        book.look("graphs", _run, None, "problem")
+        known = book.look("release", describe_release, None, "problem")
+    here = book.look("machine", describe_machine, None, "note")
+    untried = tuple(Provider(name, None, "it was not tried") for name in names)
+    providers = untried if starting is None else book.look("providers", starting.providers, untried, "note")
+    no_traps: tuple[Trap, ...] = ()
+    return Report(
+        packages=there,
+        release=known,
+        traps=book.look("traps", lambda _: list_traps(version), no_traps, "note") if version else no_traps,
+        providers=providers,
+        machine=here,
+        installs=installs(names) if version else {},
+        findings=tuple(sorted(book.findings, key=lambda finding: finding.level != "problem")),
+    )
+
+
+def _installed() -> list[str]:
+    import onnxruntime
+
+    return list(onnxruntime.get_available_providers())
+
+
+def _run(book: Notebook) -> None:
+    """Run a graph; a problem where its numbers are wrong."""
+    import numpy as np
+
+    import graphcore as gc
+    from graphcore import DType, Graph, TensorType
+
+    graph = Graph("trial", {"x": TensorType(DType.int8, ["n"]), "y": TensorType(DType.float32, ["n"])})
+    graph.output(z=(graph["x"] // 2) + graph["y"])
+    (made,) = gc.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))
+    if made.tolist() != [-3.5, 3.25]:
+        book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {made.tolist()}, and not [-3.5, 3.25]")
+
+
+__all__ = ["Distribution", "Finding", "Machine", "Packages", "Provider", "Release", "Report", "Trap", "report"]

@@ -1,0 +1,181 @@
+"""The processor and memory of this machine, as far as they say how fast graphs run."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from graphcore.runtime.doctor.findings import Machine, Notebook
+
+INSTRUCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86": {
+        "AVX2": ("avx2",),
+        "AVX-512": ("avx512f",),
+        "AVX-VNNI": ("avx_vnni", "avxvnni"),
+        "AVX512-VNNI": ("avx512_vnni", "avx512vnni"),
+        "AMX": ("amx_tile",),
+    },
+    "arm": {
+        "dotprod": ("asimddp", "hw.optional.arm.feat_dotprod"),
+        "i8mm": ("i8mm", "hw.optional.arm.feat_i8mm"),
+        "sve": ("sve",),
+    },
+}
+"""The sets that kernels of onnxruntime look for, under the names that Linux and macOS have for them."""
+
+_CPUINFO, _AFFINITY = "/proc/cpuinfo", "sched_getaffinity"
+_SETTINGS = "/sys/kernel/mm/transparent_hugepage/enabled"
+_GATHERS_FROM = (6, 1)
+"""The release of Linux from which on a process can ask for its memory to be gathered in large pages."""
+
+
+class Processor(NamedTuple):
+    """What a system tells of a processor. flags: None where it tells nothing."""
+
+    name: str = ""
+    cores: int | None = None
+    flags: frozenset[str] | None = None
+
+
+def describe_machine(book: Notebook) -> Machine:
+    """Return what this machine is; notes a limit of processor time that onnxruntime does not know of."""
+    system, architecture = platform.system(), platform.machine()
+    told = book.look("processor", lambda _: processor(system), Processor(), "note")
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, _AFFINITY) else None
+    limit = book.look("cgroup", lambda _: cpu_limit(), None, "note")
+    if limit is not None and limit < (usable or math.inf):
+        book.add(
+            "note",
+            "cores",
+            f"the cgroup pays for {limit:g} cores, and onnxruntime starts a thread for each of {usable or 'all'}",
+            f"gc.InferenceSession(intra_op_num_threads={max(1, math.floor(limit))})",
+        )
+    mode = _huge_pages()
+    return Machine(
+        system=f"{system} {platform.release()}".strip(),
+        architecture=architecture,
+        processor=told.name or platform.processor(),
+        cores=told.cores,
+        threads=os.cpu_count(),
+        usable=usable,
+        limit=limit,
+        instructions=instructions(architecture, told.flags),
+        bytes_saturate=book.look("products of bytes", lambda _: _saturates(), None, "note"),
+        huge_pages=mode,
+        gathers=mode not in ("", "never") and _release() >= _GATHERS_FROM,
+    )
+
+
+def instructions(architecture: str, flags: frozenset[str] | None) -> dict[str, bool | None]:
+    """Return whether each set of instructions is there; None for all where nothing tells."""
+    kind = "x86" if re.fullmatch(r"x86.*|amd64|i\d86", architecture.lower()) else ""
+    kind = "arm" if architecture.lower().startswith(("arm", "aarch")) else kind
+    sets: Mapping[str, tuple[str, ...]] = INSTRUCTIONS.get(kind, {})
+    return {name: None if flags is None else not flags.isdisjoint(marks) for name, marks in sets.items()}
+
+
+def processor(system: str) -> Processor:
+    """Return what the system tells."""
+    if system == "Darwin":
+        return by_sysctl(_output(["sysctl", "hw", "machdep.cpu"]))
+    content = _read(_CPUINFO)
+    return Processor() if content is None else by_cpuinfo(content)
+
+
+def by_cpuinfo(content: str) -> Processor:
+    """Return what Linux's /proc/cpuinfo has."""
+    blocks = [_fields(block, ":") for block in content.split("\n\n") if block.strip()]
+    cores = {(b.get("physical id"), b.get("core id")) for b in blocks if "core id" in b}
+    first = blocks[0] if blocks else {}
+    named = next((first[key] for key in ("model name", "Processor", "cpu model") if key in first), "")
+    flags = next((b[key] for b in blocks for key in ("flags", "Features") if key in b), None)
+    return Processor(named, len(cores) or None, None if flags is None else frozenset(flags.lower().split()))
+
+
+def by_sysctl(content: str) -> Processor:
+    """Return what macOS' sysctl prints: names of Intel's sets in lists, ARM's each with 0 or 1."""
+    fields = _fields(content, ":")
+    listed = [fields[key] for key in ("machdep.cpu.features", "machdep.cpu.leaf7_features") if key in fields]
+    flags = {flag for value in listed for flag in value.lower().replace(".", "_").split()}
+    flags.update(key.lower() for key, value in fields.items() if key.startswith("hw.optional.") and value == "1")
+    flags.update(flag.removeprefix("hw.optional.").removesuffix("_0") for flag in tuple(flags))
+    cores = fields.get("hw.physicalcpu", "")
+    name = fields.get("machdep.cpu.brand_string", "")
+    return Processor(name, int(cores) if cores.isdecimal() else None, frozenset(flags) if fields else None)
+
+
+def cpu_limit() -> float | None:
+    """Return how many cores this process' cgroups pay for; None where there is no limit, or no cgroup."""
+    found = []
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            found += [_quota(_read(f"/sys/fs/cgroup{up}/cpu.max")) for up in _upwards(path)]
+        elif "cpu" in controllers.split(","):
+            for up in _upwards(path):
+                folder = f"/sys/fs/cgroup/cpu{up}"
+                parts = _read(f"{folder}/cpu.cfs_quota_us"), _read(f"{folder}/cpu.cfs_period_us")
+                found.append(_quota(" ".join(part or "" for part in parts)))
+    return min((limit for limit in found if limit is not None), default=None)
+
+
+def _upwards(path: str) -> list[str]:
+    """Return a path and those above it: "/a/b", "/a" and ""."""
+    parts = [part for part in path.split("/") if part]
+    return ["".join(f"/{part}" for part in parts[:n]) for n in range(len(parts), -1, -1)]
+
+
+def _quota(text: str | None) -> float | None:
+    """Return the cores of "quota period" in microseconds; None for "max" and for what is no limit."""
+    parts = (text or "").split()
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts) or not int(parts[1]):
+        return None
+    return int(parts[0]) / int(parts[1])
+
+
+def _huge_pages() -> str:
+    """Return the mode of transparent huge pages, "" where the system has none."""
+    chosen = re.search(r"\[(\w+)\]", _read(_SETTINGS) or "")
+    return chosen[1] if chosen else ""
+
+
+def _release() -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+
+
+def _saturates() -> bool | None:
+    """Return whether products of bytes saturate, by trying; None without an onnxruntime to try."""
+    try:
+        import onnxruntime
+
+        _ = onnxruntime.InferenceSession
+    except (ImportError, AttributeError):
+        return None
+    from graphcore.runtime.lowering.saturation import saturates
+
+    return saturates()
+
+
+def _fields(text: str, mark: str) -> dict[str, str]:
+    pairs = (line.partition(mark) for line in text.splitlines())
+    return {name.strip(): value.strip() for name, found, value in pairs if found}
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=1, check=False).stdout
+
+
+__all__ = ["INSTRUCTIONS", "Processor", "by_cpuinfo", "by_sysctl", "cpu_limit", "describe_machine", "instructions"]
