@@ -446,7 +446,7 @@ def test_process_prints_and_ends_as_the_function_does(tmp_path: Path, start: lis
 
 def test_commands_of_the_readme_are_understood() -> None:
     lines = re.findall(r"^graphcore (.*?) +#", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert [line.split()[0] for line in lines] == ["run", "check", "convert", "quantize", "promote"]
+    assert [line.split()[0] for line in lines] == ["run", "check", "convert", "quantize", "promote", "doctor"]
     for line in lines:
         parser().parse_args(line.split())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,15 +28,8 @@ SEEN = Seen(
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def forget() -> None:
-        for cached in (traps._in_force, traps._neighbours, traps._supported):
-            cached.cache_clear()
-
+def seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traps, "seen", lambda: SEEN)
-    forget()
-    yield
-    forget()
 
 
 @pytest.mark.usefixtures("seen")

@@ -118,7 +118,7 @@ class Report:
 
     @property
     def runs(self) -> bool:
-        """Whether graphs run."""
+        """Return whether graphs run."""
         return all(finding.level != "problem" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:

@@ -172,7 +172,7 @@ class Casts:
         return made
 
     def _lacks_nibbles(self) -> bool:
-        """Whether Cast has no kernel for integers of 4 bits, which quantisation has."""
+        """Return whether Cast has no kernel for integers of 4 bits, which quantisation has."""
         rules = self._on.rules
         if rules.host is not None:
             return True

@@ -59,7 +59,7 @@ def _has_kernel(op: CustomOp, node: Node, target: Target, types: Sequence[Type |
 
 
 def _is_known(node: Node, runtime: Runtime) -> bool:
-    """Whether the releases that are lowered for know an operator of com.microsoft in the form of a node."""
+    """Return whether the releases that are lowered for know an operator of com.microsoft in the form of a node."""
     if node.domain != "com.microsoft":
         return True
     if node.op_type in _WITH_STATISTICS and in_force(STATISTICS, runtime) and any(map(_is_used, node.outputs[1:3])):
@@ -74,7 +74,7 @@ _WITH_STATISTICS = frozenset({"SkipLayerNormalization", "SkipSimplifiedLayerNorm
 
 
 def _is_used(symbol: Symbol) -> bool:
-    """Whether a Symbol is an output of its graph, or something in it or its bodies reads it."""
+    """Return whether a Symbol is an output of its graph, or something in it or its bodies reads it."""
     graph = symbol.graph
     if any(symbol is output for output in graph.outputs) or any(
         symbol is s for node in graph._nodes for s in node.inputs

@@ -87,18 +87,18 @@ class Legality:
 
     @functools.cached_property
     def may_lack(self) -> bool:
-        """Whether kernels may not be there that the replacements of others are built of."""
+        """Return whether kernels may not be there that the replacements of others are built of."""
         if not self.detours:
             return not self.views_bits
         newest = table_of(self.target).newest.version
         return not self.views_bits or self.runtime.registry is not None or self.runtime.version != newest
 
     def lacks(self, op_type: str, dtype: DType) -> bool:
-        """Whether a kernel that replacements are built of, right or wrong, is not there."""
+        """Return whether a kernel that replacements are built of, right or wrong, is not there."""
         return (not self.views_bits and not self.allows(op_type, dtype)) or self.has_lost(op_type, dtype)
 
     def has_lost(self, op_type: str, dtype: DType) -> bool:
-        """Whether there is no kernel that the newest measured release has."""
+        """Return whether there is no kernel that the newest measured release has."""
         if not self.detours or dtype not in _newest(self.target).get(op_type, ()):
             return False
         row = self.table.get(op_type, frozenset())
@@ -162,7 +162,7 @@ def _registered(target: Target, op_type: str, row: frozenset[DType], runtime: Ru
 
 
 def _changed(op_type: str, opset: int) -> bool:
-    """Whether an operator changed behind an opset."""
+    """Return whether an operator changed behind an opset."""
     from graphcore.onnx.versions.history import versions
 
     return any(version.version > opset for version in versions(op_type))

@@ -77,7 +77,7 @@ def oldest_versions(graph: Graph, there: set[tuple[str, str]], rules: Legality) 
 
 
 def _has_kernels(rules: Legality, kinds: set[tuple[str, DType]], opset: int) -> bool:
-    """Whether there are kernels at an opset where there are at the one that was lowered for."""
+    """Return whether there are kernels at an opset where there are at the one that was lowered for."""
     if not rules.detours:
         return True
     older = legality(rules.target, replace(rules.runtime, opset=opset))
@@ -120,7 +120,7 @@ def at_versions(graph: Graph, there: set[tuple[str, str]], wanted: Mapping[str, 
 
 
 def _changes(op_type: str, domain: str, wanted: Mapping[str, int]) -> bool:
-    """Whether an operator changed behind the version that is wanted."""
+    """Return whether an operator changed behind the version that is wanted."""
     return any(version.version > wanted.get(domain, 1) for version in versions(op_type, domain))
 
 

@@ -38,28 +38,26 @@ def in_force(trap: str, runtime: Runtime) -> bool:
 
     A file for every supported release avoids the traps of all. A release between two measured ones has those of both.
     """
-    return _in_force(trap, runtime.version)
-
-
-@functools.cache
-def _in_force(trap: str, version: str) -> bool:
     if trap in _off:
         return False
-    found = seen().ranges.get(trap)
-    if found is None:
-        return True
-    return any(map(found.includes, _neighbours(version) if version else _supported()))
+    known = seen()
+    found = known.ranges.get(trap)
+    return found is None or _includes(found, runtime.version, known.releases)
 
 
 @functools.cache
-def _supported() -> tuple[str, ...]:
-    return tuple(filter(is_supported, seen().releases))
+def _includes(found: Range, version: str, releases: tuple[str, ...]) -> bool:
+    return any(map(found.includes, _neighbours(version, releases) if version else _supported(releases)))
 
 
 @functools.cache
-def _neighbours(version: str) -> tuple[str, ...]:
+def _supported(releases: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(is_supported, releases))
+
+
+@functools.cache
+def _neighbours(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
     """Return the measured release of a version, or those next to it."""
-    releases = seen().releases
     number = ordered(version)
     same = [r for r in releases if ordered(r) == number]
     if same:
@@ -95,4 +93,3 @@ def _forget() -> None:
     from graphcore.runtime.lowering.legality import legality
 
     legality.cache_clear()
-    _in_force.cache_clear()

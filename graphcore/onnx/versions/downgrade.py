@@ -234,7 +234,7 @@ def _zero_point_for_dtype(node: Read) -> Made:
 
 
 def _counts_windows_alike(node: Read) -> bool:
-    """Whether no window begins behind an axis: with ceil_mode there was one, which is left out now."""
+    """Return whether no window begins behind an axis: with ceil_mode there was one, which is left out now."""
     attributes = node.attributes
     if not attributes.get("ceil_mode", 0) or attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return True

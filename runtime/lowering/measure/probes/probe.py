@@ -69,7 +69,7 @@ class Probe:
 
     @property
     def has_kernel(self) -> bool:
-        """Whether the installed release has the kernels, so that the probe tells anything of it."""
+        """Return whether the installed release has the kernels, so that the probe tells anything of it."""
         rules = legality("cpu", installed.runtime())
         if self.needs:
             graph = lower(self.graph(), "cpu", runtime=installed.runtime(), optimize="all")
@@ -171,7 +171,7 @@ def bare(graph: Graph) -> onnxruntime.InferenceSession:
 
 
 def is_wrong(probe: AnyProbe) -> bool:
-    """Whether onnxruntime fails, or gives other numbers."""
+    """Return whether onnxruntime fails, or gives other numbers."""
     return bool(found(probe))
 
 
