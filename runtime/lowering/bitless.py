@@ -35,7 +35,7 @@ def barrier(on: Legaliser, symbol: Symbol) -> Symbol:
     if not symbol.shape.is_ranked:
         shape = on.native("Shape", symbol, dtype=DType.int64, shape=_shape([Dim.dynamic()]))
         return on.native("Reshape", symbol, shape, shape=symbol.shape, allowzero=1)
-    return on.native("Reshape", symbol, on.ints([0] * symbol.rank), shape=symbol.shape)
+    return on.graph._emit("Reshape", (symbol, on.ints([0] * symbol.rank)), symbol.type)
 
 
 def rounded(on: Legaliser, x: Symbol, dtype: DType) -> Symbol:

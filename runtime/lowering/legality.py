@@ -49,6 +49,7 @@ class Legality:
         """Whether the operators that compute something else than DESIGN says are replaced."""
         self.table = table
         self._found: dict[str, frozenset[DType] | None] = {}
+        self._traps: dict[str, bool] = {}
 
     @functools.cached_property
     def views_bits(self) -> bool:
@@ -106,7 +107,9 @@ class Legality:
 
     def has_trap(self, trap: str) -> bool:
         """Whether a trap of the CPU provider is to be avoided; those of others are not measured and always are."""
-        return self.target != "cpu" or in_force(trap, self.runtime)
+        if trap not in self._traps:
+            self._traps[trap] = self.target != "cpu" or in_force(trap, self.runtime)
+        return self._traps[trap]
 
     def keeps(self, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
         """Whether an operator chosen by `dtype` stays as it is: on any operands, or on one of the type given."""
