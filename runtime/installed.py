@@ -19,7 +19,7 @@ from graphcore.runtime.kernel_registry import KernelRegistry
 from graphcore.runtime.lowering.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.rewrite import bodies
 from graphcore.runtime.lowering.traps import in_force
-from graphcore.symbol import Constant
+from graphcore.symbol import Constant, Symbol
 from graphcore.types import TensorType
 
 LOG = logging.getLogger("graphcore")
@@ -74,13 +74,19 @@ def broken(graph: Graph) -> tuple[str, ...]:
     known = {sign: [n for n in names if in_force(f"optimiser {n}", runtime())] for sign, names in _OPTIMISERS.items()}
     if not any(known.values()):
         return ()
-    whole = (graph, *(definition.body for definition in definitions(graph)))
-    symbols = [symbol for top in whole for part in _parts(top) for symbol in part._symbols]
+    symbols = list(_symbols(graph))
     is_met = {
         "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
         "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
     }
     return tuple(name for sign, names in known.items() if is_met[sign] for name in names)
+
+
+def _symbols(graph: Graph) -> Iterator[Symbol]:
+    """Return the Symbols of a graph, its bodies and the functions that it calls."""
+    for top in (graph, *(definition.body for definition in definitions(graph))):
+        for part in _parts(top):
+            yield from part._symbols
 
 
 def _parts(graph: Graph) -> Iterator[Graph]:
@@ -108,11 +114,13 @@ def memory(graph: Graph) -> dict[str, Any]:
 
     Some releases put bytes where as many integers of 2 or 4 bits were: nothing is used again then.
     """
+    if not in_force(MEMORY, runtime()):
+        return {}
     has_parts = any(
         isinstance(s.type, TensorType) and s.type.dtype in _PARTS and not isinstance(s.producer, Constant)
-        for s in graph._symbols
+        for s in _symbols(graph)
     )
-    return {"enable_mem_reuse": False} if has_parts and in_force(MEMORY, runtime()) else {}
+    return {"enable_mem_reuse": False} if has_parts else {}
 
 
 def kept_apart(run: Run, names: Collection[str]) -> Run:

@@ -125,20 +125,15 @@ def replaced_by(rules: Legality) -> Replaced:
         return Replaced({}, {key: d for key, d in {**late, **bitwise.rows()}.items() if not rules.allows(*key)}, {})
     made = {key: detour for key, detour in DETOURS.items() if not rules.allows(*key) or rules.has_trap(of_kernel(*key))}
     if rules.target == "cuda":
-        own = {key: detour for key, detour in cuda.rows(made).items() if detour is not None}
-        rows = {key: detour for key, detour in {**made, **cuda.rows(made)}.items() if detour is not None}
-        return Replaced(rows, own, NEEDED)
+        return _with_own(made, cuda.rows(made))
     if rules.target == "openvino":
-        added = {**older.rows(), **older_empty.sums(made), **openvino.rows()}
-        own = {key: detour for key, detour in added.items() if detour is not None}
-        return Replaced({k: d for k, d in {**made, **added}.items() if d is not None}, own, NEEDED)
+        return _with_own(made, {**older.rows(), **older_empty.sums(made), **openvino.rows()})
     lacking = {key: detour for key, detour in older.rows().items() if not rules.allows(*key) and rules.has_lost(*key)}
     lacking.update({key: d for key, d in files.rows().items() if not rules.allows(*key)})
     made.update(files.traps(rules.runtime))
-    own = dict(lacking)
-    for key, detour in older.traps().items():  # which build on the kernel that they mend
-        if rules.has_trap(of_kernel(*key)) and not rules.has_lost(*key):
-            own[key] = detour
+    # Those of traps build on the kernel that they mend.
+    mended = {k: d for k, d in older.traps().items() if rules.has_trap(of_kernel(*k)) and not rules.has_lost(*k)}
+    own = {**lacking, **mended}
     if rules.has_trap(older_empty.REVERSED):
         own.update({("ReverseSequence", d): older_empty.reverse for d in rules.dtypes("ReverseSequence") or ()})
     guards = older_empty.rows({**made, **own})
@@ -146,6 +141,12 @@ def replaced_by(rules: Legality) -> Replaced:
     untold = {"DequantizeLinear"} if rules.has_trap(quantized.NARROW_SCALES) else set()
     needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
     return Replaced({**made, **own}, own, needed)
+
+
+def _with_own(rows: Mapping[tuple[str, DType], Detour], own: Mapping[tuple[str, DType], Detour | None]) -> Replaced:
+    """What is replaced on a target that has rows of its own before others. None: it needs no row."""
+    whole = {key: detour for key, detour in {**rows, **own}.items() if detour is not None}
+    return Replaced(whole, {key: whole[key] for key in own if key in whole}, NEEDED)
 
 
 AS_WRITTEN = frozenset(
