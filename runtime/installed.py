@@ -15,6 +15,7 @@ from graphcore.errors import RunError
 from graphcore.functions import definitions
 from graphcore.graph import Graph
 from graphcore.onnx.writer import IR_VERSION, OPSET, encode, join
+from graphcore.runtime.byte_saturation import saturates
 from graphcore.runtime.kernel_registry import KernelRegistry
 from graphcore.runtime.lowering.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.rewrite import bodies
@@ -37,7 +38,7 @@ def runtime() -> Runtime:
     version = onnxruntime.__version__
     release = measured_release()
     if release is not None:
-        return Runtime(version, min(release.opset, OPSET), min(release.ir, IR_VERSION))
+        return Runtime(version, min(release.opset, OPSET), min(release.ir, IR_VERSION), saturates=saturates)
     opset = newest_opset()
     if opset < OLDEST_OPSET:
         raise RunError(
@@ -53,7 +54,7 @@ def runtime() -> Runtime:
         table.nearest(version).version,
         "" if registry is None else " and the kernels that the build lists",
     )
-    return Runtime(version, opset, newest_ir(), registry)
+    return Runtime(version, opset, newest_ir(), registry, saturates=saturates)
 
 
 def measured_release() -> Release | None:

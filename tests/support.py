@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
 from graphcore.graph import Target
+from graphcore.runtime import installed, session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.releases import Runtime, table_of
 
@@ -23,6 +26,13 @@ NEWEST = Runtime(table_of("cpu").newest.version)
 def operators_on_newest(graph: Graph) -> list[str]:
     """Return the operators at the top of a graph as a session on the newest measured release is given it."""
     return [node.op_type for node in lower(graph, "cpu", runtime=NEWEST, optimize="all").nodes]
+
+
+def pretend_bytes(monkeypatch: pytest.MonkeyPatch, *, saturating: bool) -> Runtime:
+    """Let sessions lower for a processor whose products of bytes saturate or do not. Return what they lower for."""
+    runtime = replace(installed.runtime(), saturates=lambda: saturating)
+    monkeypatch.setattr(session, "runtime", lambda: runtime)
+    return runtime
 
 
 def graph_of(

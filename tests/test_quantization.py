@@ -18,8 +18,9 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ShapeError
 from graphcore.quantization import ENCODINGS, Quantized, QuantizedTensor, encode
-from graphcore.runtime.lowering import integers, lower, saturation
-from tests.support import Array, run, run1
+from graphcore.runtime import byte_saturation
+from graphcore.runtime.lowering import lower
+from tests.support import Array, pretend_bytes, run, run1
 
 pytestmark = pytest.mark.releases
 
@@ -426,11 +427,13 @@ def test_dynamic_product_is_no_number_when_x_has_one_that_is_none(odd: float) ->
 @pytest.mark.numbers
 @pytest.mark.parametrize("way", [{}, {"axis": 0}, {"axis": 0, "reduce_range": True}])
 def test_dynamic_product_is_the_same_when_bytes_saturate(way: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integers, "saturates", lambda: True)
+    runtime = pretend_bytes(monkeypatch, saturating=True)
     w, x = random(5, 64), random(3, 64)
     held = encode(w, "int8", **way)
     graph = product_graph(held, inner=64, dynamic=True)
-    dtypes = [s.dtype for s in next(n for n in lower(graph, "cpu").nodes if n.domain).inputs if s is not None]
+    dtypes = [
+        s.dtype for s in next(n for n in lower(graph, "cpu", runtime=runtime).nodes if n.domain).inputs if s is not None
+    ]
     assert dtypes[1] is (D.int8 if "reduce_range" in way else D.uint8)
     (got,) = gc.InferenceSession().load(graph)(x)
     assert np.array_equal(bits(got), bits(of_dynamic(x, held)))
@@ -442,10 +445,27 @@ def test_dynamic_product_is_the_same_when_bytes_saturate(way: dict[str, Any], mo
         assert np.array_equal(bits(fed), bits(of_dynamic(x, held)))
 
 
+@pytest.mark.parametrize("encoding", ["int8", "int8_split"])
+def test_file_is_the_same_when_processors_differ(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = product_graph(encode(random(5, 64), encoding, axis=0), inner=64)
+    dynamic = product_graph(encode(random(5, 64), "int8", axis=0), inner=64, dynamic=True)
+    for g in (graph, dynamic):
+        files, loaded = set(), set()
+        for saturating in (False, True):
+            runtime = pretend_bytes(monkeypatch, saturating=saturating)
+            monkeypatch.setattr(byte_saturation, "saturates", lambda saturating=saturating: saturating)
+            files.add(g.to_onnx().SerializeToString(deterministic=True))
+            loaded.add(
+                str([s.dtype for n in lower(g, "cpu", runtime=runtime).nodes for s in n.inputs if s is not None])
+            )
+        assert len(files) == 1
+        assert len(loaded) == (1 if encoding == "int8" and g is graph else 2)
+
+
 def test_bytes_are_taken_to_saturate_when_there_is_no_runtime_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(saturation.saturates(), bool)
+    assert isinstance(byte_saturation.saturates(), bool)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert saturation.saturates.__wrapped__()
+    assert byte_saturation.saturates.__wrapped__()
 
 
 # Kernels

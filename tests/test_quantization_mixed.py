@@ -15,8 +15,8 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, FeedError, GraphError
 from graphcore.quantization import Quantized, QuantizedTensor, encode
-from graphcore.runtime.lowering import integers, lower
-from tests.support import Array, run1
+from graphcore.runtime.lowering import lower
+from tests.support import Array, pretend_bytes, run1
 
 D = DType
 F32 = np.float32
@@ -156,7 +156,7 @@ def test_product_is_no_number_when_x_has_one_that_is_none(odd: float) -> None:
 def test_bits_are_the_same_however_bytes_are_multiplied(
     symmetric: bool, saturating: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(integers, "saturates", lambda: saturating)
+    runtime = pretend_bytes(monkeypatch, saturating=saturating)
     x, held = random(4, 64), held_as(random(5, 64), symmetric)
     parts = [part for part in (held.data, held.scales, held.zero_points) if part is not None]
 
@@ -168,7 +168,7 @@ def test_bits_are_the_same_however_bytes_are_multiplied(
     assert np.array_equal(bits(run1(fed, x, *parts, dims=dims, check=False)), want)
     for count in (1, 2):
         graph = product_graph(held, inner=64, digits=count)
-        kernels = [n for n in lower(graph, "cpu").nodes if n.op_type == "MatMulIntegerToFloat"]
+        kernels = [n for n in lower(graph, "cpu", runtime=runtime).nodes if n.op_type == "MatMulIntegerToFloat"]
         assert len(kernels) == count
         assert {n.inputs[1].dtype for n in kernels if n.inputs[1] is not None} == {D.uint8 if saturating else D.int8}
     assert np.array_equal(bits(product(x, held)), want)

@@ -16,8 +16,8 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ShapeError
 from graphcore.quantization import Quantized, QuantizedTensor, encode
-from graphcore.runtime.lowering import integers, lower
-from tests.support import Array, run, run1
+from graphcore.runtime.lowering import lower
+from tests.support import Array, pretend_bytes, run, run1
 
 pytestmark = pytest.mark.releases
 
@@ -284,7 +284,7 @@ def test_product_is_rounded_once_when_x_is_of_another_dtype(dtype: DType) -> Non
 def test_bits_are_the_same_when_the_weight_comes_with_the_run(
     saturating: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(integers, "saturates", lambda: saturating)
+    runtime = pretend_bytes(monkeypatch, saturating=saturating)
     x, held = random(4, 64), held_as(random(5, 64))
     assert held.scales is not None
 
@@ -296,7 +296,7 @@ def test_bits_are_the_same_when_the_weight_comes_with_the_run(
     assert np.array_equal(bits(run1(fed, x, held.data, held.scales, dims=dims, check=False)), want)
     assert np.array_equal(bits(product(x, held)), want)
     graph = product_graph(held, inner=64)
-    kernels = [n for n in lower(graph, "cpu").nodes if n.op_type == "MatMulIntegerToFloat"]
+    kernels = [n for n in lower(graph, "cpu", runtime=runtime).nodes if n.op_type == "MatMulIntegerToFloat"]
     dtypes = {n.inputs[1].dtype for n in kernels if n.inputs[1] is not None}
     assert dtypes == {D.uint8 if saturating else D.int8}
 
@@ -330,11 +330,14 @@ def test_nan_is_looked_for_with_one_row_of_zeros_when_operands_have_as_many_rows
         assert np.isnan(none).all()
 
 
-def test_bias_is_added_in_the_kernel_and_rounded_with_the_first_sum() -> None:
+def test_bias_is_added_in_the_kernel_and_rounded_with_the_first_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runtime = pretend_bytes(monkeypatch, saturating=False)
     w, b, x = random(64, 32), random(32, seed=9), random(5, 64)
     graph = Graph("biased", {"x": TensorType(D.float32, ["m", 64])})
     graph.output(ops.qmatmul("int8_split", graph[0], held_as(w.T.copy())) + b)
-    kernels = [n for n in lower(graph, "cpu").nodes if n.op_type == "MatMulIntegerToFloat"]
+    kernels = [n for n in lower(graph, "cpu", runtime=runtime).nodes if n.op_type == "MatMulIntegerToFloat"]
     assert [len(n.inputs) for n in kernels] == [7, 5, 5]
     (got,) = gc.InferenceSession().load(graph)(x)
     most = bound(x, w.T) + 2.0**-22 * np.abs(b)

@@ -47,17 +47,18 @@ def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: P
     how = given["encoding"], given.get("axis", 0), given.get("block_size", 0)
     # The arrays are constants of the graph and outlive this run of lowering, so that a number names one.
     key = (*map(id, arrays), *how) if len(arrays) == 1 + len(parts) else None
+    saturates = rules.runtime.saturates
     if x is not None and given.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
         count = given.get("digits", 1)
         if key is None or rules.target != "cpu":
-            return integers.unsaturated(x, values, parts, count) if rules.detours else None
+            return integers.unsaturated(x, values, parts, saturates, count) if rules.detours else None
         of_integers = integers.half_split if count == 2 else integers.dynamic
-        return of_integers(x, arrays, key, done)
+        return of_integers(x, arrays, key, done, saturates)
     if x is not None and how[0] == "int8_split" and is_summed(values):
         if key is not None and rules.target == "cpu":
-            return integers.split(x, arrays, key, done)
+            return integers.split(x, arrays, key, done, saturates)
         if key is None or not rules.detours:  # elsewhere known digits are floats: products of integers run on the CPU
-            return integers.unsaturated(x, values, parts) if rules.detours else None
+            return integers.unsaturated(x, values, parts, saturates) if rules.detours else None
     if key is not None and rules.detours:
         tensor = _tensor(given, arrays)
         return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, given, rules, key, done)

@@ -12,7 +12,7 @@ import functools
 import json
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,11 @@ class Registry(Protocol):
         """Return the dtypes that are registered; None where the list does not tell: no kernel, or one of any dtype."""
 
 
+def on_some_processor() -> bool:
+    """Return True: some processor does it, and which one runs a file is not known when it is written."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What a graph is lowered for: one release, or where `version` is empty every one that is supported.
@@ -41,7 +46,9 @@ class Runtime:
     opset, ir: the newest of ONNX that it is given. registry: the kernels of the installed build, None where the
     release is not the installed one or its list cannot be read. avoided: operators that it is not given, though it has
     kernels of them. is_fixed: whether the opset is that one, and not an older one that has more kernels. in_file:
-    whether it reads a file by itself, with all of its optimisers, of which a session switches some off.
+    whether it reads a file by itself, with all of its optimisers, of which a session switches some off. saturates:
+    whether products of unsigned with signed bytes saturate on the processor that runs the graph, a function since only
+    graphs with such products ask; a file may run on any processor, so its answer is True.
     """
 
     version: str = ""
@@ -51,6 +58,7 @@ class Runtime:
     avoided: frozenset[str] = frozenset()
     is_fixed: bool = False
     in_file: bool = False
+    saturates: Callable[[], bool] = on_some_processor
 
 
 ANY = Runtime()
