@@ -62,11 +62,11 @@ lint: $(VENV)/.dev-stamp
 test-newest: newest
 	$(NEWEST)/bin/python -m pytest -n 2 $(if $(QUICK),-m releases)
 
-# The venvs are kept outside of the tree: graphcore/runtime/lowering/measure/venvs.py.
+# The venvs are kept outside of the tree: graphcore/runtime/kernel_probe/venvs.py.
 test-releases: $(VENV)/.dev-stamp
 	@missed=; for release in $(RELEASES); do \
 	  echo "== onnxruntime $$release"; \
-	  python=$$($(PY) -m graphcore.runtime.lowering.measure.venvs "$$release") \
+	  python=$$($(PY) -m graphcore.runtime.kernel_probe.venvs "$$release") \
 	    && PYTHONPATH="$(CURDIR)" "$$python" -m pytest -n 2 -m releases || missed="$$missed $$release"; \
 	done; [ -z "$$missed" ] || { echo "error: tests failed with onnxruntime$$missed" >&2; exit 1; }
 

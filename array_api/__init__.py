@@ -15,9 +15,9 @@ import math
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphcore.array_api._array import Array as Array
 from graphcore.array_api._creation import *
 from graphcore.array_api._data_types import *
+from graphcore.array_api._eager.array import Array as Array
 from graphcore.array_api._elementwise import *
 from graphcore.array_api._indexing import *
 from graphcore.array_api._inspection import *

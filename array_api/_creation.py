@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._array import Array, check_device
 from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, astype, checked
-from graphcore.array_api._dispatch import Tensor, computed, function
+from graphcore.array_api._eager.array import Array, check_device
+from graphcore.array_api._eager.dispatch import Tensor, computed, function
 from graphcore.array_api._manipulation import broadcast_arrays
-from graphcore.constants import array_of, held_as, scalar_array
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.arrays.casting import cast_array
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.numerics import cast_array
+from graphcore.ir.literals import array_of, held_as, scalar_array
+from graphcore.ir.symbol import Symbol
 from graphcore.promotion.system import NoPromotion, check_literal
-from graphcore.symbol import Symbol
-from graphcore.types import DimLike
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace",

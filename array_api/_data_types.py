@@ -9,15 +9,15 @@ import ml_dtypes
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._array import DTYPES, Array, check_device
-from graphcore.array_api._dispatch import Tensor, function
-from graphcore.array_api._scalars import is_scalar, joined
-from graphcore.dtypes import DType, Kind
+from graphcore.array_api._eager.array import DTYPES, Array, check_device
+from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager.scalars import is_scalar, joined
+from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, PromotionError
-from graphcore.operands import graph_of
+from graphcore.ir.symbol import Symbol
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.system import PromotionSystem
-from graphcore.symbol import Symbol
+from graphcore.types.dtypes import DType, Kind
 
 __all__ = [
     "astype",

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from graphcore import ops
-from graphcore.array_api._dispatch import Tensor, function
-from graphcore.array_api._scalars import as_arrays, met
-from graphcore.dtypes import DType
-from graphcore.ops import _emit as e
-from graphcore.symbol import Symbol
+from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager.scalars import as_arrays, met
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 
 __all__ = [
     "abs",

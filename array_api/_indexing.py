@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._array import Array, OutOfBounds
-from graphcore.array_api._dispatch import Tensor, function
+from graphcore.array_api._eager.array import Array, OutOfBounds
+from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager.scalars import as_arrays, is_scalar, joined
 from graphcore.array_api._manipulation import checked_axis
-from graphcore.array_api._scalars import as_arrays, is_scalar, joined
-from graphcore.dtypes import DType
+from graphcore.build.operands import same_dim
 from graphcore.errors import DTypeError
-from graphcore.operands import same_dim
-from graphcore.symbol import Symbol
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 
 __all__ = ["take", "take_along_axis"]
 

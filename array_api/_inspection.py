@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcore.array_api._array import DEVICE, check_device
 from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, KINDS
-from graphcore.dtypes import DType
+from graphcore.array_api._eager.array import DEVICE, check_device
 from graphcore.errors import DTypeError
+from graphcore.types.dtypes import DType
 
 __all__ = ["__array_namespace_info__"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcore import ops
-from graphcore.array_api._dispatch import Tensor, function
-from graphcore.operands import same_dim
+from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.build.operands import same_dim
 
 __all__ = ["matmul", "tensordot", "vecdot"]
 

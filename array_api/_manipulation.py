@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore import ops
-from graphcore.array_api._array import OutOfBounds
-from graphcore.array_api._dispatch import Tensor, function
+from graphcore.array_api._eager.array import OutOfBounds
+from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.build import primitives as e
+from graphcore.build.operands import axes_of, axis_of
+from graphcore.build.operands import broadcast_shapes as joint_shape
 from graphcore.errors import ShapeError
-from graphcore.operands import axes_of, axis_of
-from graphcore.operands import broadcast_shapes as joint_shape
-from graphcore.ops import _emit as e
-from graphcore.symbol import Symbol
-from graphcore.types import Shape
+from graphcore.ir.symbol import Symbol
+from graphcore.types.tensor_types import Shape
 
 __all__ = [
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip", "matrix_transpose",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from graphcore import ops
-from graphcore.array_api._dispatch import Tensor, function
-from graphcore.array_api._scalars import as_arrays, met
+from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager.scalars import as_arrays, met
 from graphcore.array_api._statistics import Axes
-from graphcore.dtypes import DType
 from graphcore.errors import ShapeError
-from graphcore.symbol import Symbol
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 
 __all__ = [
     "argmax", "argmin", "argsort", "count_nonzero", "isin", "nonzero", "searchsorted", "sort", "unique_all",

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from graphcore import ops
-from graphcore.array_api._dispatch import Tensor, function
+from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._manipulation import checked_axis
-from graphcore.dtypes import DType
-from graphcore.symbol import Symbol
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 
 __all__ = [
     "all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",

@@ -12,16 +12,16 @@ from typing import Literal, NoReturn, TypeAlias
 import numpy as np
 
 from graphcore import ops
+from graphcore.array_api._algorithms.loops import count_of, positions
 from graphcore.array_api._creation import arange
 from graphcore.array_api._data_types import DEFAULT_FLOAT, astype, checked
-from graphcore.array_api._dispatch import Tensor, function
-from graphcore.array_api._loops import count_of, positions
+from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._manipulation import concat
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.operands import axes_of
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import axes_of
-from graphcore.ops import _emit as e
-from graphcore.symbol import Symbol
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",

@@ -14,19 +14,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api import _elimination, _jacobi, _norms, _orthogonal
-from graphcore.array_api._array import Array
-from graphcore.array_api._diagonals import diagonal_of
-from graphcore.array_api._dispatch import Tensor, function
+from graphcore.array_api._algorithms import elimination, jacobi, norms, orthogonal
+from graphcore.array_api._algorithms.diagonals import diagonal_of
+from graphcore.array_api._algorithms.loops import identities
+from graphcore.array_api._eager.array import Array
+from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._linear_algebra import matmul, tensordot, vecdot
-from graphcore.array_api._loops import identities
 from graphcore.array_api._manipulation import matrix_transpose
 from graphcore.array_api._statistics import sum as _sum
-from graphcore.dtypes import DType
+from graphcore.build.operands import axes_of, broadcast_shapes, promote, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import axes_of, broadcast_shapes, promote, same_dim
-from graphcore.symbol import Symbol
-from graphcore.types import Shape
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
@@ -96,7 +96,7 @@ def _sized(op: str, x: Symbol) -> None:
     """Refuses what is no stack of matrices of floats of which the lesser side is known."""
     _floats(op, x)
     _matrices(op, x)
-    if _orthogonal.least(*x.shape[-2:]) is None:
+    if orthogonal.least(*x.shape[-2:]) is None:
         raise ShapeError(
             f"{op}: whether there are more rows, {x.shape[-2]}, or columns, {x.shape[-1]}, must be known",
             operands={"x": x},
@@ -156,7 +156,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
         raise DTypeError(f"matrix_power: n={n!r} is no int", operands={"x": x}, help="give an int")
     if n == 0:
         return identities(x, -2, -1)
-    power, count = (x if n > 0 else _elimination.inverted(x)), abs(int(n))
+    power, count = (x if n > 0 else elimination.inverted(x)), abs(int(n))
     made = power
     for digit in bin(count)[3:]:
         made = ops.matmul(made, made)
@@ -201,7 +201,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     for matrices that are not positive definite. Raises `ShapeError` for matrices that are not square.
     """
     _square("cholesky", x)
-    lower = _elimination.cholesky(x)
+    lower = elimination.cholesky(x)
     return ops.transpose_matrix(lower) if upper else lower
 
 
@@ -209,7 +209,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 def det(x: Tensor, /) -> Tensor:
     """The determinant. x: [..., n, n], floats. Returns [...]. Raises `ShapeError` for matrices that are not square."""
     _square("det", x)
-    pivots, parity = _elimination.pivots(x)
+    pivots, parity = elimination.pivots(x)
     return ops.prod(pivots, axis=-1) * parity
 
 
@@ -221,7 +221,7 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
     matrices that are not square.
     """
     _square("slogdet", x)
-    pivots, parity = _elimination.pivots(x)
+    pivots, parity = elimination.pivots(x)
     sign = ops.prod(ops.sign(pivots), axis=-1) * parity
     return SlogdetResult(sign, ops.sum(ops.log(ops.abs(pivots)), axis=-1))
 
@@ -230,7 +230,7 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
 def inv(x: Tensor, /) -> Tensor:
     """The inverse. x: [..., n, n], floats. Infinite or NaN for singular matrices. Raises `ShapeError` for others."""
     _square("inv", x)
-    return _elimination.inverted(x)
+    return elimination.inverted(x)
 
 
 @function
@@ -257,7 +257,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
         stack = broadcast_shapes([a.shape[:-2], b.shape[:-2]])
     except ValueError as clash:
         raise ShapeError(f"solve: the axes before the matrices do not broadcast: {clash}", operands=roles) from None
-    x = _elimination.solved(_stacked(a, stack), _stacked(b, stack))
+    x = elimination.solved(_stacked(a, stack), _stacked(b, stack))
     return ops.squeeze(x, -1) if is_vector else x
 
 
@@ -278,7 +278,7 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
     _sized("qr", x)
     if mode not in ("reduced", "complete"):
         raise DTypeError(f"qr: there is no mode {mode!r}", operands={"x": x}, help='"reduced" or "complete"')
-    return QRResult(*_orthogonal.qr(x, complete=mode == "complete"))
+    return QRResult(*orthogonal.qr(x, complete=mode == "complete"))
 
 
 @function
@@ -289,14 +289,14 @@ def eigh(x: Tensor, /) -> EighResult:
     columns. Raises `ShapeError` for matrices that are not square.
     """
     _square("eigh", x)
-    return EighResult(*_jacobi.eigh(x, vectors=True))
+    return EighResult(*jacobi.eigh(x, vectors=True))
 
 
 @function
 def eigvalsh(x: Tensor, /) -> Tensor:
     """The eigenvalues of symmetric matrices in ascending order. See `eigh`."""
     _square("eigvalsh", x)
-    return _jacobi.eigh(x, vectors=False)[0]
+    return jacobi.eigh(x, vectors=False)[0]
 
 
 @function
@@ -308,14 +308,14 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     that are not known.
     """
     _sized("svd", x)
-    return SVDResult(*_jacobi.svd(x, full=bool(full_matrices)))
+    return SVDResult(*jacobi.svd(x, full=bool(full_matrices)))
 
 
 @function
 def svdvals(x: Tensor, /) -> Tensor:
     """The singular values of matrices in descending order. See `svd`."""
     _sized("svdvals", x)
-    return _jacobi.singular_values(x)
+    return jacobi.singular_values(x)
 
 
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
@@ -330,7 +330,7 @@ def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 @function
 def _matrix_rank(x: Tensor, rtol: Tensor | None) -> Tensor:
     _sized("matrix_rank", x)
-    return _jacobi.rank(x, _rtol("matrix_rank", rtol))
+    return jacobi.rank(x, _rtol("matrix_rank", rtol))
 
 
 def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
@@ -345,7 +345,7 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 @function
 def _pinv(x: Tensor, rtol: Tensor | None) -> Tensor:
     _sized("pinv", x)
-    return _jacobi.pseudo_inverse(x, _rtol("pinv", rtol))
+    return jacobi.pseudo_inverse(x, _rtol("pinv", rtol))
 
 
 def _as_array(op: str, x: Tensor, rtol: Any) -> Any:
@@ -381,15 +381,15 @@ def matrix_norm(
     """
     _floats("matrix_norm", x)
     _matrices("matrix_norm", x)
-    if ord not in _norms.MATRIX_NORMS:
+    if ord not in norms.MATRIX_NORMS:
         raise DTypeError(
             f"matrix_norm: there is no norm {ord!r}",
             operands={"x": x},
-            help=f"ord is one of {', '.join(map(repr, _norms.MATRIX_NORMS))}",
+            help=f"ord is one of {', '.join(map(repr, norms.MATRIX_NORMS))}",
         )
-    if ord in _norms.SPECTRAL:
+    if ord in norms.SPECTRAL:
         _sized("matrix_norm", x)
-    return _norms.matrix_norm(x, ord, keepdims=bool(keepdims))
+    return norms.matrix_norm(x, ord, keepdims=bool(keepdims))
 
 
 @function
@@ -406,4 +406,4 @@ def vector_norm(
     if isinstance(ord, bool) or not isinstance(ord, (int, float)) or math.isnan(ord):
         raise DTypeError(f"vector_norm: ord={ord!r} is no number", operands={"x": x}, help="give a number: ord=2")
     axes = axes_of("vector_norm", axis, x.rank, {"x": x})
-    return _norms.vector_norm(x, axes, float(ord), keepdims=bool(keepdims))
+    return norms.vector_norm(x, axes, float(ord), keepdims=bool(keepdims))

@@ -17,8 +17,8 @@ from onnx import helper
 
 from benchmarks.timing import Bounds, compare
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.onnx.export import lowered
-from graphcore.onnx.writer import OPSET, encode, join
+from graphcore.onnx.proto.model_proto import OPSET, encode, join
+from graphcore.runtime.export import lowered
 
 NODES = 10_000
 BUILD_BOUND = 2.0

@@ -21,8 +21,8 @@ import onnxruntime
 import graphcore as gc
 from benchmarks.timing import Bounds, compare
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.graph import Precision
-from graphcore.onnx.writer import encode, join
+from graphcore.ir.graph import Precision
+from graphcore.onnx.proto.model_proto import encode, join
 
 ELEMENTS = 1 << 20
 SIDE = 512

@@ -21,9 +21,9 @@ import graphcore as gc
 from benchmarks.timing import Bounds, compare
 from graphcore import DType
 from graphcore.errors import MissingExtraError
-from graphcore.graph import Precision
+from graphcore.ir.graph import Precision
 from graphcore.models import minilm
-from graphcore.runtime.openvino import PROVIDER
+from graphcore.runtime.openvino.session import PROVIDER
 
 LENGTH = 128
 ROUNDS = {1: 40, 32: 7}

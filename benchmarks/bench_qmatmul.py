@@ -19,9 +19,9 @@ import numpy as np
 import graphcore as gc
 from benchmarks.timing import Bounds, compare
 from graphcore import DType, Graph, Model, Symbol, TensorType, ops
+from graphcore.ir.symbol import Constant
 from graphcore.quantization import encode
 from graphcore.runtime.lowering import lower
-from graphcore.symbol import Constant
 
 Array = np.ndarray[Any, Any]
 Product = Callable[[Symbol, Array], Symbol]

@@ -21,7 +21,7 @@ import graphcore as gc
 from benchmarks.timing import Bounds, compare
 from graphcore.errors import MissingExtraError
 from graphcore.models import minilm
-from graphcore.runtime.quantizing import Report
+from graphcore.runtime.quantizer import Report
 
 LENGTH = 128
 ROUNDS = {1: 21, 32: 3}

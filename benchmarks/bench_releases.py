@@ -4,7 +4,7 @@
 
 A release has the kernel of Attention at some opsets and not at others, or a kernel that is wrong; a session is given
 the opset that has it, or primitives. One thread, time on the processor, both sides in one process of the release's own
-environment (graphcore/runtime/lowering/measure/venvs.py). Without arguments: all measured releases that are supported.
+environment (graphcore/runtime/kernel_probe/venvs.py). Without arguments: all measured releases that are supported.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def measure() -> dict[str, Any]:
     import graphcore as gc
     from graphcore import Graph, TensorType, ops
     from graphcore.models import minilm
-    from graphcore.runtime.installed import runtime
     from graphcore.runtime.lowering import lower
+    from graphcore.runtime.ort.release import runtime
 
     graph = Graph("attention", {name: TensorType("float32", ["batch", HEADS, LENGTH, SIZE]) for name in "qkv"})
     q, k, v = graph.inputs
@@ -67,8 +67,8 @@ def _call(function: Callable[..., object], given: list[Any]) -> Callable[[], obj
 
 
 def main() -> int:
-    from graphcore.runtime.lowering.measure.venvs import python_of
-    from graphcore.runtime.lowering.releases import is_supported, table_of
+    from graphcore.runtime.kernel_probe.venvs import python_of
+    from graphcore.runtime.lowering.targets.releases import is_supported, table_of
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_releases", description=__doc__)
     supported = [r.version for r in table_of("cpu").releases if is_supported(r.version)]

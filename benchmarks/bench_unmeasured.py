@@ -19,8 +19,8 @@ import onnxruntime
 import graphcore as gc
 from benchmarks.bench_start import STARTS
 from benchmarks.timing import Bounds, child
-from graphcore.runtime import installed
-from graphcore.runtime.lowering.releases import Release
+from graphcore.runtime.lowering.targets.releases import Release
+from graphcore.runtime.ort import release as installed
 
 BOUND = 30.0
 ROUNDS = 21

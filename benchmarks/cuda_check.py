@@ -19,10 +19,10 @@ from typing import Any
 
 import graphcore as gc
 from graphcore import DType
-from graphcore.declare import REGISTRY
+from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphcoreError
 from graphcore.promotion.max import DTYPES
-from graphcore.runtime.placement import Placement
+from graphcore.runtime.inspection.placement import Placement
 from tests import test_every_dtype, test_every_op, test_sweep
 from tests.every_op import ALL, CASES, graph_of
 

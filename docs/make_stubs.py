@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from graphcore.onnx.catalogue import KINDS, Entry, entry, names, signature
+from graphcore.onnx.schemas.catalogue import KINDS, Entry, entry, names, signature
 
 FOLDER = Path(__file__).parent.parent / "ops" / "onnx"
 
@@ -17,10 +17,10 @@ HEAD = """\
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, overload
 
-from graphcore.dtypes import DType
-from graphcore.graph import Graph
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Type
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Type
 """
 
 ALIASES = """
@@ -34,7 +34,7 @@ _Body: TypeAlias = Graph | Callable[..., Any]
 
 """
 
-_UNUSED = "from graphcore.types import Type\n"
+_UNUSED = "from graphcore.types.tensor_types import Type\n"
 """What no operator of ai.onnx.ml needs."""
 
 _TYPES: dict[int, str] = {
@@ -91,8 +91,8 @@ def pages() -> dict[str, str]:
     """The stubs by file name."""
     main = [line for name in names("") for line in stub(entry(name))]
     machine = [line for name in names("ai.onnx.ml") for line in stub(entry(name, "ai.onnx.ml"))]
-    imports, types = HEAD.split("from graphcore.symbol")
-    types = f"from graphcore.symbol{types}"
+    imports, types = HEAD.split("from graphcore.types.dtypes")
+    types = f"from graphcore.types.dtypes{types}"
     package = f"{imports}from graphcore.ops.onnx import ml as ml\n{types}{ALIASES}"
     of_machine_learning = f"{imports}{types}{ALIASES}".replace(", overload", "").replace(_UNUSED, "")
     return {

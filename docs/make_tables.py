@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from graphcore import ops
-from graphcore.declare import MEANINGS, REGISTRY
+from graphcore.build.declare import MEANINGS, REGISTRY
 from graphcore.onnx.versions.table import CHANGES
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx
 
 from graphcore import DType
-from graphcore.onnx.catalogue import entry
+from graphcore.onnx.schemas.catalogue import entry
 from tests.operators.building import Place
 from tests.operators.cases import DTYPES, FURTHER, MAPS, every
 from tests.operators.cells import lowered

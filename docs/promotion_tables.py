@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from graphcore import ops
-from graphcore.declare import REGISTRY
-from graphcore.dtypes import DType
+from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphcoreError
-from graphcore.graph import Graph
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
 from graphcore.promotion import Key, NoPromotion, Operand, PromotionSystem, explain, system
 from graphcore.promotion.anvil import common_dtype
 from graphcore.promotion.kernel_float import COLUMNS as KERNEL_FLOAT
 from graphcore.promotion.max import DTYPES
 from graphcore.promotion.tables import SHORT
-from graphcore.symbol import Symbol
-from graphcore.types import TensorType
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 INTEGERS = (
     DType.bool, DType.int8, DType.int16, DType.int32, DType.int64, DType.uint8, DType.uint16, DType.uint32, DType.uint64

@@ -14,25 +14,25 @@ if not os.path.isdir(os.path.join(_here, "ops")):  # a checkout without symlinks
     __path__.append(os.path.dirname(_here))
 
 from graphcore import errors, promotion
-from graphcore.buffers import Buffer, BufferValue
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError, LossyCastWarning
-from graphcore.graph import Graph
+from graphcore.ir.buffers import Buffer, BufferValue
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, SymbolTuple
 from graphcore.promotion import PromotionSystem, implicit_cast, implicit_cast_type
-from graphcore.symbol import Symbol, SymbolTuple
-from graphcore.types import OptionalType, SequenceType, Shape, TensorType
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType
 
-from graphcore import ops, standard as standard  # isort: skip - attach operators and methods to Symbol
-from graphcore.calls import Function, function  # isort: skip - promotes, with operands
+from graphcore import graph_methods as graph_methods, ops  # isort: skip - attach operators and methods to Symbol
+from graphcore.build.functions import Function, function  # isort: skip - promotes, with operands
 
 if TYPE_CHECKING:
     from graphcore import array_api, checkpoints, models, runtime
     from graphcore.checkpoints import load_tensors, save_tensors
-    from graphcore.custom import CustomOp, custom_op
+    from graphcore.custom_ops.declaration import CustomOp, custom_op
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
 
-from graphcore.collector import settle as _settle
+from graphcore.support.gc_pause import settle as _settle
 
 _settle()
 
@@ -80,13 +80,13 @@ __all__ = [
 _LAZY = {
     "Batcher": "runtime",
     "Bound": "runtime",
-    "CustomOp": "custom",
+    "CustomOp": "custom_ops.declaration",
     "InferenceSession": "runtime",
     "Model": "runtime",
     "Quantization": "runtime",
     "array_api": "",
     "checkpoints": "",
-    "custom_op": "custom",
+    "custom_op": "custom_ops.declaration",
     "jit": "runtime",
     "load_tensors": "checkpoints",
     "models": "",

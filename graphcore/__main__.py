@@ -6,7 +6,7 @@ import sys
 
 
 def _main() -> int:
-    from graphcore.runtime.command import main
+    from graphcore.runtime.cli import main
 
     return main()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, Self, runtime_checkable
 
-from graphcore.sources import Line, user_line
+from graphcore.support.source_lines import Line, user_line
 
 
 @runtime_checkable

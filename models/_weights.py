@@ -11,9 +11,9 @@ from typing import TypeAlias
 import numpy as np
 
 from graphcore import DType, Graph, Symbol
+from graphcore.arrays.casting import Array, is_masked
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import DTypeError, ModelError, ResourceLimitError
-from graphcore.numerics import Array, is_masked
 
 Given: TypeAlias = "Mapping[str, Array] | str | os.PathLike[str] | None"
 """Arrays by name, the path of a checkpoint, or None for random weights."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from graphcore.dtypes import DType
+from graphcore.arrays.casting import Array, is_masked
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.numerics import Array, is_masked
-from graphcore.types import TensorType, Type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
     from graphcore.runtime import Model

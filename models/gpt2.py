@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from graphcore import Graph, Symbol, ops
+from graphcore.arrays.casting import Array
 from graphcore.checkpoints import Tensors
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._decoding import Attention, Step
 from graphcore.models._weights import Given, Weights, arrays_of, from_gguf
-from graphcore.numerics import Array
 
 ACTIVATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 """Configurations' words for what `ops.gelu` calls approximate."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from graphcore import Graph, Symbol, ops
+from graphcore.arrays.casting import Array
 from graphcore.checkpoints import Tensors
 from graphcore.errors import GraphcoreError
 from graphcore.models import _config
@@ -25,7 +26,6 @@ from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._decoding import Attention, Step
 from graphcore.models._weights import Given, Weights, arrays_of, from_gguf
 from graphcore.models.generation import stream
-from graphcore.numerics import Array
 
 KINDS = {"llama": 2048, "mistral": 131_072, "qwen2": 32_768}
 """The families, and the positions that each was made for if a configuration does not say."""

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.arrays.casting import Array
 from graphcore.checkpoints import load_tensors
 from graphcore.errors import DTypeError, MissingExtraError, ModelError
 from graphcore.models import _config
 from graphcore.models._weights import arrays_of
-from graphcore.numerics import Array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.arrays.casting import Array
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._weights import Given, Weights, arrays_of
-from graphcore.numerics import Array
 
 _SIZES = (
     "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size patch_size num_channels".split()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if __name__ != "graphcore.ops":
     raise ImportError(f"this is graphcore's operator library: import it as graphcore.ops, not as {__name__}")
 
-from graphcore.declare import REGISTRY
+from graphcore.build.declare import REGISTRY
 from graphcore.ops import onnx as onnx
 from graphcore.ops.activation import *
 from graphcore.ops.attention import *

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.operands import broadcast_shapes, retype
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import broadcast_shapes, retype
-from graphcore.ops._index import Array, Int, Mask, New, read
-from graphcore.ops._positions import known, runtime_shape
-from graphcore.ops._slice import Slice
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.indexing import _sliced, _stacked
-from graphcore.symbol import Symbol
-from graphcore.types import Shape, _shape, tensor_type
+from graphcore.ops.shared.indexing.index import Array, Int, Mask, New, read
+from graphcore.ops.shared.indexing.positions import known, runtime_shape
+from graphcore.ops.shared.indexing.slice import Slice
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _WRITTEN_OUT = 64  # positions along one axis that become a constant
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from graphcore.declare import EXPANSIONS, LIBRARY, expansion, op, unary
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import EXPANSIONS, LIBRARY, expansion, op, unary
+from graphcore.build.operands import (
+    apply,
+    axis_of,
+    broadcast,
+    graph_of,
+    promote,
+    promote_one,
+    resolve,
+    retype,
+    same_dim,
+)
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import apply, axis_of, broadcast, graph_of, promote, promote_one, resolve, retype, same_dim
-from graphcore.ops import _emit as e
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import elementwise
-from graphcore.ops._attributes import choice, domain_for, real
+from graphcore.ops.shared.attributes import choice, domain_for, real
 from graphcore.promotion.system import Key
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import _shape, tensor_type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape, tensor_type
 
 # Over an axis
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.declare import op
+from graphcore.build.operands import Roles, graph_of, promote, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import Roles, graph_of, promote, same_dim
-from graphcore.ops import _attention as _attention  # declares what the operators are made of
-from graphcore.ops import _rotary as _rotary
-from graphcore.ops._attributes import domain_for, real
-from graphcore.ops._dims import Axis, Size, shape_vector
-from graphcore.ops._spatial import whole
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Shape, _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared import attention as attention  # declares what the operators are made of
+from graphcore.ops.shared import rotary as rotary
+from graphcore.ops.shared.attributes import domain_for, real
+from graphcore.ops.shared.dims import Axis, Size, shape_vector
+from graphcore.ops.shared.spatial import whole
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 ONE = Dim(1)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphcore.declare import op
-from graphcore.dims import Dim
+from graphcore.build.declare import op
+from graphcore.build.operands import axes_of, axis_of, operand, retype
 from graphcore.errors import ShapeError
-from graphcore.operands import axes_of, axis_of, operand, retype
-from graphcore.ops._dims import in_pieces
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import _shape
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import in_pieces
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import _shape
 
 
 @op(onnx="Squeeze", method=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcore.declare import op
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import op
+from graphcore.build.operands import promote_one, retype
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import promote_one, retype
-from graphcore.ops import _emit as e
-from graphcore.ops._dims import Axis, shape_vector
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Shape, _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
 @op(onnx="Trilu", rule="number")

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.declare import binary, expansion, unary
-from graphcore.dtypes import DType
-from graphcore.ops import _emit as e
-from graphcore.ops._positions import known
-from graphcore.symbol import Symbol
+from graphcore.build import primitives as e
+from graphcore.build.declare import binary, expansion, unary
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.shared.indexing.positions import known
+from graphcore.types.dtypes import DType
 
 # Bits
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import operands
-from graphcore.buffers import Buffer, BufferValue, may_hold, value_of
-from graphcore.declare import op
-from graphcore.dtypes import DType
+from graphcore.build import operands
+from graphcore.build.declare import op
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.graph import Graph
+from graphcore.ir.buffers import Buffer, BufferValue, may_hold, value_of
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops._assigning import assigned
 from graphcore.ops.creation import constant, full
 from graphcore.ops.shape import cast
-from graphcore.symbol import Symbol, TensorLike
+from graphcore.types.dtypes import DType
 
 __all__ = ["buffer_create", "buffer_load", "buffer_store", "buffer_store_slice"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphcore.declare import binary, expansion
-from graphcore.ops import _emit as e
-from graphcore.symbol import Symbol
+from graphcore.build import primitives as e
+from graphcore.build.declare import binary, expansion
+from graphcore.ir.symbol import Symbol
 
 
 @expansion("BoolLess")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from graphcore.declare import LIBRARY, expansion, op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.operands import broadcast, operand, promote, retype, same_dim
 from graphcore.errors import ShapeError
-from graphcore.operands import broadcast, operand, promote, retype, same_dim
-from graphcore.ops import _emit as e
-from graphcore.ops._dims import Axis
-from graphcore.ops._reshape import reshaped
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Shape, _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import Axis
+from graphcore.ops.shared.reshape import reshaped
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
 @op(onnx="Unsqueeze, Concat", rule="join")

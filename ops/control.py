@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.bodies import body_of, building, finish
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.declare import op
+from graphcore.build.operands import as_index, axis_of, cast_operand, graph_of, report_lossy, resolve, same_dim
+from graphcore.build.primitives import emit, greater
+from graphcore.build.pytree import Structure, labels_of, rebuilt
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.graph import Graph
-from graphcore.operands import as_index, axis_of, cast_operand, graph_of, report_lossy, resolve, same_dim
-from graphcore.ops._bodies import (
+from graphcore.ir.bodies import body_of, building, finish
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.bodies import (
     are_lists,
     begun,
     called,
@@ -34,12 +35,11 @@ from graphcore.ops._bodies import (
     stacked_type,
     taken_apart,
 )
-from graphcore.ops._dims import provably_differ, shape_vector
-from graphcore.ops._emit import emit, greater
+from graphcore.ops.shared.dims import provably_differ, shape_vector
 from graphcore.promotion.system import Key
-from graphcore.structure import Structure, labels_of, rebuilt
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import TensorType, Type, _shape, known_type, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type, _shape, known_type, tensor_type
 
 _COUNTER = tensor_type(DType.int64, _shape(()))
 _CONDITION = tensor_type(DType.bool, _shape(()))

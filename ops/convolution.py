@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphcore.declare import op
-from graphcore.dims import Dim
+from graphcore.build.declare import op
+from graphcore.build.operands import Roles, promote, same_dim
 from graphcore.errors import ShapeError
-from graphcore.operands import Roles, promote, same_dim
-from graphcore.ops._spatial import FILTERS, INPUTS, PerAxis, layout_of, of_rank, padding_of, per_axis, relaid, whole
-from graphcore.ops._spatial import windows as window_counts
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.spatial import (
+    FILTERS,
+    INPUTS,
+    PerAxis,
+    layout_of,
+    of_rank,
+    padding_of,
+    per_axis,
+    relaid,
+    whole,
+)
+from graphcore.ops.shared.spatial import windows as window_counts
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import _shape, tensor_type
 
 
 @op(onnx="Conv", rule="float")

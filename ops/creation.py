@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import numerics, operands
-from graphcore.constants import array_of, held_as
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.arrays import casting
+from graphcore.build import operands
+from graphcore.build.declare import op
+from graphcore.build.operands import graph_of, promote
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.graph import Graph
-from graphcore.operands import graph_of, promote
-from graphcore.ops._dims import dim_value, dims_of, provably_differ, shape_vector
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, _shape, tensor_type
+from graphcore.ir.graph import Graph
+from graphcore.ir.literals import array_of, held_as
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import dim_value, dims_of, provably_differ, shape_vector
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 
 @op(onnx="Constant")
@@ -95,7 +96,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
     if name == "full" and target is not held:
         array = held_as(array, held, target, name)
     else:
-        array = numerics.cast_array(array, held, target)
+        array = casting.cast_array(array, held, target)
     if not dims or target is DType.string:
         return _expanded(graph, graph._constant(array.reshape(()), target), dims, name)
     vector = shape_vector(graph, dims, op=name)

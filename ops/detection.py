@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.declare import op
+from graphcore.build.operands import as_index, cast_operand, promote, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import as_index, cast_operand, promote, same_dim
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, _dim, _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
 
 
 @op(onnx="NonMaxSuppression", rule="float")

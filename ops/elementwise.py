@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graphcore.declare import binary, expansion, op, unary
-from graphcore.dtypes import DType, Kind
-from graphcore.ops import _emit as e
-from graphcore.ops._positions import known
-from graphcore.symbol import Symbol, TensorLike
+from graphcore.build import primitives as e
+from graphcore.build.declare import binary, expansion, op, unary
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.indexing.positions import known
+from graphcore.types.dtypes import DType, Kind
 
 _WHOLE = (Kind.bool, Kind.signed, Kind.unsigned)
 _BOOL = (Kind.bool,)
@@ -113,7 +113,7 @@ def _integer_pow(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _known_exponent(y: Symbol) -> int | None:
-    from graphcore.symbol import Constant
+    from graphcore.ir.symbol import Constant
 
     producer = y.producer
     if isinstance(producer, Constant) and producer.array.size == 1 and not y.rank:

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import numerics
-from graphcore.declare import LIBRARY, expansion, op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.arrays import casting
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.operands import axis_of, dtype_of, graph_of, promote_one
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import axis_of, dtype_of, graph_of, promote_one
-from graphcore.ops import _emit as e
-from graphcore.ops._attributes import choice
-from graphcore.ops._dims import Axis, dim_value, shape_vector
-from graphcore.ops._spatial import whole
-from graphcore.symbol import Constant, Symbol, TensorLike
-from graphcore.types import DimLike, _dim, _shape, tensor_type
+from graphcore.ir.symbol import Constant, Symbol, TensorLike
+from graphcore.ops.shared.attributes import choice
+from graphcore.ops.shared.dims import Axis, dim_value, shape_vector
+from graphcore.ops.shared.spatial import whole
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
 
 TWO = Dim(2)
 _NORMALIZATIONS = ("backward", "ortho", "forward")
@@ -294,7 +294,7 @@ def _window(name: str, length: Any, periodic: bool, dtype: object, terms: list[f
         dim = _dim(length) if isinstance(length, (Dim, str)) else Dim(whole(name, "window_length", length, 0))
         if dim.is_static:
             values = _window_values(int(dim), periodic, terms)
-            return graph._constant(numerics.cast_array(values, DType.float64, wanted), wanted)
+            return graph._constant(casting.cast_array(values, DType.float64, wanted), wanted)
         count = dim_value(graph, dim, op=name)
     made = {"periodic": int(bool(periodic)), "terms": terms, "dtype": wanted}
     return graph._emit("CosineWindow", (count,), tensor_type(wanted, _shape([dim])), made, LIBRARY)

@@ -8,16 +8,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.declare import op
+from graphcore.build.operands import axis_of, broadcast_shapes, operand, retype
 from graphcore.errors import ShapeError
-from graphcore.operands import axis_of, broadcast_shapes, operand, retype
-from graphcore.ops._index import Array, Entry, Int, Mask, New, read
-from graphcore.ops._positions import coordinates, known, runtime_shape, take, whole
-from graphcore.ops._slice import Slice
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, Shape, _dim, _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.indexing.index import Array, Entry, Int, Mask, New, read
+from graphcore.ops.shared.indexing.positions import coordinates, known, runtime_shape, take, whole
+from graphcore.ops.shared.indexing.slice import Slice
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
 
 __all__ = ["getitem", "slice", "slice_tensor"]
 

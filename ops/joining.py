@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.declare import op
+from graphcore.build.operands import axis_of, operand, promote, retype
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import axis_of, operand, promote, retype
-from graphcore.ops._dims import Axis, dims_of, provably_differ, shape_vector, with_dims
+from graphcore.ir.symbol import Constant, Symbol, TensorLike
 from graphcore.ops.shape import flatten
-from graphcore.symbol import Constant, Symbol, TensorLike
-from graphcore.types import DimLike, Shape, _shape, tensor_type
+from graphcore.ops.shared.dims import Axis, dims_of, provably_differ, shape_vector, with_dims
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, Shape, _shape, tensor_type
 
 
 @op(onnx="Concat", rule="join")

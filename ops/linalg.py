@@ -6,17 +6,17 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphcore.declare import op
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import op
+from graphcore.build.operands import axes_of, axis_of, broadcast_shapes, graph_of, promote, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import axes_of, axis_of, broadcast_shapes, graph_of, promote, same_dim
-from graphcore.ops import _einsum
-from graphcore.ops import _emit as e
-from graphcore.ops._dims import Axis
-from graphcore.ops._einsum import Equation
-from graphcore.ops._reshape import Wanted, reshaped
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Shape, _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared import einsum as _einsum
+from graphcore.ops.shared.dims import Axis
+from graphcore.ops.shared.einsum import Equation
+from graphcore.ops.shared.reshape import Wanted, reshaped
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
 def _tensors(name: str, values: Mapping[str, TensorLike]) -> dict[str, Symbol]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphcore.declare import binary, expansion, unary
-from graphcore.dtypes import DType
-from graphcore.ops import _emit as e
-from graphcore.symbol import Symbol
+from graphcore.build import primitives as e
+from graphcore.build.declare import binary, expansion, unary
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 
 # Roots, exponentials and logarithms
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.declare import LIBRARY, expansion, op
-from graphcore.dims import Dim
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.operands import axis_of, promote, promote_one, retype, same_dim
 from graphcore.errors import ShapeError
-from graphcore.operands import axis_of, promote, promote_one, retype, same_dim
-from graphcore.ops import _emit as e
-from graphcore.ops._attributes import domain_for, real
-from graphcore.ops._dims import Axis, Size, shape_vector
-from graphcore.ops._spatial import whole
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import _shape
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.attributes import domain_for, real
+from graphcore.ops.shared.dims import Axis, Size, shape_vector
+from graphcore.ops.shared.spatial import whole
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import _shape
 
 # Over the last axis
 

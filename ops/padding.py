@@ -7,14 +7,14 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.declare import op
+from graphcore.build.operands import operand, promote, retype
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import operand, promote, retype
-from graphcore.ops._dims import dims_of, shape_vector
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import _shape
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import dims_of, shape_vector
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape
 
 PadMode: TypeAlias = Literal["constant", "reflect", "edge", "wrap"]
 

@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphcore.declare import op
-from graphcore.dims import Dim
+from graphcore.build.declare import op
+from graphcore.build.operands import promote_one, same_dim
 from graphcore.errors import ShapeError
-from graphcore.operands import promote_one, same_dim
-from graphcore.ops._dims import dims_of, shape_vector
-from graphcore.ops._spatial import (
-    INPUTS,
-    PerAxis,
-    layout_of,
-    of_rank,
-    padding_of,
-    per_axis,
-    relaid,
-)
-from graphcore.ops._spatial import windows as window_counts
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import dims_of, shape_vector
+from graphcore.ops.shared.spatial import INPUTS, PerAxis, layout_of, of_rank, padding_of, per_axis, relaid
+from graphcore.ops.shared.spatial import windows as window_counts
 from graphcore.promotion.system import Rule
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, _shape, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 
 @op(onnx="AveragePool", rule="float")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graphcore.declare import op
+from graphcore.build.declare import op
+from graphcore.build.operands import operand
 from graphcore.errors import GraphError
-from graphcore.naming import checked_name
-from graphcore.operands import operand
-from graphcore.symbol import Symbol, TensorLike
+from graphcore.ir.names import checked_name
+from graphcore.ir.symbol import Symbol, TensorLike
 
 
 @op(onnx="none", method=True)

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.declare import LIBRARY, expansion, op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.arrays.casting import native
+from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.operands import axis_of, graph_of, operand, promote_one, same_dim
 from graphcore.errors import DTypeError, ModelError, ShapeError
-from graphcore.graph import Graph
-from graphcore.numerics import native
-from graphcore.operands import axis_of, graph_of, operand, promote_one, same_dim
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Symbol, TensorLike
 from graphcore.quantization import encoders
 from graphcore.quantization.encodings import Encoding, encoding_of
 from graphcore.quantization.tensors import Quantized, QuantizedTensor, checked
-from graphcore.symbol import Constant, Symbol, TensorLike
-from graphcore.types import Shape, _shape, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _WEIGHT = "give a QuantizedTensor, what ops.quantize gives, an array of floats, or blocks of GGUF in uint8"
 
@@ -340,14 +340,14 @@ def _check(op_name: str, roles: dict[str, Symbol], holds: bool, rule: str) -> No
 
 @expansion("Quantize")
 def _quantize(x: Symbol, *, encoding: str, symmetric: int, axis: int | None = None, block_size: int = 0) -> Any:
-    from graphcore.ops import _quantized as q
+    from graphcore.ops.shared.quantized import products as q
 
     return q.quantized(x, encoding, bool(symmetric), axis, block_size)
 
 
 @expansion("Dequantize")
 def _dequantize(values: Symbol, *parts: Symbol, encoding: str, axis: int = 0, block_size: int = 0) -> Symbol:
-    from graphcore.ops import _quantized as q
+    from graphcore.ops.shared.quantized import products as q
 
     return q.dequantized(encoding, values, parts, axis, block_size)
 
@@ -363,17 +363,17 @@ def _qmatmul(
     digits: int = 1,
     accuracy_level: int = 0,
 ) -> Symbol:
-    from graphcore.ops import _quantized as q
+    from graphcore.ops.shared.quantized import products as q
 
     if dynamic and 0 not in (values.shape[0], values.shape[1]):
         if digits == 2:
-            from graphcore.ops import _split
+            from graphcore.ops.shared.quantized import split
 
-            return _split.half_split_product(x, values, *parts)
+            return split.half_split_product(x, values, *parts)
         return q.dynamic_product(x, values, *parts)
     if encoding == "int8_split":
-        from graphcore.ops import _split
+        from graphcore.ops.shared.quantized import split
 
-        if _split.is_summed(values):
-            return _split.split_product(x, values, *parts)
+        if split.is_summed(values):
+            return split.split_product(x, values, *parts)
     return q.product(x, q.dequantized(encoding, values, parts, 0, block_size))

@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import numerics
-from graphcore.declare import LIBRARY, op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.arrays import casting
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY, op
+from graphcore.build.operands import axis_of, cast_operand, dtype_of, graph_of, operand, promote_one
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.graph import Graph
-from graphcore.operands import axis_of, cast_operand, dtype_of, graph_of, operand, promote_one
-from graphcore.ops import _counter as counter
-from graphcore.ops import _emit as e
-from graphcore.ops._attributes import real
-from graphcore.ops._counter import F32, F64
-from graphcore.ops._dims import Axis, Size, dims_of, shape_vector
-from graphcore.ops._draws import BITS, NORMAL, UNIFORM, numpy_float
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.gathering import gather
 from graphcore.ops.reduction import max as greatest
 from graphcore.ops.reduction import sum as total_of
+from graphcore.ops.shared.attributes import real
+from graphcore.ops.shared.dims import Axis, Size, dims_of, shape_vector
+from graphcore.ops.shared.random import counter
+from graphcore.ops.shared.random.counter import F32, F64
+from graphcore.ops.shared.random.draws import BITS, NORMAL, UNIFORM, numpy_float
 from graphcore.ops.sorting import argsort, cumsum
 from graphcore.promotion.system import holds
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, _shape, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 Seed = int | Symbol
 _I64, _U64 = DType.int64, DType.uint64
@@ -250,11 +250,11 @@ def _held(name: str, role: str, value: float, dtype: DType) -> float:
     number = real(name, role, value)
     if not holds(number, dtype):
         raise DTypeError(f"{name}: {role} is {value}, which {dtype} does not hold", help="give a smaller number")
-    return float(numerics.cast_array(np.array(number), F64, dtype))
+    return float(casting.cast_array(np.array(number), F64, dtype))
 
 
 def _is_held(share: float, dtype: DType) -> bool:
-    return share != 1.0 and float(numerics.cast_array(np.array(share), F64, dtype)) != 0.0
+    return share != 1.0 and float(casting.cast_array(np.array(share), F64, dtype)) != 0.0
 
 
 def _seed(name: str, graph: Graph, seed: object) -> Symbol:

@@ -6,17 +6,17 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from graphcore.declare import LIBRARY, expansion, op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.operands import as_index, axes_of, axis_of, operand, promote_one
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import as_index, axes_of, axis_of, operand, promote_one
-from graphcore.ops import _emit as e
-from graphcore.ops._dims import Axis, product
-from graphcore.ops._reshape import reshaped
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.elementwise import maximum, minimum
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Shape, _shape, tensor_type
+from graphcore.ops.shared.dims import Axis, product
+from graphcore.ops.shared.reshape import reshaped
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 Axes: TypeAlias = int | Sequence[int] | None
 """The axes to reduce: one, several, or None for all; () reduces none."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import op
+from graphcore.build.operands import graph_of, promote, promote_one, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import graph_of, promote, promote_one, same_dim
-from graphcore.ops import _emit as e
-from graphcore.ops import _regions as _regions  # declares what RoiAlign is made of
-from graphcore.ops._dims import Axis, Size, dims_of, product, shape_vector
-from graphcore.ops._spatial import INPUTS, layout_of, of_rank, relaid, whole
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared import regions as regions  # declares what RoiAlign is made of
+from graphcore.ops.shared.dims import Axis, Size, dims_of, product, shape_vector
+from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid, whole
 from graphcore.promotion.system import Rule
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, Shape, _shape, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, Shape, _shape, tensor_type
 
 _COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
 _ROUNDINGS = {

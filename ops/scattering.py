@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcore import operands
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import operands
+from graphcore.build.declare import op
+from graphcore.build.operands import axis_of, broadcast, graph_of, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.graph import Graph
-from graphcore.operands import axis_of, broadcast, graph_of, retype, same_dim
-from graphcore.ops._positions import (
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.indexing.positions import (
     as_condition,
     check_bounds,
     coordinate_length,
@@ -22,8 +21,9 @@ from graphcore.ops._positions import (
     whole,
 )
 from graphcore.promotion.system import Key
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import _shape, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape, tensor_type
 
 __all__ = [
     "masked_scatter", "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_nd",

@@ -6,20 +6,20 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from graphcore.bodies import body_of, building
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import op
+from graphcore.build.operands import as_index, axis_of, cast_operand, dtype_of, graph_of, operand, promote
+from graphcore.build.pytree import labels_of, leaves_like, rebuilt
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.graph import Graph
-from graphcore.operands import as_index, axis_of, cast_operand, dtype_of, graph_of, operand, promote
-from graphcore.ops import _emit as e
-from graphcore.ops._bodies import checked_function, forget_others, joined_list, names_around, taken_apart
+from graphcore.ir.bodies import body_of, building
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop
+from graphcore.ops.shared.bodies import checked_function, forget_others, joined_list, names_around, taken_apart
 from graphcore.promotion.system import holds
-from graphcore.structure import labels_of, leaves_like, rebuilt
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import SequenceType, Shape, TensorType, _shape, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import SequenceType, Shape, TensorType, _shape, tensor_type
 
 _COUNT = tensor_type(DType.int64, _shape(()))
 Index = int | Symbol

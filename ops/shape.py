@@ -7,18 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import operands
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import operands
+from graphcore.build.declare import op
+from graphcore.build.operands import axis_of, operand, retype
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.graph import Graph
-from graphcore.operands import axis_of, operand, retype
-from graphcore.ops._dims import Axis, Size, dims_of, in_pieces, product, provably_differ, shape_vector, with_dims
-from graphcore.ops._rebind import rebound
-from graphcore.ops._reshape import Wanted, as_size, reshaped, reshaped_by
-from graphcore.symbol import Constant, Node, Symbol, TensorLike
-from graphcore.types import DimLike, Shape, _shape
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node, Symbol, TensorLike
+from graphcore.ops.shared.dims import (
+    Axis,
+    Size,
+    dims_of,
+    in_pieces,
+    product,
+    provably_differ,
+    shape_vector,
+    with_dims,
+)
+from graphcore.ops.shared.rebind import rebound
+from graphcore.ops.shared.reshape import Wanted, as_size, reshaped, reshaped_by
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, Shape, _shape
 
 
 @op(onnx="Cast", method=True)

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.declare import op
+from graphcore.build.operands import as_index, axis_of, promote_one
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.operands import as_index, axis_of, promote_one
-from graphcore.ops._dims import Axis, shape_vector
-from graphcore.ops._reshape import as_size
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import DimLike, _dim, _shape, tensor_type
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.ops.shared.reshape import as_size
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
 
 # Orders
 

@@ -11,17 +11,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.declare import op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import op
+from graphcore.build.operands import broadcast, dtype_of, graph_of, operand
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.graph import Graph
-from graphcore.operands import broadcast, dtype_of, graph_of, operand
-from graphcore.ops import _emit as e
-from graphcore.ops._dims import Axis, shape_vector
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.reduction import any as any_of
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import TensorType, _shape, tensor_type
+from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 StringLike: TypeAlias = "str | Symbol | np.ndarray[Any, Any]"
 _STRING, _I64, _U64 = DType.string, DType.int64, DType.uint64

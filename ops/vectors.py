@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from graphcore.declare import LIBRARY, expansion, op
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY, expansion, op
+from graphcore.build.operands import broadcast, operand, promote
 from graphcore.errors import ShapeError
-from graphcore.operands import broadcast, operand, promote
-from graphcore.ops import _emit as e
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.joining import concat
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import _shape, tensor_type
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape, tensor_type
 
 
 @op(onnx="Unsqueeze", rule="keep")

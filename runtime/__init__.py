@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphcore.runtime.batcher import Batcher
-    from graphcore.runtime.bound import Bound
+    from graphcore.runtime.calls.bound import Bound
     from graphcore.runtime.model import Model
-    from graphcore.runtime.quantizing import Quantization, quantize
+    from graphcore.runtime.quantizer import Quantization, quantize
     from graphcore.runtime.session import InferenceSession
     from graphcore.runtime.tracing import jit
 
@@ -16,12 +16,12 @@ __all__ = ["Batcher", "Bound", "InferenceSession", "Model", "Quantization", "jit
 
 _HOMES = {
     "Batcher": "batcher",
-    "Bound": "bound",
+    "Bound": "calls.bound",
     "InferenceSession": "session",
     "Model": "model",
-    "Quantization": "quantizing",
+    "Quantization": "quantizer",
     "jit": "tracing",
-    "quantize": "quantizing",
+    "quantize": "quantizer",
 }
 
 
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'graphcore.runtime' has no attribute {name!r}")
     from importlib import import_module
 
-    from graphcore.collector import settle, uncollected
+    from graphcore.support.gc_pause import settle, uncollected
 
     with uncollected():
         value = globals()[name] = getattr(import_module(f"graphcore.runtime.{_HOMES[name]}"), name)

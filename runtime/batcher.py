@@ -16,13 +16,13 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
-from graphcore.dims import Dim
+from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
-from graphcore.numerics import Array
-from graphcore.runtime.batching import Batching, batching
-from graphcore.runtime.feeds import Feeds
+from graphcore.runtime.calls.batching import Batching, batching
+from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.model import Model
-from graphcore.types import TensorType, Type
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import TensorType, Type
 
 Kind: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of a request's arrays without the batch: those of one kind can be put together."""

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 import onnxruntime
 
-from graphcore import bigints
+from graphcore.arrays import big_integers
+from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, RunError
-from graphcore.graph import Graph
-from graphcore.numerics import Array
-from graphcore.runtime import carriers
-from graphcore.runtime.batching import Batching, batching
-from graphcore.runtime.bound import Bound, bound
-from graphcore.runtime.debugging import marked, watched, with_outputs
-from graphcore.runtime.engines import Plain, Tied, is_bindable
-from graphcore.runtime.failures import failed
-from graphcore.runtime.feeds import Feeds
-from graphcore.runtime.installed import kept_apart
-from graphcore.runtime.placement import RECORD, Placement, recorded
-from graphcore.runtime.profiling import Profile, profiled
-from graphcore.runtime.state import Buffers, Engine, Kept, Program, State, without
-from graphcore.runtime.workers import in_pieces, pool_of
-from graphcore.types import TensorType, Type
+from graphcore.ir.graph import Graph
+from graphcore.runtime.buffers.runners import Plain, Tied, is_bindable
+from graphcore.runtime.buffers.state import Buffers, Engine, Kept, Program, State, without
+from graphcore.runtime.calls.batching import Batching, batching
+from graphcore.runtime.calls.bound import Bound, bound
+from graphcore.runtime.calls.failures import failed
+from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.calls.threads import in_pieces, pool_of
+from graphcore.runtime.inspection.debugging import marked, watched, with_outputs
+from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
+from graphcore.runtime.inspection.profiling import Profile, profiled
+from graphcore.runtime.ort import output_carriers
+from graphcore.runtime.ort.release import kept_apart
+from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -59,8 +59,8 @@ class Model:
         whole: Callable[[], Model] | None = None,
     ) -> None:
         """whole: loads the model with its graph, where that was left out."""
-        carriers.check(name, {**inputs, **outputs})
-        if carriers.needed(inputs, outputs) and not is_carried:
+        output_carriers.check(name, {**inputs, **outputs})
+        if output_carriers.needed(inputs, outputs) and not is_carried:
             raise ModelError(
                 f"load: {name}: onnxruntime gives no bfloat16, float8 or 4-bit outputs beside strings or lists",
                 operands={n: str(t) for n, t in (*inputs.items(), *outputs.items())},
@@ -86,12 +86,12 @@ class Model:
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(name, self._inputs)
         self._stored = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
-        self._fed = {n: t.dtype.storage for n, t in inputs.items() if carriers.is_unusual(t)}
-        unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if carriers.is_unusual(t)]
+        self._fed = {n: t.dtype.storage for n, t in inputs.items() if output_carriers.is_unusual(t)}
+        unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if output_carriers.is_unusual(t)]
         self._restored = unusual if is_carried else []
         self._is_bound = bool(unusual) and not is_carried
         typed = [(i, t.dtype) for i, t in enumerate(self._outputs.values()) if isinstance(t, TensorType)]
-        self._wide = [(i, dtype) for i, dtype in typed if bigints.is_wide(dtype)]
+        self._wide = [(i, dtype) for i, dtype in typed if big_integers.is_wide(dtype)]
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
         run = getattr(self.session, "_sess", self.session).run
         self._run = kept_apart(run, inputs.keys() & outputs.keys())
@@ -157,7 +157,7 @@ class Model:
             if self._is_bound:
                 return self._run_bound(feed)
             if self._fed:
-                given = {n: carriers.fed(a, self._fed[n]) if n in self._fed else a for n, a in feed.items()}
+                given = {n: output_carriers.fed(a, self._fed[n]) if n in self._fed else a for n, a in feed.items()}
                 results = self._run(self._output_names, given, None)
             else:
                 results = self._run(self._output_names, feed, None)
@@ -165,7 +165,7 @@ class Model:
             made = self._failed(error, feed)
             raise made from made.__cause__ or error
         for position, dtype in self._restored:
-            results[position] = carriers.restored(results[position], dtype)
+            results[position] = output_carriers.restored(results[position], dtype)
         return results
 
     def bind(self, /, *arrays: Any, **named: Any) -> Bound:
@@ -237,7 +237,7 @@ class Model:
             results = in_pieces(self, micro_batch, self._feeds.take(arrays, named))
         if wide == "object":
             for position, dtype in self._wide:
-                results[position] = bigints.from_digits(results[position], dtype)
+                results[position] = big_integers.from_digits(results[position], dtype)
         return results
 
     def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
@@ -289,7 +289,7 @@ class Model:
 
     def _run_bound(self, feed: Mapping[str, Array]) -> list[Array]:
         """Runs where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""
-        values = {name: carriers.fed(array, self._stored[name]) for name, array in feed.items()}
+        values = {name: output_carriers.fed(array, self._stored[name]) for name, array in feed.items()}
         binding = self.session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
@@ -300,7 +300,7 @@ class Model:
         results = []
         for (name, type_), value in zip(self._outputs.items(), binding.get_outputs(), strict=True):
             assert isinstance(type_, TensorType)
-            array = carriers.taken(value, type_.dtype.storage)
+            array = output_carriers.taken(value, type_.dtype.storage)
             results.append(array.copy() if name in values else array)  # such an output is the input's own memory
         return results
 

@@ -25,17 +25,17 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from graphcore.custom import CustomOp, lookup
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.arrays.casting import Array
+from graphcore.custom_ops.declaration import CustomOp, lookup
 from graphcore.errors import GraphError, MissingExtraError, ModelError
-from graphcore.functions import FUNCTIONS
-from graphcore.graph import Graph
-from graphcore.numerics import Array
-from graphcore.onnx.writer import DOMAINS
-from graphcore.runtime.lowering.rewrite import Rewrite, walk
-from graphcore.symbol import Node, Symbol
-from graphcore.types import Shape, TensorType, Type, _shape, tensor_type
+from graphcore.ir.definitions import FUNCTIONS
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import Rewrite, walk
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.onnx.proto.model_proto import DOMAINS
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
 
 DOMAIN = "ai.onnx.contrib"
 """Of the extension's operators."""

@@ -8,30 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
-from graphcore.buffers import exposed, outputs_of
+from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, GraphError, ModelError
-from graphcore.graph import Graph, Optimize, Precision, Target
-from graphcore.numerics import Array
-from graphcore.onnx.writer import LIMIT
-from graphcore.runtime import carriers, described, openvino, prepacking, python_ops, references
-from graphcore.runtime.huge_pages import checked, gathered
-from graphcore.runtime.installed import broken, memory, runtime
-from graphcore.runtime.lowering import LEVELS, PRECISIONS, customs, lower
-from graphcore.runtime.lowering.inline import inlined
+from graphcore.ir.buffers import exposed, outputs_of
+from graphcore.ir.graph import Graph, Optimize, Precision, Target
+from graphcore.ir.symbol import Constant
+from graphcore.onnx.proto.model_proto import LIMIT
+from graphcore.runtime import python_ops
+from graphcore.runtime.buffers.state import kept_of
+from graphcore.runtime.lowering import LEVELS, PRECISIONS, lower
+from graphcore.runtime.lowering.functions import custom_ops
+from graphcore.runtime.lowering.functions.inline import inlined
+from graphcore.runtime.memory import prepacking
+from graphcore.runtime.memory.huge_pages import checked, gathered
+from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model, Start
-from graphcore.runtime.other_weights import with_weights
-from graphcore.runtime.prepacking import Prepack
-from graphcore.runtime.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
-from graphcore.runtime.references import refused
-from graphcore.runtime.state import kept_of
-from graphcore.runtime.tensor_cores import multiplies_in_tf32
-from graphcore.symbol import Constant
+from graphcore.runtime.openvino import session as openvino
+from graphcore.runtime.ort import model_types, output_carriers, sessions
+from graphcore.runtime.ort.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
+from graphcore.runtime.ort.release import broken, memory, runtime
+from graphcore.runtime.ort.sessions import refused
+from graphcore.runtime.ort.tensor_cores import multiplies_in_tf32
+from graphcore.runtime.replaced_weights import with_weights
 
 if TYPE_CHECKING:
     import onnx
 
-    from graphcore.runtime import restart
-    from graphcore.runtime.cache import Cache
+    from graphcore.runtime.warm_start import start as restart
+    from graphcore.runtime.warm_start.cache import Cache
 
 # Measured: the CPU kernel of the first is five times slower than what it replaces, the second gains nothing.
 _SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion")
@@ -134,7 +138,7 @@ class InferenceSession:
         prepacking.require(prepack)
         source = None
         if cache_dir is not None and not weights and not _is_compiled(model):
-            from graphcore.runtime import restart
+            from graphcore.runtime.warm_start import start as restart
 
             source = self._source(model, prepack, cache_dir)
             found = None if source is None else restart.restarted(source, self, prepack)
@@ -207,12 +211,12 @@ class InferenceSession:
             graph = with_weights(graph, weights)
         buffers = {name: held.buffer for name, held in graph._buffers.items()}
         shown = exposed(graph)
-        source_of = inlined(customs.resolved(shown, self.target, runtime())), self
+        source_of = inlined(custom_ops.resolved(shown, self.target, runtime())), self
         graph, sites = python_ops.prepared(source_of[0])
-        inputs = described.noted({s.name: s.type for s in graph.inputs}, graph._metadata)
-        outputs = described.noted(graph.output_types, graph._metadata)
-        is_carried = carriers.needed(inputs, outputs)
-        source = carriers.carried(graph) if is_carried else graph
+        inputs = model_types.noted({s.name: s.type for s in graph.inputs}, graph._metadata)
+        outputs = model_types.noted(graph.output_types, graph._metadata)
+        is_carried = output_carriers.needed(inputs, outputs)
+        source = output_carriers.carried(graph) if is_carried else graph
         plan = None
         if self.target == "openvino":
             plan = openvino.planned(source, self._lowered, self.precision, runtime(), has_buffers=bool(buffers))
@@ -227,7 +231,7 @@ class InferenceSession:
         cache = None if cache_dir is None or sites or plan is not None else self._cache(cache_dir, disabled, packing)
 
         def begin(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
-            started = references.start(
+            started = sessions.start(
                 lowered,
                 lambda: python_ops.options(self._session_options({**packing, **more}), lowered),
                 lambda model, options: self._create(model, options, disabled, defaults, runs_often=in_steps),
@@ -243,7 +247,7 @@ class InferenceSession:
         except ModelError as error:
             raise python_ops.undeclared(lowered, error) from error.__cause__
         if begun is not None and cache is not None and cache.used is not None:
-            from graphcore.runtime import restart
+            from graphcore.runtime.warm_start import start as restart
 
             restart.keep(begun, model, cache, disabled, packing)
         return model
@@ -257,7 +261,7 @@ class InferenceSession:
         def begun(graph: Graph, hint: str, more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             providers = self.providers if hint else ("CPUExecutionProvider",)
             defaults = {openvino.PROVIDER: openvino.options(hint)}
-            started = references.start(
+            started = sessions.start(
                 graph,
                 lambda: python_ops.options(self._session_options(more), graph),
                 lambda model, options: self._create(
@@ -295,16 +299,17 @@ class InferenceSession:
 
     def _source(self, model: object, prepack: Prepack, folder: str | os.PathLike[str]) -> restart.Source | None:
         """What is known again when it is loaded again. Raises `ModelError`."""
-        from graphcore.runtime import built, restart
+        from graphcore.runtime.warm_start import graph_key
+        from graphcore.runtime.warm_start import start as restart
 
         cache = self._cache(folder, prepack, restart.code())
         if cache is None:
             return None
-        return built.built_of(cache, model) if isinstance(model, Graph) else restart.file_of(cache, model)
+        return graph_key.built_of(cache, model) if isinstance(model, Graph) else restart.file_of(cache, model)
 
     def _cache(self, folder: str | os.PathLike[str], *said: object) -> Cache | None:
         """Where optimised graphs are kept: on the CPU, where it was tried. Raises `ModelError` and `GraphError`."""
-        from graphcore.runtime.cache import Cache
+        from graphcore.runtime.warm_start.cache import Cache
 
         if "optimized_model_filepath" in self._options:
             raise GraphError(
@@ -329,7 +334,7 @@ class InferenceSession:
             return session, None
 
         started = start({})
-        return Model(name, start, *described.types_of(started[0]), started)
+        return Model(name, start, *model_types.types_of(started[0]), started)
 
 
 def _is_compiled(model: object) -> bool:

@@ -10,18 +10,18 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.build.pytree import Structure, labels_of, rebuilt, structure_of
 from graphcore.errors import DTypeError, FeedError, GraphError
-from graphcore.functions import unlike
-from graphcore.graph import Graph
+from graphcore.ir.definitions import unlike
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
 from graphcore.promotion import NoPromotion, PromotionSystem, system
 from graphcore.promotion.system import Scalar, check_literal
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
-from graphcore.structure import Structure, labels_of, rebuilt, structure_of
-from graphcore.symbol import Symbol
-from graphcore.types import TensorType
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 Compiled: TypeAlias = tuple[Model, Structure]
 

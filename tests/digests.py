@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from graphcore import DType, Graph, TensorType, ops, quantization
-from graphcore.buffers import exposed
 from graphcore.errors import GraphcoreError
+from graphcore.ir.buffers import exposed
 from graphcore.models import gpt2, llama, resnet, vit
-from graphcore.onnx.writer import encode, join
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering import TARGETS, lower
-from graphcore.runtime.lowering.releases import Runtime
+from graphcore.runtime.lowering.targets.releases import Runtime
 from tests.every_op import ALL, CASES
 from tests.old_files import calls, lstm, one_op
 from tests.operators.building import Place

@@ -6,7 +6,7 @@ import warnings
 
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import LossyCastWarning
-from graphcore.symbol import Symbol
+from graphcore.ir.symbol import Symbol
 from tests.every import buffers, layers, movement, numbers, quantised, values
 from tests.every.case import ALL, Array, Case
 

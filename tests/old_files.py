@@ -32,7 +32,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Model, Symbol, TensorType, ops
 from graphcore.checkpoints import load_tensors
 from graphcore.errors import GraphcoreError, GraphError, LossyCastWarning
-from graphcore.functions import operators
+from graphcore.ir.definitions import operators
 from graphcore.models import gpt2, minilm, resnet
 from tests.every_op import ALL, CASES
 from tests.test_sweep import assert_near, assert_same
@@ -268,7 +268,7 @@ def with_plain_ends(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def run(folder: Path, python: str) -> None:
     """Run all files of a folder in another environment, again behind each that ends its process."""
-    script = Path(gc.__file__).parent / "runtime" / "lowering" / "measure" / "run_files.py"
+    script = Path(gc.__file__).parent / "runtime" / "kernel_probe" / "run_files.py"
     for kind in ("results.npz", "failed.txt"):
         for old in folder.glob(f"*.{kind}"):
             old.unlink()

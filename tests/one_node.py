@@ -13,7 +13,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import graphcore as gc
-from graphcore.onnx.writer import OPSET
+from graphcore.onnx.proto.model_proto import OPSET
 
 Array = np.ndarray[Any, Any]
 F32, F64, F16, I64 = np.float32, np.float64, np.float16, np.int64

@@ -9,7 +9,7 @@ import numpy as np
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.numerics import cast_array
+from graphcore.arrays.casting import cast_array
 
 Array = np.ndarray[Any, Any]
 

@@ -12,11 +12,11 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from graphcore import DType, Graph, TensorType
-from graphcore.runtime import installed
+from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY
-from graphcore.runtime.lowering.releases import table_of
-from graphcore.symbol import Node
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
+from graphcore.runtime.lowering.targets.releases import table_of
+from graphcore.runtime.ort import release
 from tests.every_op import CASES, graph_of
 
 CPU = "CPUExecutionProvider"
@@ -65,15 +65,15 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
         if kernels is not None:
             answer = kernels if callable(kernels) else lambda: kernels
             monkeypatch.setattr(state, "get_all_opkernel_def", answer)
-        installed.runtime.cache_clear()
+        release.runtime.cache_clear()
 
     yield told
-    installed.runtime.cache_clear()
+    release.runtime.cache_clear()
 
 
 def lost_kernels(graph: Graph) -> set[str]:
     """The kernels that a graph needs as it is lowered, of those that the table has and the installed build does not."""
-    runtime = installed.runtime()
+    runtime = release.runtime()
     if runtime.registry is None:
         return set()
     rows = table_of("cpu").kernels(runtime)
@@ -110,7 +110,7 @@ def operators_of(dtype: DType) -> dict[str, frozenset[str]]:
     for name, case in CASES.items():
         if dtype not in case.refused:
             graph, _, _ = graph_of([name], dtype)
-            made[name] = frozenset(n.op_type for n in nodes(lower(graph, "cpu", runtime=installed.runtime())))
+            made[name] = frozenset(n.op_type for n in nodes(lower(graph, "cpu", runtime=release.runtime())))
     return made
 
 

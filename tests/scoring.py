@@ -1,7 +1,7 @@
 """`python -m tests.scoring cells|suite --output path`: how much is right on the installed release of onnxruntime.
 
 cells: those of `tests/every/score.py`. suite: ONNX's own tests of nodes. No test, but what
-`python -m graphcore.runtime.lowering.measure --releases` asks of each release.
+`python -m graphcore.runtime.kernel_probe --releases` asks of each release.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 from onnx.backend.test.case.node import collect_testcases
 
 from graphcore.errors import LossyCastWarning
-from graphcore.graph import Graph
-from graphcore.runtime.lowering.measure.workers import Died, Worker
+from graphcore.ir.graph import Graph
+from graphcore.runtime.kernel_probe.workers import Died, Worker
 from graphcore.runtime.session import InferenceSession
 from tests.backend.worker import outcome, ways
 from tests.every.engines import OPS, types_of

@@ -12,10 +12,11 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.graph import Target
-from graphcore.runtime import installed, session
+from graphcore.ir.graph import Target
+from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.releases import Runtime, table_of
+from graphcore.runtime.lowering.targets.releases import Runtime, table_of
+from graphcore.runtime.ort import release
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +31,7 @@ def operators_on_newest(graph: Graph) -> list[str]:
 
 def pretend_bytes(monkeypatch: pytest.MonkeyPatch, *, saturating: bool) -> Runtime:
     """Let sessions lower for a processor whose products of bytes saturate or do not. Return what they lower for."""
-    runtime = replace(installed.runtime(), saturates=lambda: saturating)
+    runtime = replace(release.runtime(), saturates=lambda: saturating)
     monkeypatch.setattr(session, "runtime", lambda: runtime)
     return runtime
 

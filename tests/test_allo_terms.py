@@ -14,8 +14,9 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.build.nary import MOST_TERMS
 from graphcore.errors import DTypeError, GraphError, PromotionError
-from graphcore.expressions import MOST_TERMS
+from graphcore.ir.symbol import Node
 from graphcore.promotion import Key, Operand, Term, system
 from graphcore.runtime.lowering import lower
 from tests.allo import computed, dtype_of, graph_of
@@ -24,7 +25,7 @@ from tests.allo import computed, dtype_of, graph_of
 def terms_of(symbol: Symbol) -> list[str]:
     """The terms that the node of a Symbol has, with a sign each for sums."""
     node = symbol.producer
-    assert isinstance(node, gc.symbol.Node)
+    assert isinstance(node, Node)
     signs = node.attributes.get("negated", [0] * len(node.inputs))
     return [("-" if minus else "") + str(s.name) for s, minus in zip(node.inputs, signs, strict=True) if s is not None]
 

@@ -13,7 +13,7 @@ import pytest
 import graphcore as gc
 import graphcore.array_api as xp
 from graphcore import DType
-from graphcore.array_api import _dispatch
+from graphcore.array_api._eager import dispatch
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
 from tests.eager import ALL, FLOATS, INTEGERS, NUMBERS, assert_same
 
@@ -22,13 +22,13 @@ from tests.eager import ALL, FLOATS, INTEGERS, NUMBERS, assert_same
 
 def compiled(function: Callable[[], object]) -> int:
     """How many functions were compiled for a call."""
-    before = set(_dispatch._compiled)
+    before = set(dispatch._compiled)
     function()
-    return len(set(_dispatch._compiled) - before)
+    return len(set(dispatch._compiled) - before)
 
 
 def test_function_is_compiled_once_for_a_signature() -> None:
-    _dispatch._compiled.clear()
+    dispatch._compiled.clear()
     x = xp.asarray(np.ones((7, 3), np.int16))
     assert compiled(lambda: xp.square(x)) == 1
     assert compiled(lambda: xp.square(xp.asarray(np.zeros((9, 4), np.int16)))) == 0
@@ -47,7 +47,7 @@ def test_functions_are_found_by_all_arguments_that_are_no_arrays() -> None:
         low: Any
         high: Any
 
-    @_dispatch.function
+    @dispatch.function
     def spread(arrays: list[Any], factor: float, *, part: slice = slice(None)) -> Any:
         low, high = gc.ops.min(arrays[0]) * factor, gc.ops.max(arrays[1][part])
         return Pair(low, high) if factor else [low, high]
@@ -67,7 +67,7 @@ def test_functions_are_found_by_all_arguments_that_are_no_arrays() -> None:
 
 
 def test_static_functions_know_all_sizes() -> None:
-    @_dispatch.function(static=True)
+    @dispatch.function(static=True)
     def sizes(x: Any) -> Any:
         return tuple(x[i] for i in range(int(x.shape[0])))
 
@@ -77,7 +77,7 @@ def test_static_functions_know_all_sizes() -> None:
 
 
 def test_threads_share_compiled_functions() -> None:
-    _dispatch._compiled.clear()
+    dispatch._compiled.clear()
     x = xp.asarray(np.arange(6, dtype=np.int32))
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda i: np.asarray(xp.square(x + i)), range(40)))
@@ -97,7 +97,7 @@ def test_numpy_arrays_beside_arrays_are_operands() -> None:
 def test_compiled_functions_are_bounded() -> None:
     for size in range(2, 12):
         xp.arange(size)
-    assert len(_dispatch._compiled) <= _dispatch.KEPT
+    assert len(dispatch._compiled) <= dispatch.KEPT
 
 
 def test_sizes_that_do_not_go_together_are_refused_with_their_numbers() -> None:

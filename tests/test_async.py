@@ -21,7 +21,7 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.types import Shape
+from graphcore.types.tensor_types import Shape
 
 D = DType
 Array = np.ndarray[Any, Any]

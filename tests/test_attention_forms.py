@@ -16,10 +16,11 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import GraphError, ModelError
-from graphcore.runtime.installed import runtime
-from graphcore.runtime.lowering import attention, lower
-from graphcore.runtime.lowering.rewrite import walk
-from graphcore.runtime.lowering.traps import in_force
+from graphcore.ir.rewrite import walk
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.expansion import attention
+from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.ort.release import runtime
 from tests.support import Array
 
 pytestmark = pytest.mark.releases

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
-from graphcore.types import SequenceType
+from graphcore.types.tensor_types import SequenceType
 
 D = DType
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
-from graphcore.types import SequenceType
+from graphcore.types.tensor_types import SequenceType
 
 pytestmark = pytest.mark.releases
 

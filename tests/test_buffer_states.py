@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import graphcore as gc
-from graphcore import Buffer, DType, Graph, Model, SequenceType, TensorType, bigints, ops
+from graphcore import Buffer, DType, Graph, Model, SequenceType, TensorType, ops
+from graphcore.arrays import big_integers
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
 from tests.every.case import ALL
 
@@ -72,8 +73,8 @@ def test_state_of_strings_and_of_wide_integers_is_kept() -> None:
     graph["bfloats"] += 1
     graph.output(graph["words"], graph["bfloats"])
     model = load(graph)
-    assert called(model, np.array("a", object), bigints.array_of(1)) == [["-", "a"], [1.0]]
-    assert called(model, np.array("b", object), bigints.array_of(1)) == [["-", "b"], [2.0]]
+    assert called(model, np.array("a", object), big_integers.array_of(1)) == [["-", "a"], [1.0]]
+    assert called(model, np.array("b", object), big_integers.array_of(1)) == [["-", "b"], [2.0]]
     assert model.buffers["words"].tolist() == ["-", "b"]
     assert model.buffers["bfloats"].tolist() == [2]
     long = Graph("g", {"x": TensorType(wide), "b": Buffer(wide, [], initial=1 << 70)})
@@ -81,10 +82,10 @@ def test_state_of_strings_and_of_wide_integers_is_kept() -> None:
     long.output(long["b"])
     model = load(long)
     for power in (1, 2):
-        assert model.execute(bigints.array_of(-2), wide="object")[0] == (1 << 70) * (-2) ** power
-    assert bigints.from_digits(model.buffers["b"], wide) == 1 << 72
-    model.buffers["b"] = bigints.array_of(3)
-    assert model.execute(bigints.array_of(5), wide="object")[0] == 15
+        assert model.execute(big_integers.array_of(-2), wide="object")[0] == (1 << 70) * (-2) ** power
+    assert big_integers.from_digits(model.buffers["b"], wide) == 1 << 72
+    model.buffers["b"] = big_integers.array_of(3)
+    assert model.execute(big_integers.array_of(5), wide="object")[0] == 15
 
 
 def test_state_is_kept_beside_sequences() -> None:

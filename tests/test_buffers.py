@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, Shape, TensorType, ops
-from graphcore.buffers import NOTE
 from graphcore.errors import (
     DTypeError,
     FeedError,
@@ -26,6 +25,7 @@ from graphcore.errors import (
     ShapeError,
     SymbolError,
 )
+from graphcore.ir.buffers import NOTE
 from graphcore.onnx import notes
 
 D = DType

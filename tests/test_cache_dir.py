@@ -17,8 +17,10 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
-from graphcore.runtime import built, cache, prepacking, restart, session
-from graphcore.runtime.cache import Cache
+from graphcore.runtime import session
+from graphcore.runtime.memory import prepacking
+from graphcore.runtime.warm_start import cache, graph_key, start
+from graphcore.runtime.warm_start.cache import Cache
 
 pytestmark = pytest.mark.releases
 
@@ -112,7 +114,7 @@ def test_graphs_that_differ_in_anything_are_told_apart(tmp_path: Path) -> None:
 
 
 def restart_of(folder: Cache, graph: Graph) -> str | None:
-    return built.Built(folder, graph).key
+    return graph_key.Built(folder, graph).key
 
 
 def test_graphs_with_what_a_program_may_change_are_lowered_again(tmp_path: Path) -> None:
@@ -401,7 +403,7 @@ def test_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
 def test_weights_beyond_hashing_are_known_by_when_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restart, "HASHED", 0)
+    monkeypatch.setattr(start, "HASHED", 0)
     path = tmp_path / "linear.onnx"
     loader = gc.InferenceSession()
     for external in (False, True):
@@ -410,7 +412,7 @@ def test_weights_beyond_hashing_are_known_by_when_they_were_written(
         young = loader.load(path, cache_dir=tmp_path)  # the file could be written again in the same moment
         assert young._source is not None
         with monkeypatch.context() as later:
-            later.setattr(restart, "_SETTLED", -1.0)
+            later.setattr(start, "_SETTLED", -1.0)
             loader.load(path, cache_dir=tmp_path)
             assert loader.load(path, cache_dir=tmp_path)._source is None
         linear(weight(1)).export(path, external_data=external)

@@ -11,12 +11,12 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.runtime import installed
-from graphcore.runtime.lowering import traps
-from graphcore.runtime.lowering.casts import MERGED as MERGED_TRAP
-from graphcore.runtime.lowering.casts import Casts
-from graphcore.runtime.lowering.measure.probes import found
-from graphcore.runtime.lowering.measure.probes.casts import of_casts
+from graphcore.runtime.kernel_probe.probes import found
+from graphcore.runtime.kernel_probe.probes.casts import of_casts
+from graphcore.runtime.lowering.build.casts import MERGED as MERGED_TRAP
+from graphcore.runtime.lowering.build.casts import Casts
+from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.ort import release
 from tests import reference
 from tests.support import Array
 
@@ -119,7 +119,7 @@ def merged_and_apart(first: DType, middle: DType, last: DType) -> list[bytes]:
 
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_runtime_still_changes_values_by_merging_casts(source: DType) -> None:
-    if not traps.seen().ranges[MERGED_TRAP].includes(installed.runtime().version):
+    if not traps.seen().ranges[MERGED_TRAP].includes(release.runtime().version):
         pytest.skip("the installed onnxruntime was not seen to merge casts")
     for triple in TRIPLES:
         if triple[0] is source:

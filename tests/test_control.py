@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, PromotionError, ShapeError
-from graphcore.graph import Target
+from graphcore.ir.graph import Target
 from tests.every.case import ALL
 from tests.support import Array, graph_of
 

@@ -19,15 +19,15 @@ from onnx.reference import ReferenceEvaluator
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.declare import REGISTRY
+from graphcore.arrays.casting import cast_array, round_tf32
+from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphError
-from graphcore.numerics import cast_array, round_tf32
+from graphcore.ir.symbol import Node
 from graphcore.runtime import session as sessions
+from graphcore.runtime.inspection.placement import planned
+from graphcore.runtime.kernel_probe.cuda_table import kernels as kernels_of
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legality import Legality, legality
-from graphcore.runtime.lowering.registry import kernels as kernels_of
-from graphcore.runtime.placement import planned
-from graphcore.symbol import Node
+from graphcore.runtime.lowering.targets.legality import Legality, legality
 from tests import reference
 from tests.every_op import ALL, CASES, graph_of
 from tests.test_sweep import assert_near, assert_same

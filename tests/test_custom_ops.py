@@ -16,9 +16,9 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.custom import lookup
+from graphcore.custom_ops.declaration import lookup
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, PromotionError, ShapeError
-from graphcore.graph import Target
+from graphcore.ir.graph import Target
 from tests.support import Array
 
 X = np.array([[0.5, -1, 2], [3, -4, 0.25]], np.float32)

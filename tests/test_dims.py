@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from graphcore.dims import Dim
+from graphcore.types.dims import Dim
 
 A, B, C = Dim("a"), Dim("b"), Dim("c")
 NAME_HELP = (

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from graphcore.declare import REGISTRY
+from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.command import main
+from graphcore.runtime.cli import main
 
 ROOT = Path(__file__).parent.parent
 TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))

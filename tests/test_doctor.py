@@ -15,13 +15,15 @@ import onnxruntime
 import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from graphcore.runtime import doctor, installed
-from graphcore.runtime.command import diagnosing, main
+from graphcore.runtime import doctor
+from graphcore.runtime.cli import doctor as diagnosing
+from graphcore.runtime.cli import main
 from graphcore.runtime.doctor import Distribution, Provider, machine, packages, providers, release, report
 from graphcore.runtime.doctor.findings import Notebook
-from graphcore.runtime.lowering import traps
-from graphcore.runtime.lowering.legality import legality
-from graphcore.runtime.lowering.releases import Range, table_of
+from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.lowering.targets.releases import Range, table_of
+from graphcore.runtime.ort import release as installed
 from tests.pretended import Pretend, lacking, listed, pretended
 
 Call = Callable[..., tuple[int, str]]

@@ -12,7 +12,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.declare import REGISTRY
+from graphcore.build.declare import REGISTRY
 from graphcore.errors import DTypeError, LossyCastWarning, ShapeError
 from graphcore.promotion.max import DTYPES
 from tests import reference

@@ -10,7 +10,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import Dim, DType, Graph, TensorType
-from graphcore.types import DimLike
+from graphcore.types.tensor_types import DimLike
 from tests import reference
 
 Array = np.ndarray[Any, Any]

@@ -7,9 +7,9 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType
-from graphcore.declare import REGISTRY
+from graphcore.build.declare import REGISTRY
 from graphcore.errors import DTypeError, GraphcoreError
-from graphcore.symbol import Symbol
+from graphcore.ir.symbol import Symbol
 from tests.every.case import Array, Case
 from tests.every_op import ALL, CASES, graph_of
 from tests.test_sweep import assert_near, assert_same

@@ -19,9 +19,10 @@ import pytest
 import graphcore as gc
 from graphcore import Dim, DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import ExportError, GraphError, ResourceLimitError
-from graphcore.graph import Target
-from graphcore.onnx import export as export_module
-from graphcore.onnx import notes, writer
+from graphcore.ir.graph import Target
+from graphcore.onnx import notes
+from graphcore.onnx.proto import model_proto
+from graphcore.runtime import export as export_module
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -225,7 +226,7 @@ def test_unfinished_graph_is_not_exported(tmp_path: Path) -> None:
 
 def test_model_is_refused_when_protobuf_could_not_hold_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     graph, _ = heavy()
-    monkeypatch.setattr(writer, "LIMIT", 10_000)
+    monkeypatch.setattr(model_proto, "LIMIT", 10_000)
     with pytest.raises(
         ResourceLimitError, match=r"the model has \d+ bytes, and one protobuf message at most 10000"
     ) as raised:

@@ -19,13 +19,13 @@ from graphcore.checkpoints import load_tensors
 from graphcore.errors import GraphError
 from graphcore.models import minilm
 from graphcore.onnx import notes
+from graphcore.onnx.proto.model_proto import OPSET
 from graphcore.onnx.versions.downgrade import ML_ROWS, ROWS
 from graphcore.onnx.versions.history import IR_OF_DTYPE, IR_OF_OPSET, OLDEST_OPSET
 from graphcore.onnx.versions.table import CHANGES
 from graphcore.onnx.versions.unchanged import MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS
-from graphcore.onnx.writer import OPSET
 from graphcore.runtime.lowering.file_versions import DEPLOYED
-from graphcore.runtime.lowering.releases import table_of
+from graphcore.runtime.lowering.targets.releases import table_of
 
 D = DType
 Array = np.ndarray[Any, Any]

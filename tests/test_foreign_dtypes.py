@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph
-from graphcore.graph import Target
+from graphcore.ir.graph import Target
 
 pytestmark = pytest.mark.releases
 

@@ -10,10 +10,11 @@ import pytest
 
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.onnx.writer import encode, join
-from graphcore.runtime.forms import shaped
-from graphcore.runtime.forms.matching import bounds
-from graphcore.runtime.lowering import emptiness, lower
+from graphcore.onnx.proto.model_proto import encode, join
+from graphcore.runtime.fusions import shaped
+from graphcore.runtime.fusions.matching import bounds
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.guards import empty_attention
 from tests.support import NEWEST
 
 pytestmark = pytest.mark.releases
@@ -149,8 +150,8 @@ def test_guarded_attention_is_guarded_once_when_it_is_lowered_again() -> None:
     once = operators(lowered)
     assert (once.count("If"), once.count("Attention")) == (1, 1)
     read = Graph.load(join(encode(lowered)))
-    assert not emptiness.needed(read)
-    emptiness.keep(read)
+    assert not empty_attention.needed(read)
+    empty_attention.keep(read)
     assert operators(read) == once
 
 

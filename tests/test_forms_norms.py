@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.runtime.forms import shaped
+from graphcore.runtime.fusions import shaped
 
 pytestmark = pytest.mark.releases
 

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Dim, DType, Graph, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
-from graphcore.functions import definition_of, definitions
-from graphcore.graph import Target
-from graphcore.runtime.lowering.inline import inlined
+from graphcore.ir.definitions import definition_of, definitions
+from graphcore.ir.graph import Target
+from graphcore.runtime.lowering.functions.inline import inlined
 from tests.every_op import CASES, graph_of
 
 D = DType

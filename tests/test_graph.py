@@ -15,7 +15,7 @@ import pytest
 
 from graphcore import Dim, DType, Graph, OptionalType, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, PromotionError, SymbolError
-from graphcore.symbol import Constant, Node
+from graphcore.ir.symbol import Constant, Node
 
 D = DType
 F32 = TensorType(D.float32, ["n", 4])

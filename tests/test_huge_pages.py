@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore.errors import GraphError
-from graphcore.runtime import huge_pages
+from graphcore.runtime.memory import huge_pages
 from tests.support import Array
 
 LARGE = 2 << 20

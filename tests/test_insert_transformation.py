@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, RunError, ShapeError
-from graphcore.symbol import Captured
+from graphcore.ir.symbol import Captured
 
 X = np.array([[0.0, 0.5], [1.0, -2.0]], np.float32)
 

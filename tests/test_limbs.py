@@ -19,12 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import graphcore as gc
-from graphcore import DType, Graph, Symbol, TensorType, bigints, ops
+from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError, FeedError, GraphError
-from graphcore.graph import Target
+from graphcore.ir.graph import Target
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.widths import SUPPORTED_WIDE
-from graphcore.types import Type
+from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
+from graphcore.types.tensor_types import Type
 from tests.trees import Array, Known, dtypes, trees, values, wrap
 
 pytestmark = pytest.mark.releases
@@ -351,7 +352,7 @@ def test_a_wide_product_takes_as_few_operators_as_the_benchmark_counts_on() -> N
 def test_limbs_and_objects_hold_the_same_when_either_is_fed() -> None:
     for dtype in (DType.int(65), I96, U96, DType.uint(127), I200):
         x = samples(dtype)
-        digits = bigints.to_digits(x, dtype)
+        digits = big_integers.to_digits(x, dtype)
         assert digits.dtype == np.uint32
         assert digits.shape == (len(x), -(-dtype.bits // 32))
         model = gc.InferenceSession().load(graph_of(lambda a: a + 1, dtype))
@@ -360,7 +361,7 @@ def test_limbs_and_objects_hold_the_same_when_either_is_fed() -> None:
         for fed in (x, digits, x.tolist() and np.array(x.tolist(), object)):
             (limbs,) = model(fed)
             assert limbs.dtype == np.uint32
-            assert limbs.tolist() == bigints.to_digits(np.array(wanted, object), dtype).tolist()
+            assert limbs.tolist() == big_integers.to_digits(np.array(wanted, object), dtype).tolist()
             (again,) = model.execute(fed, wide="limbs")
             assert again.tolist() == limbs.tolist()
             (whole,) = model.execute(fed, wide="object")

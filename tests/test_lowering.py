@@ -17,9 +17,9 @@ import onnxruntime
 import pytest
 
 from graphcore import DType, Graph, InferenceSession, TensorType, ops
+from graphcore.arrays.casting import cast_array
 from graphcore.errors import GraphError
-from graphcore.graph import Target
-from graphcore.numerics import cast_array
+from graphcore.ir.graph import Target
 from graphcore.runtime.lowering import lower
 from tests import reference
 

@@ -10,7 +10,7 @@ import pytest
 
 import graphcore as gc
 from docs import max_tables
-from graphcore.runtime.profiling import Profile
+from graphcore.runtime.inspection.profiling import Profile
 
 ROOT = Path(__file__).parent.parent
 ROWS = [(section, name) for section, names in max_tables.sections().items() for name in names]

@@ -13,19 +13,19 @@ import onnxruntime
 import pytest
 
 from graphcore import DType, Graph, TensorType
-from graphcore.runtime.installed import runtime
-from graphcore.runtime.lowering.detours import DETOURS, signals
-from graphcore.runtime.lowering.foreign import KERNELS as FOREIGN
-from graphcore.runtime.lowering.legality import kernels, legality
-from graphcore.runtime.lowering.measure import sweep as sweeping
-from graphcore.runtime.lowering.measure.build import operators, swept_dtypes
-from graphcore.runtime.lowering.measure.case import DTYPES, Case, Operand
-from graphcore.runtime.lowering.measure.cases import CASES
-from graphcore.runtime.lowering.measure.sweep import Job, jobs, sweep
-from graphcore.runtime.lowering.measure.tables import document, facts, merged, seen_in
-from graphcore.runtime.lowering.releases import Range, Runtime, table_of
-from graphcore.runtime.lowering.wrong import UNROUNDED, WRONG, wrong
-from graphcore.runtime.values import to_ort
+from graphcore.runtime.kernel_probe import sweep as sweeping
+from graphcore.runtime.kernel_probe.kernels.build import operators, swept_dtypes
+from graphcore.runtime.kernel_probe.kernels.case import DTYPES, Case, Operand
+from graphcore.runtime.kernel_probe.kernels.cases import CASES
+from graphcore.runtime.kernel_probe.sweep import Job, jobs, sweep
+from graphcore.runtime.kernel_probe.tables import document, facts, merged, seen_in
+from graphcore.runtime.lowering.decompositions import DETOURS, window_functions
+from graphcore.runtime.lowering.targets.extra_dtypes import KERNELS as FOREIGN
+from graphcore.runtime.lowering.targets.incorrect import UNROUNDED, WRONG, wrong
+from graphcore.runtime.lowering.targets.legality import kernels, legality
+from graphcore.runtime.lowering.targets.releases import Range, Runtime, table_of
+from graphcore.runtime.ort.release import runtime
+from graphcore.runtime.ort.values import to_ort
 
 pytestmark = pytest.mark.releases
 
@@ -70,7 +70,7 @@ def test_sample_of_the_table_is_what_the_runtime_has() -> None:
 @pytest.mark.slow
 def test_command_writes_what_the_table_has_of_the_release(tmp_path: Path) -> None:
     written = tmp_path / "facts.json"
-    command = [sys.executable, "-m", "graphcore.runtime.lowering.measure", "--output", str(written)]
+    command = [sys.executable, "-m", "graphcore.runtime.kernel_probe", "--output", str(written)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True)
     found = json.loads(written.read_text())
     assert f"{len(operators())} operators" in done.stderr
@@ -91,7 +91,7 @@ def test_kernels_that_are_legal_give_the_values_of_the_reference() -> None:
     assert sum(outcome.checked for outcome in outcomes.values()) > 1600
     differs = {(job.op_type, job.dtype): outcome.values for job, outcome in outcomes.items() if outcome.values}
     # Windows are measured by the dtype of the result, and have a detour by that of the length.
-    left = {key: why for key, why in differs.items() if key not in DETOURS and key[0] not in signals.TERMS}
+    left = {key: why for key, why in differs.items() if key not in DETOURS and key[0] not in window_functions.TERMS}
     assert {key: why for key, why in left.items() if rules.allows(*key)} == {}
 
 

@@ -18,10 +18,11 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ModelError, ShapeError
 from graphcore.ops import microsoft
 from graphcore.ops.microsoft._declare import NARROW, ROWS
-from graphcore.runtime.installed import runtime
-from graphcore.runtime.lowering import customs, lower
-from graphcore.runtime.lowering.releases import ANY, Runtime, table_of
-from graphcore.runtime.lowering.traps import in_force
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.functions import custom_ops
+from graphcore.runtime.lowering.targets.releases import ANY, Runtime, table_of
+from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.ort.release import runtime
 from tests.microsoft_cases import CASES, HIDDEN, Case, int32, real
 from tests.support import Array
 
@@ -50,7 +51,7 @@ def arrays(case: Case, dtype: DType | None = None) -> list[Array]:
 
 
 def by_body(case: Case) -> list[Array]:
-    g = customs.resolved(graph(case), "onnx")
+    g = custom_ops.resolved(graph(case), "onnx")
     assert g is not graph(case)
     session = gc.InferenceSession(graph_optimization_level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
     return list(session.load(g)(*arrays(case)))
@@ -96,7 +97,7 @@ def parts(case: Case, results: list[Array]) -> list[Array]:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.runs_alone])
 def test_body_gives_what_the_kernel_gives(name: str) -> None:
     case = CASES[name]
-    if name.startswith("Skip") and case.outputs and case.outputs > 1 and in_force(customs.STATISTICS, runtime()):
+    if name.startswith("Skip") and case.outputs and case.outputs > 1 and in_force(custom_ops.STATISTICS, runtime()):
         assert by_kernel(case)[1] is None
         return
     if case.same == np.inf:
@@ -112,7 +113,7 @@ def test_body_gives_what_the_kernel_gives(name: str) -> None:
 def test_kernel_is_used_where_it_is_right_and_the_model_runs(name: str) -> None:
     case = CASES[name]
     g = graph(case)
-    nodes = customs.resolved(g, "cpu", NEWEST).nodes
+    nodes = custom_ops.resolved(g, "cpu", NEWEST).nodes
     assert ([(n.domain, n.op_type) for n in nodes] == [("com.microsoft", case.name)]) is case.has_kernel
     wanted = by_body(case)
     found = list(gc.InferenceSession().load(g)(*arrays(case)))
@@ -276,12 +277,12 @@ def test_half_models_run_though_the_kernel_has_no_half() -> None:
 def test_cuda_keeps_nodes_of_models_that_others_wrote() -> None:
     a, b = real(2, 3).astype(np.float16), real(3, 4).astype(np.float16)
     read = Graph.load(model("FusedMatMul", ["a", "b"], {}, {"a": a, "b": b}, ["y"]))
-    assert not customs.needed(read, "cuda", ANY)
-    assert customs.needed(read, "cpu", ANY)
+    assert not custom_ops.needed(read, "cuda", ANY)
+    assert custom_ops.needed(read, "cpu", ANY)
     built = Graph("g", {"a": TensorType(DType.float32, [2, 3])})
     built.output(microsoft.Gelu(built[0]))
-    assert customs.needed(built, "cuda", ANY)
-    assert not customs.needed(built, "cpu", ANY)
+    assert custom_ops.needed(built, "cuda", ANY)
+    assert not custom_ops.needed(built, "cpu", ANY)
 
 
 def test_target_onnx_has_functions_that_another_reader_runs() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError
-from graphcore.graph import Precision
+from graphcore.ir.graph import Precision
 from graphcore.runtime.lowering import lower
 from tests import reference
 from tests.support import NEWEST

@@ -16,7 +16,7 @@ from onnx import TypeProto, helper
 import graphcore as gc
 from graphcore import DType, Graph, Model, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.types import ForeignType, OptionalType, SequenceType, Shape, Type
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, Type
 
 Array = np.ndarray[Any, Any]
 D = DType

@@ -16,7 +16,7 @@ from onnx.backend.test.case.node import collect_testcases
 import graphcore as gc
 from graphcore import DType
 from graphcore.errors import GraphError
-from graphcore.runtime.lowering.detours import strings
+from graphcore.runtime.lowering.decompositions import strings
 
 Array = np.ndarray[Any, Any]
 D = DType

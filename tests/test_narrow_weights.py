@@ -11,7 +11,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.graph import Precision
+from graphcore.ir.graph import Precision
 
 pytestmark = pytest.mark.releases
 

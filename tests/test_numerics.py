@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcore import DType
+from graphcore.arrays.casting import cast_array, native, round_tf32
 from graphcore.errors import DTypeError
-from graphcore.numerics import cast_array, native, round_tf32
 from tests import reference
 
 Array = np.ndarray[Any, Any]

@@ -10,11 +10,12 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import GraphError
-from graphcore.graph import Target
-from graphcore.runtime import installed, references, session
+from graphcore.ir.graph import Target
+from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legality import legality
-from graphcore.runtime.lowering.releases import Runtime, table_of
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.lowering.targets.releases import Runtime, table_of
+from graphcore.runtime.ort import release, sessions
 
 pytestmark = pytest.mark.releases
 
@@ -26,7 +27,7 @@ NEWEST = Runtime(table_of("cpu").newest.version)
 @pytest.fixture(autouse=True)
 def old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "runtime", lambda: OLD)
-    monkeypatch.setattr(references, "runtime", lambda: OLD)
+    monkeypatch.setattr(sessions, "runtime", lambda: OLD)
 
 
 def operators(graph: Graph, target: Target = "cpu") -> set[str]:
@@ -200,14 +201,14 @@ def test_optimiser_that_takes_nothing_for_one_is_off(monkeypatch: pytest.MonkeyP
         graph.output(graph["x"] * np.zeros(size, dtype.numpy))
         return graph
 
-    monkeypatch.setattr(installed, "runtime", lambda: OLD)
-    assert "NoopElimination" in installed.broken(made(0))
-    assert "NoopElimination" not in installed.broken(made(2))
-    assert ("QuickGeluFusion" in installed.broken(made(0))) is (dtype is D.float64)
+    monkeypatch.setattr(release, "runtime", lambda: OLD)
+    assert "NoopElimination" in release.broken(made(0))
+    assert "NoopElimination" not in release.broken(made(2))
+    assert ("QuickGeluFusion" in release.broken(made(0))) is (dtype is D.float64)
     (got,) = run(made(0), np.ones(1, dtype.numpy))
     assert got.shape == (0,)
-    monkeypatch.setattr(installed, "runtime", lambda: NEWEST)
-    assert installed.broken(made(0)) == ()
+    monkeypatch.setattr(release, "runtime", lambda: NEWEST)
+    assert release.broken(made(0)) == ()
 
 
 # Casts and memory
@@ -242,11 +243,11 @@ def test_output_that_is_an_input_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> N
     def ran(names: Any, feed: Any, options: Any) -> list[Any]:
         return [feed[name] for name in names]
 
-    monkeypatch.setattr(installed, "runtime", lambda: OLD)
-    assert installed.kept_apart(ran, ()) is ran
-    copied, shared = installed.kept_apart(ran, {"x"})(["x", "y"], {"x": x, "y": y}, None)
+    monkeypatch.setattr(release, "runtime", lambda: OLD)
+    assert release.kept_apart(ran, ()) is ran
+    copied, shared = release.kept_apart(ran, {"x"})(["x", "y"], {"x": x, "y": y}, None)
     np.testing.assert_array_equal(copied, x)
     assert not np.shares_memory(copied, x)
     assert shared is y
-    monkeypatch.setattr(installed, "runtime", lambda: NEWEST)
-    assert installed.kept_apart(ran, {"x"}) is ran
+    monkeypatch.setattr(release, "runtime", lambda: NEWEST)
+    assert release.kept_apart(ran, {"x"}) is ran

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, RunError
-from graphcore.onnx.writer import OPSET, encode, join
-from graphcore.runtime import installed, references, session
+from graphcore.ir.rewrite import walk
+from graphcore.onnx.proto.model_proto import OPSET, encode, join
+from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legality import kernels, legality
-from graphcore.runtime.lowering.releases import (
+from graphcore.runtime.lowering.targets.legality import kernels, legality
+from graphcore.runtime.lowering.targets.releases import (
     ANY,
     OLDEST_SUPPORTED,
     Runtime,
@@ -32,7 +33,7 @@ from graphcore.runtime.lowering.releases import (
     ordered,
     table_of,
 )
-from graphcore.runtime.lowering.rewrite import walk
+from graphcore.runtime.ort import release, sessions
 from tests.every_op import CASES, graph_of
 from tests.test_every_op import _failures
 
@@ -45,7 +46,7 @@ OLD = Runtime("1.24.1", 25)
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> Runtime:
     monkeypatch.setattr(session, "runtime", lambda: OLD)
-    monkeypatch.setattr(references, "runtime", lambda: OLD)
+    monkeypatch.setattr(sessions, "runtime", lambda: OLD)
     return OLD
 
 
@@ -118,37 +119,37 @@ def test_files_are_written_for_the_release_of_their_target() -> None:
 @pytest.mark.parametrize(("newest", "opset"), [(26, 26), (25, 25)])
 def test_opset_is_what_the_installed_release_takes(monkeypatch: pytest.MonkeyPatch, newest: int, opset: int) -> None:
     monkeypatch.setattr(onnxruntime, "__version__", "1.24.9")
-    monkeypatch.setattr(installed, "takes", lambda asked, ir=8: asked <= newest and ir <= 12)
-    installed.runtime.cache_clear()
+    monkeypatch.setattr(release, "takes", lambda asked, ir=8: asked <= newest and ir <= 12)
+    release.runtime.cache_clear()
     try:
-        found = installed.runtime()
+        found = release.runtime()
         assert (found.version, found.opset, found.ir) == ("1.24.9", opset, 12)
     finally:
-        installed.runtime.cache_clear()
+        release.runtime.cache_clear()
 
 
 def test_release_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxruntime, "__version__", "1.19.0")
-    monkeypatch.setattr(installed, "takes", lambda asked, ir=8: False)
-    installed.runtime.cache_clear()
+    monkeypatch.setattr(release, "takes", lambda asked, ir=8: False)
+    release.runtime.cache_clear()
     try:
         with pytest.raises(RunError, match="does not take opset 24"):
-            installed.runtime()
+            release.runtime()
     finally:
-        installed.runtime.cache_clear()
+        release.runtime.cache_clear()
 
 
 def test_installed_release_is_asked_with_a_model() -> None:
-    assert installed.takes(installed.runtime().opset)
-    assert installed.takes(17, installed.runtime().ir)
-    assert not installed.takes(99)
-    assert not installed.takes(17, 99)
+    assert release.takes(release.runtime().opset)
+    assert release.takes(17, release.runtime().ir)
+    assert not release.takes(99)
+    assert not release.takes(17, 99)
 
 
 def test_installed_release_is_measured_or_asked() -> None:
-    found = installed.runtime()
+    found = release.runtime()
     assert found.version == onnxruntime.__version__
-    assert (found.registry is None) == (installed.measured_release() is not None)
+    assert (found.registry is None) == (release.measured_release() is not None)
 
 
 # What is lowered for it
@@ -188,7 +189,7 @@ def test_model_of_a_session_is_of_the_older_opset(old: Runtime, monkeypatch: pyt
         seen.append(onnx.ModelProto.FromString(join(chunks)))
         return chunks
 
-    monkeypatch.setattr(references, "encode", encoded)
+    monkeypatch.setattr(sessions, "encode", encoded)
     graph = Graph("one", {"x": TensorType(D.uint64, ["n"])})
     graph.output(ops.max(graph["x"]), ops.cumsum(graph["x"]))
     greatest, sums = gc.InferenceSession().load(graph)(np.array([1, 1 << 63, 7], np.uint64))

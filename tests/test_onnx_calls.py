@@ -16,7 +16,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, PromotionError, ResourceLimitError, ShapeError
 from graphcore.ops import onnx as onnx_ops
-from graphcore.types import SequenceType, Type
+from graphcore.types.tensor_types import SequenceType, Type
 from tests.support import run
 
 ROOT = Path(__file__).parent.parent

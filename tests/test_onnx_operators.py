@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphcoreError, PromotionError
-from graphcore.onnx.catalogue import Entry, entry, names
+from graphcore.onnx.schemas.catalogue import Entry, entry, names
 from graphcore.ops import onnx as onnx_ops
-from graphcore.types import ForeignType, OptionalType, SequenceType, Shape, Type, tensor_type
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, Type, tensor_type
 from tests.support import run
 
 ROOT = Path(__file__).parent.parent
@@ -151,7 +151,8 @@ def test_unknown_operator_is_an_attribute_error_that_names_near_ones() -> None:
 
 
 def test_importing_ops_reads_no_schemas() -> None:
-    probe = "import sys; from graphcore import ops; ops.onnx.ml; sys.exit('graphcore.onnx.catalogue' in sys.modules)"
+    probe = "import sys; from graphcore import ops; ops.onnx.ml; sys.exit('%s' in sys.modules)"
+    probe %= "graphcore.onnx.schemas.catalogue"
     assert subprocess.run([sys.executable, "-c", probe], cwd=ROOT, check=False).returncode == 0
 
 

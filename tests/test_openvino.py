@@ -17,16 +17,17 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
-from graphcore.graph import Target
-from graphcore.runtime import openvino, providers
+from graphcore.ir.graph import Precision, Target
+from graphcore.runtime.kernel_probe import sweep as sweeping
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legality import kernels, legality
-from graphcore.runtime.lowering.measure import sweep as sweeping
-from graphcore.runtime.lowering.openvino import LIMIT, TAKEN, findings, unguarded
-from graphcore.runtime.lowering.releases import default, table_of
-from graphcore.runtime.lowering.softmaxes import joined
-from graphcore.runtime.lowering.widening import can_widen, widened
-from graphcore.runtime.lowering.wrong import WRONG
+from graphcore.runtime.lowering.targets.incorrect import WRONG
+from graphcore.runtime.lowering.targets.legality import kernels, legality
+from graphcore.runtime.lowering.targets.releases import default, table_of
+from graphcore.runtime.openvino import session as openvino
+from graphcore.runtime.openvino.halves import can_widen, widened
+from graphcore.runtime.openvino.softmax import joined
+from graphcore.runtime.openvino.support import LIMIT, TAKEN, findings, unguarded
+from graphcore.runtime.ort import providers
 
 D = DType
 HAS_PROVIDER = openvino.PROVIDER in onnxruntime.get_available_providers()
@@ -48,7 +49,7 @@ def ints(*dims: int | str) -> TensorType:
     return TensorType(D.int64, list(dims))
 
 
-def planned(graph: Graph, precision: gc.graph.Precision = "exact", **options: Any) -> openvino.Plan:
+def planned(graph: Graph, precision: Precision = "exact", **options: Any) -> openvino.Plan:
     def lowered(given: Graph, target: Target) -> Graph:
         return lower(given, target, precision)
 

@@ -10,7 +10,7 @@ import pytest
 import graphcore as gc
 from docs.operator_tables import operators_page, state
 from graphcore.errors import DTypeError, GraphcoreError
-from graphcore.onnx.catalogue import names
+from graphcore.onnx.schemas.catalogue import names
 from tests.operators.building import Place
 from tests.operators.cases import DTYPES, FURTHER, MAPS, ML, every
 from tests.operators.cells import lowered, ran

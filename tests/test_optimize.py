@@ -15,11 +15,11 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, load_tensors, ops, passes
+from graphcore.arrays.casting import cast_array
 from graphcore.errors import GraphError
-from graphcore.graph import Target
+from graphcore.ir.graph import Target
+from graphcore.ir.symbol import Constant
 from graphcore.models import minilm
-from graphcore.numerics import cast_array
-from graphcore.symbol import Constant
 from tests.optimised import (
     assert_same,
     bits,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops, passes
-from graphcore.numerics import cast_array
+from graphcore.arrays.casting import cast_array
+from graphcore.ir.symbol import Constant
 from graphcore.passes.casts import holds, passes_through
-from graphcore.symbol import Constant
 from tests.optimised import (
     DTYPES,
     FLOATS,

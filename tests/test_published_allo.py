@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from graphcore import DType, Graph, Symbol, TensorType, implicit_cast_type, ops
-from graphcore.declare import REGISTRY
+from graphcore.build.declare import REGISTRY
 from graphcore.errors import DTypeError, LossyCastWarning, PromotionError
 from graphcore.promotion import Key, Operand, system
 

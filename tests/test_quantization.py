@@ -18,8 +18,8 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ShapeError
 from graphcore.quantization import ENCODINGS, Quantized, QuantizedTensor, encode
-from graphcore.runtime import byte_saturation
 from graphcore.runtime.lowering import lower
+from graphcore.runtime.ort import byte_saturation
 from tests.support import Array, pretend_bytes, run, run1
 
 pytestmark = pytest.mark.releases

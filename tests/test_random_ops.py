@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
-from graphcore.types import Type
+from graphcore.types.tensor_types import Type
 from tests import counter, reference
 from tests.test_random import correlation, distance, normal_cdf
 

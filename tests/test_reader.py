@@ -19,7 +19,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import ModelError, PromotionError, ResourceLimitError
 from graphcore.onnx import notes
-from graphcore.onnx.schemas import element
+from graphcore.onnx.schemas.schemas import element
 from graphcore.runtime.lowering import lower
 
 Array = np.ndarray[Any, Any]
@@ -337,7 +337,7 @@ def test_constants_of_every_dtype_come_back_when_written(dtype: DType, raw: bool
         graph.weight("w", values) if dtype is not D.string else graph.constant(values, name="w")
         proto = graph.to_onnx(target="onnx")
         if not proto.graph.initializer:  # nothing uses it
-            from graphcore.onnx.writer import tensor
+            from graphcore.onnx.proto.model_proto import tensor
 
             proto.graph.initializer.append(onnx.TensorProto.FromString(b"".join(tensor(values, dtype, "w"))))
     else:

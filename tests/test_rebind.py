@@ -11,10 +11,10 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops
-from graphcore.dims import Dim
 from graphcore.errors import RunError, ShapeError
-from graphcore.graph import Target
-from graphcore.types import Shape
+from graphcore.ir.graph import Target
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import Shape
 from tests.every.case import ALL
 
 TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")

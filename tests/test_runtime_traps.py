@@ -13,8 +13,9 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import Graph, TensorType, ops
-from graphcore.runtime import installed
-from graphcore.runtime.lowering import dequantised, traps
+from graphcore.runtime.lowering.guards import dequantized_matmul
+from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.ort import release
 
 pytestmark = pytest.mark.releases
 
@@ -77,8 +78,8 @@ def test_products_with_dequantised_weights_leave_the_other_operand_as_it_is(name
 
 
 def test_the_runtime_alone_still_rounds_the_other_operand() -> None:
-    """If this fails the runtime was mended, and so may be `runtime/lowering/dequantised.py`."""
-    if not traps.seen().ranges[dequantised.NAME].includes(installed.runtime().version):
+    """If this fails the runtime was mended, and so may be `runtime/lowering/guards/dequantized_matmul.py`."""
+    if not traps.seen().ranges[dequantized_matmul.NAME].includes(release.runtime().version):
         pytest.skip("the installed onnxruntime was not seen to round it")
     model, wanted = BYTES["of one scale"]
     assert np.abs(bare(model, X) - wanted).max() > 1e-2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, RunError, ShapeError
-from graphcore.types import Type
+from graphcore.types.tensor_types import Type
 from tests.every.case import ALL
 
 pytestmark = pytest.mark.releases

@@ -16,9 +16,10 @@ from onnx import helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
-from graphcore.runtime import references, session
-from graphcore.runtime.providers import require_started
-from graphcore.types import SequenceType
+from graphcore.runtime import session
+from graphcore.runtime.ort import sessions
+from graphcore.runtime.ort.providers import require_started
+from graphcore.types.tensor_types import SequenceType
 
 pytestmark = pytest.mark.releases
 
@@ -249,7 +250,7 @@ def test_weight_that_nothing_uses_does_no_harm() -> None:
 
 @pytest.mark.numbers
 def test_weights_are_right_when_an_optimiser_reads_them_against_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "_READ_LATE", frozenset({"Conv"}))  # which is reordered while the session is made
+    monkeypatch.setattr(sessions, "_READ_LATE", frozenset({"Conv"}))  # which is reordered while the session is made
     test_convolution_weights_are_right_when_the_session_reorders_them()
 
 

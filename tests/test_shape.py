@@ -11,7 +11,7 @@ import pytest
 
 from graphcore import Dim, DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ops._dims import dim_value, provably_differ, shape_vector
+from graphcore.ops.shared.dims import dim_value, provably_differ, shape_vector
 from tests.support import graph_of, run, run1
 
 Array = np.ndarray[Any, Any]

@@ -15,10 +15,11 @@ import onnx
 import pytest
 
 import graphcore as gc
-from graphcore import DType, Graph, Symbol, TensorType, numerics, ops
-from graphcore.collector import settle
-from graphcore.onnx import writer
-from graphcore.runtime import references
+from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.arrays import casting
+from graphcore.onnx.proto import model_proto
+from graphcore.runtime.ort import sessions
+from graphcore.support.gc_pause import settle
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -104,15 +105,15 @@ def test_a_session_starts_where_the_package_has_no_empty_file(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if content is not None:
-        (tmp_path / references._EMPTY).write_bytes(content)
-    monkeypatch.setattr(references, "_HOME", str(tmp_path))
+        (tmp_path / sessions._EMPTY).write_bytes(content)
+    monkeypatch.setattr(sessions, "_HOME", str(tmp_path))
     weight = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     x = np.ones((2, 64), np.float32)
     assert np.allclose(gc.InferenceSession().load(linear(weight))(x)[0], x @ weight, atol=1e-4)
 
 
 def test_the_package_has_the_empty_file() -> None:
-    assert (Path(references._HOME) / references._EMPTY).read_bytes() == b""
+    assert (Path(sessions._HOME) / sessions._EMPTY).read_bytes() == b""
 
 
 @pytest.mark.parametrize(
@@ -130,14 +131,14 @@ def test_the_package_has_the_empty_file() -> None:
     ],
 )
 def test_the_kinds_of_attributes_are_those_of_onnx(value: Any, kind: str) -> None:
-    found = onnx.AttributeProto.FromString(writer.attribute("a", value))
+    found = onnx.AttributeProto.FromString(model_proto.attribute("a", value))
     assert onnx.AttributeProto.AttributeType.Name(found.type) == kind
 
 
 def test_weights_outside_are_told_as_onnx_tells_them() -> None:
     places = {"v": ("there", 0), "w": ("there", 64), "x": ("elsewhere", 64)}
     for name, (location, offset) in places.items():
-        parts = writer.tensor(np.ones(3, np.float32), DType.float32, name, lambda name, array: places[name])
+        parts = model_proto.tensor(np.ones(3, np.float32), DType.float32, name, lambda name, array: places[name])
         found = onnx.TensorProto.FromString(b"".join(parts))
         assert found.data_location == onnx.TensorProto.EXTERNAL
         said = {entry.key: entry.value for entry in found.external_data}
@@ -161,7 +162,7 @@ class Own(np.ndarray[Any, Any]):
     ],
 )
 def test_masked_arrays_are_told_from_others(value: object, is_masked: bool) -> None:
-    assert numerics.is_masked(value) is is_masked
+    assert casting.is_masked(value) is is_masked
 
 
 def test_the_sizes_of_a_shape_are_put_together_once() -> None:

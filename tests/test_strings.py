@@ -16,8 +16,8 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.arrays.casting import round_tf32
 from graphcore.errors import DTypeError, GraphcoreError, ModelError, PromotionError, RunError, ShapeError
-from graphcore.numerics import round_tf32
 from tests.every.case import ALL, Array
 
 pytestmark = pytest.mark.releases

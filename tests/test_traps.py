@@ -16,16 +16,20 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.runtime import installed
-from graphcore.runtime.lowering import axes, casts, customs, dequantised, emptiness, traps, zeros
-from graphcore.runtime.lowering.detours import DETOURS, occupied, older, older_empty, quantized
-from graphcore.runtime.lowering.legality import legality
-from graphcore.runtime.lowering.measure import probing
-from graphcore.runtime.lowering.measure.probes import Probe, found, operator, probes
-from graphcore.runtime.lowering.measure.probes import traps as probed
-from graphcore.runtime.lowering.measure.workers import Worker
-from graphcore.runtime.lowering.releases import Runtime, table_of
-from graphcore.runtime.lowering.wrong import ROUNDED, WRONG
+from graphcore.runtime.kernel_probe import probing
+from graphcore.runtime.kernel_probe.probes import Probe, found, operator, probes
+from graphcore.runtime.kernel_probe.probes import traps as probed
+from graphcore.runtime.kernel_probe.workers import Worker
+from graphcore.runtime.lowering.build import casts
+from graphcore.runtime.lowering.decompositions import DETOURS, empty_recurrent, quantized
+from graphcore.runtime.lowering.decompositions.older import bitcast, empty
+from graphcore.runtime.lowering.functions import custom_ops
+from graphcore.runtime.lowering.guards import added_zero, dequantized_matmul, empty_attention, negative_axes
+from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.lowering.targets.incorrect import ROUNDED, WRONG
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.lowering.targets.releases import Runtime, table_of
+from graphcore.runtime.ort import release as installed
 from tests.support import Array
 from tests.test_activation import ELEMENTWISE
 
@@ -92,16 +96,18 @@ def test_results_are_wrong_when_the_detours_are_switched_off(name: str, worker: 
 def _named() -> set[str]:
     """Every name by which lowering and sessions ask whether there is a trap, as far as a measured release has it."""
     rows = {traps.of_kernel(*row) for row in DETOURS if any(rules.allows(*row) for rules in _releases())}
-    rows |= {traps.of_kernel(*row) for row in older.traps()}
-    rows |= {older_empty.trap(*row) for row in older_empty.rows({})}
+    rows |= {traps.of_kernel(*row) for row in bitcast.traps()}
+    rows |= {empty.trap(*row) for row in empty.rows({})}
     rows |= {traps.of_kernel(op, D.of(d)) for op, (dtypes, _) in WRONG["cpu"].items() for d in dtypes.split()}
     rows |= {f"{dtype} kernels" for dtype in ROUNDED["cpu"]}
     rows |= {f"optimiser {name}" for names in installed._OPTIMISERS.values() for name in names}
-    rows |= {trap for names in occupied._ENDS.values() for trap in names.values()} | {occupied._FEATURELESS}
-    rows |= {each.NAME for each in (zeros, axes, dequantised, emptiness)}
+    rows |= {trap for names in empty_recurrent._ENDS.values() for trap in names.values()} | {
+        empty_recurrent._FEATURELESS
+    }
+    rows |= {each.NAME for each in (added_zero, negative_axes, dequantized_matmul, empty_attention)}
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
-    rows |= {installed.MEMORY, quantized.NARROW_SCALES, customs.STATISTICS, older_empty.REVERSED}
-    sources = Path(traps.__file__).resolve().parents[1].rglob("*.py")
+    rows |= {installed.MEMORY, quantized.NARROW_SCALES, custom_ops.STATISTICS, empty.REVERSED}
+    sources = Path(traps.__file__).resolve().parents[2].rglob("*.py")
     asked = re.compile(r'(?:has_trap|in_force)\("([^"]+)"')
     return rows | {name for source in sources for name in asked.findall(source.read_text())}
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcore import Dim, DType, OptionalType, SequenceType, Shape, TensorType
-from graphcore.dtypes import Kind
 from graphcore.errors import DTypeError, ShapeError
+from graphcore.types.dtypes import Kind
 
 D = DType
 P = onnx.TensorProto

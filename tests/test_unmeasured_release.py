@@ -20,9 +20,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, RunError
-from graphcore.runtime import installed
-from graphcore.runtime.kernel_registry import KernelRegistry
-from graphcore.runtime.lowering.releases import Release, ordered, table_of
+from graphcore.runtime.lowering.targets.releases import Release, ordered, table_of
+from graphcore.runtime.ort import release
+from graphcore.runtime.ort.kernel_registry import KernelRegistry
 from tests.every_op import CASES, graph_of
 from tests.pretended import CPU, Pretend, kernel, lacking, listed, lost_kernels, names_with, pretended
 from tests.test_every_op import _failures
@@ -103,7 +103,7 @@ def test_session_logs_nothing_when_its_release_was_measured(
     pretend: Pretend, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend()
-    monkeypatch.setattr(installed, "measured_release", lambda: Release("99.0", installed.newest_opset(), 13))
+    monkeypatch.setattr(release, "measured_release", lambda: Release("99.0", release.newest_opset(), 13))
     with caplog.at_level(logging.DEBUG, "graphcore"):
         assert_divides()
     assert not caplog.records
@@ -124,7 +124,7 @@ def test_session_says_that_a_build_was_not_measured_when_its_release_was(
 def test_table_is_that_of_the_newest_older_release_when_one_is_between_two(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str, nearest: str
 ) -> None:
-    monkeypatch.setattr(installed, "measured_release", lambda: None)
+    monkeypatch.setattr(release, "measured_release", lambda: None)
     pretend(version=version)
     with caplog.at_level(logging.INFO, "graphcore"):
         assert_divides()
@@ -135,7 +135,7 @@ def test_session_raises_when_the_release_takes_no_opset_that_graphs_have(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(version="1.5.0")
-    monkeypatch.setattr(installed, "takes", lambda opset, ir=8: opset <= 12)
+    monkeypatch.setattr(release, "takes", lambda opset, ir=8: opset <= 12)
     with pytest.raises(RunError, match=r"onnxruntime 1\.5\.0 does not take opset 24"):
         gc.InferenceSession().load(total())
 
@@ -166,7 +166,7 @@ def test_table_stands_and_a_line_says_so_when_the_list_cannot_be_read(
     pretend(UNREADABLE[what])
     with caplog.at_level(logging.INFO, "graphcore"):
         assert_divides()
-    assert installed.runtime().registry is None
+    assert release.runtime().registry is None
     assert [r.levelno for r in caplog.records] == [logging.INFO] * 2
     assert caplog.messages[0].startswith("the kernels of the installed onnxruntime cannot be read: ")
     assert "and the kernels that the build lists" not in caplog.messages[1]
@@ -178,7 +178,7 @@ def test_table_stands_when_the_build_has_no_list(pretend: Pretend, monkeypatch: 
     pretend()
     monkeypatch.delattr(state, name)
     assert_divides()
-    assert installed.runtime().registry is None
+    assert release.runtime().registry is None
 
 
 def test_build_that_would_not_survive_it_is_not_asked(
@@ -189,7 +189,7 @@ def test_build_that_would_not_survive_it_is_not_asked(
     monkeypatch.setattr(state, "get_available_providers", lambda: providers)
     with caplog.at_level(logging.INFO, "graphcore"):
         assert_divides()
-    assert installed.runtime().registry is None
+    assert release.runtime().registry is None
     assert len(caplog.records) == 1
 
 
@@ -223,7 +223,7 @@ def test_graphs_run_right_when_the_list_has_what_nobody_knows(pretend: Pretend) 
         *(kernel(op, ["tensor(float16)", "tensor(bfloat16)", "tensor(int64)"]) for op in ("MatMul", "Sin", "Erf")),
     ]
     pretend([*listed(), *more])
-    assert installed.runtime().registry is not None
+    assert release.runtime().registry is not None
     names = ["add", "where", "softmax", "matmul", "sin", "erf", "mul", "floor_div"]
     for dtype in (D.bfloat16, D.float32, D.int64, D.bool):
         assert not failures([n for n in names if dtype not in CASES[n].refused], dtype)

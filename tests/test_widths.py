@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.graph import Target
+from graphcore.ir.graph import Target
+from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering import lower
-from graphcore.symbol import Node
 from tests.trees import Array, Known, trees, wrap
 
 pytestmark = pytest.mark.releases

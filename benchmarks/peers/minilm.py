@@ -29,7 +29,7 @@ from benchmarks.peers.running import (
     on_torch,
 )
 from graphcore.models import minilm
-from graphcore.runtime.quantizing import SCHEMES
+from graphcore.runtime.quantizer import SCHEMES
 
 LAYERS, HEADS, EPSILON = 6, 12, 1e-12
 LENGTH = 128

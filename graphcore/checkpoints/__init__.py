@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Literal, overload
 
+from graphcore.arrays.mapped_files import model_bytes
 from graphcore.checkpoints import gguf, safetensors
 from graphcore.checkpoints.stored import Array, Tensors
 from graphcore.errors import ModelError
-from graphcore.onnx.files import model_bytes
 from graphcore.quantization.tensors import QuantizedTensor
 
 __all__ = ["QuantizedTensor", "Tensors", "load_tensors", "save_tensors"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from graphcore.checkpoints.stored import LARGEST_HEADER, SHOWN, Stored, damaged, shape_fault
-from graphcore.dtypes import DType
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.quantization.blocks import BLOCKS
+from graphcore.types.dtypes import DType
 
 MAGIC = b"GGUF"
 

@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from graphcore.arrays.casting import native
+from graphcore.arrays.mapped_files import Folder
 from graphcore.checkpoints.stored import LARGEST_HEADER, SHOWN, Array, Stored, damaged, shape_fault
-from graphcore.constants import array_dtype
-from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ExportError, ResourceLimitError
-from graphcore.numerics import native
-from graphcore.onnx.files import Folder
-from graphcore.replacing import replace_files
+from graphcore.ir.literals import array_dtype
+from graphcore.support.atomic_files import replace_files
+from graphcore.types.dtypes import DType
 
 _DTYPES = {
     "BOOL": DType.bool, "I8": DType.int8, "I16": DType.int16, "I32": DType.int32, "I64": DType.int64,

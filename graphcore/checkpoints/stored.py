@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphcore.dtypes import DType
+from graphcore.arrays.casting import native
 from graphcore.errors import ModelError
-from graphcore.numerics import native
 from graphcore.quantization.blocks import BLOCKS, dequantize
 from graphcore.quantization.tensors import QuantizedTensor
+from graphcore.types.dtypes import DType
 
 Array = np.ndarray[Any, Any]
 Value = TypeVar("Value", covariant=True)

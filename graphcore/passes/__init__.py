@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from graphcore.buffers import attach, exposed
-from graphcore.collector import uncollected
 from graphcore.errors import GraphError
-from graphcore.graph import Graph
+from graphcore.ir.buffers import attach, exposed
+from graphcore.ir.graph import Graph
 from graphcore.passes.casts import CASTS
 from graphcore.passes.folding import FOLDS
 from graphcore.passes.identities import IDENTITIES
 from graphcore.passes.sweep import LIMIT, Rule, Selection, Sweep
+from graphcore.support.gc_pause import uncollected
 
 Pass: TypeAlias = "Callable[[Graph], Graph]"
 

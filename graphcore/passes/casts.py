@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from graphcore.dtypes import DType
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.sweep import Inputs, Rule, Sweep
-from graphcore.symbol import Node, Symbol
-from graphcore.types import TensorType
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 # The bits of a significand, the leading one included.
 _PRECISION: dict[DType, int] = {

@@ -1,13 +1,13 @@
-"""Constant folding: operators of constants become constants (`graphcore.folding`)."""
+"""Constant folding: operators of constants become constants (`graphcore.arrays.evaluate`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from graphcore.folding import FOLDED, folded, folded_shape
+from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.sweep import Inputs, Rule, Sweep
-from graphcore.symbol import Node, Symbol
-from graphcore.types import TensorType
+from graphcore.types.tensor_types import TensorType
 
 
 def _folded(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:

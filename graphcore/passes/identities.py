@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore.dtypes import DType
-from graphcore.numerics import Array, cast_array
+from graphcore.arrays.casting import Array, cast_array
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.sweep import Inputs, Rule, Sweep
-from graphcore.symbol import Node, Symbol
-from graphcore.types import TensorType
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 _LAST = (1 << 63) - 1  # the end of a slice that has none
 

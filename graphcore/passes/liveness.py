@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from graphcore.graph import Graph
+from graphcore.ir.graph import Graph
 
 
 class Live(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.dtypes import DType
-from graphcore.numerics import Array
-from graphcore.symbol import Constant, Node, Symbol
+from graphcore.arrays.casting import Array
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.types.dtypes import DType
 
 Key: TypeAlias = "tuple[Hashable, ...]"
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from graphcore.buffers import value_of
-from graphcore.dtypes import DType
-from graphcore.functions import FUNCTIONS, Definition, definition_of
-from graphcore.graph import Graph
-from graphcore.numerics import Array
+from graphcore.arrays.casting import Array
+from graphcore.ir.buffers import value_of
+from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, source_of
 from graphcore.passes.liveness import live_nodes
 from graphcore.passes.merging import Merger
-from graphcore.symbol import Captured, Constant, Input, Node, Symbol, source_of
-from graphcore.types import Shape, Type, tensor_type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, Type, tensor_type
 
 Inputs: TypeAlias = "tuple[Symbol | None, ...]"
 Rule: TypeAlias = "Callable[[Sweep, Node, Inputs], Symbol | None]"

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphcore.dtypes import DType
 from graphcore.errors import PromotionError
 from graphcore.promotion.allo import AlloCpp, AlloHls
 from graphcore.promotion.anvil import Anvil, CommonDType, common_dtype
@@ -25,9 +24,10 @@ from graphcore.promotion.system import (
     TableSystem,
     Term,
 )
+from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:
-    from graphcore.symbol import Symbol, SymbolTuple
+    from graphcore.ir.symbol import Symbol, SymbolTuple
 
 _SYSTEMS: dict[str, Callable[..., PromotionSystem]] = {
     "max": lambda: max_system,
@@ -100,8 +100,8 @@ def implicit_cast(lhs: Symbol, rhs: Symbol) -> SymbolTuple:
 
     Raises `PromotionError` where they do not meet, `GraphError` for Symbols of two graphs.
     """
-    from graphcore.operands import promote
-    from graphcore.symbol import SymbolTuple
+    from graphcore.build.operands import promote
+    from graphcore.ir.symbol import SymbolTuple
 
     symbols, _ = promote("implicit_cast", "join", {"lhs": lhs, "rhs": rhs})
     return SymbolTuple(*symbols)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, PromotionError
 from graphcore.promotion import wide
 from graphcore.promotion.allo_rules import (
@@ -37,6 +36,7 @@ from graphcore.promotion.system import (
     Term,
     check_literal,
 )
+from graphcore.types.dtypes import DType
 
 REVISIONS = ("seed", "latest")
 """seed: of 2026-05-10. latest: of 2026-08-18, in which integers of both signs meet in a signed one under hls, and index

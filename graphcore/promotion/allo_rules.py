@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from graphcore.dtypes import DType
+from graphcore.types.dtypes import DType
 
 
 class Style(Protocol):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
+from graphcore.ir.symbol import Constant, Symbol
 from graphcore.promotion.system import (
     Key,
     NoPromotion,
@@ -22,8 +22,8 @@ from graphcore.promotion.system import (
     check_literal,
 )
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
-from graphcore.symbol import Constant, Symbol
-from graphcore.types import TensorType, Type, tensor_type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
 COLUMNS = ("b1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.dtypes import DType
 from graphcore.errors import PromotionError
 from graphcore.promotion.system import (
     Key,
@@ -21,6 +20,7 @@ from graphcore.promotion.system import (
     check_literal,
     default_dtype,
 )
+from graphcore.types.dtypes import DType
 
 D = DType
 

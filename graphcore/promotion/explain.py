@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphcore.dtypes import DType
 from graphcore.errors import DTypeError
 from graphcore.promotion.allo import Allo, AlloHls
 from graphcore.promotion.allo_rules import FLOATS, is_integer
@@ -16,6 +15,7 @@ from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
 from graphcore.promotion.system import Key, LatticeSystem, NoPromotion, Operand, PromotionSystem, TableSystem
+from graphcore.types.dtypes import DType
 
 Kind: TypeAlias = Literal[
     "common",  # they meet

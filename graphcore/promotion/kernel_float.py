@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar, check_literal
 from graphcore.promotion.tables import SHORT, read_table
+from graphcore.types.dtypes import DType
 
 COLUMNS = ("b", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f8", "f16", "bf16", "f32", "f64")
 

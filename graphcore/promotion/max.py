@@ -6,9 +6,9 @@ table printed there differs from the join in four cells; `max_published` reprodu
 
 from __future__ import annotations
 
-from graphcore.dtypes import DType
 from graphcore.promotion.system import LatticeSystem, TableSystem
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
+from graphcore.types.dtypes import DType
 
 D = DType
 

@@ -1,7 +1,7 @@
 """What a promotion system is: the one question it answers, and the rules that most of them share.
 
 The question: given an op's promotion key and the operand dtypes, with what is known of literals, what are the
-operands cast to and what is the result? Whoever inserts casts (`graphcore.operands`) asks it and obeys.
+operands cast to and what is the result? Whoever inserts casts (`graphcore.build.operands`) asks it and obeys.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from graphcore.dtypes import DType
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
-from graphcore.types import Type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Type
 
 Scalar: TypeAlias = bool | int | float
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.dtypes import DType as D
+from graphcore.types.dtypes import DType as D
 
 SHORT: dict[str, D] = {
     "b1": D.bool,

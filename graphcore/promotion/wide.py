@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore import bigints
-from graphcore.dtypes import DType
+from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError
-from graphcore.symbol import Captured, Constant, Symbol
-from graphcore.types import OptionalType, SequenceType, TensorType, Type
+from graphcore.ir.symbol import Captured, Constant, Symbol
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
 OPERATORS = frozenset(
     {
@@ -47,7 +47,7 @@ def is_wide(type_: Type) -> bool:
     """Whether it is, or is a list or optional of, integers of more than 64 bits."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return is_wide(type_.element)
-    return isinstance(type_, TensorType) and bigints.is_wide(type_.dtype)
+    return isinstance(type_, TensorType) and big_integers.is_wide(type_.dtype)
 
 
 def check(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> Type:

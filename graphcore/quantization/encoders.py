@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.dtypes import DType
+from graphcore.arrays.casting import is_masked
 from graphcore.errors import DTypeError, ModelError, ShapeError
-from graphcore.numerics import is_masked
 from graphcore.quantization.encodings import Encoding, encoding_of
 from graphcore.quantization.tensors import BASE, Array, QuantizedTensor, packed
+from graphcore.types.dtypes import DType
 
 BLOCK_SIZE = 32
 

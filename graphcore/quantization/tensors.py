@@ -11,7 +11,7 @@ from graphcore.errors import ModelError
 from graphcore.quantization.encodings import ENCODINGS
 
 if TYPE_CHECKING:
-    from graphcore.symbol import Symbol
+    from graphcore.ir.symbol import Symbol
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphcore.custom import CustomOp, Types, register
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
-from graphcore.symbol import Symbol
-from graphcore.types import Shape, TensorType
+from graphcore.custom_ops.declaration import CustomOp, Types, register
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType
 
 DOMAIN = "com.microsoft"
 FLOATS = "float16 bfloat16 float32 float64"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphcore import ops
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.microsoft._declare import FLOATS, contrib, rounded_once
-from graphcore.symbol import Symbol
 
 
 @contrib(promote="float", dtypes={"X": FLOATS}, kernels="float32")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from graphcore import ops
-from graphcore.custom import Types
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.custom_ops.declaration import Types
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.microsoft._declare import SINGLES, check_row, contrib, may_be, rounded_once, shape_at
-from graphcore.symbol import Symbol
-from graphcore.types import TensorType
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 Heads = tuple[Symbol, Symbol, Symbol]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from graphcore import ops
+from graphcore.ir.symbol import Symbol
 from graphcore.ops import onnx
 from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, contrib, may_be, rounded_once
 from graphcore.ops.microsoft.products import FusedMatMul
-from graphcore.symbol import Symbol
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "Relu": lambda x: ops.relu(x),

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphcore import ops
-from graphcore.custom import Types
-from graphcore.dims import Dim
-from graphcore.dtypes import DType
+from graphcore.custom_ops.declaration import Types
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.microsoft._declare import SINGLES, contrib, may_be, rounded_once, shape_at
 from graphcore.ops.microsoft.attention import _in_heads, _rotated, _sequence_last, _static, check_rank
-from graphcore.symbol import Symbol
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
 
 _FLOATS = "query key value past_key past_value cos_cache sin_cache attention_bias head_sink q_norm_weight k_norm_weight"
 

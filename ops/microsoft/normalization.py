@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from graphcore import ops
-from graphcore.custom import Types
+from graphcore.custom_ops.declaration import Types
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.microsoft._declare import SINGLES, check_row, contrib, rounded_once, shape_at
-from graphcore.symbol import Symbol
 
 Results = tuple[Symbol, Symbol, Symbol, Symbol]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.custom import Types
-from graphcore.dtypes import DType
+from graphcore.custom_ops.declaration import Types
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
 from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_row, contrib, rounded_once, shape_at
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import TensorType
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 
 @contrib(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from graphcore import ops
-from graphcore.custom import Types
+from graphcore.custom_ops.declaration import Types
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
 from graphcore.ops.microsoft._declare import BYTES, contrib, shape_at
-from graphcore.symbol import Symbol, TensorLike
 
 _TYPES = {"A A_zero_point B B_zero_point C_zero_point": BYTES, "A_scale B_scale C_scale": "float32"}
 _UNARY = {"X X_zero_point Y_zero_point": BYTES, "X_scale Y_scale": "float32"}

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.custom import Types
-from graphcore.dtypes import DType
+from graphcore.custom_ops.declaration import Types
+from graphcore.ir.symbol import Symbol
 from graphcore.ops import onnx
 from graphcore.ops.microsoft._declare import contrib, may_be, rounded_once, shape_at
 from graphcore.ops.microsoft.products import _unpacked
-from graphcore.symbol import Symbol
-from graphcore.types import TensorType, Type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
 
 _STORED = "int8 uint8 int16 uint16 int4 uint4"
 

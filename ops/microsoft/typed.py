@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphcore.dims import Dim
 from graphcore.ops.microsoft._declare import contrib
-from graphcore.types import TensorType
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import TensorType
 
 _ONE = "float32"
 

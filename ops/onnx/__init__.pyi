@@ -5,11 +5,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, overload
 
-from graphcore.dtypes import DType
-from graphcore.graph import Graph
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.onnx import ml as ml
-from graphcore.symbol import Symbol, TensorLike
-from graphcore.types import Type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Type
 
 _V: TypeAlias = TensorLike | str | Sequence[Any]  # an operand
 _I: TypeAlias = int | DType

@@ -9,13 +9,13 @@ from typing import Any
 def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("_"):
         raise AttributeError(name)
-    from graphcore.onnx.operators import function
+    from graphcore.onnx.operators.operators import function
 
     made = globals()[name] = function(name, "ai.onnx.ml", __name__)
     return made
 
 
 def __dir__() -> list[str]:
-    from graphcore.onnx.catalogue import names
+    from graphcore.onnx.schemas.catalogue import names
 
     return list(names("ai.onnx.ml"))

@@ -5,9 +5,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from graphcore.dtypes import DType
-from graphcore.graph import Graph
-from graphcore.symbol import Symbol, TensorLike
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.types.dtypes import DType
 
 _V: TypeAlias = TensorLike | str | Sequence[Any]  # an operand
 _I: TypeAlias = int | DType

@@ -157,7 +157,7 @@ def _saturates() -> bool | None:
         _ = onnxruntime.InferenceSession
     except (ImportError, AttributeError):
         return None
-    from graphcore.runtime.byte_saturation import saturates
+    from graphcore.runtime.ort.byte_saturation import saturates
 
     return saturates()
 

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import graphcore
 from graphcore.runtime.doctor.findings import Distribution, Notebook, Packages
-from graphcore.runtime.lowering.releases import OLDEST_SUPPORTED, is_supported
+from graphcore.runtime.lowering.targets.releases import OLDEST_SUPPORTED, is_supported
 
 _BESIDE = ("numpy", "ml_dtypes", "onnx")
 _MODULE = "onnxruntime/__init__.py"

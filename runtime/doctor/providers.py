@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from graphcore.dtypes import DType
-from graphcore.graph import Graph
-from graphcore.onnx.writer import encode, join
+from graphcore.ir.graph import Graph
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.doctor.findings import Notebook, Provider
-from graphcore.types import TensorType
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 CPU = "CPUExecutionProvider"
 SECONDS = 5.0

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 
 from graphcore.runtime.doctor.findings import Notebook, Release, Trap
-from graphcore.runtime.lowering.releases import Range, Registry, Runtime, table_of
-from graphcore.runtime.lowering.traps import in_force, seen
+from graphcore.runtime.lowering.targets.releases import Range, Registry, Runtime, table_of
+from graphcore.runtime.lowering.targets.traps import in_force, seen
 
 TELEMETRY = Range("1.29.0")
 """The releases, of 1.27.0 to 1.32.0 on Linux, that look up a host for events within a minute of their first session."""
@@ -21,11 +21,11 @@ def describe_release(book: Notebook) -> Release:
     """Return what is known of the installed release. Raises `RunError` where it is too old to run graphs."""
     import onnxruntime
 
-    from graphcore.runtime import installed
+    from graphcore.runtime.ort import release
 
     version = onnxruntime.__version__
-    runtime = installed.runtime()
-    is_measured = installed.measured_release() is not None
+    runtime = release.runtime()
+    is_measured = release.measured_release() is not None
     table = table_of("cpu").nearest(version).version
     asked = runtime.registry
     lacks, adds = ({}, {}) if asked is None else beside_table(asked, runtime)
@@ -37,10 +37,10 @@ def describe_release(book: Notebook) -> Release:
     _note_telemetry(book, version)
     return Release(
         version=version,
-        build=installed.build_commit(),
+        build=release.build_commit(),
         is_measured=is_measured,
-        takes_opset=_newest(runtime.opset, installed.takes),
-        takes_ir=_newest(runtime.ir, lambda ir: installed.takes(17, ir)),
+        takes_opset=_newest(runtime.opset, release.takes),
+        takes_ir=_newest(runtime.ir, lambda ir: release.takes(17, ir)),
         opset=runtime.opset,
         ir=runtime.ir,
         table=table,
@@ -78,7 +78,7 @@ def _newest(known: int, takes: Callable[[int], bool]) -> int:
 
 
 def _asked(is_measured: bool, is_read: bool) -> str:
-    from graphcore.runtime.kernel_registry import is_safe
+    from graphcore.runtime.ort.kernel_registry import is_safe
 
     if is_measured:
         return "not asked"

@@ -11,41 +11,31 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from graphcore import pickling
-from graphcore.buffers import exposed
-from graphcore.collector import uncollected
-from graphcore.declare import LIBRARY
-from graphcore.dtypes import DType
-from graphcore.functions import operators
-from graphcore.graph import Graph, Optimize, Precision, Target
+from graphcore.build.declare import LIBRARY
+from graphcore.ir import pickling
+from graphcore.ir.buffers import exposed
+from graphcore.ir.definitions import operators
+from graphcore.ir.graph import Graph, Optimize, Precision, Target
+from graphcore.ir.rewrite import bodies
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx import notes
-from graphcore.onnx.writer import OPSET
-from graphcore.runtime.forms import FORMS, may_have, shaped
-from graphcore.runtime.lowering import (
-    axes,
-    biases,
-    customs,
-    dequantised,
-    emptiness,
-    fours,
-    learned,
-    lists,
-    narrowing,
-    terms,
-    widths,
-    zeros,
-)
-from graphcore.runtime.lowering import inline as calls
-from graphcore.runtime.lowering.control import carried_by
-from graphcore.runtime.lowering.detours import keeps_kernel, options
-from graphcore.runtime.lowering.expand import FORMS as FORMED
-from graphcore.runtime.lowering.expand import computes, expand
-from graphcore.runtime.lowering.legalise import legalise
-from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
-from graphcore.runtime.lowering.releases import OLDEST_OPSET, Runtime, default
-from graphcore.runtime.lowering.rewrite import bodies
-from graphcore.symbol import Node, Symbol
-from graphcore.types import TensorType, Type
+from graphcore.onnx.proto.model_proto import OPSET
+from graphcore.runtime.fusions import FORMS, may_have, shaped
+from graphcore.runtime.lowering import fuse_bias
+from graphcore.runtime.lowering.decompositions import keeps_kernel, ml_operators, optionals
+from graphcore.runtime.lowering.dtypes import ambiguous, float4, integers, nary, sequences
+from graphcore.runtime.lowering.expansion.expand import FORMS as FORMED
+from graphcore.runtime.lowering.expansion.expand import computes, expand
+from graphcore.runtime.lowering.functions import custom_ops
+from graphcore.runtime.lowering.functions import inline as calls
+from graphcore.runtime.lowering.guards import added_zero, dequantized_matmul, empty_attention, negative_axes
+from graphcore.runtime.lowering.legalisation.control_flow import carried_by
+from graphcore.runtime.lowering.legalisation.legalise import legalise
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
+from graphcore.support.gc_pause import uncollected
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
 
 TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda", "openvino")
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
@@ -53,10 +43,10 @@ LEVELS: tuple[Optimize, ...] = ("off", "exact", "all")
 """What `optimize` may be."""
 
 
-_TRAPS = (zeros, axes, dequantised)
+_TRAPS = (added_zero, negative_axes, dequantized_matmul)
 """What the runtime takes for something else, looked for behind all other passes where an operator is a sign of it."""
 
-_ALL_TRAPS = (*_TRAPS, emptiness)
+_ALL_TRAPS = (*_TRAPS, empty_attention)
 """And what it fails on where primitives that ran were replaced; one's own attention is left as it is."""
 
 
@@ -83,7 +73,7 @@ def lower(
     there = operators(graph)
     is_plain = not any(domain for _, domain in there)
     runtime = default(target) if runtime is None else runtime
-    graph = graph if is_plain else customs.resolved(graph, target, runtime)
+    graph = graph if is_plain else custom_ops.resolved(graph, target, runtime)
     rules = legality(target, runtime)
     is_shaped = False
     if optimize == "exact":
@@ -144,17 +134,17 @@ def _lower(
     if _is_legal(graph, rules, there) and not any(trap.needed(graph) for trap in _signed(traps, there)):
         return graph
     with uncollected():
-        source = narrowing.narrowed(graph) if narrowing.needed(graph) else graph
-        source = terms.balanced(source) if terms.needed(source) else source
-        source = widths.carried(source) if widths.needed(source) else source
-        source = fours.carried(source) if rules.detours and fours.needed(source) else source
-        source = lists.carried(source, rules) if lists.needed(source, rules) else source
+        source = ambiguous.narrowed(graph) if ambiguous.needed(graph) else graph
+        source = nary.balanced(source) if nary.needed(source) else source
+        source = integers.carried(source) if integers.needed(source) else source
+        source = float4.carried(source) if rules.detours and float4.needed(source) else source
+        source = sequences.carried(source, rules) if sequences.needed(source, rules) else source
         lowered = legalise(expand(source, rules), rules, fast=precision == "fast" and rules.detours)
         there = operators(lowered)
         for trap in _signed(traps, there):
             trap.keep(lowered)
         if target == "cpu" and any(domain for _, domain in there):
-            biases.fuse(lowered)
+            fuse_bias.fuse(lowered)
     semantic = {
         s.name: s.dtype.name for s in (*graph.inputs, *graph.outputs, *graph.weights.values()) if _is_semantic(s)
     }
@@ -181,9 +171,9 @@ def _is_legal(graph: Graph, rules: Legality, there: set[tuple[str, str]] | None 
     """there: its operators and those of its bodies, where they are known."""
     types = {s.type for s in graph._symbols}
     dtypes = {t.dtype for t in types if isinstance(t, TensorType)}
-    if lists.holds_any(types):
+    if sequences.holds_any(types):
         return False
-    if any(dtype.storage is not dtype or (dtype is fours.FOUR and rules.detours) for dtype in dtypes):
+    if any(dtype.storage is not dtype or (dtype is float4.FOUR and rules.detours) for dtype in dtypes):
         return False
     there = {(n.op_type, n.domain) for n in graph._nodes} if there is None else there
     if any(op in CONTROL for op, _ in there):
@@ -229,9 +219,9 @@ def _keeps(
     result: Type | None = None,
 ) -> bool:
     if domain:
-        is_learned = rules.detours and domain == learned.DOMAIN
-        return domain != LIBRARY and not (is_learned and learned.replaces(op_type, operand, result))
-    if rules.detours and op_type in options.OPERATORS:
+        is_learned = rules.detours and domain == ml_operators.DOMAIN
+        return domain != LIBRARY and not (is_learned and ml_operators.replaces(op_type, operand, result))
+    if rules.detours and op_type in optionals.OPERATORS:
         return False
     return op_type in CONTROL or (op_type != "Cast" and (dtype is None or rules.keeps(op_type, dtype, operand, result)))
 

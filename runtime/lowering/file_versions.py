@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from graphcore.errors import GraphError
-from graphcore.functions import operators
-from graphcore.graph import Graph, Target
+from graphcore.ir.definitions import operators
+from graphcore.ir.graph import Graph, Target
+from graphcore.onnx.proto.model_proto import IR_VERSION, OPSET
 from graphcore.onnx.versions.history import IR_OF_OPSET, OLDEST_IR, OLDEST_OPSET, ir_of, parts
-from graphcore.onnx.writer import IR_VERSION, OPSET
-from graphcore.runtime.lowering.detours.older import BitsViewed
-from graphcore.runtime.lowering.legality import legality
-from graphcore.runtime.lowering.releases import Runtime, default, table_of
+from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
 from graphcore.runtime.lowering.to_opset import at_versions, oldest_versions
 
 DEPLOYED = 22

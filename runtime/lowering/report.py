@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from graphcore.declare import LIBRARY
-from graphcore.dtypes import DType
+from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphcoreError
-from graphcore.graph import Graph, Target
+from graphcore.ir.graph import Graph, Target
+from graphcore.ir.rewrite import bodies, walk
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.inline import inlined
-from graphcore.runtime.lowering.legality import BY_RESULT, PRIMARY, Legality, legality
-from graphcore.runtime.lowering.releases import Runtime
-from graphcore.runtime.lowering.rewrite import bodies, walk
-from graphcore.symbol import Captured, Constant, Node, Symbol
-from graphcore.types import TensorType
+from graphcore.runtime.lowering.functions.inline import inlined
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
+from graphcore.runtime.lowering.targets.releases import Runtime
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 _SHOWN = 3
 """Names of nodes, and operators of a replacement, that a note gives."""

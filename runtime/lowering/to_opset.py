@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from graphcore.dtypes import DType
 from graphcore.errors import GraphError
-from graphcore.functions import Definition, definition_of, definitions
-from graphcore.graph import Graph
+from graphcore.ir.definitions import Definition, definition_of, definitions
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import Rewrite, with_names
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.versions.downgrade import row
 from graphcore.onnx.versions.history import (
     OLDEST,
@@ -25,10 +26,9 @@ from graphcore.onnx.versions.history import (
     versions,
 )
 from graphcore.onnx.versions.node import Read
-from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
-from graphcore.runtime.lowering.rewrite import Rewrite, with_names
-from graphcore.symbol import Node, Symbol
-from graphcore.types import TensorType
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality, legality
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 
 @dataclass(frozen=True, slots=True)

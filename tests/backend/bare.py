@@ -7,8 +7,8 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from graphcore.dtypes import DType
-from graphcore.runtime.values import PLAIN, from_ort, to_ort
+from graphcore.runtime.ort.values import PLAIN, from_ort, to_ort
+from graphcore.types.dtypes import DType
 
 
 class Bare:

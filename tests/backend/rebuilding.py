@@ -10,10 +10,10 @@ import onnx
 
 import graphcore as gc
 from graphcore import ops
-from graphcore.onnx.files import Folder
-from graphcore.onnx.tensors import array_of, dense
-from graphcore.onnx.type_protos import read_type
-from graphcore.types import Type
+from graphcore.arrays.mapped_files import Folder
+from graphcore.onnx.proto.tensors import array_of, dense
+from graphcore.onnx.proto.type_protos import read_type
+from graphcore.types.tensor_types import Type
 
 _KINDS = onnx.AttributeProto
 

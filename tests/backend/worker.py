@@ -20,8 +20,8 @@ import onnx
 from onnx.backend.test.case.node import collect_testcases
 
 import graphcore as gc
-from graphcore.onnx.files import Folder
-from graphcore.onnx.tensors import array_of
+from graphcore.arrays.mapped_files import Folder
+from graphcore.onnx.proto.tensors import array_of
 from tests.backend import bare
 from tests.backend.rebuilding import rebuilt
 

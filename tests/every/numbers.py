@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphcore import DType, ops
-from graphcore.declare import REGISTRY
+from graphcore.build.declare import REGISTRY
 from tests import reference
 from tests.every.case import (
     BOOL,

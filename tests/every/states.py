@@ -6,10 +6,10 @@ from collections import Counter
 
 from graphcore import DType, Graph
 from graphcore.errors import GraphcoreError
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.legality import BY_RESULT, CONTROL, PRIMARY
-from graphcore.symbol import Node, Symbol
-from graphcore.types import OptionalType, SequenceType, TensorType
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType
 from tests.every_op import graph_of
 
 CARRIERS = frozenset({"Cast", "BitCast", "Identity", "Constant"})

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 import graphcore as gc
-from graphcore.dtypes import DType
 from graphcore.errors import GraphcoreError
 from graphcore.runtime import Model
-from graphcore.types import TensorType
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 from tests.mutants.mutate import mutant
 from tests.mutants.seeds import seeds
 

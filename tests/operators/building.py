@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from onnx import helper
 
 from graphcore import DType, Graph, TensorType
-from graphcore.onnx.calling import NAMED
-from graphcore.onnx.catalogue import entry
-from graphcore.runtime.lowering.measure.build import Question, question
-from graphcore.runtime.lowering.measure.case import Case
+from graphcore.onnx.operators.calling import NAMED
+from graphcore.onnx.schemas.catalogue import entry
+from graphcore.runtime.kernel_probe.kernels.build import Question, question
+from graphcore.runtime.kernel_probe.kernels.case import Case
 from tests.backend.rebuilding import rebuilt
 from tests.operators.cases import MAPS, cases_of
 

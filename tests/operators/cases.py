@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from graphcore import DType
-from graphcore.onnx.catalogue import names
+from graphcore.onnx.schemas.catalogue import names
 from graphcore.promotion.max import DTYPES as PROMOTED
-from graphcore.runtime.lowering.measure import cases as measured
-from graphcore.runtime.lowering.measure.case import SWEPT, Case, Operand, Values
+from graphcore.runtime.kernel_probe.kernels import cases as measured
+from graphcore.runtime.kernel_probe.kernels.case import SWEPT, Case, Operand, Values
 
 ML = "ai.onnx.ml"
 DTYPES = (*PROMOTED, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2, DType.string)

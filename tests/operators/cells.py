@@ -12,10 +12,10 @@ import numpy as np
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import DTypeError, GraphcoreError
-from graphcore.onnx.calling import NAMED
+from graphcore.onnx.operators.calling import NAMED
+from graphcore.runtime.kernel_probe.kernels.case import Case
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.measure.case import Case
-from graphcore.types import TensorType
+from graphcore.types.tensor_types import TensorType
 from tests.every.states import of_graph
 from tests.operators.building import Place
 from tests.operators.known import DRAWN

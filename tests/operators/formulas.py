@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphcore import DType
-from graphcore.numerics import cast_array
+from graphcore.arrays.casting import cast_array
 
 Array = np.ndarray[Any, Any]
 Attributes = dict[str, Any]

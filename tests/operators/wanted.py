@@ -10,8 +10,8 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 from graphcore import DType
-from graphcore.numerics import cast_array
-from graphcore.runtime.lowering.measure.case import SWEPT, Case, Operand
+from graphcore.arrays.casting import cast_array
+from graphcore.runtime.kernel_probe.kernels.case import SWEPT, Case, Operand
 from tests.operators.building import Place
 from tests.operators.formulas import FORMULAS
 

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.dtypes import DType
+from graphcore.ir.symbol import Symbol, array_of
+from graphcore.onnx.versions.adapters.older import MOVED
 from graphcore.onnx.versions.node import Made, Read
-from graphcore.onnx.versions.older import MOVED
-from graphcore.symbol import Symbol, array_of
-from graphcore.types import TensorType
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 Fits: TypeAlias = Callable[[Read], bool]
 Change: TypeAlias = Callable[[Read], Made]

@@ -8,10 +8,10 @@ from typing import Any
 
 import onnx
 
-from graphcore.onnx.calls import with_attributes
+from graphcore.ir.symbol import Symbol
+from graphcore.onnx.proto.model_proto import OPSET, attribute, encoded_type
+from graphcore.onnx.read.function_calls import with_attributes
 from graphcore.onnx.versions.node import Read
-from graphcore.onnx.writer import OPSET, attribute, encoded_type
-from graphcore.symbol import Symbol
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 
-from graphcore.dtypes import DType
-from graphcore.functions import definitions
-from graphcore.graph import Graph
-from graphcore.onnx.schemas import Operator, element, operator, schema_of
+from graphcore.ir.definitions import definitions
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node
+from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
 from graphcore.onnx.versions.table import target
-from graphcore.symbol import Constant, Node
-from graphcore.types import ForeignType, OptionalType, SequenceType, TensorType, Type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 OLDEST_OPSET = 17
 """The oldest opset that files are written at."""

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
-from graphcore.dtypes import DType
 from graphcore.errors import ModelError
-from graphcore.graph import Graph
-from graphcore.symbol import Symbol, array_of
-from graphcore.types import Shape, TensorType, Type, tensor_type
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, array_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 Made: TypeAlias = tuple[Symbol, ...] | None
 """The results of what a node was converted to; None where it stays a node, which may have been changed in place."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from graphcore.onnx.versions import machine_learning, newer, normalising, older, resizing, scanning, training
+from graphcore.onnx.proto.model_proto import DOMAINS, OPSET
+from graphcore.onnx.versions.adapters import machine_learning, newer, normalization, older, resize, scan, training
 from graphcore.onnx.versions.functions import expand_function
 from graphcore.onnx.versions.node import Made, Read
-from graphcore.onnx.writer import DOMAINS, OPSET
 
 Change: TypeAlias = Callable[[Read], Made]
 
@@ -18,7 +18,7 @@ _REDUCTIONS = sorted(name for name in older.MOVED if name.startswith("Reduce") a
 # are written with goes through all changes behind its own; a newer one, from its own down, through all newer ones.
 CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
     "": {
-        "BatchNormalization": {9: normalising.per_feature, 14: normalising.training},
+        "BatchNormalization": {9: normalization.per_feature, 14: normalization.training},
         "BitShift": {28: newer.shift},
         "CausalConvWithState": {27: expand_function},
         "Clip": {11: older.clip},
@@ -26,7 +26,7 @@ CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
         "Dropout": {10: older.dropout, 12: older.dropout},
         "Erf": {13: older.erf},
         "GridSample": {20: older.grid_sample},
-        "GroupNormalization": {21: normalising.group},
+        "GroupNormalization": {21: normalization.group},
         "Hardmax": {13: older.flattening},
         "LinearAttention": {27: expand_function},
         "LogSoftmax": {13: older.flattening},
@@ -36,9 +36,9 @@ CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
         "Range": {27: newer.range_in},
         "ReduceSum": {13: older.moved},
         **{name: {18: older.moved} for name in _REDUCTIONS},
-        "Resize": {11: resizing.coordinates, 13: resizing.half_pixel},
+        "Resize": {11: resize.coordinates, 13: resize.half_pixel},
         "RoiAlign": {16: older.roi_align},
-        "Scan": {9: scanning.batched},
+        "Scan": {9: scan.batched},
         "Scatter": {11: older.scatter},
         "Slice": {10: older.moved},
         "Softmax": {13: older.flattening},
@@ -48,7 +48,7 @@ CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
         "SwiGLU": {28: expand_function},
         "TopK": {10: older.moved},
         "Unsqueeze": {13: older.moved},
-        "Upsample": {9: resizing.upsample_scales, 10: resizing.upsample},
+        "Upsample": {9: resize.upsample_scales, 10: resize.upsample},
     },
     "ai.onnx.ml": {
         "LabelEncoder": {2: machine_learning.classes},

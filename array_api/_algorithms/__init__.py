@@ -1,0 +1,1 @@
+"""Linear algebra that ONNX has no operators for, in Loops over Symbols."""

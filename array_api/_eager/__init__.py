@@ -1,0 +1,1 @@
+"""Arrays that compute at once, and the dispatch of functions between them and Symbols."""

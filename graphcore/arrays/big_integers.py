@@ -1,0 +1,125 @@
+"""Integers of more than 64 bits outside of graphs: object arrays of Python ints, and their digits in base 2^32."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore.types.dtypes import DType, Kind
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+DIGIT = 32
+"""The bits of a digit."""
+
+
+def is_wide(dtype: DType) -> bool:
+    """Whether it is an integer of more bits than any that ONNX has."""
+    return dtype.is_integer and dtype.bits > 64
+
+
+def count_of(bits: int) -> int:
+    """How many digits integers of so many bits have."""
+    return -(-bits // DIGIT)
+
+
+def digits_of(dtype: DType) -> int:
+    """How many digits a value of an integer dtype has."""
+    return count_of(dtype.bits)
+
+
+def array_of(value: int) -> Array:
+    """An object array of no axes that holds one integer."""
+    made = np.empty((), object)
+    made[()] = value
+    return made
+
+
+def integers(value: Any) -> Array | None:
+    """An object array of the Python ints that are in an array, a number or nested lists; None for anything else."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        return None
+    if array.dtype.kind in "iu":
+        return array.astype(object)
+    if array.dtype.kind != "O":
+        return None
+    if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in array.ravel()):
+        return None
+    return _each(int, array)
+
+
+def least_dtype(array: Array) -> DType:
+    """The narrowest signed integer of more than 64 bits that holds an array of Python ints."""
+    bits = max((item.bit_length() for item in array.ravel()), default=0)
+    return DType.int(max(65, bits + 1))
+
+
+def to_digits(array: Array, dtype: DType) -> Array:
+    """Python ints as uint32 digits along a last axis, the lowest first: two's complement as wide as all digits."""
+    count = digits_of(dtype)
+    made = np.empty((*array.shape, count), np.uint32)
+    rest = array
+    for place in range(count):
+        made[..., place] = np.asarray(rest & 0xFFFFFFFF, np.uint32)  # of no axes NumPy makes plain ints
+        rest = rest >> DIGIT
+    return made
+
+
+def from_digits(digits: Array, dtype: DType) -> Array:
+    """The Python ints that uint32 digits along the last axis stand for, taken modulo 2^bits."""
+    total = np.zeros(digits.shape[:-1], object)
+    for place in range(digits.shape[-1]):
+        total = total + (digits[..., place].astype(object) << (DIGIT * place))
+    return wrapped(np.asarray(total, object), dtype)
+
+
+def wrapped(array: Array, dtype: DType) -> Array:
+    """Python ints modulo 2^bits of an integer dtype."""
+    low = array & ((1 << dtype.bits) - 1)
+    if dtype.kind is Kind.signed:
+        sign = 1 << (dtype.bits - 1)
+        low = (low ^ sign) - sign
+    return np.asarray(low, object)
+
+
+def cast_array(array: Array, source: DType, target: DType) -> Array:
+    """`numerics.cast_array` from or to an integer of more than 64 bits."""
+    from graphcore.arrays import casting
+
+    if source.is_float:
+        wide = casting.cast_array(array, source, DType.float64)
+        return _each(lambda x: _truncated(float(x), int(target.min), int(target.max)), wide)
+    whole = _each(int, array)
+    if target.kind is Kind.bool:
+        return np.asarray(whole != 0, np.bool_)
+    if target.is_integer:
+        low = wrapped(whole, target)
+        return low if is_wide(target) else low.astype(target.numpy)
+    # Three bits more than float64 has, the last of which says whether anything was cut off, round as all of them would.
+    shifts = _each(lambda x: max(0, x.bit_length() - 56), whole).astype(np.int64)
+    short = _each(lambda x: _shortened(x), whole).astype(np.int64)
+    near = casting.cast_array(short, DType.int64, target)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(near.astype(np.float64), shifts)).astype(target.numpy)
+
+
+def _shortened(value: int) -> int:
+    size = abs(value)
+    shift = max(0, size.bit_length() - 56)
+    low = (size >> shift) | bool(size & ((1 << shift) - 1))
+    return low if value >= 0 else -low
+
+
+def _truncated(value: float, least: int, greatest: int) -> int:
+    if value != value:
+        return 0
+    if value in (float("inf"), float("-inf")):
+        return greatest if value > 0 else least
+    return min(max(int(value), least), greatest)
+
+
+def _each(function: Any, array: Array) -> Array:
+    return np.asarray(np.frompyfunc(function, 1, 1)(array), object)

@@ -1,0 +1,122 @@
+"""Values in NumPy arrays: casts with the library's semantics (DESIGN section 4.9), and arrays made safe to keep."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore.arrays import big_integers
+from graphcore.errors import DTypeError
+from graphcore.types.dtypes import DType, Kind
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+
+def native(array: Array) -> Array:
+    """The array in the machine's byte order, C-contiguous, and bools as 0 and 1; itself where it already is.
+
+    NumPy takes any byte for a bool, and kernels would compute with what they find.
+    """
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        array = array.view(np.uint8).astype(np.bool_)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def is_masked(value: object) -> bool:
+    """Whether it is one of NumPy's masked arrays, which are imported where they are first named: that takes longer than
+    building many a graph."""
+    return type(value) is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray)
+
+
+def cast_array(array: Array, source: DType, target: DType) -> Array:
+    """Casts an array that holds `source` to one that holds `target`.
+
+    Float to integer truncates and saturates, NaN gives 0; integer to integer wraps; anything to bool is `!= 0`; to a
+    float it rounds once, to nearest even. Raises `DTypeError` for casts from or to strings.
+    """
+    if source is target:
+        return array
+    if DType.string in (source, target):
+        raise DTypeError(f"cast: {source} values do not become {target}", help="convert strings before the graph")
+    if max(source.bits, target.bits) > 64:
+        return big_integers.cast_array(array, source, target)
+    with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs and overflow are values like any other
+        if target.kind is Kind.bool:
+            return np.not_equal(_plain(array, source), 0)
+        if target.is_integer:
+            whole = _float_to_integer(array, source, target) if source.is_float else _wrapped(array, target)
+            return whole.astype(target.numpy)
+        if target is DType.tensor_float32:
+            exact = source.is_float and source.bits <= 32
+            wide = _plain(array, source)
+            return round_tf32(wide.astype(np.float32) if exact else _odd_float32(wide))
+        return _round(array, source, target)
+
+
+def round_tf32(array: Array) -> Array:
+    """float32 values rounded to 10 mantissa bits, ties to even; NaN and infinities stay."""
+    bits = np.asarray(array, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(array), rounded.view(np.float32), array).astype(np.float32)
+
+
+def _plain(array: Array, dtype: DType) -> Array:
+    """Narrow dtypes widened exactly to one that NumPy itself computes with."""
+    if dtype.is_float and dtype.bits < 32:
+        return array.astype(np.float32)
+    return array.astype(np.int8) if dtype.bits == 4 else array
+
+
+def _wrapped(array: Array, target: DType) -> Array:
+    """Integers modulo 2^bits, in the array dtype of the target's storage."""
+    wide = array.astype(np.int64 if array.dtype != np.uint64 else np.uint64)
+    if target.bits >= 64:
+        return wide.astype(target.numpy)
+    low = wide.astype(np.uint64) & np.uint64((1 << target.bits) - 1)
+    if target.kind is Kind.signed:
+        sign = np.uint64(1 << (target.bits - 1))
+        with np.errstate(over="ignore"):
+            return ((low ^ sign) - sign).astype(np.int64)
+    return low
+
+
+def _float_to_integer(array: Array, source: DType, target: DType) -> Array:
+    values = np.trunc(array.astype(np.float64))
+    least, greatest = int(target.min), int(target.max)
+    inside = (values >= least) & (values < float(greatest + 1))
+    carrier = np.uint64 if greatest >= 1 << 63 else np.int64
+    whole = np.where(inside, values, 0.0).astype(carrier)
+    whole = np.where(values >= float(greatest + 1), np.array(greatest, carrier), whole)
+    return np.where(values < least, np.array(least, np.int64).astype(carrier), whole)
+
+
+def _round(array: Array, source: DType, target: DType) -> Array:
+    """To a float dtype of NumPy's or ml_dtypes', rounded once."""
+    if target.bits >= 32 or (source.is_float and source.bits <= 32):
+        return _plain(array, source).astype(target.numpy)
+    # ml_dtypes narrows through float32, which would round twice: round to odd there first.
+    return _odd_float32(_plain(array, source)).astype(target.numpy)
+
+
+def _odd_float32(array: Array) -> Array:
+    """float32 values that round on to any dtype of 22 bits or fewer as the originals would: inexact ones made odd."""
+    if array.dtype == np.float64:
+        near = array.astype(np.float32)
+        exact = near.astype(np.float64) == array
+        above = np.abs(near.astype(np.float64)) > np.abs(array)
+    else:
+        whole = array.astype(object)
+        near = array.astype(np.float32)
+        exact = np.asarray(_integers(near) == whole, bool)
+        above = np.asarray(abs(_integers(near)) > abs(whole), bool)
+    bits = near.view(np.uint32)
+    odd = np.where(exact | np.isnan(near), bits, (bits - above.astype(np.uint32)) | np.uint32(1))
+    return odd.astype(np.uint32).view(np.float32)
+
+
+def _integers(array: Array) -> Array:
+    """Whole float values as Python integers."""
+    return np.asarray(np.frompyfunc(int, 1, 1)(array.astype(np.float64)), object)

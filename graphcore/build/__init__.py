@@ -1,0 +1,1 @@
+"""Declaring ops and making nodes: operands are promoted, shapes inferred, nodes emitted."""

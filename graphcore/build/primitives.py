@@ -1,0 +1,84 @@
+"""Single ONNX operators on Symbols whose dtypes are right already: what expansions are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphcore.build.operands import broadcast_shapes
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, tensor_type
+
+
+def emit(
+    op_type: str, *inputs: Symbol | None, dtype: DType | None = None, shape: Shape | None = None, **attributes: Any
+) -> Symbol:
+    """An ONNX operator with one output, of the first operand's dtype and the operands' broadcast shape if not told."""
+    given = [s for s in inputs if s is not None]
+    out = tensor_type(dtype or given[0].dtype, _joint([s.shape for s in given]) if shape is None else shape)
+    return given[0].graph._emit(op_type, inputs, out, attributes)
+
+
+def _joint(shapes: Sequence[Shape]) -> Shape:
+    try:
+        return broadcast_shapes(shapes)
+    except ValueError:  # of two names for one dim, which models that others wrote may have
+        return Shape(["?"] * max(shape.rank for shape in shapes))
+
+
+def const(like: Symbol, value: Any, dtype: DType | None = None) -> Symbol:
+    """A scalar constant of `like`'s dtype, or of the one given."""
+    return like.graph._scalar(value, dtype or like.dtype)
+
+
+def cast(x: Symbol, dtype: DType) -> Symbol:
+    return x.graph._cast(x, dtype)
+
+
+def cast_within(x: Symbol, dtype: DType) -> Symbol:
+    """A cast of values that `dtype` holds, or of integers that are to wrap: lowering need not look at them."""
+    return emit("Cast", x, dtype=dtype, to=dtype, within=True)
+
+
+def bitcast(x: Symbol, dtype: DType) -> Symbol:
+    """The same bits read as another dtype of the same width. ONNX BitCast."""
+    return x if x.dtype is dtype else emit("BitCast", x, dtype=dtype, to=dtype)
+
+
+def where(condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
+    """ONNX Where."""
+    shape = _joint([condition.shape, x.shape, y.shape])
+    return x.graph._emit("Where", (condition, x, y), tensor_type(x.dtype, shape))
+
+
+def equal(x: Symbol, y: Symbol) -> Symbol:
+    return emit("Equal", x, y, dtype=DType.bool)
+
+
+def less(x: Symbol, y: Symbol) -> Symbol:
+    return emit("Less", x, y, dtype=DType.bool)
+
+
+def greater(x: Symbol, y: Symbol) -> Symbol:
+    return emit("Greater", x, y, dtype=DType.bool)
+
+
+def both(*conditions: Symbol) -> Symbol:
+    found = conditions[0]
+    for condition in conditions[1:]:
+        found = emit("And", found, condition)
+    return found
+
+
+def either(x: Symbol, y: Symbol) -> Symbol:
+    return emit("Or", x, y)
+
+
+def opposite(x: Symbol) -> Symbol:
+    return emit("Not", x)
+
+
+def ints(like: Symbol, values: Sequence[int]) -> Symbol:
+    """An int64 vector constant: axes, shapes, pads."""
+    return like.graph._vector(values)

@@ -1,0 +1,1 @@
+"""Operators of other domains, declared by their users: `gc.custom_op`."""

@@ -1,0 +1,279 @@
+"""What a declared operator takes, read off the signature of a Python function: operands, and attributes by keyword."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcore.errors import DTypeError, GraphError
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+
+_INT = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class OperandOf:
+    """One parameter for operands. optional: None may be given; omissible: and it may be left out."""
+
+    name: str
+    is_optional: bool = False
+    is_omissible: bool = False
+    is_variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of attribute: how a value becomes what nodes hold, and that what functions get."""
+
+    name: str
+    held: Callable[[Any], Any]
+    given: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeOf:
+    """One keyword for an attribute."""
+
+    name: str
+    kind: Kind
+    default: Any
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of an operator."""
+
+    text: str
+    operands: tuple[OperandOf, ...]
+    attributes: Mapping[str, AttributeOf]
+
+    @property
+    def variadic(self) -> OperandOf | None:
+        """The parameter that takes any number of operands, the last one."""
+        return self.operands[-1] if self.operands and self.operands[-1].is_variadic else None
+
+    def labels(self, count: int) -> list[str]:
+        """What errors call so many operands."""
+        fixed = [o.name for o in self.operands if not o.is_variadic]
+        many = self.variadic
+        rest = count - len(fixed)
+        return [*fixed, *(f"{many.name}[{i}]" for i in range(rest))] if many is not None else fixed
+
+    def bound(self, label: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The operands by position, None for those left out, and the attributes."""
+        fixed = [o for o in self.operands if not o.is_variadic]
+        many = self.variadic
+        if many is None and len(arguments) > len(fixed):
+            raise self.misused(label, f"{len(arguments)} operands are given, and it takes {len(fixed)}")
+        values = dict(zip([o.name for o in fixed], arguments, strict=False))
+        rest = arguments[len(fixed) :]
+        said: dict[str, Any] = {}
+        names = {o.name for o in fixed}
+        for name, value in named.items():
+            if name in values:
+                raise self.misused(label, f"{name} is given twice")
+            (values if name in names else said)[name] = value
+        for operand in fixed:
+            if operand.name not in values and not operand.is_omissible:
+                raise self.misused(label, f"the operand {operand.name!r} is missing")
+            if values.get(operand.name) is None and not operand.is_optional:
+                raise self.misused(label, f"the operand {operand.name!r} is None")
+        if any(value is None for value in rest):
+            raise self.misused(label, "None is among the operands")
+        return [*(values.get(o.name) for o in fixed), *rest], said
+
+    def held(self, label: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes as nodes hold them, defaults among them. Raises `GraphError`."""
+        unknown = [name for name in said if name not in self.attributes]
+        if unknown:
+            known = ", ".join(self.attributes) or "none"
+            raise GraphError(f"{label}: it has no attribute {unknown[0]!r}", help=f"its attributes: {known}")
+        made = {}
+        for name, attribute in self.attributes.items():
+            value = said.get(name, attribute.default)
+            if value is None:
+                if attribute.is_required:
+                    raise self.misused(label, f"the attribute {name!r} is missing")
+                continue
+            try:
+                found = attribute.kind.held(value)
+            except (TypeError, ValueError, OverflowError, DTypeError):
+                raise GraphError(
+                    f"{label}: attribute {name!r} is {value!r:.80}", help=f"give {attribute.kind.name}"
+                ) from None
+            if not isinstance(found, list) or found:  # ONNX has no list of nothing: absent and empty are the same
+                made[name] = found
+        return made
+
+    def given(self, held: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes as functions get them; None for what is not there."""
+        made = {}
+        for name, attribute in self.attributes.items():
+            nothing = None if attribute.default is None else ()
+            made[name] = attribute.kind.given(held[name]) if name in held else nothing
+        return made
+
+    def check(self, label: str, function: Any) -> None:
+        """Raises `GraphError` for a function that takes something else. Defaults and kinds need not be said again."""
+        found = _signature(label, function)
+        keywords = {n for n, p in found.parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        starred = {n for n, p in found.parameters.items() if p.kind is inspect.Parameter.VAR_POSITIONAL}
+        positional = [(n, n in starred) for n in found.parameters if n not in keywords]
+        if positional != [(o.name, o.is_variadic) for o in self.operands] or keywords != self.attributes.keys():
+            raise GraphError(
+                f"{label}: the function takes {found}, and the operator {self.text}",
+                help="give it the same operands in the same order, and the same attributes behind a *",
+            )
+
+    def misused(self, label: str, why: str) -> GraphError:
+        return GraphError(f"{label}: {why}", help=f"it is called as {label.rpartition('::')[2]}{self.text}")
+
+
+def signature_of(label: str, function: Callable[..., Any]) -> Signature:
+    """The signature of a function, which is an operator's. Raises `GraphError` for parameters that none can have."""
+    found = _signature(label, function)
+    operands: list[OperandOf] = []
+    attributes: dict[str, AttributeOf] = {}
+    for parameter in found.parameters.values():
+        name, default = parameter.name, parameter.default
+        says_none = "None" in _text(parameter.annotation)
+        is_absent = default is inspect.Parameter.empty
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            kind = _kind(label, name, _text(parameter.annotation), None if is_absent else default)
+            attributes[name] = AttributeOf(name, kind, None if is_absent else default, is_absent)
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            operands.append(OperandOf(name, is_variadic=True))
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            raise GraphError(f"{label}: **{name} names no attribute", help="list the attributes, each with its kind")
+        elif is_absent or default is None:
+            operands.append(OperandOf(name, default is None or says_none, default is None))
+        else:
+            raise GraphError(
+                f"{label}: {name!r} has the default {default!r:.80}, and operands have none but None",
+                help=f"put it behind a *, which makes it an attribute: *, {name}={default!r:.80}",
+            )
+    return Signature(_shown(found), tuple(operands), attributes)
+
+
+def _signature(label: str, function: Any) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        raise GraphError(f"{label}: a {type(function).__name__} is no function with a signature") from None
+
+
+def _shown(signature: inspect.Signature) -> str:
+    """The signature in one line, operands without what they are."""
+    bare = [
+        p if p.kind is inspect.Parameter.KEYWORD_ONLY else p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("'", "")
+
+
+def _text(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _kind(label: str, name: str, annotation: str, default: Any) -> Kind:
+    plain = re.sub(r"[\s'\"]|\|None|None\||Optional\[(.*)\]", r"\1", annotation.replace(" ", ""))
+    plain = re.sub(r"[\w.]*\.(?=\w)", "", plain)
+    plain = "ndarray" if plain.startswith(("ndarray", "NDArray")) else plain
+    if not plain and default is not None:
+        plain = type(default).__name__
+        if isinstance(default, (tuple, list)) and default:
+            plain = f"{plain}[{type(default[0]).__name__}]"
+    found = KINDS.get(re.sub(r"^(tuple|list|Sequence)\[(\w+)(,\.\.\.)?\]$", r"list[\2]", plain))
+    if found is None:
+        raise GraphError(
+            f"{label}: of what kind the attribute {name!r} is, is not said",
+            help=f"annotate it with one of {', '.join(KINDS)}",
+        )
+    return found
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, Symbol):
+        raise TypeError
+    found = int(operator.index(value))
+    if found not in _INT:
+        raise OverflowError
+    return found
+
+
+def _float(value: Any) -> float:
+    """What a node holds is single precision: so are the numbers that functions get, whether read from a file or not."""
+    if isinstance(value, (str, bytes, Symbol, np.ndarray)):
+        raise TypeError
+    wide = float(value)
+    with np.errstate(over="ignore"):
+        made = float(np.float32(wide))
+    if np.isinf(made) and not np.isinf(wide):
+        raise OverflowError
+    return made
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    value.encode()  # lone surrogates have no UTF-8
+    return value
+
+
+def _bool(value: Any) -> int:
+    if value not in (0, 1):
+        raise ValueError
+    return int(value)
+
+
+def _dtype(value: Any) -> int:
+    dtype = DType.of(value)
+    if dtype.storage is not dtype:
+        raise TypeError
+    return dtype.onnx
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    if not isinstance(value, np.ndarray):
+        raise TypeError
+    DType.of(value.dtype)
+    made = value.copy()
+    made.setflags(write=False)
+    return made
+
+
+def _many(held: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    def convert(values: Any) -> list[Any]:
+        if isinstance(values, (str, bytes, Mapping, Symbol)) or not isinstance(values, (Sequence, np.ndarray)):
+            raise TypeError
+        return [held(value) for value in values]
+
+    return convert
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+KINDS: dict[str, Kind] = {
+    "int": Kind("an int of 64 bits", _int, int),
+    "float": Kind("a number that float32 holds", _float, float),
+    "bool": Kind("True or False", _bool, bool),
+    "str": Kind("a str", _str, _same),
+    "list[int]": Kind("a list of ints", _many(_int), tuple),
+    "list[float]": Kind("a list of numbers that float32 holds", _many(_float), tuple),
+    "list[str]": Kind("a list of str", _many(_str), tuple),
+    "DType": Kind("a DType that ONNX has", _dtype, DType.of),
+    "ndarray": Kind("an array", _array, _same),
+}
+"""The kinds of attributes by what annotates them; tuples and sequences are as lists. Functions get tuples."""

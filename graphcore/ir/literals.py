@@ -1,0 +1,132 @@
+"""Values that users give for constants and weights, as arrays of the dtypes they are to have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore.arrays import big_integers, casting
+from graphcore.arrays.casting import Array
+from graphcore.errors import DTypeError
+from graphcore.promotion.system import NoPromotion, PromotionSystem, Scalar, check_literal
+from graphcore.types.dtypes import DType
+
+
+def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:
+    """The dtype of what a user gives as an array. Raises `DTypeError` where there is none of its kind, and for a masked
+    array, whose masks a tensor would lose."""
+    if casting.is_masked(array):
+        raise DTypeError(
+            f"{op}: {role} is a masked array, and a tensor knows no masks",
+            help="fill what is masked: array.filled(0)",
+        )
+    try:
+        return DType.of(array.dtype)
+    except DTypeError as error:
+        raise DTypeError(f"{op}: {role} is an array of {array.dtype}", help=error.help) from None
+
+
+def scalar_array(value: Scalar, dtype: DType) -> Array:
+    """A Python number that `dtype` holds, as an array of no axes."""
+    if dtype.bits > 64:
+        return big_integers.array_of(int(value))
+    plain = np.array(value, np.float64 if isinstance(value, float) else _integer_carrier(value))
+    return casting.cast_array(plain, DType.of(plain.dtype), dtype)
+
+
+def _integer_carrier(value: Scalar) -> type[np.generic]:
+    if isinstance(value, bool):
+        return np.bool_
+    if -(1 << 63) <= value < 1 << 63:
+        return np.int64
+    return np.uint64 if 0 <= value < 1 << 64 else np.float64  # held exactly, or it would have been refused
+
+
+def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
+    """A constant's value as an array, and the dtype it has by itself. dtype: what it is going to be, if that is known.
+
+    Python integers beyond 64 bits are of no dtype by themselves: they must be going to be of a wide one.
+    """
+    if dtype is not None and DType.of(dtype).bits > 64 and (array := big_integers.integers(value)) is not None:
+        return array, big_integers.least_dtype(array)
+    if isinstance(value, (np.ndarray, np.generic)):
+        own = array_dtype(value, "constant", "value")
+        array = casting.native(np.asarray(value))
+    else:
+        try:
+            array = np.asarray(value)
+            own = DType.of(array.dtype)
+        except (ValueError, DTypeError, OverflowError):
+            raise _no_tensor(value) from None
+    if own is DType.string:
+        array = array.astype(object)
+        if not all(isinstance(item, str) and _is_text(item) for item in array.ravel()):
+            raise _no_tensor(value)
+    return array, own
+
+
+def _is_text(item: str) -> bool:
+    """Whether it has a UTF-8, which half of a surrogate pair has not."""
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def python_dtype(array: Array, own: DType, system: PromotionSystem) -> DType:
+    """The dtype of a constant that was written as Python numbers, of which NumPy made an array of dtype `own`."""
+    if own is not DType.int64 and own is not DType.float64:
+        return own
+    return system.default_dtype(
+        [array.min().item(), array.max().item()] if array.size else [array.dtype.type(0).item()]
+    )
+
+
+def _no_tensor(value: object) -> DTypeError:
+    return DTypeError(
+        f"constant: {value!r:.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
+    )
+
+
+def holds_numpy(value: Any) -> bool:
+    """Whether it is a NumPy value or nested lists of them, which keep their own dtype."""
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def held_as(array: Array, own: DType, wanted: DType, op: str) -> Array:
+    """The array as `wanted`, refusing elements that it cannot hold."""
+    if own is DType.string and wanted.bits > 64 and (found := big_integers.integers(array)) is not None:
+        array, own = found, big_integers.least_dtype(found)
+    if own is DType.string or wanted is DType.string:
+        raise DTypeError(f"{op}: {own} values do not become {wanted}", help="leave out dtype")
+    cast = casting.cast_array(array, own, wanted)
+    for value in _doubtful(array, own, cast, wanted):
+        try:
+            check_literal(value, wanted)
+        except NoPromotion as refusal:
+            raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
+    return cast
+
+
+def _doubtful(array: Array, own: DType, cast: Array, wanted: DType) -> list[Scalar]:
+    """The elements among which one is that `wanted` cannot hold, if there is any."""
+    if not array.size:
+        return []
+    plain = array.astype(np.int8) if own.bits == 4 else array
+    if not wanted.is_float:
+        if own.is_float:
+            return [float(array.flat[0])]
+        convert = bool if own is DType.bool else int
+        return [convert(plain.min()), convert(plain.max())]
+    wide = cast.astype(np.float64)
+    if own.is_float:
+        wrong = np.isfinite(array.astype(np.float64)) & ~np.isfinite(wide)
+    else:
+        # What rounded up to the first number beyond the dtype would saturate on the way back.
+        back = casting.cast_array(cast, wanted, own)
+        wrong = (back != array) | (wide >= float(int(own.max) + 1))
+    return [float(v) if own.is_float else int(v) for v in plain[wrong][:1]]

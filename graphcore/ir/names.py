@@ -1,0 +1,102 @@
+"""Names: who has which in a graph, and what is called what where nobody said."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from graphcore.errors import GraphError
+from graphcore.ir.symbol import Constant, Node, Symbol
+
+Output: TypeAlias = "tuple[str | None, Symbol]"
+"""An output: the name it was given, if one was, and its value."""
+
+
+class Names:
+    """The names of one graph, each of one Symbol."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, Symbol] = {}
+        """The names that were given, with the Symbols that have them."""
+
+    def claim(self, name: str, kind: str, owner: Symbol | None = None) -> str:
+        """The name, if it is one and nobody else's; it is `owner`'s from then on. Raises `GraphError`."""
+        checked_name(name, kind)
+        taken = self.taken.get(name)
+        if taken is not None and taken is not owner:
+            raise GraphError(
+                f"{kind}: the name {name!r} is taken", operands={"taken by": taken}, help="choose another name"
+            )
+        if owner is not None:
+            self.taken[name] = owner
+        return name
+
+    def rename(self, symbol: Symbol, name: str) -> None:
+        """Gives a Symbol a name in place of the one it has. Raises `GraphError`."""
+        claimed = self.claim(name, "name", symbol)
+        if symbol._name is not None and symbol._name != claimed:
+            del self.taken[symbol._name]
+        symbol._name = claimed
+
+    def automatic(self, symbol: Symbol) -> str:
+        """What a Symbol without a name is called: after its operator and its number."""
+        producer = symbol.producer
+        kind = f"{producer.layer}{snake(producer.op_type)}" if type(producer) is Node else "constant"
+        name = f"{kind}_{symbol.id}"
+        while name in self.taken:
+            name += "_"
+        return name
+
+    def check_output(self, label: str | None, value: Symbol) -> None:
+        """Raises `GraphError` where an output cannot be called so: something else is, or it is an input or constant."""
+        taken = None if label is None else self.taken.get(label)
+        if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
+            raise GraphError(
+                f"output: the name {label!r} is taken",
+                operands={"taken by": taken, "output": value},
+                help="choose another name",
+            )
+
+    def of_outputs(self, outputs: list[Output]) -> list[Output]:
+        """The outputs with names of their own where a Symbol's will not do: it is an input's, or taken already."""
+        used = {label for label, _ in outputs if label is not None}
+        labelled: list[Output] = []
+        for label, value in outputs:
+            if label is None:
+                own = value.name if isinstance(value.producer, Node) else f"{value.name}_out"
+                name, count = own, 0
+                while name in used or self.taken.get(name, value) is not value:
+                    count += 1
+                    name = f"{own}_{count}"
+                used.add(name)
+                if name != value.name or sum(value is other for _, other in outputs) > 1:
+                    label = name
+            labelled.append((label, value))
+        return labelled
+
+    def claim_outputs(self, outputs: list[Output]) -> None:
+        """Values without a name get that of their output."""
+        for label, value in outputs:
+            if label is not None and value._name is None and not isinstance(value.producer, Constant):
+                value._name = self.claim(label, "output", value)
+
+
+_snakes: dict[str, str] = {"IsNaN": "is_nan"}
+
+
+def snake(op_type: str) -> str:
+    """An operator's name in lower case with underscores: `ReduceSum` is `reduce_sum`."""
+    found = _snakes.get(op_type)
+    if found is None:
+        found = _snakes[op_type] = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
+    return found
+
+
+_control = re.compile("[\0-\x1f]").search
+
+
+def checked_name(name: object, kind: str) -> str:
+    """The name, if it can be one. Raises `GraphError`."""
+    if not isinstance(name, str) or not name or _control(name):
+        raise GraphError(f"{kind}: {name!r} is no name", help="a name is a non-empty string")
+    return name

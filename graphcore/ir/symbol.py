@@ -1,0 +1,370 @@
+"""Symbols: the values of a graph, which stand for tensors that do not exist yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+
+from graphcore.errors import GraphError, SymbolError
+from graphcore.support.source_lines import Line, Origin, line_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+
+if TYPE_CHECKING:
+    from graphcore.ir.graph import Graph
+
+TensorLike: TypeAlias = "Symbol | np.ndarray[Any, Any] | np.generic | bool | int | float"
+
+
+class Node:
+    """One operator applied to Symbols. `domain` is ONNX's: "" is the default one, "graphcore" the library's own.
+
+    Made by `Graph._emit`, which sets the slots itself: a call of `__init__` would be a fifth of a node's cost.
+    """
+
+    __slots__ = ("attributes", "domain", "inputs", "layer", "op_type", "origin", "outputs")
+
+    op_type: str
+    inputs: tuple[Symbol | None, ...]
+    outputs: tuple[Symbol, ...]
+    attributes: dict[str, Any]
+    domain: str
+    layer: str
+    """The path of the layer it is in, with a slash behind it, or ""."""
+    origin: Origin | Line | None
+
+    @property
+    def line(self) -> Line | None:
+        """The user's line that made it."""
+        return line_of(self.origin)
+
+
+class Constant:
+    """What makes a constant or weight Symbol: its array. A weight's array is the caller's own, never copied."""
+
+    __slots__ = ("array", "is_weight", "origin")
+
+    def __init__(self, array: np.ndarray[Any, Any], is_weight: bool, origin: Origin | Line | None) -> None:
+        self.array = array
+        self.is_weight = is_weight
+        self.origin = origin
+
+
+class Input:
+    """What makes an input Symbol: its position."""
+
+    __slots__ = ("origin", "position")
+
+    def __init__(self, position: int, origin: Origin | Line | None) -> None:
+        self.position = position
+        self.origin = origin
+
+
+class Captured:
+    """What makes a Symbol in the body of an If, Loop or Scan that stands for one of the graph around it."""
+
+    __slots__ = ("symbol",)
+
+    def __init__(self, symbol: Symbol) -> None:
+        self.symbol = symbol
+
+    @property
+    def origin(self) -> Origin | Line | None:
+        """Where that one was made."""
+        return self.symbol.producer.origin
+
+
+class Symbol:
+    """A value of a Graph: a dtype and a shape now, a tensor when the graph runs.
+
+    Python's operators and the methods of the operator library build nodes. Symbols come from `Graph.inputs`,
+    `Graph.constant` and from ops, never from this class directly. The operators and methods are declared beside the
+    ops (`graphcore.ops`) and listed here for editors and type checkers.
+    """
+
+    __slots__ = ("__weakref__", "_name", "graph", "id", "producer", "type")
+
+    __array_ufunc__ = None  # ndarray + symbol is the Symbol's business
+
+    graph: Graph
+    """The graph it belongs to."""
+    type: Any
+    """Its TensorType (or SequenceType, OptionalType)."""
+    producer: Node | Constant | Input | Captured
+    """What makes it."""
+    id: int
+    """Its number within the graph, in order of making."""
+    _name: str | None
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        try:
+            return self.type.dtype  # type: ignore[no-any-return]
+        except AttributeError:
+            raise GraphError(f"{self.type} is no tensor and has no dtype", operands={"value": self}) from None
+
+    @property
+    def shape(self) -> Shape:
+        """The dims, outermost first."""
+        try:
+            return self.type.shape  # type: ignore[no-any-return]
+        except AttributeError:
+            raise GraphError(f"{self.type} is no tensor and has no shape", operands={"value": self}) from None
+
+    @property
+    def rank(self) -> int:
+        """The number of dims."""
+        return len(self.shape)
+
+    ndim = rank
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether its dtype is only a default, in promotion systems that know such."""
+        return getattr(self.type, "ambiguous", False)
+
+    @ambiguous.setter
+    def ambiguous(self, ambiguous: bool) -> None:
+        self.type = tensor_type(self.dtype, self.shape, ambiguous)
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type, which must be a tensor's."""
+        self.dtype  # noqa: B018 - raises for what is no tensor
+        return self.type  # type: ignore[no-any-return]
+
+    @property
+    def name(self) -> str:
+        """Its name in the graph and in the exported model: the one given, or made of the op and the number."""
+        if self._name is not None:
+            return self._name
+        producer = self.producer
+        return producer.symbol.name if type(producer) is Captured else self.graph._names.automatic(self)
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.graph._names.rename(self, name)
+
+    @property
+    def line(self) -> Line | None:
+        """The user's line that made it."""
+        return line_of(self.producer.origin)
+
+    @property
+    def is_constant(self) -> bool:
+        """A constant or a weight."""
+        return type(self.producer) is Constant
+
+    def insert_transformation(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
+        """Lets everything that reads this Symbol now read `transform(self)` instead; the transformation reads itself.
+
+        transform: called once with the Symbol; returns one of the same dtype and shape. Nodes, bodies that capture the
+        Symbol, outputs (which keep their names) and what a buffer holds are changed; what uses the Symbol afterwards
+        reads it as it is. Symbols that come later get other numbers, and those without a name other names. A Model that
+        was loaded stays what it was. Returns the new Symbol. Raises `DTypeError` or `ShapeError` where the type
+        changes, `GraphError` where the result is made of what reads the Symbol, and for one of a finished body or of a
+        graph in which a body is being built; the graph is then as before.
+
+            hidden.insert_transformation(lambda h: ops.clip(h, -10, 10))
+        """
+        from graphcore.build.insert import insert
+
+        return insert(self, transform)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> NoReturn:
+        fix = "use ops.where(condition, a, b), & | ~ for and, or, not, and `is` to compare Symbols themselves"
+        if getattr(self.producer, "op_type", "") in _COMPARISONS:
+            fix += "; simultaneous multi-way comparisons are not supported: write (a < b) & (b < c) for a < b < c"
+        raise SymbolError(
+            "bool: a Symbol has no truth value while the graph is being built", operands={"value": self}, help=fix
+        )
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise SymbolError(
+            "in: what a Symbol contains is not known while the graph is being built",
+            operands={"value": self},
+            help="use ops.max(x == item) for a bool Symbol",
+        )
+
+    def __iter__(self) -> Iterator[Symbol]:
+        if not self.rank:
+            raise SymbolError("iter: a scalar has no first axis to go along", operands={"value": self})
+        first = self.shape[0]
+        if not first.is_static:
+            raise SymbolError(
+                f"iter: the length of the first axis, {first}, is not known while the graph is being built",
+                operands={"value": self},
+                help="work on the whole tensor, or make the dim static",
+            )
+        return (self[i] for i in range(int(first)))
+
+    def __len__(self) -> int:
+        if not self.rank or not self.shape[0].is_static:
+            raise SymbolError(
+                "len: the length of the first axis is not known while the graph is being built",
+                operands={"value": self},
+                help="use x.shape[0] for the dim, ops.shape_of(x) for a Symbol",
+            )
+        return int(self.shape[0])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise SymbolError(
+            "setitem: a Symbol does not change",
+            operands={"value": self},
+            help="make a new one with ops.where or ops.scatter_nd, or a buffer: ops.buffer_create(x)",
+        )
+
+    def _no_value(self, wanted: str) -> NoReturn:
+        raise SymbolError(
+            f"{wanted}: a Symbol has no value while the graph is being built",
+            operands={"value": self},
+            help="output it from the graph, run the graph, and convert the array",
+        )
+
+    def __int__(self) -> int:
+        self._no_value("int")
+
+    def __index__(self) -> int:
+        self._no_value("index")
+
+    def __float__(self) -> float:
+        self._no_value("float")
+
+    def __complex__(self) -> complex:
+        self._no_value("complex")
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        self._no_value("array")
+
+    def __copy__(self) -> Symbol:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Symbol], tuple[Graph, int]]:
+        return _symbol_of, (self.graph, self.id)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+    def __repr__(self) -> str:
+        return f"<Symbol {self}>"
+
+    def _describe(self) -> tuple[str, str, str]:
+        own = self.graph._once.implicit.get(self.id)
+        if own is not None:
+            return own._describe()
+        name = "" if self._name is None and self.is_constant else self.name
+        return name, str(self.type), str(self.line or "")
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: TensorLike) -> Symbol: ...
+        def __radd__(self, other: TensorLike) -> Symbol: ...
+        def __sub__(self, other: TensorLike) -> Symbol: ...
+        def __rsub__(self, other: TensorLike) -> Symbol: ...
+        def __mul__(self, other: TensorLike) -> Symbol: ...
+        def __rmul__(self, other: TensorLike) -> Symbol: ...
+        def __truediv__(self, other: TensorLike) -> Symbol: ...
+        def __rtruediv__(self, other: TensorLike) -> Symbol: ...
+        def __floordiv__(self, other: TensorLike) -> Symbol: ...
+        def __rfloordiv__(self, other: TensorLike) -> Symbol: ...
+        def __mod__(self, other: TensorLike) -> Symbol: ...
+        def __rmod__(self, other: TensorLike) -> Symbol: ...
+        def __divmod__(self, other: TensorLike) -> tuple[Symbol, Symbol]: ...
+        def __rdivmod__(self, other: TensorLike) -> tuple[Symbol, Symbol]: ...
+        def __pow__(self, other: TensorLike) -> Symbol: ...
+        def __rpow__(self, other: TensorLike) -> Symbol: ...
+        def __matmul__(self, other: TensorLike) -> Symbol: ...
+        def __rmatmul__(self, other: TensorLike) -> Symbol: ...
+        def __and__(self, other: TensorLike) -> Symbol: ...
+        def __rand__(self, other: TensorLike) -> Symbol: ...
+        def __or__(self, other: TensorLike) -> Symbol: ...
+        def __ror__(self, other: TensorLike) -> Symbol: ...
+        def __xor__(self, other: TensorLike) -> Symbol: ...
+        def __rxor__(self, other: TensorLike) -> Symbol: ...
+        def __lshift__(self, other: TensorLike) -> Symbol: ...
+        def __rlshift__(self, other: TensorLike) -> Symbol: ...
+        def __rshift__(self, other: TensorLike) -> Symbol: ...
+        def __rrshift__(self, other: TensorLike) -> Symbol: ...
+        def __eq__(self, other: TensorLike | str) -> Symbol: ...  # type: ignore[override]
+        def __ne__(self, other: TensorLike | str) -> Symbol: ...  # type: ignore[override]
+        def __lt__(self, other: TensorLike) -> Symbol: ...
+        def __le__(self, other: TensorLike) -> Symbol: ...
+        def __gt__(self, other: TensorLike) -> Symbol: ...
+        def __ge__(self, other: TensorLike) -> Symbol: ...
+        def __neg__(self) -> Symbol: ...
+        def __pos__(self) -> Symbol: ...
+        def __abs__(self) -> Symbol: ...
+        def __invert__(self) -> Symbol: ...
+        def __round__(self, digits: int = 0) -> Symbol: ...
+        def __floor__(self) -> Symbol: ...
+        def __ceil__(self) -> Symbol: ...
+        def __trunc__(self) -> Symbol: ...
+        def __getitem__(self, index: Any) -> Symbol: ...
+        @property
+        def T(self) -> Symbol: ...  # noqa: N802 - NumPy's name
+        @property
+        def mT(self) -> Symbol: ...  # noqa: N802 - the array API's name
+        def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
+        @property
+        def size(self) -> int | None: ...
+        @property
+        def device(self) -> None: ...
+        def to_device(self, device: object, /, *, stream: object = None) -> Symbol: ...
+        def cast(self, dtype: object) -> Symbol: ...
+        def rebind(self, *shape: Any, message: str = "") -> Symbol: ...
+        def print(self, label: str = "debug_tensor") -> Symbol: ...
+        def reshape(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
+        def broadcast_to(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
+        def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Symbol: ...
+        def transpose(self, *axes: Any) -> Symbol: ...
+        def permute(self, *axes: Any) -> Symbol: ...
+        def swapaxes(self, axis1: int, axis2: int) -> Symbol: ...
+        def squeeze(self, axis: Any) -> Symbol: ...
+        def unsqueeze(self, axis: Any) -> Symbol: ...
+        def sum(self, axis: Any = None, keepdims: bool = False) -> Symbol: ...
+        def prod(self, axis: Any = None, keepdims: bool = False) -> Symbol: ...
+        def mean(self, axis: Any = None, keepdims: bool = False) -> Symbol: ...
+        def var(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Symbol: ...
+        def stdev(self, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Symbol: ...
+        def max(self, axis: Any = None, keepdims: bool = False) -> Symbol: ...
+        def min(self, axis: Any = None, keepdims: bool = False) -> Symbol: ...
+        def argmax(self, axis: int | None = None, keepdims: bool = False) -> Symbol: ...
+        def argmin(self, axis: int | None = None, keepdims: bool = False) -> Symbol: ...
+
+
+_COMPARISONS = frozenset(
+    {
+        "BoolGreater", "BoolGreaterEqual", "BoolLess", "BoolLessEqual", "Equal", "Greater", "GreaterOrEqual", "Less",
+        "LessOrEqual", "NotEqual",
+    }
+)  # fmt: skip
+
+
+class SymbolTuple(NamedTuple):
+    """Two Symbols, as `implicit_cast` returns them."""
+
+    lhs: Symbol
+    rhs: Symbol
+
+
+def _symbol_of(graph: Graph, id: int) -> Symbol:
+    return graph._symbols[id]
+
+
+def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
+    """What makes a Symbol; in a body, what makes the one of the graph around it that it stands for."""
+    producer = None if symbol is None else symbol.producer
+    while isinstance(producer, Captured):
+        producer = producer.symbol.producer
+    return producer
+
+
+def array_of(symbol: Symbol | None) -> np.ndarray[Any, Any] | None:
+    """The value of a constant or weight, of the Symbol's graph or one around it; None for anything else."""
+    source = source_of(symbol)
+    return source.array if isinstance(source, Constant) else None

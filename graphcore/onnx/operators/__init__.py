@@ -1,0 +1,1 @@
+"""The operators of ONNX as functions: signatures from schemas, operands bound and promoted."""

@@ -1,0 +1,260 @@
+"""What is checked of operators before ONNX's inference or a kernel sees them, which absurd numbers may end.
+
+The tables say for each operator which numbers an attribute may have, and which attributes are axes of what rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
+
+LARGEST = 1 << 40
+"""Bytes of the largest tensor whose size is known before it is made."""
+
+_TERM = rb"[A-Za-z ]*(?:\.\.\.)?[A-Za-z ]*"
+_EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))
+"""Equations of Einsum. The inference of others may never end."""
+
+MOST_TRIPS = 1 << 32
+"""Turns of a Loop that nothing but its count ends."""
+
+_MOST = (1 << 31) - 1
+
+_WINDOW = {
+    "kernel_shape": (1, _MOST),
+    "strides": (1, _MOST),
+    "dilations": (1, _MOST),
+    "pads": (0, _MOST),
+    "group": (1, _MOST),
+    "output_padding": (0, _MOST),
+    "output_shape": (0, _MOST),
+}
+
+_WINDOWED = ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool")
+
+_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+
+RANGES: dict[str, dict[str, tuple[int, int]]] = {
+    **dict.fromkeys((*_WINDOWED, "ConvInteger", "QLinearConv", "MaxUnpool", "Col2Im"), _WINDOW),
+    "DeformConv": {**_WINDOW, "offset_group": (1, _MOST)},
+    "LpPool": {**_WINDOW, "p": (1, _MOST)},
+    "GlobalLpPool": {"p": (1, _MOST)},
+    "Split": {"num_outputs": (1, _MOST), "split": (0, _MOST)},
+    "SpaceToDepth": {"blocksize": (1, 1 << 15)},
+    "DepthToSpace": {"blocksize": (1, 1 << 15)},
+    "LRN": {"size": (1, _MOST)},
+    "GroupNormalization": {"num_groups": (1, _MOST)},
+    "RNN": {"hidden_size": (1, _MOST), "layout": (0, 1)},
+    "GRU": {"hidden_size": (1, _MOST), "layout": (0, 1)},
+    "LSTM": {"hidden_size": (1, _MOST), "layout": (0, 1)},
+    "MaxRoiPool": {"pooled_shape": (1, _MOST)},
+    "RoiAlign": {"output_height": (1, _MOST), "output_width": (1, _MOST), "sampling_ratio": (0, 1 << 15)},
+    "Attention": {
+        "q_num_heads": (1, _MOST),
+        "kv_num_heads": (1, _MOST),
+        "qk_matmul_output_mode": (0, 3),
+        "left_window_size": (-1, (1 << 63) - 1),
+        "right_window_size": (-1, (1 << 63) - 1),
+    },
+    "RotaryEmbedding": {"num_heads": (0, _MOST), "rotary_embedding_dim": (0, _MOST), "interleaved": (0, 1)},
+    "QuantizeLinear": {"block_size": (0, _MOST)},
+    "DequantizeLinear": {"block_size": (0, _MOST)},
+    "TopK": {"k": (0, _MOST)},
+    "ConcatFromSequence": {"new_axis": (0, 1)},
+    "TfIdfVectorizer": {
+        "min_gram_length": (1, _MOST),
+        "max_gram_length": (1, _MOST),
+        "max_skip_count": (0, _MOST),
+        "ngram_counts": (0, _MOST),
+        "ngram_indexes": (0, 1 << 28),
+    },
+    "Upsample": {"width_scale": (0, _MOST), "height_scale": (0, _MOST)},
+}
+"""The least and the greatest number that an attribute, or each of a list, may be."""
+
+AXES: dict[str, tuple[tuple[str, ...], int, int]] = {
+    **dict.fromkeys(
+        "ArgMax ArgMin Compress Concat CumProd CumSum Gather GatherElements Hardmax LayerNormalization LogSoftmax "
+        "LpNormalization MeanVarianceNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean "
+        "ReduceMin ReduceProd ReduceSum ReduceSumSquare RMSNormalization Scatter ScatterElements Slice Softmax Split "
+        "SplitToSequence Squeeze TensorScatter TopK ReverseSequence".split(),
+        (("axis", "axes", "batch_axis", "time_axis"), 0, 0),
+    ),
+    "Flatten": (("axis",), 1, 0),
+    "OneHot": (("axis",), 1, 1),
+    "Unsqueeze": (("axes",), 0, 0),
+}
+"""The attributes that are axes of the first operand; how far behind the last one they may lie, and how far before the
+first. Those of Unsqueeze are of the result and are checked as such."""
+
+
+AXES_OF: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys("Reshape Expand Tile Pad Resize Slice Squeeze Unsqueeze CenterCropPad".split(), (1, 2, 3, 4)),
+    **dict.fromkeys((f"Reduce{of}" for of in _REDUCTIONS), (1,)),
+    "ConstantOfShape": (0,),
+    "Upsample": (1,),
+    "Col2Im": (1, 2),
+}
+"""The operands that say something of each axis, vectors no longer than twice as many axes as a tensor has."""
+
+_MOST_SAID = 128
+
+CHOICES: dict[tuple[str, str], str] = {
+    **dict.fromkeys(
+        [(op, "auto_pad") for op in (*_WINDOWED, "QLinearConv", "ConvInteger")], "NOTSET SAME_UPPER SAME_LOWER VALID"
+    ),
+    ("BitShift", "direction"): "LEFT RIGHT",
+    ("DepthToSpace", "mode"): "DCR CRD",
+    ("Gelu", "approximate"): "none tanh",
+    ("Pad", "mode"): "constant reflect edge wrap",
+    ("RNN", "direction"): "forward reverse bidirectional",
+    ("GRU", "direction"): "forward reverse bidirectional",
+    ("LSTM", "direction"): "forward reverse bidirectional",
+    ("ScatterElements", "reduction"): "none add mul max min",
+    ("ScatterND", "reduction"): "none add mul max min",
+    ("TensorScatter", "mode"): "linear circular",
+    ("GridSample", "mode"): "bilinear nearest bicubic linear cubic",
+    ("GridSample", "padding_mode"): "zeros border reflection",
+    ("Resize", "mode"): "nearest linear cubic",
+    ("Upsample", "mode"): "nearest linear cubic bilinear",
+    ("RoiAlign", "mode"): "avg max",
+}
+"""The words that an attribute may be."""
+
+
+def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> None:
+    """Raises `ModelError` for a number or a word (as bytes) that an attribute cannot be."""
+    equation = attributes.get("equation")
+    if op_type == "Einsum" and isinstance(equation, bytes) and not _EQUATION.fullmatch(equation):
+        raise ModelError(
+            f"load: {place}: equation is {_short(equation)}, which is none",
+            help='write letters, "...", "," and "->": b"...ij,...jk->...ik"',
+        )
+    for name, word in attributes.items():
+        words = CHOICES.get((op_type, name)) if isinstance(word, bytes) else None
+        if words is not None and word.decode(errors="replace") not in words.split():
+            raise ModelError(
+                f"load: {place}: {name} is {_short(word)}, and {words.replace(' ', ', ')} are taken",
+                help="write the model again",
+            )
+    rules = RANGES.get(op_type, {})
+    for name, (least, most) in rules.items():
+        said = attributes.get(name)
+        numbers: Sequence[Any] = said if isinstance(said, list) else [said]
+        for number in numbers:
+            if isinstance(number, int) and not least <= number <= most:
+                raise ModelError(
+                    f"load: {place}: {name} is {_short(said)}, and {least} to {most} are taken",
+                    help="write the model again",
+                )
+
+
+def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object) -> None:
+    """Raises `ModelError` for an axis that the first operand has not, and for a permutation that is none."""
+    if op_type == "GatherND" and not all(_has_axes(s) for s in inputs):
+        raise ModelError(
+            f"load: {place}: data and indices have at least one axis",
+            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+            help="reshape the scalar to [1]",
+        )
+    for position in AXES_OF.get(op_type, ()):
+        said = inputs[position] if position < len(inputs) else None
+        if said is not None and isinstance(said.type, TensorType) and said.type.shape.is_ranked:
+            if any(dim.is_static and int(dim) > _MOST_SAID for dim in said.type.shape):
+                raise ModelError(
+                    f"load: {place}: input {position} says something of more axes than a tensor has",
+                    operands={f"input {position}": said},
+                    help="give one number for each axis",
+                )
+    first = inputs[0] if inputs else None
+    if first is None or not isinstance(first.type, TensorType) or not first.type.shape.is_ranked:
+        return
+    rank = len(first.type.shape)
+    if op_type == "Transpose" and isinstance(perm := attributes.get("perm"), list) and sorted(perm) != [*range(rank)]:
+        raise ModelError(
+            f"load: {place}: perm is {_short(perm)}, no permutation of {rank} axes",
+            operands={"operand": first},
+            help="name each axis once",
+        )
+    names, behind, before = AXES.get(op_type, ((), 0, 0))
+    for name in names:
+        said = attributes.get(name)
+        axes: Sequence[Any] = said if isinstance(said, list) else [said]
+        limit = rank + len(axes) if op_type == "Unsqueeze" else rank
+        for axis in axes:
+            if isinstance(axis, int) and not -limit - before <= axis < limit + behind:
+                raise ModelError(
+                    f"load: {place}: {name} is {_short(said)}, and the operand has {rank} axes",
+                    operands={"operand": first},
+                    help="name an axis that there is",
+                )
+
+
+_MOST_REMEMBERED = 10_000
+_small: set[Type] = set()
+"""Types that were found to be of a size that there may be."""
+
+
+def check_trips(trips: Symbol | None, starts: Symbol | None, body: Graph, place: object) -> None:
+    """Raises `ResourceLimitError` for a Loop that is known to run beyond all measure: one that only its count ends."""
+    if trips is None or not isinstance(trips.producer, Constant) or trips.producer.array.size != 1:
+        return
+    count = int(trips.producer.array.reshape(())[()])
+    if count > MOST_TRIPS and _is_true(starts) and _goes_on(body):
+        raise ResourceLimitError(
+            f"load: {place} runs {count} times, and {MOST_TRIPS} are the most", help="end the loop by its condition"
+        )
+
+
+def _is_true(symbol: Symbol | None) -> bool:
+    return symbol is None or (isinstance(symbol.producer, Constant) and bool(symbol.producer.array.all()))
+
+
+def _goes_on(body: Graph) -> bool:
+    """Whether the condition that a body gives is true, or the one it was given."""
+    goes = body.outputs[0]
+    while isinstance(goes.producer, Node) and goes.producer.op_type == "Identity":
+        operand = goes.producer.inputs[0]
+        assert operand is not None
+        goes = operand
+    if isinstance(goes.producer, Input):
+        return goes.producer.position == 1
+    return isinstance(goes.producer, Constant) and _is_true(goes)
+
+
+def _has_axes(symbol: Symbol | None) -> bool:
+    """Whether it may be something else than a scalar."""
+    if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
+        return True
+    return len(symbol.type.shape) > 0
+
+
+def check_size(type_: Type, place: object) -> None:
+    """Raises `ResourceLimitError` for a tensor that is known to be larger than any machine holds."""
+    if type_ in _small:
+        return
+    if isinstance(type_, (SequenceType, OptionalType)):
+        check_size(type_.element, place)
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return
+    bits = type_.dtype.bits
+    for dim in type_.shape:
+        if dim.is_static:
+            bits *= int(dim)
+    if bits > 8 * LARGEST:
+        raise ResourceLimitError(
+            f"load: {place} makes {str(type_)[:200]}, of more than {LARGEST >> 40} TiB", help="make the tensor smaller"
+        )
+    if len(_small) < _MOST_REMEMBERED:
+        _small.add(type_)
+
+
+def _short(said: object) -> str:
+    text = str(said)
+    return text if len(text) < 100 else f"{text[:100]}..."

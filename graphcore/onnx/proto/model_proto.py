@@ -1,0 +1,413 @@
+"""A graph of ONNX operators and dtypes as the bytes of a ModelProto.
+
+Nothing of the graph is decided here: what is legal, what outputs are called and which casts there are was settled by
+lowering. Weights are written from their own memory, as chunks that are never joined unless someone asks.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphcore.errors import GraphError, ResourceLimitError
+from graphcore.ir.definitions import Definition, definition_of, definitions
+from graphcore.ir.graph import Graph
+from graphcore.ir.names import snake
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.onnx import notes
+from graphcore.onnx.proto.protobuf import (
+    SMALL,
+    Chunk,
+    block,
+    integer,
+    integers,
+    nested,
+    single,
+    singles,
+    sized,
+    text,
+    varint,
+)
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+
+OPSET = 26
+IR_VERSION = 13
+"""The newest that onnxruntime 1.31 takes, older than the newest that onnx writes."""
+
+DOMAINS = {"ai.onnx.ml": 5}
+"""The versions of other domains, where it is not 1."""
+
+LIMIT = (1 << 31) - 1
+"""The bytes that a protobuf message can have."""
+
+_NODE = [b"\x0a" + size for size in SMALL]
+"""The field `node` of a GraphProto and how long it is, for short ones."""
+
+_ABSENT = b"\0"  # the name, behind its length, of an optional operand left out
+
+# The numbers of protobuf's fields are those of onnx.proto; each is named where it is used. They are written out, since
+# importing onnx takes longer than starting most models.
+
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = (integer(20, kind) for kind in range(1, 9))
+_TYPE_PROTO = integer(20, 13)
+"""The field `type` of an AttributeProto."""
+
+_Number = TypeVar("_Number", int, float)
+
+_BEYOND = 2.0**128 - 2.0**103
+"""The least number that rounds to more than float32 holds."""
+
+_EXTERNAL = integer(14, 1)
+"""The field `data_location` of a TensorProto whose content lies in another file."""
+
+External = Callable[[str, "np.ndarray[Any, Any]"], "tuple[str, int] | None"]
+"""(name, array) -> (file, offset) of an initializer that lies outside of the model, or None to write it inside."""
+
+
+def encode(
+    graph: Graph,
+    external: External | None = None,
+    *,
+    ir: int | None = None,
+    versions: Mapping[str, int] = MappingProxyType({}),
+) -> list[Chunk]:
+    """The ModelProto in chunks, in order; large weights are memoryviews of their arrays.
+
+    graph: lowered, so that all its dtypes are ONNX's. external: where initializers lie that are not written inside.
+    ir: the version of the file format, where it is not the newest. versions: of domains, where they are not what
+    lowering left in the graph.
+    """
+    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph._metadata})
+    body = _graph(graph, _Scope(external, noted=notes.of_values(graph._metadata)))
+    domains = sorted(_domains(graph) - {""})
+    versions = {**DOMAINS, "": OPSET, **graph._domains, **versions}
+    called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
+    head = b"".join(
+        (
+            integer(1, IR_VERSION if ir is None else ir),  # ir_version
+            text(2, "graphcore"),  # producer_name
+            block(8, integer(2, versions[""])),  # opset_import: version
+            *(block(8, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in domains),
+            _metadata(14, properties),
+        )
+    )
+    return [head, *nested(7, body), *called]
+
+
+def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
+    """The FunctionProto of a definition, which is lowered: it has no initializers but nodes that give constants."""
+    graph = definition.body
+    names = [b""] * len(graph._symbols)
+    nodes = _nodes(graph, names, _Scope())
+    results = [names[s.id] or _given(s, names) for s in graph.outputs]
+    constants = [
+        block(7, b"\x12" + names[s.id] + text(4, "Constant") + block(5, _constant(s.producer.array, s.type.dtype)))
+        for s in graph._symbols
+        if type(s.producer) is Constant and names[s.id]
+    ]
+    own = sorted(_domains(graph) - {""})
+    return b"".join(
+        (
+            text(1, definition.name),
+            *(text(4, s.name) for s in graph._inputs),
+            *(b"\x2a" + name for name in results),  # output
+            *constants,
+            *(b"\x3a" + node[1:] for node in nodes),  # node: the field that a graph has as its first is the seventh
+            block(9, integer(2, versions[""])),  # opset_import
+            *(block(9, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in own),
+            *(text(6, name) for name in definition.attributes),
+            text(10, definition.domain),
+        )
+    )
+
+
+def _domains(graph: Graph) -> set[str]:
+    found = {node.domain for node in graph._nodes}
+    for attributes in [node.attributes for node in graph._nodes if node.attributes]:
+        for value in attributes.values():
+            if isinstance(value, Graph):
+                found |= _domains(value)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where a graph is written: at the top, or as the body of a node, whose names must not be those outside."""
+
+    external: External | None = None
+    prefix: str = ""
+    """What the names of a body begin with, unlike any other."""
+    outer: list[bytes] = field(default_factory=list)
+    """The names, by number, of the Symbols of the graph around a body."""
+    bodies: Iterator[int] = field(default_factory=count)
+    around: str = ""
+    """The prefix of the graph around a body."""
+    noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What values note of themselves, by name."""
+
+    def inside(self, graph: Graph, names: list[bytes]) -> _Scope:
+        """The scope of a body of a node of `graph`, which has these names."""
+        prefix = self.prefix or _unlike(graph._names.taken)
+        return _Scope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
+
+
+def _unlike(taken: Iterable[str]) -> str:
+    """The beginning of names that none of those taken has."""
+    stem = "body"
+    while any(name.startswith(stem) for name in taken):
+        stem += "_"
+    return stem
+
+
+def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
+    prefix, noted = scope.prefix, scope.noted
+    names = [b""] * len(graph._symbols)
+    for symbol in graph._captured.values():
+        assert isinstance(symbol.producer, Captured)
+        held = symbol.producer.symbol  # a constant outside may be used in bodies only
+        names[symbol.id] = scope.outer[held.id] or _given(held, scope.outer, scope.around)
+    chunks: list[Chunk] = [b"".join(_nodes(graph, names, scope)), text(2, graph.name)]
+    outputs = graph.outputs
+    for symbol in outputs:
+        names[symbol.id] or _given(symbol, names, prefix)
+    for symbol in graph._symbols:
+        producer = symbol.producer
+        if type(producer) is Constant and names[symbol.id]:
+            content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
+            if (said := noted.get(symbol._name or "")) is not None:
+                content.insert(0, _metadata(16, said))
+            chunks += nested(5, content)  # initializer
+    chunks += [block(11, _value(f"{prefix}{symbol.name}", symbol.type, noted)) for symbol in graph._inputs]
+    for symbol in outputs:
+        own = "" if type(symbol.producer) is Captured else prefix
+        chunks.append(block(12, _value(f"{own}{symbol.name}", symbol.type, noted)))
+    return chunks
+
+
+def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
+    """The node fields. Fills in the names, by number, of all Symbols that they use: in UTF-8 behind their length.
+
+    What is the same for every node of an operator is encoded once, and every Symbol is looked at once: most of the
+    time goes into fetching them.
+    """
+    shared: dict[tuple[str, str, str], tuple[str, bytes]] = {}
+    written = []
+    taken = graph._names.taken
+    prefix = scope.prefix
+    for node in graph._nodes:
+        operator = (node.op_type, node.domain, node.layer)
+        known = shared.get(operator)
+        if known is None:
+            stem = f"{prefix}{node.layer}{snake(node.op_type)}_"
+            known = shared[operator] = stem, _tail(*operator)
+        stem, tail = known
+        inputs, outputs = node.inputs, node.outputs
+        if len(inputs) != 2 or len(outputs) != 1 or node.attributes:
+            content = _node(node, names, tail, scope)
+        else:  # what most nodes are, in a third of the time
+            (lhs, rhs), (made,) = inputs, outputs
+            name = made._name
+            if name is not None:
+                name = prefix + name
+            else:  # the rule of Names.automatic, without its calls
+                name = f"{stem}{made.id}"
+                while name in taken:
+                    name += "_"
+            encoded = name.encode()
+            size = len(encoded)
+            result = names[made.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
+            first = _ABSENT if lhs is None else names[lhs.id] or _given(lhs, names, prefix)
+            second = _ABSENT if rhs is None else names[rhs.id] or _given(rhs, names, prefix)
+            content = b"".join((b"\x0a", first, b"\x0a", second, b"\x12", result, b"\x1a", result, tail))
+        size = len(content)
+        written.append((_NODE[size] if size < 128 else b"\x0a" + varint(size)) + content)
+    return written
+
+
+def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
+    parts: list[bytes] = []
+    prefix = scope.prefix
+    for symbol in node.inputs:
+        parts += b"\x0a", _ABSENT if symbol is None else names[symbol.id] or _given(symbol, names, prefix)  # input
+    for symbol in node.outputs:
+        parts += b"\x12", _given(symbol, names, prefix)  # output
+    if node.outputs:
+        parts += b"\x1a", names[node.outputs[0].id]  # name
+    parts.append(tail)
+    definition = definition_of(node)
+    for key, value in node.attributes.items() if definition is None or definition.attributes else ():
+        if definition is not None and key not in definition.attributes:
+            continue
+        if isinstance(value, Graph):
+            parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names))))
+        else:
+            parts.append(block(5, attribute(key, value)))
+    return b"".join(parts)
+
+
+def _constant(array: np.ndarray[Any, Any], dtype: DType) -> bytes:
+    """The attribute of a node that gives a constant."""
+    return text(1, "value") + block(5, b"".join(tensor(array, dtype, ""))) + _TENSOR
+
+
+def _given(symbol: Symbol, names: list[bytes], prefix: str = "") -> bytes:
+    """The name of a Symbol, entered into `names`."""
+    name = names[symbol.id] = sized(f"{prefix}{symbol.name}".encode())
+    return name
+
+
+def _body(name: str, graph: Graph, scope: _Scope) -> bytes:
+    """The AttributeProto of a graph."""
+    return text(1, name) + block(6, b"".join(_graph(graph, scope))) + _GRAPH
+
+
+def _tail(op_type: str, domain: str, layer: str) -> bytes:
+    named = text(4, op_type) + (text(7, domain) if domain else b"")
+    return named + (_metadata(9, {"graphcore.layer": layer.rstrip("/")}) if layer else b"")
+
+
+def attribute(name: str, value: Any) -> bytes:
+    """An AttributeProto. Raises `GraphError` for a value that no attribute holds."""
+    head = text(1, name)
+    if isinstance(value, DType):
+        value = value.onnx
+    if isinstance(value, (bool, int, np.integer)):
+        return head + integer(3, _held(name, int(value))) + _INT
+    if isinstance(value, (float, np.floating)):
+        return head + single(2, _held(name, float(value))) + _FLOAT
+    if isinstance(value, str):
+        return head + text(4, value) + _STRING
+    if isinstance(value, bytes):
+        return head + block(4, value) + _STRING
+    if isinstance(value, np.ndarray):
+        return head + block(5, b"".join(tensor(value, DType.of(value.dtype), ""))) + _TENSOR
+    if isinstance(value, Graph):
+        return _body(name, value, _Scope())
+    if isinstance(value, (TensorType, SequenceType, OptionalType, ForeignType)):
+        return head + block(14, encoded_type(value)) + _TYPE_PROTO
+    if isinstance(value, (list, tuple)):
+        return head + _list(name, value)
+    raise GraphError(
+        f"attribute {name!r}: {value!r} is of no type that ONNX attributes have",
+        help="give an int, float, str, array, Graph, or a list of them",
+    )
+
+
+def _list(name: str, values: list[Any] | tuple[Any, ...]) -> bytes:
+    if all(isinstance(v, (bool, int, np.integer)) for v in values):
+        return integers(8, [_held(name, int(v)) for v in values]) + _INTS
+    if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values):
+        return singles(7, [_held(name, float(v)) for v in values]) + _FLOATS
+    if all(isinstance(v, (str, bytes)) for v in values):
+        encoded = (v.encode() if isinstance(v, str) else v for v in values)
+        return b"".join(block(9, v) for v in encoded) + _STRINGS
+    raise GraphError(
+        f"attribute {name!r}: {values!r:.80} is of no type that ONNX attributes have",
+        help="give a list of ints, of floats or of strings",
+    )
+
+
+def _held(name: str, number: _Number) -> _Number:
+    """A number that an attribute holds: int64 or float32. Raises `GraphError` for one beyond."""
+    if isinstance(number, int):
+        if -(1 << 63) <= number < 1 << 63:
+            return number
+        what = f"an int of {number.bit_length()} bits is beyond int64"
+    else:
+        if abs(number) < _BEYOND or not math.isfinite(number):
+            return number
+        what = f"{number!r} is beyond float32"
+    raise GraphError(
+        f"attribute {name!r}: {what}, which attributes of ONNX are", help="give a number that is not so large"
+    )
+
+
+def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: External | None = None) -> list[Chunk]:
+    """A TensorProto in chunks: the array itself is the last one, unless it lies elsewhere."""
+    head = b"".join((integers(1, array.shape), integer(2, dtype.onnx), text(8, name) if name else b""))
+    if dtype is DType.string:
+        encoded = (item if isinstance(item, bytes) else str(item).encode() for item in array.ravel())
+        return [head, *(block(6, item) for item in encoded)]
+    place = external(name, array) if external else None
+    content = raw(array, dtype)
+    if place is None:
+        return [head, *nested(9, [content])]
+    return [b"".join((head, _place(*place), _entry("length", str(len(content))), _EXTERNAL))]
+
+
+@functools.lru_cache(16)
+def _place(location: str, offset: int) -> bytes:
+    return _entry("location", location) + _entry("offset", str(offset))
+
+
+def _entry(key: str, value: str) -> bytes:
+    return block(13, text(1, key) + text(2, value))  # external_data
+
+
+def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
+    """The little-endian bytes of an array, several elements a byte for 2 and 4 bits: its own memory where it can be."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    bits = dtype.storage.bits
+    if bits in (2, 4):
+        padded = np.zeros(-(-flat.size * bits // 8) * (8 // bits), np.uint8)
+        padded[: flat.size] = flat.view(np.uint8) & np.uint8((1 << bits) - 1)
+        places = (padded[i :: 8 // bits] << np.uint8(i * bits) for i in range(8 // bits))
+        flat = functools.reduce(np.bitwise_or, places)
+    return memoryview(flat.view(np.uint8))  # type: ignore[arg-type]
+
+
+def _value(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> bytes:
+    encoded = encoded_type(type_)
+    return text(1, name) + (block(2, encoded) if encoded else b"") + _metadata(4, noted.get(name, {}))
+
+
+def _metadata(field: int, said: Mapping[str, str]) -> bytes:
+    """The metadata_props of a message, in which they are the field of this number."""
+    return b"".join([block(field, text(1, key) + text(2, value)) for key, value in said.items()])
+
+
+def encoded_type(type_: Type) -> bytes:
+    """A TypeProto; nothing for a type that is not known."""
+    if isinstance(type_, TensorType):
+        if not type_.shape.is_ranked:
+            return block(1, integer(1, type_.dtype.onnx))
+        dims = b"".join(block(1, _dim(dim)) for dim in type_.shape)
+        return block(1, integer(1, type_.dtype.onnx) + block(2, dims))
+    if isinstance(type_, ForeignType):
+        return type_.onnx
+    field = {SequenceType: 4, OptionalType: 9}[type(type_)]
+    return block(field, block(1, encoded_type(type_.element)))
+
+
+def _dim(dim: Dim) -> bytes:
+    if dim.is_static:
+        return integer(1, int(dim))
+    return b"" if dim.is_dynamic else text(2, str(dim))
+
+
+def join(chunks: list[Chunk]) -> bytes:
+    """The chunks as one. Raises `ResourceLimitError` where protobuf could not read them."""
+    return b"".join(within_limit(chunks))
+
+
+def within_limit(chunks: list[Chunk]) -> list[Chunk]:
+    """The chunks themselves. Raises `ResourceLimitError` where protobuf could not read them."""
+    size = sum(map(len, chunks))
+    if size > LIMIT:
+        raise ResourceLimitError(
+            f"the model has {size} bytes, and one protobuf message at most {LIMIT}",
+            help="use graph.export(path, external_data=True)",
+        )
+    return chunks
+
+
+__all__ = ["IR_VERSION", "LIMIT", "OPSET", "attribute", "encode", "encoded_type", "join", "raw", "tensor"]

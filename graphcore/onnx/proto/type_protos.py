@@ -1,0 +1,107 @@
+"""Types as ONNX writes them, and what its inference says of a node's results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from graphcore.errors import DTypeError
+from graphcore.ir.symbol import Symbol, array_of
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import (
+    ForeignType,
+    OptionalType,
+    SequenceType,
+    Shape,
+    TensorType,
+    Type,
+    _shape,
+    tensor_type,
+)
+
+_SMALL = 1 << 12
+"""Bytes up to which inference is told what a constant holds."""
+
+
+def read_type(proto: onnx.TypeProto) -> Type:
+    """The type; a `ForeignType` for what graphcore has none for, or what is not told."""
+    kind = proto.WhichOneof("value")
+    if kind == "sequence_type":
+        return SequenceType(read_type(proto.sequence_type.elem_type))
+    if kind == "optional_type":
+        return OptionalType(read_type(proto.optional_type.elem_type))
+    if kind != "tensor_type":
+        return ForeignType((kind or "unknown").removesuffix("_type"), proto.SerializeToString())
+    tensor = proto.tensor_type
+    if not tensor.elem_type:
+        return ForeignType()
+    try:
+        dtype = DType.of(tensor.elem_type)
+    except DTypeError:
+        kinds = onnx.TensorProto.DataType
+        name = kinds.Name(tensor.elem_type).lower() if tensor.elem_type in kinds.values() else str(tensor.elem_type)
+        return ForeignType(f"tensor({name})", proto.SerializeToString())
+    if not tensor.HasField("shape"):
+        return tensor_type(dtype, Shape.unknown())
+    return tensor_type(dtype, _shape([read_dim(d) for d in tensor.shape.dim]))
+
+
+def read_dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
+    if proto.HasField("dim_value"):
+        return Dim(proto.dim_value) if proto.dim_value >= 0 else Dim.dynamic()
+    if not isinstance(proto.dim_param, str):  # bytes that are no text
+        return Dim.dynamic()
+    if not proto.dim_param or proto.dim_param.startswith("unk__"):
+        return Dim.dynamic()
+    try:
+        return Dim(proto.dim_param)
+    except ValueError:  # names of other tools may be anything
+        return Dim.dynamic()
+
+
+def proto_of(type_: Type) -> onnx.TypeProto:
+    """The TypeProto."""
+    from graphcore.onnx.proto.model_proto import encoded_type
+
+    made: onnx.TypeProto = onnx.TypeProto.FromString(encoded_type(type_))
+    return made
+
+
+def data_of(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
+    """The small constants among named Symbols, as inference wants them."""
+    from graphcore.onnx.proto.model_proto import tensor
+
+    found = {}
+    for name, symbol in symbols.items():
+        array = array_of(symbol)
+        if array is not None and array.nbytes <= _SMALL:
+            content = b"".join(tensor(array, symbol.dtype, name))
+            found[name] = onnx.TensorProto.FromString(content)
+    return found
+
+
+def joined(types: Sequence[Type]) -> Type:
+    """What a value is that may be of any of these types: of the one dtype, its shape as far as they agree."""
+    first = types[0]
+    for other in types[1:]:
+        first = _join(first, other)
+    return first
+
+
+def _join(a: Type, b: Type) -> Type:
+    if a is b or a == b:
+        return a
+    if isinstance(a, OptionalType) and not isinstance(b, OptionalType):
+        return OptionalType(_join(a.element, b))
+    if isinstance(b, OptionalType) and not isinstance(a, OptionalType):
+        return OptionalType(_join(a, b.element))
+    if isinstance(a, (SequenceType, OptionalType)) and type(a) is type(b):
+        return type(a)(_join(a.element, b.element))
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
+        return ForeignType()
+    if not a.shape.is_ranked or not b.shape.is_ranked or a.rank != b.rank:
+        return tensor_type(a.dtype, Shape.unknown())
+    pairs = zip(a.shape, b.shape, strict=True)
+    return tensor_type(a.dtype, _shape([x if x == y else Dim.dynamic() for x, y in pairs]))

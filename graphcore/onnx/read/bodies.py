@@ -1,0 +1,184 @@
+"""The bodies of If, Loop, Scan and SequenceMap: read with the types that their node gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from graphcore.errors import ModelError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.onnx.proto.limits import check_trips
+from graphcore.onnx.proto.type_protos import joined
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import (
+    ForeignType,
+    OptionalType,
+    SequenceType,
+    Shape,
+    TensorType,
+    Type,
+    _shape,
+    tensor_type,
+)
+
+if TYPE_CHECKING:
+    from graphcore.onnx.read.nodes import Reader
+
+_COUNTER = tensor_type(DType.int64, _shape([]))
+_CONDITION = tensor_type(DType.bool, _shape([]))
+
+
+def read(
+    reader: Reader,
+    op_type: str,
+    protos: Mapping[str, onnx.GraphProto],
+    inputs: Sequence[Symbol | None],
+    attributes: Mapping[str, Any],
+    outputs: int | None,
+    place: object,
+) -> tuple[list[Type] | None, dict[str, Graph]]:
+    """The types of a node's results, where its bodies tell them, and its bodies. Raises `ModelError`.
+
+    outputs: how many results there are; None is as many as the bodies give.
+    """
+    if op_type == "If" and {"then_branch", "else_branch"} <= protos.keys():
+        made = {name: reader.body(name, proto, []) for name, proto in protos.items()}
+        branches = [[s.type for s in graph.outputs] for graph in made.values()]
+        if len({len(types) for types in branches}) != 1 or outputs not in (None, len(branches[0])):
+            raise ModelError(f"load: {place}: its branches give other numbers of results", help="write the model again")
+        return [_agreed(pair, place) for pair in zip(*branches, strict=True)], made
+    if op_type == "Loop" and "body" in protos:
+        return _loop(reader, protos["body"], inputs, outputs, place)
+    if op_type == "Scan" and "body" in protos and reader.versions.get("", 0) >= 9:
+        return _scan(reader, protos["body"], inputs, attributes, outputs, place)
+    if op_type == "SequenceMap" and "body" in protos:
+        given = [_element(s.type) if s is not None else ForeignType() for s in inputs]
+        body = reader.body("body", protos["body"], given)
+        return [SequenceType(s.type) for s in body.outputs], {"body": body}
+    return None, {name: reader.body(name, proto, [ForeignType()] * len(proto.input)) for name, proto in protos.items()}
+
+
+def _agreed(types: Sequence[Type], place: object) -> Type:
+    made = joined(_meant(types))
+    if isinstance(made, ForeignType) and not any(isinstance(t, ForeignType) for t in types):
+        raise ModelError(
+            f"load: {place}: its branches give {' and '.join(map(str, types))}", help="cast one of them in the model"
+        )
+    return made
+
+
+def _meant(types: Sequence[Type]) -> Sequence[Type]:
+    """The types, those that ONNX stores alike of the one dtype that is not what it is stored as: index, not uint64."""
+    dtypes = {t.dtype for t in types if isinstance(t, TensorType)}
+    meant = [d for d in dtypes if d.storage is not d]
+    if len(meant) != 1 or dtypes != {meant[0], meant[0].storage}:
+        return types
+    return [tensor_type(meant[0], t.shape) if isinstance(t, TensorType) else t for t in types]
+
+
+def _loop(
+    reader: Reader, proto: onnx.GraphProto, inputs: Sequence[Symbol | None], outputs: int | None, place: object
+) -> tuple[list[Type], dict[str, Graph]]:
+    carried: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[2:]]
+    body, given = _settled(reader, proto, [_COUNTER, _CONDITION], carried, 1, place)
+    goes_on = body.outputs[0].type
+    if isinstance(goes_on, TensorType) and goes_on.dtype is not DType.bool:
+        raise ModelError(f"load: {place}: its body gives {goes_on} as the condition", help="give a bool first")
+    check_trips(inputs[0], inputs[1], body, place)
+    scanned = [_stacked(s.type, 0) for s in body.outputs[1 + len(carried) :]]
+    if outputs is not None and outputs > len(given) + len(scanned):
+        raise ModelError(f"load: {place} has more results than its body", help="write the model again")
+    results = [_filled(a, b.type) for a, b in zip(given, body.outputs[1:], strict=False)]
+    return [*results, *scanned][:outputs], {"body": body}
+
+
+def _filled(carried: Type, result: Type) -> Type:
+    """What a Loop gives of what it carries: no optional where each turn fills it, as ONNX has it."""
+    if isinstance(carried, OptionalType) and not isinstance(result, (OptionalType, ForeignType)):
+        return carried.element
+    return carried
+
+
+def _scan(
+    reader: Reader,
+    proto: onnx.GraphProto,
+    inputs: Sequence[Symbol | None],
+    attributes: Mapping[str, Any],
+    outputs: int | None,
+    place: object,
+) -> tuple[list[Type], dict[str, Graph]]:
+    count = attributes.get("num_scan_inputs")
+    if not isinstance(count, int) or not 1 <= count <= len(inputs):
+        raise ModelError(f"load: {place} scans {count} of {len(inputs)} inputs", help="write the model again")
+    states = len(inputs) - count
+    axes = attributes.get("scan_input_axes") or [0] * count
+    carried: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[:states]]
+    scanned = [_slice(s, axis, place) for s, axis in zip(inputs[states:], axes, strict=False)]
+    body, given = _settled(reader, proto, [], carried, 0, place, behind=scanned)
+    ends = attributes.get("scan_output_axes") or [0] * len(body.outputs[states:])
+    stacked = [_stacked(s.type, axis) for s, axis in zip(body.outputs[states:], ends, strict=False)]
+    if outputs is not None and outputs > len(given) + len(stacked):
+        raise ModelError(f"load: {place} has more results than its body", help="write the model again")
+    return [*given, *stacked][:outputs], {"body": body}
+
+
+def _settled(
+    reader: Reader,
+    proto: onnx.GraphProto,
+    front: list[Type],
+    carried: list[Type],
+    skip: int,
+    place: object,
+    behind: Sequence[Type] = (),
+) -> tuple[Graph, list[Type]]:
+    """The body, read with types of what it carries that hold for every turn, and those types."""
+    while True:
+        body = reader.body("body", proto, [*front, *carried, *behind])
+        if len(body.outputs) < skip:
+            raise ModelError(f"load: {place}: its body gives no condition", help="write the model again")
+        results = [s.type for s in body.outputs[skip : skip + len(carried)]]
+        if len(results) != len(carried):
+            raise ModelError(f"load: {place}: its body gives too few results", help="write the model again")
+        general = [_generalised(a, b, place) for a, b in zip(carried, results, strict=True)]
+        if all(a == b for a, b in zip(carried, general, strict=True)):
+            return body, general
+        carried = general
+
+
+def _generalised(before: Type, after: Type, place: object) -> Type:
+    if isinstance(before, ForeignType) and not before.onnx:
+        return after
+    return before if isinstance(after, ForeignType) else _agreed((before, after), place)
+
+
+def _slice(symbol: Symbol | None, axis: int, place: object) -> Type:
+    if symbol is None or not isinstance(symbol.type, TensorType):
+        return ForeignType()
+    shape = symbol.type.shape
+    if not shape.is_ranked:
+        return tensor_type(symbol.type.dtype, Shape.unknown())
+    if not -shape.rank <= axis < shape.rank:
+        raise ModelError(
+            f"load: {place}: there is no axis {axis} to scan",
+            operands={"scanned": symbol},
+            help="name an axis that there is",
+        )
+    dims = list(shape)
+    del dims[axis]
+    return tensor_type(symbol.type.dtype, _shape(dims))
+
+
+def _stacked(type_: Type, axis: int) -> Type:
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return type_
+    dims = list(type_.shape)
+    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, Dim.dynamic())
+    return tensor_type(type_.dtype, _shape(dims))
+
+
+def _element(type_: Type) -> Type:
+    return type_.element if isinstance(type_, SequenceType) else type_

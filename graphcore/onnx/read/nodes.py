@@ -1,0 +1,323 @@
+"""The nodes of a model, a body or a function, read into a Graph: checked, typed, and brought to the opset of Graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.onnx.proto import tensors
+from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
+from graphcore.onnx.proto.limits import check_axes, check_size
+from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.read import bodies
+from graphcore.onnx.read.checks import DEEPEST, check_node, checked_call
+from graphcore.onnx.read.function_calls import ordered
+from graphcore.onnx.read.opsets import version_of, versions_of
+from graphcore.onnx.read.result_types import ResultTypes, declared
+from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
+from graphcore.onnx.versions import Read, convert, is_unchanged
+from graphcore.onnx.versions.adapters import casts
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
+
+if TYPE_CHECKING:
+    from graphcore.onnx.read.reader import Model
+
+_LONGEST_LAYER = 1000
+_SHOWN = 100
+"""Characters of a name that errors show."""
+
+_DTYPE_ATTRIBUTES = frozenset({("Cast", "to"), ("BitCast", "to")})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the reader is, for errors: a node of the file."""
+
+    op_type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.op_type[:_SHOWN]} {self.name[:_SHOWN]!r}" if self.name else self.op_type[:_SHOWN]
+
+
+class Reader:
+    """Reads nodes into one Graph: those of a model, of a body, or of a function that is called."""
+
+    def __init__(
+        self,
+        model: Model,
+        graph: Graph,
+        versions: Mapping[str, int],
+        known: Mapping[str, onnx.TypeProto],
+        values: dict[str, Symbol | None] | None = None,
+        outer: Reader | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.model = model
+        self.graph = graph
+        self.versions = versions
+        self.values = {} if values is None else values
+        self.outer = outer
+        self.depth = depth
+        self._types = ResultTypes(model, versions, known)
+        self.is_top = outer is None and not depth
+        if depth > DEEPEST:
+            raise ResourceLimitError(
+                f"load: the model nests bodies and functions deeper than {DEEPEST}", help="flatten it"
+            )
+
+    # Graphs
+
+    def graph_proto(
+        self, proto: onnx.GraphProto, large: Mapping[int, memoryview], inputs: Sequence[Symbol] | None = None
+    ) -> None:
+        """Reads a whole graph: constants, inputs (unless they are given), nodes, outputs."""
+        folder = self.model.folder
+        names = [*(t.name for t in proto.initializer), *(s.values.name for s in proto.sparse_initializer)]
+        found = [tensors.array_of(t, folder, large.get(i)) for i, t in enumerate(proto.initializer)]
+        found += [tensors.dense(sparse, folder) for sparse in proto.sparse_initializer]
+        arrays = tensors.aligned([array for array, _ in found])
+        for name, array, (_, dtype) in zip(names, arrays, found, strict=True):
+            self._initializer(name, array, dtype)
+        held = set(names)
+        if inputs is None:
+            self._inputs([i for i in proto.input if i.name not in held])
+        self.nodes(proto.node)
+        if self.model.is_foreign:
+            self.graph._read = len(self.graph._nodes)
+        outputs = [(o.name, self._output(o)) for o in proto.output]
+        self.graph._outputs = list(outputs)
+
+    def _inputs(self, infos: Sequence[onnx.ValueInfoProto]) -> None:
+        for info in infos:
+            type_ = read_type(info.type)
+            if isinstance(type_, TensorType):
+                type_ = tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
+            made = self.graph._symbol(type_, Input(len(self.graph._inputs), None), info.name if self.is_top else None)
+            self.graph._inputs += (made,)
+            self.define(info.name, made)
+
+    def _initializer(self, name: str, array: np.ndarray[Any, Any], dtype: DType) -> None:
+        type_ = tensor_type(self.model.dtype(name, dtype), TensorType(dtype, array.shape).shape)
+        self.define(name, self.graph._symbol(type_, Constant(array, True, None), name if self.is_top else None))
+
+    def _output(self, info: onnx.ValueInfoProto) -> Symbol:
+        found = self.value(info.name)
+        if found is None:
+            raise ModelError(f"load: nothing makes the output {info.name!r}", help="write the model again")
+        declared = read_type(info.type)
+        if isinstance(found.type, ForeignType) and not found.type.onnx and not isinstance(declared, ForeignType):
+            found.type = declared  # what an operator of another domain gives is known from here
+        if isinstance(found.type, TensorType) and isinstance(found.producer, Node):
+            noted = self.model.dtype(info.name, found.type.dtype) if self.is_top else found.type.dtype
+            shape = found.type.shape
+            if self.is_top and not shape.is_ranked and isinstance(declared, TensorType):
+                shape = declared.shape  # ONNX's checker refuses outputs of unknown rank
+            if noted is not found.type.dtype or shape is not found.type.shape:
+                found.type = tensor_type(noted, shape)
+        return found
+
+    # Values
+
+    def define(self, name: str, symbol: Symbol) -> None:
+        if name in self.values:
+            raise ModelError(f"load: two values are called {name!r}", help="names of values are unique in ONNX")
+        self.values[name] = symbol
+
+    def _name(self, symbol: Symbol, name: str) -> None:
+        """Calls a node's result what the model calls it; names in bodies and functions are made anew when written."""
+        taken = self.graph._names.taken
+        if self.is_top and symbol._name is None and isinstance(symbol.producer, Node) and name not in taken:
+            symbol._name = name
+            taken[name] = symbol
+
+    def value(self, name: str) -> Symbol | None:
+        """What a name stands for: a value of this graph or of one around it. None for the empty name."""
+        if not name:
+            return None
+        if name in self.values:
+            return self.values[name]
+        if self.outer is None:
+            raise ModelError(
+                f"load: {name!r} is used and nothing makes it", help="the model is cut short, or names are misspelt"
+            )
+        found = self.outer.value(name)
+        return None if found is None else self.graph._capture(found)
+
+    # Nodes
+
+    def nodes(self, protos: Sequence[onnx.NodeProto]) -> None:
+        for proto in ordered(protos, self._is_known):
+            self.node(proto)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.values or (self.outer is not None and self.outer._is_known(name))
+
+    def node(self, proto: onnx.NodeProto) -> None:
+        self.model.count()
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        place = Place(proto.op_type, proto.name or next(iter(proto.output), ""))
+        inputs = [self.value(name) for name in proto.input]
+        function = self.model.functions.get(domain, proto.op_type, proto.overload)
+        if function is not None:
+            self._call(proto, function, inputs)
+            return
+        before = len(self.graph._nodes)
+        made = self._operator(proto, domain, inputs, place)
+        layer = _layer(proto)
+        if layer:
+            for node in self.graph._nodes[before:]:
+                node.layer = f"{self.graph._layer}{layer}/"  # behind that of the function it is in
+        for name, symbol in zip(proto.output, made, strict=False):
+            if not name:
+                continue
+            self.define(name, symbol)
+            self._name(symbol, name)
+            self._types.note(name, symbol)
+
+    def _operator(
+        self, proto: onnx.NodeProto, domain: str, inputs: list[Symbol | None], place: Place
+    ) -> Sequence[Symbol]:
+        if not domain and proto.op_type == "Constant":
+            array, dtype = constant_value(proto, self.model.folder, place)
+            return [self.graph._constant(tensors.aligned([array])[0], dtype)]
+        version = version_of(self.versions, domain, proto.op_type, place)
+        schema = schema_of(proto.op_type, domain, version)
+        if schema is None and (not domain or domain.startswith("ai.onnx")):
+            raise ModelError(
+                f"load: {place}: opset {version} of {domain or 'ONNX'} has no such operator",
+                help="write the model with the opset that has it, or give the domain of a custom operator",
+            )
+        if schema is not None:
+            inputs = checked_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, place)
+        attributes, inner = read_attributes(proto, self.model.folder, place)
+        if schema is not None:
+            check_axes(proto.op_type, inputs, attributes, place)
+            missing = [n for n in required_attributes(schema) if n not in attributes and n not in inner]
+            if missing:
+                raise ModelError(f"load: {place} lacks the attribute {missing[0]!r}", help="write the model again")
+        if inner:
+            outputs = len(proto.output) or None
+            typed, found = bodies.read(self, proto.op_type, inner, inputs, attributes, outputs, place)
+            attributes.update(found)
+        else:
+            typed = None if schema is not None else declared(domain, proto, inputs, attributes, place)
+        types = self._types.of(proto, schema, inputs, place) if typed is None else typed
+        types = self._types.refined(proto, schema, inputs, attributes, list(types), place)
+        for type_ in types:
+            check_size(type_, place)
+        if not domain and proto.op_type in ("Cast", "CastLike"):
+            made_cast = self._cast(proto.op_type, inputs, attributes, place)
+            if made_cast is not None:
+                return [made_cast]
+        if domain and not domain.startswith("ai.onnx"):
+            return self.graph._emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        if not domain:
+            casts.agree(proto.op_type, inputs)
+        if not inner and proto.op_type != "BitCast" and is_unchanged(domain, proto.op_type, version):
+            return self.graph._emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
+        node = Read(
+            graph=self.graph,
+            op_type=proto.op_type,
+            inputs=list(inputs),
+            attributes=attributes,
+            types=tuple(types),
+            version=version,
+            nested=self._nested,
+            domain=domain,
+        )
+        made = convert(node)
+        if made is not None:
+            return made
+        for key in node.attributes:
+            if (node.op_type, key) in _DTYPE_ATTRIBUTES:
+                node.attributes[key] = dtype_value(node.attributes[key], place)
+        return self.graph._emit_many(node.op_type, tuple(node.inputs), node.types, node.attributes, node.domain)
+
+    def _cast(
+        self, op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: Place
+    ) -> Symbol | None:
+        """A Cast with the library's meaning; None where it is one of strings, which only the runtime casts."""
+        symbol = inputs[0]
+        like = inputs[1] if op_type == "CastLike" else None
+        if symbol is None or not isinstance(symbol.type, TensorType):
+            return None
+        if op_type == "CastLike":
+            if like is None or not isinstance(like.type, TensorType):
+                return None
+            target = like.dtype.storage
+        else:
+            target = dtype_value(attributes.get("to"), place)
+        if DType.string in (symbol.dtype, target):
+            return None
+        return casts.cast(symbol, target, attributes)
+
+    # What nests
+
+    def body(self, name: str, proto: onnx.GraphProto, types: Sequence[Type]) -> Graph:
+        """A body whose inputs are of these types."""
+        graph = Graph(graph_name(proto.name), promotion=self.graph.promotion)
+        graph._outer = self.graph
+        reader = Reader(self.model, graph, self.versions, {}, outer=self, depth=self.depth + 1)
+        if len(proto.input) != len(types):
+            raise ModelError(
+                f"load: the body {name!r} has {len(proto.input)} inputs where {len(types)} are given",
+                help="write the model again",
+            )
+        symbols = []
+        for info, type_ in zip(proto.input, types, strict=True):
+            declared = read_type(info.type)
+            chosen = declared if isinstance(type_, ForeignType) and not type_.onnx else type_
+            made = graph._symbol(chosen, Input(len(graph._inputs), None))
+            graph._inputs += (made,)
+            symbols.append(made)
+            reader.define(info.name, made)
+        reader.graph_proto(proto, {}, symbols)
+        return graph
+
+    def _call(self, proto: onnx.NodeProto, function: onnx.FunctionProto, inputs: Sequence[Symbol | None]) -> None:
+        place = f"{proto.op_type} {(proto.name or next(iter(proto.output), ''))!r}"
+        checked_call(function, proto, place)
+        nodes = self.model.functions.instance(function, proto)
+        values: dict[str, Symbol | None] = dict.fromkeys(function.input)
+        values.update(zip(function.input, inputs, strict=False))
+        versions = {**self.versions, **versions_of(function.opset_import)}
+        layer = _layer(proto) or proto.op_type
+        before, self.graph._layer = self.graph._layer, f"{self.graph._layer}{layer}/"
+        for node in nodes:  # with the attributes of this call
+            check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
+        inner = Reader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
+        inner.nodes(nodes)
+        self.graph._layer = before
+        for own, name in zip(function.output, proto.output, strict=False):
+            result = inner.value(own)
+            if name and result is not None:
+                self.define(name, result)
+                self._name(result, name)
+
+    def _nested(self, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
+        """Reads the nodes of an operator's function body, entering what they make into `names`."""
+        versions = {**self.versions, "": version}
+        Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
+
+
+def _layer(proto: onnx.NodeProto) -> str:
+    """The layer that a node notes; none where the note, which may be anybody's and is read once a call, is long."""
+    noted = next((p.value for p in proto.metadata_props if p.key == "graphcore.layer"), "")
+    return noted if len(noted) <= _LONGEST_LAYER else ""
+
+
+def graph_name(name: str) -> str:
+    """The name of a graph, which may be nobody's idea of one in a file."""
+    kept = "".join(c for c in name if ord(c) >= 32)
+    return kept or "graph"

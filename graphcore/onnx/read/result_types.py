@@ -1,0 +1,131 @@
+"""The types of what the nodes of a model give: as it tells, as ONNX infers, as they are declared, and by sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from graphcore.custom_ops.declaration import lookup
+from graphcore.errors import GraphcoreError, ModelError
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.read.shape_values import Sizes
+from graphcore.onnx.schemas.schemas import inferred
+from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
+
+if TYPE_CHECKING:
+    from graphcore.onnx.read.reader import Model
+
+
+class ResultTypes:
+    """The types of what the nodes of one reader give. told: what the model says of its values, by name."""
+
+    def __init__(self, model: Model, versions: Mapping[str, int], told: Mapping[str, onnx.TypeProto]) -> None:
+        self._model = model
+        self._versions = versions
+        self._told = told
+        self._sizes = Sizes()
+        self._closed: set[int] = set()  # by number, what has more dims than the model tells
+
+    def of(
+        self,
+        proto: onnx.NodeProto,
+        schema: onnx.defs.OpSchema | None,
+        inputs: Sequence[Symbol | None],
+        place: object,
+    ) -> list[Type]:
+        """The types that the model or ONNX's inference has. Raises `ModelError` where operands do not fit."""
+        told = self._told
+        if told and (self._model.is_inferred or schema is None):
+            found = [self._model.type_of(told[n]) if n in told else None for n in proto.output]
+            if all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in found):
+                return found  # type: ignore[return-value]
+        if schema is None:
+            return [read_type(told[n]) if n in told else ForeignType() for n in proto.output]
+        try:
+            return inferred(proto, schema, inputs, self._versions, told, place)
+        except ModelError as error:
+            raise _for_want_of(inputs, error, place) or error from None
+
+    def refined(
+        self,
+        proto: onnx.NodeProto,
+        schema: onnx.defs.OpSchema | None,
+        inputs: Sequence[Symbol | None],
+        attributes: Mapping[str, Any],
+        types: list[Type],
+        place: object,
+    ) -> list[Type]:
+        """The types, with the dims that shapes computed in the model tell, and those that follow from such dims."""
+        if schema is None or schema.domain or not any(_is_open(t) for t in types):
+            return types
+        if any(s is not None and s.id in self._closed for s in inputs):
+            again = inferred(proto, schema, inputs, self._versions, {}, place)
+            types = [_closed(old, new) for old, new in zip(types, again, strict=False)]
+        return self._sizes.refined(proto.op_type, inputs, attributes, types)
+
+    def note(self, name: str, symbol: Symbol) -> None:
+        """Remembers a value that has more dims than the model tells, since what reads it may have more then, too."""
+        if name in self._told and _is_open(told := self._model.type_of(self._told[name])) and symbol.type != told:
+            self._closed.add(symbol.id)
+
+
+def declared(
+    domain: str, proto: onnx.NodeProto, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object
+) -> list[Type] | None:
+    """The types of a node's results as `gc.custom_op` declares them; None where it does not. Raises `ModelError`."""
+    op = lookup(domain, proto.op_type)
+    if op is None:
+        return None
+    try:
+        types = op.read(inputs, attributes, len(proto.output), f"{proto.op_type}_{next(iter(proto.output), '')}_")
+    except GraphcoreError as error:
+        types = None  # the runtime's own operator in a form that is not declared
+        if op.kernel is None:
+            raise ModelError(
+                f"load: {place}: {error.summary}",
+                operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+                help=error.help or f"declare {op.label} as the model has it",
+            ) from error
+    if types is None and op.unsafe is not None and (why := op.unsafe(inputs)):
+        raise ModelError(f"load: {place}: {why}", help="write the model in the form that ops.microsoft has")
+    return types
+
+
+def _is_open(type_: Type) -> bool:
+    """Whether dims of a tensor are not known."""
+    return isinstance(type_, TensorType) and not (type_.shape.is_ranked and not any(d.is_dynamic for d in type_.shape))
+
+
+def _is_ranked(type_: Type) -> bool:
+    return not isinstance(type_, TensorType) or type_.shape.is_ranked
+
+
+def _closed(old: Type, new: Type) -> Type:
+    """The type with the dims of another one where it has none itself."""
+    if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
+        return old
+    if not old.shape.is_ranked:
+        return tensor_type(old.dtype, new.shape)
+    if len(old.shape) != len(new.shape):
+        return old
+    return tensor_type(old.dtype, _shape([b if a.is_dynamic else a for a, b in zip(old.shape, new.shape, strict=True)]))
+
+
+def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: object) -> ModelError | None:
+    """What says which operator has to be declared, where that is why a node cannot be typed."""
+    for symbol in inputs:
+        maker = symbol.producer if symbol is not None and symbol.type == ForeignType() else None
+        if isinstance(maker, Node) and maker.domain and lookup(maker.domain, maker.op_type) is None:
+            name = f"{maker.domain}::{maker.op_type}"
+            return ModelError(
+                f"load: {place}: an operand's type is not known, for nobody has declared {name}",
+                operands={"operand": symbol},
+                help=f"declare it: @gc.custom_op({name!r})",
+            )
+    return None
+
+
+__all__ = ["ResultTypes", "declared"]

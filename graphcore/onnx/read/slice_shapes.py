@@ -1,0 +1,151 @@
+"""Dims of what is cut, padded, repeated, joined or resized: what the operands' sizes tell beyond ONNX's inference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphcore.ir.symbol import Symbol, array_of
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import TensorType
+
+if TYPE_CHECKING:
+    from graphcore.onnx.read.shape_values import Size, Sizes
+
+Inputs = Sequence[Symbol | None]
+Attributes = Mapping[str, Any]
+
+_UNKNOWN = Dim.dynamic()
+_EVERYTHING = (1 << 31) - 1
+"""An end from which on a slice goes to the end of any axis."""
+
+
+def dims_of(symbol: Symbol | None) -> list[Dim] | None:
+    """The dims of a tensor, None where not even their number is known."""
+    if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.shape.is_ranked:
+        return None
+    return [*symbol.shape]
+
+
+def cut(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """Slice."""
+    x, *rest = inputs
+    dims = dims_of(x)
+    starts, ends, axes, steps = ([*map(sizes.of, rest), None, None])[:4]
+    if dims is None or not isinstance(starts, tuple) or not isinstance(ends, tuple):
+        return None
+    if len(rest) > 2 and rest[2] is not None and axes is None:
+        return None
+    places = tuple(range(len(starts))) if axes is None else axes
+    strides = (1,) * len(starts) if len(rest) < 4 or rest[3] is None else steps
+    if not isinstance(places, tuple) or not isinstance(strides, tuple):
+        return None
+    for place, start, end, step in zip(places, starts, ends, strides, strict=True):
+        if not isinstance(place, int) or not -len(dims) <= place < len(dims):
+            return None
+        dims[place] = _cut_dim(dims[place], start, end, step)
+    return dims
+
+
+def _cut_dim(whole: Dim, start: Size, end: Size, step: Size) -> Dim:
+    if whole.is_dynamic or start is None or end is None:
+        return _UNKNOWN
+    if isinstance(end, int) and end >= _EVERYTHING and step != 1 and not (isinstance(step, int) and step > 0):
+        return _UNKNOWN  # backwards to there is nothing to ONNX, and everything to onnxruntime
+    if whole.is_static and isinstance(start, int) and isinstance(end, int) and isinstance(step, int) and step:
+        return Dim(len(range(int(whole))[start:end:step]))
+    if step != 1 or not _is_natural(start):
+        return _UNKNOWN
+    if isinstance(end, int) and end >= _EVERYTHING:
+        stop = whole
+    elif _is_natural(end):
+        stop = Dim.minimum(whole, end)
+    elif isinstance(end, int):  # so many from the end
+        stop = Dim.maximum(whole + end, 0)
+    else:
+        return _UNKNOWN
+    return stop if start == 0 else Dim.maximum(stop - start, 0)
+
+
+def _is_natural(size: Size) -> bool:
+    """Whether it is certainly not negative."""
+    least = size.lower_bound if isinstance(size, Dim) else size
+    return least is not None and least >= 0
+
+
+def padded(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """Pad."""
+    dims, pads = dims_of(inputs[0]), sizes.of(inputs[1])
+    has_axes = len(inputs) > 3 and inputs[3] is not None
+    if dims is None or has_axes or not isinstance(pads, tuple) or len(pads) != 2 * len(dims):
+        return None
+    return [_sum(dim, *pair) for dim, *pair in zip(dims, pads[: len(dims)], pads[len(dims) :], strict=True)]
+
+
+def _sum(*sizes: Size) -> Dim:
+    total = Dim(0)
+    for size in sizes:
+        if size is None:
+            return _UNKNOWN
+        total = total + size
+    return total if (total.lower_bound or 0) >= 0 else _UNKNOWN
+
+
+def tiled(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """Tile."""
+    dims, repeats = dims_of(inputs[0]), sizes.of(inputs[1])
+    if dims is None or not isinstance(repeats, tuple) or len(repeats) != len(dims):
+        return None
+    return [_UNKNOWN if count is None else dim * count for dim, count in zip(dims, repeats, strict=True)]
+
+
+def resized(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """Resize to sizes, or by whole numbers."""
+    dims = dims_of(inputs[0])
+    if dims is None or "axes" in attributes or attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    target = sizes.of(inputs[3]) if len(inputs) > 3 else None
+    if isinstance(target, tuple):
+        return [_UNKNOWN if size is None else Dim(size) for size in target] if len(target) == len(dims) else None
+    scales = array_of(inputs[2])
+    if scales is None or scales.shape != (len(dims),) or not all(float(s).is_integer() and s >= 1 for s in scales):
+        return None
+    return [dim * int(scale) for dim, scale in zip(dims, scales, strict=True)]
+
+
+def joined(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """Concat."""
+    shapes = [dims_of(s) for s in inputs]
+    known = [s for s in shapes if s is not None]
+    axis = attributes.get("axis", 0)
+    if len(known) < len(shapes) or len({len(s) for s in known}) != 1 or not -len(known[0]) <= axis < len(known[0]):
+        return None
+    dims = [next((d for d in column if not d.is_dynamic), _UNKNOWN) for column in zip(*known, strict=True)]
+    dims[axis] = _sum(*[None if s[axis].is_dynamic else s[axis] for s in known])
+    return dims
+
+
+def left(have: Sequence[Dim], taken: Sequence[Dim]) -> Dim:
+    """What is left of a product of dims when others are taken out of it, without a rest, or the model does not run.
+
+    `?` where that is not told.
+    """
+    above, below = [*have], []
+    for dim in taken:
+        if dim in above:
+            above.remove(dim)
+        else:
+            below.append(dim)
+    if any(d.is_dynamic for d in (*above, *below)) or any(d == 0 for d in taken):
+        return _UNKNOWN
+    whole, part = (math.prod(dims, start=Dim(1)) for dims in (above, below))
+    if part == 0 or (whole.is_static and part.is_static and int(whole) % int(part)):
+        return _UNKNOWN
+    return whole // part
+
+
+CUTS: dict[str, tuple[int, Callable[[Sizes, Inputs, Attributes], list[Dim] | None]]] = {
+    "Slice": (3, cut), "Pad": (2, padded), "Tile": (2, tiled), "Resize": (3, resized), "Concat": (1, joined),
+}  # fmt: skip
+"""By operator: the operands that the rule needs (older opsets may have attributes instead), and the rule."""

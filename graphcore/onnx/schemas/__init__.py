@@ -1,0 +1,1 @@
+"""ONNX's operator schemas: dtypes, ranks, and shape inference."""

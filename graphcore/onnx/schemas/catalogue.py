@@ -1,0 +1,252 @@
+"""ONNX's operators as the library's users call them: names, parameters, attributes with defaults, and their docs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from graphcore.errors import GraphError
+from graphcore.ir.symbol import Symbol
+from graphcore.onnx.schemas.schemas import Operator, Parameter, operator
+
+KINDS = onnx.AttributeProto
+_WORDS: dict[int, str] = {
+    KINDS.INT: "int",
+    KINDS.INTS: "ints",
+    KINDS.FLOAT: "float",
+    KINDS.FLOATS: "floats",
+    KINDS.STRING: "string",
+    KINDS.STRINGS: "strings",
+    KINDS.TENSOR: "tensor",
+    KINDS.SPARSE_TENSOR: "tensor",
+    KINDS.GRAPH: "body",
+    KINDS.TYPE_PROTO: "type",
+}
+_MANY = 1 << 30
+"""More operands or results than this are any number."""
+
+_OURS = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e5m2": "float8_e5m2",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0",
+    "float4e2m1": "float4_e2m1",
+}
+"""The dtypes that schemas write otherwise than the library does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of an operator. kind: of `onnx.AttributeProto`. default: None where the schema has none."""
+
+    name: str
+    kind: int
+    default: Any
+    is_required: bool
+
+    @property
+    def word(self) -> str:
+        """Its kind in words."""
+        return _WORDS[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An operator of a domain as it can be called."""
+
+    domain: str
+    version: int
+    """The version of the domain that it is called by, the newest that has it: reading brings it to that of Graphs."""
+    is_gone: bool
+    """Whether newer versions have another operator in its place, which is what is built."""
+    op: Operator
+    attributes: tuple[Attribute, ...]
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+        return f"onnx.ml.{self.op.name}" if self.domain else f"onnx.{self.op.name}"
+
+    @property
+    def variadic(self) -> Parameter | None:
+        """The operand of which there may be any number."""
+        last = self.op.inputs[-1] if self.op.inputs else None
+        return last if last is not None and last.is_variadic else None
+
+    @property
+    def gives_list(self) -> bool:
+        """Whether its results are a list, however many they are."""
+        return any(p.is_variadic for p in self.op.outputs)
+
+    @property
+    def takes_outputs(self) -> bool:
+        """Whether how many results there are is for the caller to say."""
+        return self.gives_list or self.least_results < len(self.op.outputs)
+
+    @property
+    def least_results(self) -> int:
+        """The results there are unless more are asked for."""
+        return max(sum(not p.is_optional and not p.is_variadic for p in self.op.outputs), 1)
+
+    @property
+    def usage(self) -> str:
+        """How it is called, on one line."""
+        return f"{self.label}{signature(self).replace(return_annotation=inspect.Signature.empty)}"
+
+
+@functools.cache
+def names(domain: str = "") -> tuple[str, ...]:
+    """The operators of a domain, of all versions that the installed onnx knows, in order."""
+    return tuple(sorted({s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain}))
+
+
+@functools.cache
+def entry(name: str, domain: str = "") -> Entry:
+    """An operator. Raises `GraphError` where there is none of that name."""
+    if name not in names(domain):
+        known = _near(name, names(domain))
+        raise GraphError(
+            f"onnx: {domain or 'ONNX'} has no operator {name!r}",
+            help=f"is it {known}?" if known else "dir(ops.onnx) and dir(ops.onnx.ml) list those there are",
+        )
+    schema = onnx.defs.get_schema(name, domain=domain)
+    version = schema.since_version if domain else onnx.defs.onnx_opset_version()
+    is_gone = schema.deprecated
+    if is_gone:
+        version = schema.since_version - 1
+        schema = onnx.defs.get_schema(name, version, domain)
+    found: dict[str, Any] = dict(schema.attributes)
+    attributes = [Attribute(a.name, int(a.type), _default(a), a.required) for a in found.values()]
+    attributes.sort(key=lambda a: (not a.is_required, a.name))
+    return Entry(domain, version, is_gone, operator(schema), tuple(attributes))
+
+
+def _near(name: str, known: tuple[str, ...]) -> str:
+    import difflib
+
+    return " or ".join(difflib.get_close_matches(name, known, 2))
+
+
+def _default(attribute: Any) -> Any:
+    value = attribute.default_value
+    if not value.name:
+        return None
+    made = onnx.helper.get_attribute_value(value)
+    if isinstance(made, bytes):
+        return made.decode()
+    if isinstance(made, float):
+        return float(str(np.float32(made)))  # as it was written, before it was stored in single precision
+    if isinstance(made, (int, str)):
+        return made
+    if value.type == KINDS.STRINGS:
+        return tuple(s.decode() for s in made)
+    return tuple(made) if value.type in (KINDS.INTS, KINDS.FLOATS) else None
+
+
+@functools.cache
+def signature(of: Entry) -> inspect.Signature:
+    """Operands in order, by position or by name; then, by name only, attributes and how many results there are."""
+    return inspect.Signature(_parameters(of), return_annotation=_returned(of))
+
+
+def _parameters(of: Entry) -> list[inspect.Parameter]:
+    kinds = inspect.Parameter
+    made = []
+    for parameter in of.op.inputs:
+        if parameter.is_variadic:
+            made.append(kinds(parameter.name, kinds.VAR_POSITIONAL))
+        else:
+            default = None if parameter.is_optional else kinds.empty
+            made.append(kinds(parameter.name, kinds.POSITIONAL_OR_KEYWORD, default=default))
+    for attribute in of.attributes:
+        default = kinds.empty if attribute.is_required else attribute.default
+        made.append(kinds(attribute.name, kinds.KEYWORD_ONLY, default=default))
+    if of.takes_outputs:
+        made.append(kinds("outputs", kinds.KEYWORD_ONLY, default=None))
+    return made
+
+
+def _returned(of: Entry) -> Any:
+    if of.gives_list:
+        return list[Symbol]
+    if of.takes_outputs:
+        return Symbol | tuple[Symbol, ...]
+    return Symbol if of.least_results == 1 else tuple[Symbol, ...]
+
+
+@functools.cache
+def doc(of: Entry) -> str:
+    """The docstring: operands and results with their types, attributes with their defaults."""
+    op = of.op
+    what = f"operator of {of.domain}" if of.domain else "operator"
+    lines = [f"ONNX's {what} {op.name}, as version {op.version} of it defines it.", ""]
+    if of.is_gone:
+        lines += ["ONNX has it no more: what took its place is built.", ""]
+    if op.inputs:
+        lines += ["Operands:", *(f"    {_described(p)}" for p in op.inputs)]
+    if of.attributes:
+        lines += ["Attributes:", *(f"    {_attribute(a)}" for a in of.attributes)]
+    results = [_described(p) for p in op.outputs]
+    lines += ["Results:", *(f"    {line}" for line in results)]
+    if of.takes_outputs:
+        lines.append(f"    outputs: how many of them, by default {_count(of)}")
+    variables: dict[str, frozenset[str]] = {p.type: p.allowed for p in (*op.inputs, *op.outputs) if _is_variable(p)}
+    if variables:
+        lines.append("Types:")
+    for name, allowed in variables.items():
+        lines += textwrap.wrap(f"{name}: {types(allowed)}", 116, initial_indent="    ", subsequent_indent="        ")
+    page = f"onnx_{of.domain.replace('.', '')}_{op.name}"
+    lines += [
+        "Operands of one type variable are promoted to one dtype by the graph's promotion system.",
+        "Raises `DTypeError` for dtypes it does not take, `ShapeError` for shapes, `GraphError` for anything else.",
+        f"https://onnx.ai/onnx/operators/{page}.html",
+    ]
+    return "\n".join(lines)
+
+
+def _count(of: Entry) -> str:
+    if not of.gives_list:
+        return str(of.least_results)
+    return "as many as `split` or `num_outputs` says" if of.op.name == "Split" else "as many as its body gives"
+
+
+def _is_variable(parameter: Parameter) -> bool:
+    return parameter.allowed != frozenset({parameter.type})
+
+
+def _described(parameter: Parameter) -> str:
+    kind = parameter.type if _is_variable(parameter) else types(parameter.allowed)
+    if parameter.is_variadic:
+        mixed = "" if parameter.is_homogeneous else ", not all of one type"
+        return f"*{parameter.name}: {kind}{mixed}"
+    return f"{parameter.name}{' (optional)' if parameter.is_optional else ''}: {kind}"
+
+
+def _attribute(attribute: Attribute) -> str:
+    if attribute.is_required:
+        return f"{attribute.name}: {attribute.word}"
+    if attribute.default is None:
+        return f"{attribute.name} (optional): {attribute.word}"
+    return f"{attribute.name}: {attribute.word}, by default {attribute.default!r}"
+
+
+def types(allowed: frozenset[str]) -> str:
+    """Types of a schema in the library's words: `float32, int64; sequences of int64`."""
+    groups: dict[str, list[str]] = {}
+    for text in sorted(allowed):
+        word, rest = "", text
+        for prefix, plural in (("optional(", "optional "), ("seq(", "sequences of "), ("map(", "maps of ")):
+            if rest.startswith(prefix):
+                word, rest = word + plural, rest[len(prefix) : -1]
+        rest = ", ".join(part.strip().removeprefix("tensor(").removesuffix(")") for part in rest.split(","))
+        groups.setdefault(word, []).append(_OURS.get(rest, rest))
+    return "; ".join(word + ", ".join(sorted(names)) for word, names in groups.items())

@@ -1,0 +1,312 @@
+"""ONNX's schemas: which operands an operator takes, and what its results are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from graphcore.build import operands
+from graphcore.errors import DTypeError, ModelError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.onnx.proto.type_protos import data_of, proto_of, read_type
+from graphcore.onnx.schemas.ranks import ranked
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
+
+_ELEMENTS = {
+    DType.float32: "float",
+    DType.float64: "double",
+    DType.float8_e4m3fn: "float8e4m3fn",
+    DType.float8_e5m2: "float8e5m2",
+    DType.float8_e4m3fnuz: "float8e4m3fnuz",
+    DType.float8_e5m2fnuz: "float8e5m2fnuz",
+    DType.float8_e8m0: "float8e8m0",
+    DType.float4_e2m1: "float4e2m1",
+}
+"""How schemas write the dtypes that have another name there."""
+
+_BY_ELEMENT = {name: dtype for dtype, name in _ELEMENTS.items()}
+
+_Option = onnx.defs.OpSchema.FormalParameterOption
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An operand or result: its name, its type or type variable, and which types that may be."""
+
+    name: str
+    type: str
+    allowed: frozenset[str]
+    is_optional: bool
+    is_variadic: bool
+    is_homogeneous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What a schema says of an operator, read once."""
+
+    name: str
+    version: int
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    fewest: int
+    most: int
+    fewest_results: int
+    most_results: int
+
+    def input(self, position: int) -> Parameter | None:
+        """The parameter that the operand at a position is for."""
+        if position < len(self.inputs):
+            return self.inputs[position]
+        return self.inputs[-1] if self.inputs and self.inputs[-1].is_variadic else None
+
+    def output(self, position: int) -> Parameter | None:
+        if position < len(self.outputs):
+            return self.outputs[position]
+        return self.outputs[-1] if self.outputs and self.outputs[-1].is_variadic else None
+
+
+@functools.cache
+def schema_of(op_type: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
+    """The schema in force at a version of a domain, None where there is none."""
+    if not 0 < version < 1 << 31:
+        return None
+    try:
+        return onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+@functools.cache
+def _required(op_type: str, domain: str, version: int) -> tuple[str, ...]:
+    schema = onnx.defs.get_schema(op_type, version, domain)
+    return tuple(a.name for a in schema.attributes.values() if a.required)
+
+
+def required_attributes(schema: onnx.defs.OpSchema) -> tuple[str, ...]:
+    """The names of the attributes that a node must have."""
+    return _required(schema.name, schema.domain, schema.since_version)
+
+
+_operators: dict[tuple[str, str, int], Operator] = {}
+
+
+def operator(schema: onnx.defs.OpSchema) -> Operator:
+    """What the schema says."""
+    key = (schema.name, schema.domain, schema.since_version)
+    found = _operators.get(key)
+    if found is None:
+        constraints = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
+
+        def parameter(formal: onnx.defs.OpSchema.FormalParameter) -> Parameter:
+            return Parameter(
+                formal.name,
+                formal.type_str,
+                constraints.get(formal.type_str, frozenset({formal.type_str})),
+                formal.option == _Option.Optional,
+                formal.option == _Option.Variadic,
+                formal.is_homogeneous,
+            )
+
+        found = _operators[key] = Operator(
+            schema.name,
+            schema.since_version,
+            tuple(map(parameter, schema.inputs)),
+            tuple(map(parameter, schema.outputs)),
+            schema.min_input,
+            schema.max_input,
+            schema.min_output,
+            schema.max_output,
+        )
+    return found
+
+
+_approved: set[tuple[object, ...]] = set()
+"""Operators, by their identity, and dtypes of operands that were found to go together: most nodes are like others."""
+
+
+def checked_operands(
+    graph: Graph, op: Operator, inputs: Sequence[Symbol | None], implicit_casts: bool, place: object
+) -> list[Symbol | None]:
+    """The operands, if the operator takes them. Raises `ModelError`.
+
+    implicit_casts: those that should be of one dtype and are not are cast to what the graph's promotion system says.
+    """
+    types = [None if s is None else s.type for s in inputs]
+    key = (id(op), *(t.dtype for t in types if type(t) is TensorType))
+    if len(key) == len(inputs) + 1 and key in _approved:
+        return list(inputs)
+    check_arity(op, [s is not None for s in inputs], place)
+    checked = list(inputs)
+    groups: dict[str, list[int]] = {}
+    for position, symbol in enumerate(checked):
+        parameter = op.input(position)
+        if symbol is not None and parameter is not None and (parameter.is_homogeneous or not parameter.is_variadic):
+            groups.setdefault(parameter.type, []).append(position)
+    for positions in groups.values():
+        found = [s for i in positions if (s := checked[i]) is not None]
+        if len(found) > 1 and implicit_casts and _mixes(found):
+            roles = {_role(op, i): checked[i] for i in positions}
+            made, _ = operands.promote(str(place), "join", roles)
+            for position, symbol in zip(positions, made, strict=True):
+                checked[position] = symbol
+    for positions in groups.values():
+        _check(op, positions, checked, place)
+    if len(key) == len(inputs) + 1 and not implicit_casts:
+        _approved.add(key)
+    return checked
+
+
+def check_arity(op: Operator, given: Sequence[bool], place: object) -> None:
+    """Raises `ModelError` for too few or too many operands, and for one left out that is needed.
+
+    given: for each operand that a node lists whether it is there.
+    """
+    if not op.fewest <= len(given) <= op.most:
+        raise ModelError(
+            f"load: {place} has {len(given)} operands, and {count_of(op)} are taken", help="write the model again"
+        )
+    for position, is_there in enumerate(given):
+        parameter = op.input(position)
+        if not is_there and parameter is not None and not (parameter.is_optional or parameter.is_variadic):
+            raise ModelError(f"load: {place} lacks the operand {parameter.name!r}", help="write the model again")
+
+
+def _mixes(symbols: Sequence[Symbol]) -> bool:
+    types = [s.type for s in symbols]
+    return all(isinstance(t, TensorType) for t in types) and len({t.dtype for t in types}) > 1
+
+
+def _check(op: Operator, positions: Sequence[int], symbols: Sequence[Symbol | None], place: object) -> None:
+    first: Symbol | None = None
+    for position in positions:
+        symbol = symbols[position]
+        parameter = op.input(position)
+        if symbol is None or parameter is None:
+            continue
+        if isinstance(symbol.type, ForeignType) and not symbol.type.name.startswith("tensor("):
+            continue
+        if parameter.allowed and element(symbol.type) not in parameter.allowed:
+            shown = {_role(op, i): s for i in range(len(symbols)) if (s := symbols[i]) is not None}
+            raise ModelError(
+                f"load: {place}: {parameter.name} is {_shown(symbol.type)}, which {op.name} of opset {op.version} "
+                "does not take",
+                operands=shown,
+                help="cast it in the model, or write it with a newer opset",
+            )
+        if first is not None and element(first.type) != element(symbol.type):
+            raise ModelError(
+                f"load: {place} mixes {_shown(first.type)} and {_shown(symbol.type)}",
+                operands={_role(op, i): s for i in positions if (s := symbols[i]) is not None},
+                help="Graph.load(..., implicit_casts=True) inserts the casts that promotion says",
+            )
+        if first is None:
+            first = symbol
+
+
+def _shown(type_: Type) -> str:
+    return str(type_.dtype) if isinstance(type_, TensorType) else str(type_)
+
+
+def _role(op: Operator, position: int) -> str:
+    parameter = op.input(position)
+    if parameter is None:
+        return f"input {position}"
+    return f"{parameter.name}[{position}]" if parameter.is_variadic else parameter.name
+
+
+def count_of(op: Operator) -> str:
+    """How many operands an operator takes, in words."""
+    if op.most > 1 << 30:
+        return f"at least {op.fewest}"
+    return str(op.fewest) if op.fewest == op.most else f"{op.fewest} to {op.most}"
+
+
+def element(type_: Type) -> str:
+    """The type as schemas write it: `tensor(float)`, `seq(tensor(int64))`."""
+    if isinstance(type_, TensorType):
+        stored = type_.dtype.storage
+        return f"tensor({_ELEMENTS.get(stored, stored.name)})"
+    if isinstance(type_, SequenceType):
+        return f"seq({element(type_.element)})"
+    if isinstance(type_, OptionalType):
+        return f"optional({element(type_.element)})"
+    return type_.name
+
+
+def inferred(
+    proto: onnx.NodeProto,
+    schema: onnx.defs.OpSchema,
+    inputs: Sequence[Symbol | None],
+    versions: Mapping[str, int],
+    known: Mapping[str, onnx.TypeProto],
+    place: object,
+) -> list[Type]:
+    """The types of a node's results, as ONNX infers them from its operands'. Raises `ModelError`."""
+    named = {name: s for name, s in zip(proto.input, inputs, strict=False) if s is not None}
+    types = {name: proto_of(s.type) for name, s in named.items() if s.type != ForeignType()}
+    imports = [onnx.OperatorSetIdProto(domain=d, version=v) for d, v in versions.items()]
+    try:
+        found = onnx.shape_inference.infer_node_outputs(
+            _inferable(schema), proto, types, data_of(named), opset_imports=imports, ir_version=onnx.IR_VERSION
+        )
+    except Exception as error:
+        reason = str(error).strip().split("\n")[-1]
+        raise ModelError(
+            f"load: {place}: {reason}",
+            operands=dict(named),
+            help="see the operator's ONNX schema",
+        ) from None
+    op = operator(schema)
+    bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := op.input(i)) is not None}
+    made = []
+    for position, name in enumerate(proto.output):
+        type_ = read_type(found[name]) if name in found else ForeignType()
+        if isinstance(type_, ForeignType) and not type_.onnx:
+            type_ = _by_schema(op, position, bound)
+        if isinstance(type_, TensorType) and not type_.shape.is_ranked and name in known:
+            told = read_type(known[name])
+            if isinstance(told, TensorType) and told.dtype is type_.dtype:
+                type_ = told
+        made.append(ranked(proto, position, type_, inputs))
+    return made
+
+
+def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:
+    """The schema, or for one that is deprecated, which inference refuses, the one before it or else the newest."""
+    if not schema.deprecated:
+        return schema
+    return schema_of(schema.name, schema.domain, schema.since_version - 1) or onnx.defs.get_schema(
+        schema.name, domain=schema.domain
+    )
+
+
+def _by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
+    """What the schema alone says: the dtype of the operands of the same type variable, or the only one there is."""
+    parameter = op.output(position)
+    if parameter is None:
+        return ForeignType()
+    same = bound.get(parameter.type)
+    if isinstance(same, TensorType):
+        return tensor_type(same.dtype, Shape.unknown())
+    if same is not None:
+        return same
+    if len(parameter.allowed) == 1:
+        return _of_element(next(iter(parameter.allowed)))
+    return ForeignType()
+
+
+def _of_element(text: str) -> Type:
+    for prefix, made in (("seq(", SequenceType), ("optional(", OptionalType)):
+        if text.startswith(prefix):
+            return made(_of_element(text[len(prefix) : -1]))
+    name = text.removeprefix("tensor(").removesuffix(")")
+    try:
+        return tensor_type(_BY_ELEMENT.get(name) or DType.of(name), Shape.unknown())
+    except DTypeError:
+        return ForeignType()

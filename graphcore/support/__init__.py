@@ -1,0 +1,1 @@
+"""Helpers that know nothing of graphs: source lines, files replaced atomically, pauses of the garbage collector."""

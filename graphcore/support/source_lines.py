@@ -1,0 +1,97 @@
+"""Where in the user's code something was written."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import CodeType
+from typing import Any, NamedTuple, TypeAlias
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Rooms are reached through links from graphcore/ or lie beside it: both spellings are ours.
+_ROOMS = tuple(
+    {
+        _ROOT,
+        *(
+            os.path.realpath(_ROOT + room) + os.sep
+            for room in ("array_api", "ops", "runtime", "models")
+            if os.path.exists(_ROOT + room)
+        ),
+    }
+)
+# A model is user code to the library: its lines are the ones an error should show.
+_MODELS = tuple({_ROOT + "models" + os.sep, os.path.realpath(_ROOT + "models") + os.sep})
+is_ours: dict[str, bool] = {}
+
+
+class Line(NamedTuple):
+    """A line of the user's code; printed as `file.py:12`."""
+
+    path: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.path)}:{self.number}"
+
+    @property
+    def text(self) -> str:
+        """The line itself, stripped; empty where the file cannot be read."""
+        return linecache.getline(self.path, self.number).strip()
+
+
+# A place in the user's code is kept as (code, instruction), which costs next to nothing; its line is worked out when
+# asked for. A graph that was pickled keeps the line.
+Origin: TypeAlias = "tuple[CodeType, int]"
+
+
+def _ours(path: str) -> bool:
+    ours = path.startswith(_ROOMS) and not path.startswith(_MODELS)
+    is_ours[path] = ours
+    return ours
+
+
+def origin_of(frame: Any) -> Origin | None:
+    """The innermost frame outside the library, from `frame` outwards; None where there is none."""
+    known = is_ours
+    while frame is not None:
+        code = frame.f_code
+        path = code.co_filename
+        ours = known.get(path)
+        if not (_ours(path) if ours is None else ours):
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def user_origin(depth: int = 1) -> Origin | None:
+    """`origin_of` the caller `depth` frames up."""
+    return origin_of(sys._getframe(depth))
+
+
+def user_line(depth: int = 1) -> Line | None:
+    """The user's line, the innermost one outside the library, `depth` callers up or more.
+
+    Of what a model says itself, about its configuration or its weights, that is a line outside of the models too.
+    """
+    frame: Any = sys._getframe(depth)
+    if frame.f_code.co_filename.startswith(_MODELS):
+        while frame is not None and (frame.f_code.co_filename.startswith(_ROOMS) or _is_generated(frame.f_code)):
+            frame = frame.f_back
+    return line_of(origin_of(frame))
+
+
+def _is_generated(code: CodeType) -> bool:
+    """Whether code is what a dataclass has for making one."""
+    return code.co_filename == "<string>" and code.co_name == "__init__"
+
+
+def line_of(origin: Origin | Line | None) -> Line | None:
+    """The line of an origin, worked out now."""
+    if origin is None or isinstance(origin, Line):
+        return origin
+    code, instruction = origin
+    for start, end, line in code.co_lines():
+        if start <= instruction < end and line is not None:
+            return Line(code.co_filename, line)
+    return Line(code.co_filename, code.co_firstlineno)

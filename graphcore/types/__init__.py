@@ -1,0 +1,1 @@
+"""Dtypes, dims, shapes and types: interned values, so that equal ones are one object."""

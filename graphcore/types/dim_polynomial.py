@@ -1,0 +1,108 @@
+"""Polynomials over the atoms of dims: what the arithmetic of `Dim` is done with.
+
+An atom is a Dim that is a name, a floor division, a maximum or a minimum. A polynomial maps products of atoms to their
+integer coefficients.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from graphcore.types.dims import Dim
+
+Monomial: TypeAlias = "tuple[Dim, ...]"  # atoms in the order of their text, repeated for powers
+Terms: TypeAlias = "tuple[tuple[Monomial, int], ...]"
+Poly: TypeAlias = "dict[Monomial, int]"
+
+_MAX_STEPS = 200  # of a polynomial division before it counts as not exact
+
+
+def terms(dim: Dim) -> Terms:
+    return (((dim,), 1),) if dim._op else dim._terms
+
+
+def order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
+    """Higher degrees first, then by the text of the atoms: an order that multiplication keeps."""
+    return -len(term[0]), [atom._text for atom in term[0]]
+
+
+def times(a: Monomial, b: Monomial) -> Monomial:
+    return tuple(sorted(a + b, key=str)) if a and b else a or b
+
+
+def without(m: Monomial, factors: Monomial) -> Monomial | None:
+    """m divided by the factors, or None where it is not divisible."""
+    left = list(m)
+    for atom in factors:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def added(total: Poly, terms: Iterable[tuple[Monomial, int]]) -> Poly:
+    for m, c in terms:
+        total[m] = total.get(m, 0) + c
+    return total
+
+
+def minus(a: Poly, b: Poly) -> Poly:
+    return added(dict(a), ((m, -c) for m, c in b.items()))
+
+
+def product(a: Terms, b: Terms) -> Poly:
+    return added({}, ((times(m, n), c * d) for m, c in a for n, d in b))
+
+
+def written(terms: Terms) -> list[tuple[int, list[str]]]:
+    """Coefficients and the texts of the factors; a division stands bare only where it is the whole term."""
+    return [(c, [f"({a})" if a._op == "//" and (c, len(m)) != (1, 1) else a._text for a in m]) for m, c in terms]
+
+
+def scaled(poly: Poly, factor: int) -> Poly:
+    return {m: c * factor for m, c in poly.items()}
+
+
+def cancelled(top: Poly, bottom: Poly) -> tuple[Poly, Poly]:
+    """Both divided by the numbers and atoms that every term has."""
+    number = math.gcd(*top.values(), *bottom.values())
+    shared = tuple(functools.reduce(operator.and_, map(Counter, (*top, *bottom))).elements())
+    return divided(top, shared, number), divided(bottom, shared, number)
+
+
+def divided(poly: Poly, factors: Monomial, number: int) -> Poly:
+    """The terms that the factors divide, divided; coefficients are rounded towards zero."""
+    quotients = ((without(m, factors), abs(c) // number * (1 if c > 0 else -1)) for m, c in poly.items())
+    return {m: c for m, c in quotients if m is not None and c}
+
+
+def split(top: Poly, bottom: Poly) -> tuple[Poly, Poly]:
+    """`whole` and `rest` with top = bottom * whole + rest, for a bottom of one term."""
+    [(factors, number)] = bottom.items()
+    whole = divided(top, factors, number)
+    if not factors and top.get((), 0) // number:
+        whole[()] = top[()] // number  # the constant that is left is in range(number)
+    return whole, minus(top, product(tuple(whole.items()), ((factors, number),)))
+
+
+def exact_quotient(top: Poly, bottom: Poly) -> Poly | None:
+    """top / bottom by long division, or None where something is left over."""
+    divisor = tuple(bottom.items())
+    leading, number = min(divisor, key=order)
+    whole: Poly = {}
+    for _ in range(_MAX_STEPS):
+        if not top:
+            return whole
+        m, c = min(top.items(), key=order)
+        factor = without(m, leading)
+        if factor is None or c % number:
+            return None
+        whole[factor] = c // number
+        top = {m: c for m, c in minus(top, product(((factor, c // number),), divisor)).items() if c}
+    return None

@@ -1,0 +1,332 @@
+"""Types of values: tensors with a dtype and a shape, sequences and optionals. Equal types are one object."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, TypeAlias, overload
+
+from graphcore.errors import ShapeError
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+
+DimLike: TypeAlias = Dim | int | str
+
+
+class Shape(tuple[Dim, ...]):
+    """The dims of a tensor, outermost first: immutable, equal to any sequence of equal dims, ints and names."""
+
+    __slots__ = ()
+
+    def __new__(cls, dims: Iterable[DimLike] = ()) -> Shape:
+        return super().__new__(cls, [_dim(d) for d in dims])
+
+    @property
+    def rank(self) -> int:
+        return len(self)
+
+    @staticmethod
+    def unknown() -> Shape:
+        """The shape of a tensor whose rank is not known: in models that do not say it. One object."""
+        return _UNKNOWN
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the rank is known; without it there are no dims to ask for."""
+        return True
+
+    @property
+    def is_static(self) -> bool:
+        """Every dim is a known number."""
+        return all(d.is_static for d in self)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Some dim is unknown."""
+        return any(d.is_dynamic for d in self)
+
+    @property
+    def static_dims(self) -> list[int]:
+        """The sizes of the static dims, in order."""
+        return [int(d) for d in self if d.is_static]
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names that occur in the dims."""
+        return frozenset().union(*(d.parameters for d in self))
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements, as a dim."""
+        product = Dim(1)
+        for dim in self:
+            product = product * dim
+        return product
+
+    def substitute(self, values: Mapping[str, DimLike]) -> Shape:
+        """The shape with names replaced."""
+        return Shape(d.substitute(values) for d in self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, list):
+            other = tuple(other)
+        return tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        if isinstance(other, list):
+            other = tuple(other)
+        return tuple.__ne__(self, other)
+
+    __hash__ = tuple.__hash__
+
+    @overload  # type: ignore[override]
+    def __getitem__(self, key: int) -> Dim: ...
+    @overload
+    def __getitem__(self, key: slice) -> Shape: ...
+    def __getitem__(self, key: Any) -> Any:
+        item = tuple.__getitem__(self, key)
+        return _shape(item) if isinstance(key, slice) else item
+
+    def __add__(self, other: Iterable[DimLike]) -> Shape:  # type: ignore[override]
+        return _shape((*self, *(_dim(d) for d in other)))
+
+    def __radd__(self, other: Iterable[DimLike]) -> Shape:
+        return _shape((*(_dim(d) for d in other), *self))
+
+    def __mul__(self, times: Any) -> Shape:
+        return _shape(tuple(self) * times)
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(map(str, self)) + "]"
+
+    def __repr__(self) -> str:
+        return f"Shape({', '.join(map(str, self))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shape, (tuple(self),)
+
+
+def _shape(dims: Iterable[Dim]) -> Shape:
+    """A Shape of what are Dims already."""
+    return tuple.__new__(Shape, dims)
+
+
+class _UnknownShape(Shape):
+    """The shape without a rank. Whatever asks for its dims gets an error that says so."""
+
+    __slots__ = ()
+
+    is_ranked = property(lambda self: False)
+    is_static = property(lambda self: False)
+    is_dynamic = property(lambda self: True)
+    parameters = property(lambda self: frozenset())
+    size = property(lambda self: Dim.dynamic())
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ShapeError(
+            "the rank of a tensor is not known, and is needed here",
+            help="give the tensor a shape: ops.reshape, or the type of the model's input",
+        )
+
+    rank = property(_refuse)
+    __len__ = __iter__ = __getitem__ = __add__ = __radd__ = __mul__ = _refuse
+
+    def substitute(self, values: Mapping[str, DimLike]) -> Shape:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __str__(self) -> str:
+        return "[...]"
+
+    def __repr__(self) -> str:
+        return "Shape.unknown()"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shape.unknown, ()
+
+
+_UNKNOWN = tuple.__new__(_UnknownShape)
+
+
+def _dim(value: DimLike) -> Dim:
+    if isinstance(value, Dim):
+        return value
+    if isinstance(value, str) or (hasattr(value, "__index__") and not isinstance(value, bool)):
+        try:
+            return Dim(value)
+        except ValueError as cause:
+            raise ShapeError(str(cause), help="a dim is a number >= 0, a name, or Dim.dynamic()") from None
+    if value is None:
+        raise ShapeError("None is no dim", help='name the dim ("batch"), or say Dim.dynamic() where nothing is known')
+    raise ShapeError(f"{value!r} is no dim", help="a dim is a number >= 0, a name, or Dim.dynamic()")
+
+
+class TensorType:
+    """The type of a tensor: `TensorType(DType.float32, ["batch", 4])`.
+
+    dtype: a DType or anything `DType.of` takes. shape: dims as ints, names or Dims; `()` for a scalar. ambiguous: the
+    dtype is only a default, in promotion systems that know such; it is printed as `int32?[batch, 4]`. Immutable and
+    interned. Raises `DTypeError` for an unknown dtype and `ShapeError` for what is no dim.
+    """
+
+    __slots__ = ("__weakref__", "ambiguous", "dtype", "shape")
+
+    dtype: DType
+    shape: Shape
+    ambiguous: bool
+    """Whether the dtype gives way to a known one."""
+
+    def __new__(cls, dtype: object, shape: Iterable[DimLike] = (), *, ambiguous: bool = False) -> TensorType:
+        if isinstance(shape, (str, int)):
+            raise ShapeError(f"{shape!r} is no shape", help=f"a shape is a list of dims: [{shape!r}]")
+        return tensor_type(DType.of(dtype), shape if isinstance(shape, Shape) else Shape(shape), ambiguous)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a TensorType is immutable")
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        return self.shape.is_static
+
+    def dim(self, position: int) -> Dim:
+        """The dim at `position`, negative ones counted from the end."""
+        return self.shape[position]
+
+    def num_elements(self) -> int:
+        """How many elements a static shape has; `TypeError` where a dim is not static."""
+        return int(self.shape.size)
+
+    def cast(self, dtype: object) -> TensorType:
+        """The same shape with another dtype."""
+        return tensor_type(DType.of(dtype), self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}{'?' if self.ambiguous else ''}{self.shape}"
+
+    def __repr__(self) -> str:
+        dims = ", ".join(str(d) if d.is_static else repr(str(d)) for d in self.shape) if self.shape.is_ranked else ""
+        shape = f"[{dims}]" if self.shape.is_ranked else repr(self.shape)
+        return f"TensorType({self.dtype!r}, {shape}{', ambiguous=True' if self.ambiguous else ''})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tensor_type, (self.dtype, self.shape, self.ambiguous)
+
+    def __copy__(self) -> TensorType:
+        return self
+
+    def __deepcopy__(self, memo: object) -> TensorType:
+        return self
+
+
+_interned: weakref.WeakValueDictionary[tuple[DType, Shape, bool], TensorType] = weakref.WeakValueDictionary()
+
+
+def tensor_type(dtype: DType, shape: Shape, ambiguous: bool = False) -> TensorType:
+    """The TensorType of a DType and a Shape: the quick way for callers that have both."""
+    key = (dtype, shape, ambiguous)
+    found = _interned.get(key)
+    if found is None:
+        made = object.__new__(TensorType)
+        object.__setattr__(made, "dtype", dtype)
+        object.__setattr__(made, "shape", shape)
+        object.__setattr__(made, "ambiguous", ambiguous)
+        found = _interned.setdefault(key, made)
+    return found
+
+
+def known_type(type_: Type) -> Type:
+    """The type with the dtype settled where it was only a default."""
+    return tensor_type(type_.dtype, type_.shape) if isinstance(type_, TensorType) and type_.ambiguous else type_
+
+
+class _ElementType:
+    """A type around one other type."""
+
+    __slots__ = ("element",)
+
+    def __init__(self, element: Type) -> None:
+        object.__setattr__(self, "element", element)
+
+    element: Type
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} is immutable")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.element == getattr(other, "element", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.element))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.element!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.element,)
+
+
+class SequenceType(_ElementType):
+    """A list of values of one type (ONNX `seq(...)`)."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"seq({self.element})"
+
+
+class OptionalType(_ElementType):
+    """A value that may be absent (ONNX `optional(...)`)."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"optional({self.element})"
+
+
+class ForeignType:
+    """A type that graphcore only hands on: a map, a sparse tensor, or what a model does not tell.
+
+    onnx: the serialised `onnx.TypeProto`, empty where nothing is known.
+    """
+
+    __slots__ = ("name", "onnx")
+
+    name: str
+    onnx: bytes
+
+    def __init__(self, name: str = "unknown", onnx: bytes = b"") -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "onnx", onnx)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a ForeignType is immutable")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ForeignType) and self.onnx == other.onnx
+
+    def __hash__(self) -> int:
+        return hash(self.onnx)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"ForeignType({self.name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ForeignType, (self.name, self.onnx)
+
+
+Type: TypeAlias = TensorType | SequenceType | OptionalType | ForeignType

@@ -1,0 +1,1 @@
+"""Helpers that several families of ops and lowering share."""

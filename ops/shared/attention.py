@@ -1,0 +1,235 @@
+"""What attention is made of, in every form that ONNX gives it, for those that no kernel computes right."""
+
+from __future__ import annotations
+
+import math
+
+from graphcore.build import primitives as e
+from graphcore.build.declare import expansion
+from graphcore.errors import GraphError
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.shared.dims import Size, shape_vector
+from graphcore.ops.shared.heads import in_heads, length, reshaped, side_by_side, size
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape
+
+ONE = Dim(1)
+FARTHEST = 2**62
+"""No sequence is as long; positions may go that far beyond one without a carry out of int64."""
+
+Results = tuple[Symbol, Symbol, Symbol, Symbol]
+
+
+@expansion("Attention")
+def _attention(
+    q: Symbol,
+    k: Symbol,
+    v: Symbol,
+    attn_mask: Symbol | None = None,
+    past_key: Symbol | None = None,
+    past_value: Symbol | None = None,
+    nonpad_kv_seqlen: Symbol | None = None,
+    *,
+    is_causal: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    q_num_heads: int = 0,
+    kv_num_heads: int = 0,
+    qk_matmul_output_mode: int = 0,
+    softmax_precision: int = 0,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+) -> Results:
+    """The result, all keys and values there are now, and what the scores were at the stage that the mode says.
+
+    As in ONNX's function body: the scores of mode 0 are before the softcap, a mask with fewer keys hides the others,
+    and a query that sees no key gets 0. Unlike there, what is masked is masked even where its score is NaN.
+    """
+    if (past_key is None) != (past_value is None):
+        raise GraphError(
+            "Attention: past_key and past_value go together, and one is missing",
+            operands={"k": k, "v": v},
+            help="give both, or none",
+        )
+    flat = q.rank == 3 if q.type.shape.is_ranked else q_num_heads > 0
+    q, k, v = (_ranked(x, 3 if flat else 4) for x in (q, k, v))
+    if flat:
+        q, k, v = in_heads(q, q_num_heads), in_heads(k, kv_num_heads), in_heads(v, kv_num_heads)
+    before: Symbol | None = None
+    if past_key is not None and past_value is not None:
+        past_key, past_value = _ranked(past_key, 4), _ranked(past_value, 4)
+        before = length(past_key, 2)
+        k, v = _behind(past_key, k), _behind(past_value, v)
+    grid = _shape([*q.shape[:3], k.shape[2]])
+    turned = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
+    product = _apart(e.emit("MatMul", _shared(q, k), turned, shape=_over(q, k, grid)), q, k, grid)
+    # onnxruntime draws a constant factor into the product, as a float32; not past a BitCast.
+    product = e.emit("BitCast", product, shape=grid, to=q.dtype)
+    scores = raw = e.emit("Mul", product, _factor(q, scale), shape=grid)
+    if softcap > 0:
+        cap = e.const(q, softcap)
+        scores = e.emit("Mul", e.emit("Tanh", e.emit("Div", scores, cap, shape=grid)), cap, shape=grid)
+    capped = scores
+    mask = attn_mask
+    if mask is not None:
+        mask = padded(mask if mask.dtype is DType.bool else e.cast(mask, q.dtype), k.shape[2], size(k, 2))
+        if mask.dtype is not DType.bool:
+            scores = e.emit("Add", scores, mask, shape=grid)
+    nothing = e.const(q, -math.inf)
+    right = 0 if is_causal else right_window_size
+    seen = [*_unmasked(mask, nothing), *_near(q, k, before, nonpad_kv_seqlen, left_window_size, right)]
+    if seen:
+        scores = e.emit("Where", e.both(*seen), scores, nothing, dtype=q.dtype, shape=grid)
+    weights = _weights(scores, softmax_precision)
+    values = e.cast(v, DType.float64 if DType.float64 in (q.dtype, v.dtype) else q.dtype)
+    shape = _shape([*q.shape[:3], v.shape[3]])
+    parts = _shared(e.cast(weights, values.dtype), k)
+    made = _apart(e.emit("MatMul", parts, values, shape=_over(q, v, shape)), q, v, shape)
+    shown = (raw, capped, scores, weights)[qk_matmul_output_mode]
+    return side_by_side(made) if flat else made, k, v, shown
+
+
+def _ranked(x: Symbol, rank: int) -> Symbol:
+    """With dims to ask for, where the model did not say how many there are."""
+    if x.type.shape.is_ranked:
+        return x
+    return e.emit("Identity", x, shape=Shape(["?"] * rank))
+
+
+def _behind(past: Symbol, x: Symbol) -> Symbol:
+    shape = _shape([*x.shape[:2], past.shape[2] + x.shape[2], x.shape[3]])
+    return e.emit("Concat", past, x, shape=shape, axis=2)
+
+
+# Heads of q that share one of k and v stand below each other
+
+
+def _is_shared(q: Symbol, k: Symbol) -> bool:
+    return q.shape[1] is not k.shape[1] or q.shape[1].is_dynamic
+
+
+def _shared(x: Symbol, k: Symbol) -> Symbol:
+    """[batch, heads, queries, n] as [batch, kv_heads, heads/kv_heads*queries, n]."""
+    if not _is_shared(x, k):
+        return x
+    batch, heads, queries, width = x.shape
+    every: Size = heads // k.shape[1] * queries
+    if not (heads.is_static and k.shape[1].is_static and queries.is_static):
+        own, kv, rows = (shape_vector(x.graph, [s]) for s in (size(x, 1), size(k, 1), size(x, 2)))
+        every = e.emit("Mul", e.emit("Div", own, kv), rows)
+    dims = [batch, k.shape[1], every if isinstance(every, Dim) else Dim.dynamic(), width]
+    return reshaped(x, [size(x, 0), size(k, 1), every, size(x, 3)], dims)
+
+
+def _over(q: Symbol, k: Symbol, grid: Shape) -> Shape:
+    """The shape that a product of what is shared has."""
+    if not _is_shared(q, k):
+        return grid
+    every = q.shape[1] // k.shape[1] * q.shape[2] if k.shape[1].is_static else Dim.dynamic()
+    return _shape([grid[0], k.shape[1], every, grid[3]])
+
+
+def _apart(x: Symbol, q: Symbol, k: Symbol, grid: Shape) -> Symbol:
+    """[batch, kv_heads, heads/kv_heads*queries, n] as [batch, heads, queries, n]."""
+    if not _is_shared(q, k):
+        return x
+    return reshaped(x, [size(q, 0), size(q, 1), size(q, 2), size(x, 3)], grid)
+
+
+# Which keys a query sees
+
+
+def padded(mask: Symbol, keys: Dim, count: Size) -> Symbol:
+    """The mask with all keys, of which it may lack the last: those are hidden.
+
+    count: how many there are, where the dim is not known. A mask of one key lacks the others, as in ONNX's function.
+    """
+    is_ranked = mask.type.shape.is_ranked
+    if is_ranked and (not mask.rank or (mask.shape[-1] is keys and not keys.is_dynamic)):
+        return mask
+    graph = mask.graph
+    if is_ranked and mask.shape[-1].is_static and keys.is_static:
+        ends = graph._vector([0, max(int(keys) - int(mask.shape[-1]), 0)])
+    else:
+        own = e.emit("Shape", mask, dtype=DType.int64, shape=_shape([ONE]), start=-1)
+        more = e.emit("Max", e.emit("Sub", shape_vector(graph, [count]), own), graph._vector([0]))
+        ends = e.emit("Concat", graph._vector([0]), more, shape=_shape([Dim(2)]), axis=0)
+    hidden = e.const(mask, False if mask.dtype is DType.bool else -math.inf)
+    shape = _shape([*mask.shape[:-1], keys]) if is_ranked else mask.type.shape
+    return e.emit("Pad", mask, ends, hidden, graph._vector([-1]), shape=shape, mode="constant")
+
+
+def _unmasked(mask: Symbol | None, nothing: Symbol) -> list[Symbol]:
+    if mask is None:
+        return []
+    if mask.dtype is DType.bool:
+        return [mask]
+    return [e.opposite(e.emit("Equal", mask, nothing, dtype=DType.bool, shape=mask.type.shape))]
+
+
+def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, left: int, right: int) -> list[Symbol]:
+    """Conditions on [batch, heads, queries, keys]: before the end, and at most so far from the query.
+
+    before: how many keys lie before the first query. lengths: how many there are of each item of the batch; the
+    queries then are the last ones. left, right: at most so far before and behind the query, any distance below 0.
+    """
+    if lengths is None and left < 0 and right < 0:
+        return []
+    graph = q.graph
+    conditions = []
+    key = _places(k)
+    first = before
+    if lengths is not None:
+        shape = _shape([lengths.shape[0] if lengths.type.shape.is_ranked else Dim.dynamic(), ONE, ONE, ONE])
+        ends = e.emit("Unsqueeze", lengths, graph._vector([1, 2, 3]), shape=shape)
+        conditions.append(e.less(key, ends))
+        first = e.emit("Sub", ends, length(q, 2)) if before is None else before
+    if left < 0 and right < 0:
+        return conditions
+    query = e.emit("Unsqueeze", _places(q), graph._vector([1]), shape=_shape([q.shape[2], ONE]))
+    place = query if first is None else e.emit("Add", query, first)
+    if right >= 0:
+        last = e.emit("Add", place, _distance(q, right)) if right else place
+        conditions.append(e.emit("LessOrEqual", key, last, dtype=DType.bool))
+    if left >= 0:
+        conditions.append(e.emit("GreaterOrEqual", key, e.emit("Sub", place, _distance(q, left)), dtype=DType.bool))
+    return conditions
+
+
+def _distance(q: Symbol, keys: int) -> Symbol:
+    return q.graph._scalar(min(keys, FARTHEST), DType.int64)
+
+
+def _places(x: Symbol) -> Symbol:
+    """0, 1, ... along the sequence, int64."""
+    zero, one = (x.graph._scalar(n, DType.int64) for n in (0, 1))
+    return e.emit("Range", zero, length(x, 2), one, dtype=DType.int64, shape=_shape([x.shape[2]]))
+
+
+# Scores
+
+
+def _factor(q: Symbol, scale: float | None) -> Symbol:
+    if scale is not None:
+        return e.const(q, scale)
+    if q.shape[3].is_static:
+        return e.const(q, 1 / math.sqrt(max(int(q.shape[3]), 1)))
+    return e.emit("Reciprocal", e.emit("Sqrt", e.cast(length(q, 3), q.dtype)))
+
+
+def _weights(scores: Symbol, precision: int) -> Symbol:
+    """The softmax over keys, with 0 where there are none to see; in another dtype if ONNX's number of one is given."""
+    own = scores.dtype
+    asked = DType.of(precision) if precision else own
+    wide = DType.float32 if asked.bits < 32 else asked
+    scores = e.cast(e.cast(scores, asked), wide)
+    column = _shape([*scores.shape[:3], ONE])
+    last = scores.graph._vector([-1])
+    greatest = e.emit("ReduceMax", scores, last, shape=column, keepdims=1)
+    zero, one = e.const(scores, 0.0), e.const(scores, 1.0)
+    none = e.equal(greatest, e.const(scores, -math.inf))
+    parts = e.emit("Exp", e.emit("Sub", scores, e.where(none, zero, greatest), shape=scores.shape))
+    total = e.emit("ReduceSum", parts, last, shape=column, keepdims=1)
+    made = e.emit("Div", parts, e.where(none, one, total), shape=scores.shape)
+    return e.cast(e.cast(made, asked), own)

@@ -1,0 +1,186 @@
+"""The notation of einsum: an equation read, checked against operands, and rewritten into what every runtime takes."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphcore.build import primitives as e
+from graphcore.build.operands import broadcast_shapes
+from graphcore.errors import ShapeError
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import Shape, _shape
+
+_DOTS = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """`inputs` and `output` are labels, one a letter, "..." being one label too: ("...", "i", "j")."""
+
+    inputs: tuple[tuple[str, ...], ...]
+    output: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ",".join("".join(labels) for labels in self.inputs) + "->" + "".join(self.output)
+
+    def is_lone(self, label: str) -> bool:
+        """Whether a label is summed over and belongs to one operand only."""
+        return label not in self.output and [label in labels for labels in self.inputs].count(True) == 1
+
+
+def parse(text: str, count: int, roles: Mapping[str, Symbol]) -> Equation:
+    """The equation for `count` operands, its output written out. Raises `ShapeError`."""
+    left, arrow, right = text.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != count:
+        raise _refusal(
+            text,
+            f"{len(terms)} terms for {count} operands",
+            roles,
+            "write one term for each operand, separated by commas",
+        )
+    inputs = tuple(_labels(text, term, roles) for term in terms)
+    if not arrow:
+        return Equation(inputs, _implied(inputs))
+    output = _labels(text, right, roles)
+    for label, times in Counter(output).items():
+        if times > 1:
+            raise _refusal(text, f"the output has {label!r} twice", roles, "name each axis of the result once")
+        if label != _DOTS and not any(label in labels for labels in inputs):
+            raise _refusal(text, f"no operand has {label!r}", roles, "the output takes its letters from the operands")
+    return Equation(inputs, output)
+
+
+def _labels(text: str, term: str, roles: Mapping[str, Symbol]) -> tuple[str, ...]:
+    before, dots, after = term.partition(_DOTS)
+    for letter in before + after:
+        if not (letter.isascii() and letter.isalpha()):
+            raise _refusal(text, f"{letter!r} is no letter", roles, 'a term is letters and "...": "...ij,jk->...ik"')
+    return (*before, *([_DOTS] if dots else []), *after)
+
+
+def _implied(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The output where none is written: what occurs once, in the order of the alphabet, behind the dots."""
+    times = Counter(label for labels in inputs for label in labels if label != _DOTS)
+    dots = [_DOTS] if any(_DOTS in labels for labels in inputs) else []
+    return (*dots, *sorted(label for label, count in times.items() if count == 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the labels stand for: the dim of each letter, and the dims that the dots carry along."""
+
+    letters: dict[str, Dim]
+    batch: Shape
+
+    def shape(self, labels: Sequence[str]) -> Shape:
+        """The shape of a tensor that has these labels."""
+        return _shape([d for label in labels for d in (self.batch if label == _DOTS else (self.letters[label],))])
+
+
+def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> Sizes:
+    """The sizes of the labels. Raises `ShapeError` where operands have other ranks or dims than the equation says."""
+    sizes: dict[str, tuple[Dim, str]] = {}
+    batches: list[Shape] = []
+    for (role, symbol), labels in zip(roles.items(), equation.inputs, strict=True):
+        dims = symbol.shape
+        letters = len(labels) - (_DOTS in labels)
+        if symbol.rank < letters or (symbol.rank > letters and _DOTS not in labels):
+            raise _refusal(
+                text,
+                f"the term {''.join(labels)!r} does not describe {role}, which has rank {symbol.rank}",
+                roles,
+                "write a letter for each axis, and ... for axes that are only carried along",
+            )
+        start = labels.index(_DOTS) if _DOTS in labels else 0
+        extra = symbol.rank - letters
+        if _DOTS in labels:
+            batches.append(dims[start : start + extra])
+            dims = _shape([*dims[:start], Dim(1), *dims[start + extra :]])
+        for label, dim in zip(labels, dims, strict=True):
+            if label != _DOTS:
+                sizes[label] = _agreed(text, label, sizes.get(label), dim, role, roles)
+    batch = _batch(text, batches, roles)
+    if batch and _DOTS not in equation.output:
+        raise _refusal(text, "the output has no ... for the axes that ... carries", roles, "write -> ... with it")
+    if _DOTS in equation.output and not batches:
+        raise _refusal(text, "no operand has ...", roles, "write ... in the terms whose axes are carried along")
+    return Sizes({label: size for label, (size, _) in sizes.items()}, batch)
+
+
+def _agreed(
+    text: str, label: str, known: tuple[Dim, str] | None, dim: Dim, role: str, roles: Mapping[str, Symbol]
+) -> tuple[Dim, str]:
+    """The size of a letter after one more axis that has it."""
+    if known is None:
+        return dim, role
+    size, where = known
+    if dim is size or dim.is_dynamic or (dim == 1 and role != where):
+        return known
+    if size.is_dynamic or (size == 1 and role != where):
+        return dim, role
+    raise _refusal(
+        text,
+        f"{label!r} is {size} in {where} and {dim} in {role}",
+        roles,
+        "give the axes different letters, or make the dims equal; ops.rebind says that two dims always agree",
+    )
+
+
+def _batch(text: str, batches: Sequence[Shape], roles: Mapping[str, Symbol]) -> Shape:
+    try:
+        return broadcast_shapes(batches) if batches else _shape(())
+    except ValueError as clash:
+        raise _refusal(text, f"the axes of ... do not broadcast: {clash}", roles, "make them equal or 1") from None
+
+
+def _refusal(text: str, reason: str, roles: Mapping[str, Symbol], help: str) -> ShapeError:
+    return ShapeError(f"einsum: {text!r}: {reason}", operands=roles, help=help)
+
+
+def plain(text: str, equation: Equation, symbols: Sequence[Symbol], sizes: Sizes) -> tuple[Equation, list[Symbol]]:
+    """The same sum of products without dots and without letters that are 1 long in one operand and longer in another.
+
+    Runtimes infer wrong shapes for those.
+    """
+    used = {label for labels in equation.inputs for label in labels}
+    fresh = [letter for letter in string.ascii_letters if letter not in used][: len(sizes.batch)]
+    if len(fresh) < len(sizes.batch):
+        roles = {f"operand {i}": symbol for i, symbol in enumerate(symbols)}
+        raise _refusal(text, "there are more axes than letters", roles, "reshape to fewer axes")
+    letters = {**sizes.letters, **dict(zip(fresh, sizes.batch, strict=True))}
+    inputs, made = [], []
+    for symbol, labels in zip(symbols, equation.inputs, strict=True):
+        labels = _without_dots(labels, fresh[len(fresh) - (symbol.rank - len(labels) + 1) :])
+        short = [
+            axis
+            for axis, (label, dim) in enumerate(zip(labels, symbol.shape, strict=True))
+            if dim == 1 and letters[label] != 1
+        ]
+        if short:
+            shape = _shape([d for axis, d in enumerate(symbol.shape) if axis not in short])
+            symbol = e.emit("Squeeze", symbol, e.ints(symbol, short), shape=shape)
+            labels = tuple(label for axis, label in enumerate(labels) if axis not in short)
+        inputs.append(labels)
+        made.append(symbol)
+    return Equation(tuple(inputs), _without_dots(equation.output, fresh)), made
+
+
+def _without_dots(labels: tuple[str, ...], letters: Sequence[str]) -> tuple[str, ...]:
+    return tuple(letter for label in labels for letter in (letters if label == _DOTS else label))
+
+
+def summed(x: Symbol, labels: tuple[str, ...], lone: Sequence[str]) -> tuple[Symbol, tuple[str, ...]]:
+    """An operand summed over letters that it alone has, by ReduceSum, and the labels that are left."""
+    order = tuple(dict.fromkeys(labels))
+    if order != labels:
+        shape = _shape([x.shape[labels.index(label)] for label in order])
+        x = e.emit("Einsum", x, shape=shape, equation=str(Equation((labels,), order)))
+    axes = [axis for axis, label in enumerate(order) if label in lone]
+    shape = _shape([d for axis, d in enumerate(x.shape) if axis not in axes])
+    made = e.emit("ReduceSum", x, e.ints(x, axes), shape=shape, keepdims=0)
+    return made, tuple(label for label in order if label not in lone)

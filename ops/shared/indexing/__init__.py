@@ -1,0 +1,1 @@
+"""Indices, positions and slices as operands of ops."""

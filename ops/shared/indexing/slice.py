@@ -1,0 +1,218 @@
+"""Slices of an axis: their bounds in ONNX's terms, and how many elements they leave."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.shared.dims import dim_value
+from graphcore.ops.shared.indexing.positions import index_operand, known, runtime_shape, whole
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+BEYOND = 2**62
+"""Larger than any axis."""
+
+Number: TypeAlias = int | Symbol
+"""Known now, or an int64 scalar when the graph runs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """Part of an axis, in ONNX's terms: `start` and `stop` are bounds as they stand, whatever is left out filled in."""
+
+    axis: int
+    start: Number
+    stop: Number
+    step: Number
+    length: Dim
+    is_whole: bool
+
+    def called(self, name: str, length: Dim) -> Slice:
+        """The same with its length known by another dim."""
+        if length is self.length:
+            return self
+        check_name(name, self.length, length)
+        return replace(self, length=length, is_whole=False)
+
+
+def whole_axis(x: Symbol, axis: int) -> Slice:
+    return Slice(axis, 0, _GREATEST, 1, x.shape[axis], True)
+
+
+def slice_of(name: str, x: Symbol, axis: int, given: slice) -> Slice:
+    start, stop, step = (_bound(name, x, given, part) for part in ("start", "stop", "step"))
+    if isinstance(step, int) and step == 0:
+        raise ShapeError(
+            f"{name}: the step of a slice is 0", operands={"x": x, "index": repr(given)}, help="1 takes every element"
+        )
+    if step is None:
+        step = 1
+    length = _length(x.shape[axis], start, stop, step)
+    forward = isinstance(step, int) and step == 1
+    from_first = start is None or (isinstance(start, int) and start == 0)
+    same_length = length is x.shape[axis] and not length.is_dynamic
+    is_whole = forward and (same_length or (from_first and stop is None))
+    first, last = _ends(name, x, step)
+    begin = first if start is None else _at_run_time(name, x, start)
+    end = last if stop is None else _at_run_time(name, x, stop)
+    stride = _at_run_time(name, x, step)
+    if start is not None:
+        end = _with_empty_start(x, axis, begin, end, stride)
+    return Slice(
+        axis,
+        begin,
+        end,
+        stride,
+        x.shape[axis] if is_whole else length,
+        is_whole,
+    )
+
+
+def _bound(name: str, x: Symbol, given: slice, part: str) -> int | Dim | Symbol | None:
+    value = getattr(given, part)
+    if value is None:
+        return None
+    if isinstance(value, Dim):
+        return value if value.value is None else value.value
+    if isinstance(value, np.ndarray):
+        value = x.graph._operand(value, name, part)
+    if isinstance(value, Symbol):
+        symbol = index_operand(x.graph, name, value, part)
+        if symbol.rank:
+            raise ShapeError(
+                f"{name}: the {part} of a slice must be a scalar, not of rank {symbol.rank}",
+                operands={"x": x, part: symbol},
+                help="take one element of it first",
+            )
+        array = known(symbol)
+        return symbol if array is None else int(array[()])
+    if not isinstance(value, (bool, np.bool_)):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise DTypeError(
+        f"{name}: the {part} of a slice is {value!r}, which is no integer",
+        operands={"x": x},
+        help="slices take ints, Dims, integer Symbols and None",
+    )
+
+
+def _ends(name: str, x: Symbol, step: int | Dim | Symbol) -> tuple[Number, Number]:
+    """The bounds that stand for both ends of an axis, in the direction of the step."""
+    if isinstance(step, int):
+        return (0, _GREATEST) if step > 0 else (_GREATEST, _LEAST)
+    stride = _at_symbol(name, x, step)
+    back = e.less(stride, e.const(stride, 0))
+    first = e.where(back, e.const(stride, _GREATEST), e.const(stride, 0))
+    return first, e.where(back, e.const(stride, _LEAST), e.const(stride, _GREATEST))
+
+
+def _with_empty_start(x: Symbol, axis: int, start: Number, stop: Number, step: Number) -> Number:
+    """The stop of a slice that goes backwards from before the first element, which must be empty.
+
+    ONNX limits such a start to the first element, where NumPy limits it to the place before.
+    """
+    size = x.shape[axis]
+    if (isinstance(step, int) and step > 0) or (isinstance(start, int) and start >= -1):
+        return stop
+    if isinstance(step, int) and isinstance(start, int):
+        if _never_negative(size + start):
+            return stop
+        if size.is_static:
+            return 0
+    length = x.graph._emit("Gather", (runtime_shape(x), x.graph._scalar(axis, DType.int64)), _int64_scalar())
+    begin, end = (x.graph._scalar(v, DType.int64) if isinstance(v, int) else v for v in (start, stop))
+    zero = e.const(length, 0)
+    outside = e.both(e.less(begin, zero), e.less(e.emit("Add", begin, length), zero))
+    if isinstance(step, Symbol):
+        outside = e.both(outside, e.less(step, zero))
+    return e.where(outside, zero, end)
+
+
+def _int64_scalar() -> TensorType:
+    return tensor_type(DType.int64, Shape())
+
+
+def _length(size: Dim, start: Any, stop: Any, step: Any) -> Dim:
+    """How many elements a slice of an axis has.
+
+    A bound v stands for v or, below zero, for v + size, limited to the axis. Where limits on one side change nothing in
+    the result they are left out, so that the dim is as simple as can be: the ends are the least of some dims and the
+    greatest of some, and their distance the least of all differences.
+    """
+    if size.is_dynamic or not isinstance(step, int) or isinstance(start, Symbol) or isinstance(stop, Symbol):
+        return Dim.dynamic()
+    before, behind = (Dim(0), size) if step > 0 else (Dim(0) - 1, size - 1)
+    low, high = (start, stop) if step > 0 else (stop, start)
+    least, greatest = _limited(low, size, before), _limited(high, size, behind)
+    if not least or not greatest:
+        return Dim.dynamic()
+    span = greatest[0] - least[0]
+    for end in greatest:
+        for begin in least:
+            span = Dim.minimum(span, end - begin)
+    span = Dim.maximum(span, 0)
+    return span if abs(step) == 1 else span.ceildiv(abs(step))
+
+
+def _limited(bound: int | Dim | None, size: Dim, limit: Dim) -> list[Dim]:
+    """The dims whose minimum or maximum an end of a slice is; none where the bound's sign is not known."""
+    if bound is None:
+        return [limit]
+    value = Dim(0) + bound
+    # size - 1 is below zero only for an empty axis, where it does not matter from where it counts.
+    if value is size - 1 or _never_negative(value):
+        return [value, limit]
+    return [value + size, limit] if _never_negative(-value - 1) else []
+
+
+def _never_negative(dim: Dim) -> bool:
+    bound = dim.lower_bound
+    return bound is not None and bound >= 0
+
+
+# Numbers known when the graph runs
+
+
+def _at_run_time(name: str, x: Symbol, value: Any) -> Number:
+    return _clipped(value) if isinstance(value, int) else _at_symbol(name, x, value)
+
+
+def _at_symbol(name: str, x: Symbol, value: Dim | Symbol) -> Symbol:
+    symbol = number_of(name, x, value) if isinstance(value, Dim) else value
+    assert isinstance(symbol, Symbol)
+    return whole(symbol, DType.int64)
+
+
+def number_of(name: str, x: Symbol, dim: Dim) -> Number:
+    """A dim as an int, or as an int64 scalar computed from the shapes of x and of the inputs."""
+    if dim.value is not None:
+        return dim.value
+    if dim.is_dynamic:
+        raise ShapeError(
+            f"{name}: an index is a dim of which nothing is known", operands={"x": x},
+            help="name the dim, or take it inside the graph with ops.shape_of(x)",
+        )  # fmt: skip
+    return dim_value(x.graph, dim, [x], op=name)
+
+
+def _clipped(value: int) -> int:
+    """A bound or step that fits int64 and is not the greatest int32 or int64, which onnxruntime takes for no bound."""
+    return 2**31 if value == 2**31 - 1 else max(-BEYOND, min(value, BEYOND))
+
+
+def check_name(name: str, known_length: Dim, length: Dim) -> None:
+    if known_length.is_static and length.is_static and known_length is not length:
+        raise ShapeError(
+            f"{name}: a length of {known_length} cannot be called {length}", help="leave the dim to be inferred"
+        )

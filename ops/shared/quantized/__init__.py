@@ -1,0 +1,1 @@
+"""Products of quantised operands: blocks, digits, and what they are made of."""

@@ -1,0 +1,164 @@
+"""Blocks of GGUF taken apart in a graph: of values that are known by NumPy, of others by operations on their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Symbol
+from graphcore.quantization.blocks import BLOCKS, parts_of
+from graphcore.quantization.encodings import ENCODINGS
+from graphcore.quantization.tensors import Array
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape
+
+_F32 = DType.float32
+
+
+def from_known(encoding: str, like: Symbol, data: Array) -> Symbol:
+    """The tensor that blocks in an array stand for, in float32: DequantizeLinear in blocks, less the minima."""
+    gguf = ENCODINGS[encoding].gguf
+    block = BLOCKS[gguf]
+    parts = parts_of(data, gguf)
+    *leading, row = data.shape
+    shape = [*leading, row // block.size * block.elements]
+    graph = like.graph
+    dtype = DType.uint4 if ENCODINGS[encoding].bits == 4 else DType.uint8
+    numbers = graph._constant(parts.numbers.reshape(shape).astype(dtype.numpy), dtype)
+    group = block.elements // parts.steps.shape[1]
+    ends = [*leading, shape[-1] // group]
+    scale = graph._constant(parts.steps.reshape(ends), _F32)
+    zero = graph._constant(np.full(ends, block.zero, np.uint8).astype(dtype.numpy), dtype)
+    options = {"axis": len(shape) - 1, "block_size": group}
+    made = e.emit("DequantizeLinear", numbers, scale, zero, dtype=_F32, shape=Shape(shape), **options)
+    if parts.minima is None:
+        return made
+    minima = graph._constant(parts.minima.reshape([*ends, 1]), _F32)
+    split = [*ends, group]
+    groups = e.emit("Reshape", made, e.ints(made, split), shape=Shape(split))
+    return e.emit("Reshape", e.emit("Sub", groups, minima), e.ints(made, shape), shape=Shape(shape))
+
+
+def from_bytes(encoding: str, data: Symbol) -> Symbol:
+    """The tensor that blocks in a Symbol stand for, in float32."""
+    found = ENCODINGS[encoding]
+    assert found.block is not None
+    assert found.block_bytes is not None
+    count = Dim(int(data.shape[-1]) // found.block_bytes)
+    blocks = _shaped(data, [(data.shape[:-1] + _shape([count])).size, found.block_bytes], [-1, found.block_bytes])
+    numbers, steps, minima = _PARTS[encoding](blocks)
+    total, groups = blocks.shape[0], int(steps.shape[1])
+    centred = e.cast(numbers, _F32)
+    if zero := BLOCKS[found.gguf].zero:
+        centred = e.emit("Sub", centred, e.const(centred, float(zero)))
+    parts = _shaped(centred, [total, groups, found.block // groups], [-1, groups, found.block // groups])
+    made = e.emit("Mul", _column(steps), parts)
+    if minima is not None:
+        made = e.emit("Sub", made, _column(minima))
+    shape = data.shape[:-1] + _shape([Dim(int(count) * found.block)])
+    return e.emit("Reshape", made, _target(data, shape), shape=shape)
+
+
+def _target(data: Symbol, shape: Shape) -> Symbol:
+    """The dims to reshape to: those of the data but the last."""
+    if shape.is_static:
+        return e.ints(data, shape.static_dims)
+    leading = e.emit("Shape", data, dtype=DType.int64, shape=Shape([data.rank - 1]), end=-1)
+    return e.emit("Concat", leading, e.ints(data, [int(shape[-1])]), shape=Shape([data.rank]), axis=0)
+
+
+def _shaped(x: Symbol, dims: Sequence[Dim | int], target: Sequence[int]) -> Symbol:
+    return e.emit("Reshape", x, e.ints(x, target), shape=Shape(dims))
+
+
+def _column(x: Symbol) -> Symbol:
+    return e.emit("Unsqueeze", x, e.ints(x, [-1]), shape=x.shape + _shape([Dim(1)]))
+
+
+def _bytes(blocks: Symbol, start: int, end: int) -> Symbol:
+    """Some bytes of each block."""
+    shape = _shape([blocks.shape[0], Dim(end - start)])
+    if start == 0 and blocks.shape[1] == end:
+        return blocks
+    return e.emit("Slice", blocks, *(e.ints(blocks, [i]) for i in (start, end, 1)), shape=shape)
+
+
+def _and(x: Symbol, mask: int) -> Symbol:
+    return e.emit("BitwiseAnd", x, e.const(x, mask))
+
+
+def _or(x: Symbol, y: Symbol) -> Symbol:
+    return e.emit("BitwiseOr", x, y)
+
+
+def _left(x: Symbol, bits: int) -> Symbol:
+    return e.emit("Mul", x, e.const(x, 1 << bits))  # wraps, as a shift does
+
+
+def _right(x: Symbol, bits: int) -> Symbol:
+    return e.emit("BitShift", x, e.const(x, bits), direction="RIGHT")
+
+
+def _half(raw: Symbol) -> Symbol:
+    """Two bytes as float16, in float32."""
+    low, high = (e.cast(_bytes(raw, i, i + 1), DType.uint16) for i in (0, 1))
+    return e.cast(e.bitcast(_or(low, _left(high, 8)), DType.float16), _F32)
+
+
+def _fields(raw: Symbol, run: int, bits: int) -> Symbol:
+    """The fields of some bits that runs of bytes hold: first the lowest bits of a whole run, then the next ones."""
+    total, size = raw.shape[0], int(raw.shape[1])
+    per = 8 // bits
+    runs = _shaped(raw, [total, size // run, 1, run], [-1, size // run, 1, run])
+    shifts = raw.graph._constant(np.arange(0, 8, bits, dtype=np.uint8).reshape(per, 1), DType.uint8)
+    split = Shape([total, size // run, per, run])
+    fields = _and(e.emit("BitShift", runs, shifts, shape=split, direction="RIGHT"), (1 << bits) - 1)
+    return _shaped(fields, [total, size * per], [-1, size * per])
+
+
+def _joined(first: Symbol, second: Symbol) -> Symbol:
+    shape = _shape([first.shape[0], first.shape[1] + second.shape[1]])
+    return e.emit("Concat", first, second, shape=shape, axis=1)
+
+
+def _six_bits(packed: Symbol) -> tuple[Symbol, Symbol]:
+    """The eight scales and eight minima of 6 bits each in 12 bytes, as float32."""
+    first, second, last = (_bytes(packed, i, i + 4) for i in (0, 4, 8))
+    scales = _joined(_and(first, 63), _or(_and(last, 15), _left(_right(first, 6), 4)))
+    minima = _joined(_and(second, 63), _or(_right(last, 4), _left(_right(second, 6), 4)))
+    return e.cast(scales, _F32), e.cast(minima, _F32)
+
+
+_Parts = tuple[Symbol, Symbol, Symbol | None]
+
+
+def _q4_0(b: Symbol) -> _Parts:
+    return _fields(_bytes(b, 2, 18), 16, 4), _half(_bytes(b, 0, 2)), None
+
+
+def _q4_k(b: Symbol) -> _Parts:
+    steps, minima = _steps(b)
+    return _fields(_bytes(b, 16, 144), 32, 4), steps, minima
+
+
+def _q5_k(b: Symbol) -> _Parts:
+    steps, minima = _steps(b)
+    fifth = _left(_fields(_bytes(b, 16, 48), 32, 1), 4)
+    return _or(_fields(_bytes(b, 48, 176), 32, 4), fifth), steps, minima
+
+
+def _steps(b: Symbol) -> tuple[Symbol, Symbol]:
+    scales, minima = _six_bits(_bytes(b, 4, 16))
+    return e.emit("Mul", _half(_bytes(b, 0, 2)), scales), e.emit("Mul", _half(_bytes(b, 2, 4)), minima)
+
+
+def _q6_k(b: Symbol) -> _Parts:
+    high = _left(_fields(_bytes(b, 128, 192), 32, 2), 4)
+    scales = e.cast(e.bitcast(_bytes(b, 192, 208), DType.int8), _F32)
+    return _or(_fields(_bytes(b, 0, 128), 64, 4), high), e.emit("Mul", _half(_bytes(b, 208, 210)), scales), None
+
+
+_PARTS = {"q4_0": _q4_0, "q4_k": _q4_k, "q5_k": _q5_k, "q6_k": _q6_k}

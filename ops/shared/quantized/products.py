@@ -1,0 +1,276 @@
+"""What quantising, dequantising and products of quantised weights are made of in ONNX's operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Constant, Symbol, source_of
+from graphcore.ops.shared.quantized import blocks as _blocks
+from graphcore.quantization.tensors import Array, nibbles
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
+
+_F32 = DType.float32
+_OF_SCALES = ("int8", "int8_split")
+Quantised = tuple[Symbol, ...]
+
+
+def known(symbol: Symbol) -> Array | None:
+    """The array of a constant that nobody changes, in this graph or one around it."""
+    source = source_of(symbol)
+    return source.array if isinstance(source, Constant) and not source.is_weight else None
+
+
+# Quantising
+
+
+def quantized(x: Symbol, encoding: str, symmetric: bool, axis: int | None, block: int) -> Quantised:
+    """Values, scales and, unless symmetric, zero points of float32: what `encode` computes, in its order."""
+    x = e.cast(x, _F32)
+    if encoding == "int8":
+        others = [a for a in range(x.rank) if a != axis]
+        values, *rest = _int8(x, others) if symmetric else _between(x, others, 255)
+        ends = _shape([] if axis is None else [x.shape[axis]])
+        return values, *(e.emit("Reshape", s, _flat(x, axis), shape=ends) for s in rest)
+    *leading, last = x.shape
+    count = int(last) // block
+    split = _shape([*leading, Dim(count), Dim(block)])
+    blocks = e.emit("Reshape", x, e.ints(x, [*[0] * len(leading), count, block]), shape=split)
+    values, *rest = _int4(blocks) if symmetric else _between(blocks, [x.rank], 15)
+    ends = _shape([*leading, Dim(count)])
+    whole = e.emit("Reshape", values, e.ints(x, [*[0] * len(leading), int(last)]), shape=x.shape)
+    results = [whole, *(e.emit("Squeeze", s, e.ints(x, [-1]), shape=ends) for s in rest)]
+    return tuple(e.cast(s, DType.uint4) if s.dtype is DType.uint8 else s for s in results)
+
+
+def _flat(x: Symbol, axis: int | None) -> Symbol:
+    return e.ints(x, [] if axis is None else [-1])
+
+
+def _extreme(op_type: str, x: Symbol, axes: Sequence[int]) -> Symbol:
+    """The greatest or least along axes, or 0 if that is beyond."""
+    ends = _shape([Dim(1) if a in axes else d for a, d in enumerate(x.shape)])
+    zero = e.const(x, 0.0)
+    if not axes:
+        found = x
+    else:
+        found = e.emit(f"Reduce{op_type}", x, e.ints(x, axes), shape=ends, keepdims=1)
+    return e.emit(op_type, found, zero, shape=ends)
+
+
+def _whole(scale: Symbol) -> Symbol:
+    """Scales of which none is 0."""
+    return e.where(e.equal(scale, e.const(scale, 0.0)), e.const(scale, 1.0), scale)
+
+
+def _within(numbers: Symbol, least: int, most: int, dtype: DType) -> Symbol:
+    inside = e.emit("Clip", numbers, e.const(numbers, float(least)), e.const(numbers, float(most)), shape=numbers.shape)
+    return e.cast(inside, dtype)
+
+
+def _rounded(x: Symbol, scale: Symbol) -> Symbol:
+    return e.emit("Round", e.emit("Div", x, scale))
+
+
+def _int8(x: Symbol, axes: Sequence[int]) -> Quantised:
+    scale = _whole(e.emit("Div", _extreme("Max", e.emit("Abs", x), axes), e.const(x, 127.0)))
+    return _within(_rounded(x, scale), -127, 127, DType.int8), scale
+
+
+def _int4(blocks: Symbol) -> Quantised:
+    axes = [blocks.rank - 1]
+    greatest, least = _extreme("Max", blocks, axes), _extreme("Min", blocks, axes)
+    far = e.where(e.greater(greatest, e.emit("Neg", least)), greatest, least)
+    scale = _whole(e.emit("Div", far, e.const(blocks, -8.0)))
+    numbers = e.emit("Add", _rounded(blocks, scale), e.const(blocks, 8.0))
+    return _within(numbers, 0, 15, DType.uint8), scale
+
+
+def _between(x: Symbol, axes: Sequence[int], most: int) -> Quantised:
+    greatest, least = _extreme("Max", x, axes), _extreme("Min", x, axes)
+    scale = _whole(e.emit("Div", e.emit("Sub", greatest, least), e.const(x, float(most))))
+    zero = _rounded(e.emit("Neg", least), scale)
+    zero = e.emit("Clip", zero, e.const(x, 0.0), e.const(x, float(most)), shape=zero.shape)
+    numbers = _within(e.emit("Add", _rounded(x, scale), zero), 0, most, DType.uint8)
+    return numbers, scale, e.cast(zero, DType.uint8)
+
+
+# Dequantising
+
+
+def dequantized(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, block: int) -> Symbol:
+    """The tensor that is meant, in float32: of blocks that are known by DequantizeLinear."""
+    array = known(values)
+    if encoding == "int4":
+        values, scale, zero = _of_int4(values, parts)
+        options = {"axis": values.rank - 1, "block_size": block}
+        return e.emit("DequantizeLinear", values, scale, zero, dtype=_F32, shape=values.shape, **options)
+    if encoding in _OF_SCALES or array is None:
+        return computed(encoding, values, parts, axis, block)
+    return _blocks.from_known(encoding, values, array)
+
+
+def computed(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, block: int) -> Symbol:
+    """The same by arithmetic.
+
+    Of DequantizeLinear of an int8 weight and a product onnxruntime makes a product that holds x in int8, 1 % off.
+    """
+    if encoding not in (*_OF_SCALES, "int4"):
+        return _blocks.from_bytes(encoding, values)
+    shape = values.shape
+    if encoding in _OF_SCALES:
+        from graphcore.ops.shared.quantized.split import whole
+
+        scale, *zeros = parts
+        numbers = whole(values) if encoding == "int8_split" else e.cast_within(values, _F32)  # so that files hold bytes
+        shape = numbers.shape
+        ends = [1] * numbers.rank
+        if scale.rank:
+            ends[axis] = -1
+        columns = [
+            _reshaped(s, ends, [d if n < 0 else Dim(1) for d, n in zip(shape, ends, strict=True)])
+            for s in (e.cast(z, _F32) for z in (scale, *zeros))
+        ]
+        for zero in columns[1:]:
+            numbers = e.emit("Sub", numbers, zero, shape=shape)
+        return e.emit("Mul", numbers, columns[0], shape=shape)
+    values, scale, zero = _of_int4(values, parts)
+    shape = values.shape
+    *leading, last = shape
+    count = int(last) // block
+    blocks = _reshaped(e.cast(values, _F32), [*[0] * len(leading), count, block], [*leading, Dim(count), Dim(block)])
+    columns = [
+        e.emit("Unsqueeze", e.cast(s, _F32), e.ints(s, [-1]), shape=_shape([*leading, Dim(count), Dim(1)]))
+        for s in (scale, zero)
+    ]
+    made = e.emit("Mul", e.emit("Sub", blocks, columns[1]), columns[0])
+    return _reshaped(made, [*[0] * len(leading), int(last)], shape)
+
+
+def _reshaped(x: Symbol, target: Sequence[int], shape: Sequence[Dim]) -> Symbol:
+    return e.emit("Reshape", x, e.ints(x, target), shape=_shape(shape))
+
+
+def _of_int4(values: Symbol, parts: Sequence[Symbol]) -> tuple[Symbol, Symbol, Symbol]:
+    """Numbers and zero points in uint4, and the scales between them."""
+    scale, *zeros = parts
+    if values.dtype is DType.uint8:
+        values = _unpacked(values)
+    if zeros:
+        return values, scale, e.cast(zeros[0], DType.uint4)
+    array = known(scale)
+    if array is not None:
+        eights = np.full(array.shape, 8, np.uint8).astype(DType.uint4.numpy)
+        return values, scale, values.graph._constant(eights, DType.uint4)
+    counts = e.emit("Shape", scale, dtype=DType.int64, shape=Shape([scale.rank]))
+    wide = e.emit("Expand", e.const(scale, 8, DType.uint8), counts, dtype=DType.uint8, shape=scale.shape)
+    return values, scale, e.cast(wide, DType.uint4)
+
+
+def _unpacked(packed: Symbol) -> Symbol:
+    """uint4 of twice as many, out of two in a byte."""
+    *leading, last = packed.shape
+    shape = _shape([*leading, Dim(2 * int(last))])
+    array = known(packed)
+    if array is not None:
+        return packed.graph._constant(nibbles(array).astype(DType.uint4.numpy), DType.uint4)
+    low = e.emit("BitwiseAnd", packed, e.const(packed, 15))
+    high = e.emit("BitShift", packed, e.const(packed, 4), direction="RIGHT")
+    pair = _shape([*leading, last, Dim(1)])
+    halves = [e.emit("Unsqueeze", s, e.ints(s, [-1]), shape=pair) for s in (low, high)]
+    both = e.emit("Concat", *halves, shape=_shape([*leading, last, Dim(2)]), axis=packed.rank)
+    flat = e.emit("Reshape", both, e.ints(both, [*[0] * len(leading), 2 * int(last)]), shape=shape)
+    return e.cast(flat, DType.uint4)
+
+
+# Products
+
+
+def product(x: Symbol, weight: Symbol) -> Symbol:
+    """x @ weight.T in the dtype of x."""
+    turned = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
+    return e.emit("MatMul", x, e.cast(turned, x.dtype), shape=x.shape[:-1] + weight.shape[:1])
+
+
+def dynamic_product(x: Symbol, values: Symbol, scale: Symbol, *zeros: Symbol) -> Symbol:
+    """x quantised as one tensor, the product of the integers, and their sums times both scales."""
+    own, x = x.dtype, e.cast(x, _F32)
+    numbers, _, x_scale, x_zero = levels(x)
+    shape = x.shape[:-1] + values.shape[:1]
+    turned = e.emit("Transpose", values, shape=values.shape[::-1], perm=[1, 0])
+    sums = e.emit("MatMulInteger", numbers, turned, x_zero, *zeros, dtype=DType.int32, shape=shape)
+    both = e.emit("Mul", x_scale, scale)
+    return e.cast(e.emit("Mul", e.cast(sums, _F32), both, shape=shape), own)
+
+
+class Levels(NamedTuple):
+    """float32 x as one tensor of uint8: (numbers - zero) * own. scale: own, or NaN where x has NaN or infinity."""
+
+    numbers: Symbol
+    own: Symbol
+    scale: Symbol
+    zero: Symbol
+
+
+def levels(x: Symbol) -> Levels:
+    """x quantised by DynamicQuantizeLinear, once for all products that read it."""
+    made_once = x.graph._once.values
+    keys = [("levels", x.id, name) for name in Levels._fields]  # queries, keys and values are products of one x
+    if keys[0] in made_once:
+        return Levels(*(made_once[key] for key in keys))
+    types = [tensor_type(d, s) for d, s in ((DType.uint8, x.shape), (_F32, _shape([])), (DType.uint8, _shape([])))]
+    numbers, own, zero = x.graph._emit_many("DynamicQuantizeLinear", (x,), types)
+    found = Levels(numbers, own, e.emit("Add", own, flaw(x)), zero)
+    made_once.update(zip(keys, found, strict=True))
+    return found
+
+
+def flaw(x: Symbol) -> Symbol:
+    """0, or NaN where x has NaN or infinity, which DynamicQuantizeLinear takes for some number.
+
+    A row of zeros times x: of one row kernels read x once as it lies, three times as fast as x times a column.
+    """
+    *leading, inner = x.shape
+    if not leading or (len(leading) > 1 and not inner.is_static):
+        return e.emit("ReduceSum", flaws(x, inner), shape=_shape([]), keepdims=0)
+    rows = math.prod(leading, start=Dim(1))
+    if len(leading) > 1:  # of no matrices the product with a row is an error of the runtime
+        x = e.emit("Reshape", x, e.ints(x, [-1, int(inner)]), shape=_shape([rows, inner]))
+    sums = e.emit("MatMul", _zeros(x, rows), x, shape=_shape([Dim(1), inner]))
+    return e.emit("ReduceSum", sums, shape=_shape([]), keepdims=0)
+
+
+def _zeros(x: Symbol, rows: Dim) -> Symbol:
+    """[1, rows] of them, once for all x of as many rows."""
+    made_once, key = x.graph._once.values, ("zeros", x.id if rows.is_dynamic else rows)
+    if key in made_once:
+        return made_once[key]
+    if rows.is_static:
+        found = x.graph._constant(np.zeros((1, int(rows)), np.float32), _F32)
+    else:
+        count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-2, end=-1)
+        both = e.emit("Concat", e.ints(x, [1]), count, shape=Shape([2]), axis=0)
+        found = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([Dim(1), rows]))
+    made_once[key] = found
+    return found
+
+
+def flaws(x: Symbol, inner: Dim) -> Symbol:
+    """0 for each row of x, or NaN where that has NaN or infinity: [..., 1]. inner: the length of a row."""
+    made_once, key = x.graph._once.values, ("flaws", x.id)
+    if key in made_once:  # queries, keys and values are products of one x
+        return made_once[key]
+    if inner.is_static:
+        nothing = x.graph._constant(np.zeros((int(inner), 1), np.float32), _F32)
+    else:
+        count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-1)
+        both = e.emit("Concat", count, e.ints(x, [1]), shape=Shape([2]), axis=0)
+        nothing = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([inner, Dim(1)]))
+    made_once[key] = e.emit("MatMul", x, nothing, shape=x.shape[:-1] + _shape([Dim(1)]))
+    return made_once[key]

@@ -1,0 +1,1 @@
+"""Random numbers from a counter, and draws from distributions."""

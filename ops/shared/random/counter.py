@@ -1,0 +1,119 @@
+"""Random bits out of counting: a hash of a key and of each element's place, as ONNX operators on uint32.
+
+The hash is the finaliser of MurmurHash3 (Austin Appleby, public domain), twice, with a key before each. Operators of
+the library and random operators of models draw by it, each through a `Builder` of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape
+
+F32, F64, U32 = DType.float32, DType.float64, DType.uint32
+DIGITS = {
+    F64: 53, F32: 24, DType.tensor_float32: 11, DType.float16: 11, DType.bfloat16: 8, DType.float8_e4m3fn: 4,
+    DType.float8_e5m2: 3,
+}  # fmt: skip
+"""Bits of a number in [0, 1) that is drawn: all of them are a multiple of the least."""
+_GOLDEN = 0x9E3779B9
+_APART = 0x85EBCA6B
+_ALL = 0xFFFFFFFF
+
+
+class Builder(Protocol):
+    """What makes operators: for graphs being built, or for those being lowered."""
+
+    def op(
+        self,
+        op_type: str,
+        *inputs: Symbol | None,
+        dtype: DType | None = None,
+        shape: Shape | None = None,
+        **attributes: Any,
+    ) -> Symbol:
+        """An operator with one output, of the first operand's dtype and the operands' shape if not told."""
+
+    def const(self, value: bool | int | float, dtype: DType) -> Symbol:
+        """A scalar constant."""
+
+    def plain(self, x: Symbol, dtype: DType) -> Symbol:
+        """A cast of values that the dtype holds, or of whole numbers that it rounds."""
+
+
+class Places(NamedTuple):
+    """The elements to draw for. numbers: 0, 1, ..., a uint32 vector. keys: two uint32 scalars."""
+
+    numbers: Symbol
+    keys: tuple[Symbol, Symbol]
+
+
+def keys_of(low: int, high: int) -> tuple[int, int]:
+    """The keys of a seed of two words of 32 bits."""
+    start = _mixed(low ^ _mixed(high + _GOLDEN))
+    return start, _mixed(start + _GOLDEN)
+
+
+def built_keys(on: Builder, low: Symbol, high: Symbol) -> tuple[Symbol, Symbol]:
+    """`keys_of` of words that the run knows, uint32 scalars."""
+    golden = on.const(_GOLDEN, U32)
+    start = _scrambled(on, on.op("BitwiseXor", low, _scrambled(on, on.op("Add", high, golden))))
+    return start, _scrambled(on, on.op("Add", start, golden))
+
+
+def bits(on: Builder, places: Places, stream: int) -> Symbol:
+    """32 random bits for each place. stream: which of several for the same place."""
+    first, second = places.keys
+    if stream:
+        first = on.op("Add", first, on.const((stream * _GOLDEN) & _ALL, U32))
+        second = on.op("Add", second, on.const((stream * _APART) & _ALL, U32))
+    made = _scrambled(on, on.op("BitwiseXor", places.numbers, first, shape=places.numbers.shape))
+    return _scrambled(on, on.op("BitwiseXor", made, second, shape=made.shape))
+
+
+def unit(on: Builder, places: Places, dtype: DType, stream: int = 0) -> Symbol:
+    """Numbers in [0, 1), as many as `dtype` tells apart: in float64 for it, else in float32. A vector."""
+    digits = DIGITS[dtype]
+    if dtype is not F64:
+        whole = on.plain(_right(on, bits(on, places, stream), 32 - digits), F32)
+        return on.op("Mul", whole, on.const(2.0**-digits, F32))
+    upper = on.plain(_right(on, bits(on, places, stream), 5), F64)
+    lower = on.plain(_right(on, bits(on, places, stream + 1), 6), F64)
+    whole = on.op("Add", on.op("Mul", upper, on.const(2.0**26, F64)), lower)
+    return on.op("Mul", whole, on.const(2.0**-digits, F64))
+
+
+def normal(on: Builder, places: Places, own: DType) -> Symbol:
+    """Numbers of mean 0 and deviation 1, after Box and Muller. own: float32 or float64. A vector."""
+    if own is F64:
+        positive = on.op("Add", unit(on, places, own), on.const(2.0**-54, own))
+    else:  # all 32 bits, for the sake of the tails
+        whole = on.plain(bits(on, places, 0), own)
+        positive = on.op("Mul", on.op("Add", whole, on.const(0.5, own)), on.const(2.0**-32, own))
+    radius = on.op("Sqrt", on.op("Mul", on.op("Log", positive), on.const(-2.0, own)))
+    turn = on.op("Mul", unit(on, places, own, 2), on.const(2 * math.pi, own))
+    return on.op("Mul", radius, on.op("Cos", turn))
+
+
+def _mixed(number: int) -> int:
+    number &= _ALL
+    number = ((number ^ (number >> 16)) * 0x85EBCA6B) & _ALL
+    number = ((number ^ (number >> 13)) * 0xC2B2AE35) & _ALL
+    return number ^ (number >> 16)
+
+
+def _scrambled(on: Builder, x: Symbol) -> Symbol:
+    x = on.op("Mul", _folded(on, x, 16), on.const(0x85EBCA6B, U32))
+    x = on.op("Mul", _folded(on, x, 13), on.const(0xC2B2AE35, U32))
+    return _folded(on, x, 16)
+
+
+def _folded(on: Builder, x: Symbol, count: int) -> Symbol:
+    return on.op("BitwiseXor", x, _right(on, x, count))
+
+
+def _right(on: Builder, x: Symbol, count: int) -> Symbol:
+    return on.op("BitShift", x, on.const(count, U32), direction="RIGHT")

@@ -1,0 +1,154 @@
+"""What checks, when the graph runs, that the dims which `rebind` states are those of the tensor.
+
+ONNX has no assertion. The guard is a Reshape of an empty tensor to sizes that are all 0 unless one of those it checks
+is another than stated: then there is one below -1, which no runtime takes. The tensor itself gets an axis in front,
+whose place is a size of the guard, and loses it again: so nothing reads the tensor before it was checked, and nothing
+is copied. Expand or Reshape to the stated sizes would let sizes of 0 and 1 and permuted ones pass, and of Reshapes in a
+row onnxruntime leaves all but the last out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.shared.dims import Axis, Size, is_known, shape_vector
+from graphcore.types.dim_polynomial import terms
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, _shape, tensor_type
+
+GUARD = "rebind "
+"""What the name of a guard, the only text that a runtime shows, begins with."""
+
+AXIS = 10**12
+"""A size s of axis a that was stated otherwise is -(a + 1) * AXIS - s in the shape that the runtime refuses."""
+
+RANK = 2
+"""A rank r that was stated otherwise is -RANK - r."""
+
+_EXACT = {"allowzero": 1}  # of an axis of size 0, not one that stays as it is
+
+_LONGEST = 200  # characters of a name or message within that of a guard
+
+
+def rebound(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
+    """`x` with these dims, checked as far as their sizes can be found when the graph runs."""
+    made = x if x.shape.is_ranked else _ranked(x, dims, message)
+    left = [axis for axis, dim in enumerate(dims) if dim is not made.shape[axis]]
+    while left:
+        graph = made.graph
+        fresh = {dims[axis]: axis for axis in reversed(left) if _is_fresh(graph, dims[axis])}
+        known = [axis for axis in left if is_known(graph, dims[axis])]
+        free = [axis for axis in left if dims[axis].is_dynamic]
+        if fresh:
+            # A name that nothing else has is given here, to any size.
+            settled = [*fresh.values(), *free]
+            made = graph._emit("Identity", (made,), _stated(made, dims, settled))
+        elif known:
+            settled = [*known, *free]
+            made = _checked(made, dims, settled, {axis: dims[axis] for axis in known}, message)
+        else:
+            solved = {axis: size for axis in left if (size := _solved(made, axis, dims[axis])) is not None}
+            if not solved:
+                return graph._emit("Identity", (made,), _stated(made, dims, left))
+            axis, size = next(iter(solved.items()))
+            settled = [axis]
+            made = _checked(made, dims, settled, {axis: size}, message)
+        left = [axis for axis in left if axis not in settled]
+    return made
+
+
+def _is_fresh(graph: Graph, dim: Dim) -> bool:
+    return dim.name is not None and not is_known(graph, dim)
+
+
+def _stated(x: Symbol, dims: Sequence[Dim], axes: Sequence[int]) -> TensorType:
+    shape = _shape([dims[axis] if axis in axes else own for axis, own in enumerate(x.shape)])
+    return tensor_type(x.dtype, shape, x.ambiguous)
+
+
+def _solved(x: Symbol, axis: int, dim: Dim) -> Symbol | None:
+    """The size that axis has if some size of the one name in the dim, `n * 2 + 1`, is behind it: int64[1]."""
+    graph = x.graph
+    rest = dict(terms(dim)) if dim.is_symbolic else {}
+    offset = rest.pop((), 0)
+    if len(rest) != 1:
+        return None
+    (((*atoms,), factor),) = rest.items()
+    if len(atoms) != 1 or atoms[0].name is None:
+        return None
+    size = shape_vector(graph, [Axis(x, axis)])
+    size = _int("Div", _int("Sub", size, graph._vector([offset])), graph._vector([factor]))
+    size = _int("Max", size, graph._vector([0]))
+    return _int("Add", _int("Mul", size, graph._vector([factor])), graph._vector([offset]))
+
+
+def _checked(x: Symbol, dims: Sequence[Dim], settled: Sequence[int], sizes: dict[int, Size], message: str) -> Symbol:
+    """`x` with the dims of the settled axes, behind a guard that some have these sizes."""
+    graph = x.graph
+    # A single size is broadcast over the shape, several are compared with it in one.
+    axes = [*sizes] if len(sizes) == 1 else list(range(x.rank))
+    actual = shape_vector(graph, [Axis(x, axis) for axis in axes])
+    stated = shape_vector(graph, [sizes.get(axis, Axis(x, axis)) for axis in axes], op="rebind")
+    wrong = _int("Sub", graph._vector([-(axis + 1) * AXIS for axis in axes]), actual)
+    return _behind(_guard(x, actual, stated, wrong, dims, message), x, _stated(x, dims, settled))
+
+
+def _ranked(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
+    """`x`, of whose shape nothing is known, with as many axes as there are dims, behind a guard."""
+    graph = x.graph
+    sizes = graph._emit("Shape", (x,), tensor_type(DType.int64, _shape([Dim.dynamic()])))
+    rank = graph._emit("Shape", (sizes,), _ints(1))
+    guard = _guard(x, rank, graph._vector([len(dims)]), _int("Sub", graph._vector([-RANK]), rank), dims, message)
+    return _behind(guard, x, tensor_type(x.dtype, _shape([Dim.dynamic()] * len(dims)), x.ambiguous))
+
+
+def _guard(x: Symbol, actual: Symbol, stated: Symbol, wrong: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
+    """0, as int64[1], if all sizes are as stated. Otherwise the runtime refuses the first of those in `wrong`."""
+    graph = x.graph
+    rank = max(len(dims), 1)
+    same = graph._emit("Equal", (actual, stated), tensor_type(DType.bool, actual.shape))
+    shape = graph._emit("Where", (same, graph._vector([0] * rank), wrong), _ints(rank))
+    nothing = graph._constant(np.zeros(0, np.int64), DType.int64)
+    # Of unknown sizes, for what is known would be taken for granted, and the guard left out.
+    unknown = tensor_type(DType.int64, _shape([Dim.dynamic()] * rank))
+    guard = graph._emit("Reshape", (nothing, shape), unknown, _EXACT)
+    _call(guard, f"{GUARD}{_short(x.name)} to {_shape(dims)}" + (f": {_short(message)}" if message else ""))
+    return graph._emit("Shape", (guard,), _ints(1), {"start": 0, "end": 1})
+
+
+def _behind(guard: Symbol, x: Symbol, type_: TensorType) -> Symbol:
+    """`x` as of a type, once the guard was computed."""
+    graph = x.graph
+    apart = graph._emit("Unsqueeze", (x, guard), tensor_type(x.dtype, _shape([Dim(1), *type_.shape]), x.ambiguous))
+    return graph._emit("Squeeze", (apart, graph._vector([0])), type_)
+
+
+def _call(guard: Symbol, text: str) -> None:
+    names = guard.graph._names
+    name, count = text, 1
+    while name in names.taken:
+        count += 1
+        name = f"{text} #{count}"
+    names.rename(guard, name)
+
+
+def _short(text: str) -> str:
+    """The text on one line and not too long, as a name has to be."""
+    whole = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    return whole if len(whole) <= _LONGEST else whole[: _LONGEST - 3] + "..."
+
+
+def _int(op_type: str, x: Symbol, y: Symbol) -> Symbol:
+    return x.graph._emit(op_type, (x, y), x.type)
+
+
+def _ints(length: int) -> TensorType:
+    return tensor_type(DType.int64, _shape([Dim(length)]))
+
+
+__all__ = ["AXIS", "GUARD", "RANK", "rebound"]

@@ -1,0 +1,126 @@
+"""What ops on images share: layouts, and arguments that are given an axis."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from graphcore.build.operands import Roles
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.ir.symbol import Constant, Symbol
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
+
+PerAxis: TypeAlias = int | Sequence[int]
+"""A number for each spatial axis, or one for all of them."""
+
+INPUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+"""The layouts of images by the number of spatial axes; the last one is ONNX's."""
+
+FILTERS = {1: ("SCF", "FCS"), 2: ("RSCF", "FCRS"), 3: ("QRSCF", "FCQRS")}
+"""The layouts of filters: F and C count channels, the other letters are the kernel's axes. The last one is ONNX's."""
+
+_AXIS_NAMES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
+def whole(op: str, name: str, value: object, least: int) -> int:
+    """An argument that must be an int of at least `least`. Raises `DTypeError` or `ShapeError`."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise DTypeError(f"{op}: {name}={value!r} is no int", help=f"give an int >= {least}") from None
+    if number < least:
+        raise ShapeError(f"{op}: {name}={number} is below {least}", help=f"give an int >= {least}")
+    return number
+
+
+def per_axis(op: str, name: str, value: PerAxis, count: int, least: int = 1) -> list[int]:
+    """One int a spatial axis, from one for each or one for all."""
+    given = list(value) if isinstance(value, (tuple, list)) else [value] * count
+    if len(given) != count:
+        raise ShapeError(
+            f"{op}: {name}={value} has {len(given)} numbers",
+            help=f"give one int, or one for each of {', '.join(_AXIS_NAMES[count])}",
+        )
+    return [whole(op, name, v, least) for v in given]
+
+
+def padding_of(op: str, value: PerAxis, count: int) -> tuple[list[int], list[int]]:
+    """The padding before and behind each spatial axis.
+
+    value: (before, after) of each axis in turn, or one int for both sides of each axis, or one int for all.
+    """
+    given = list(value) if isinstance(value, (tuple, list)) else [value] * count
+    if len(given) == count:
+        given = [v for v in given for _ in range(2)]
+    if len(given) != 2 * count:
+        pairs = ", ".join(f"{axis}_before, {axis}_after" for axis in _AXIS_NAMES[count])
+        raise ShapeError(f"{op}: padding={value} has {len(given)} numbers", help=f"give ({pairs})")
+    numbers = [whole(op, "padding", v, 0) for v in given]
+    return numbers[::2], numbers[1::2]
+
+
+def layout_of(op: str, name: str, layout: str, known: Sequence[str]) -> str:
+    """A layout's name, checked. Raises `ShapeError`."""
+    if layout not in known:
+        raise ShapeError(f"{op}: {name}={layout!r} is no layout of it", help=f"one of {', '.join(map(repr, known))}")
+    return layout
+
+
+def of_rank(op: str, role: str, symbol: Symbol, axes: str, roles: Roles) -> None:
+    """Raises `ShapeError` unless `symbol` has an axis for each letter of a layout."""
+    if symbol.rank != len(axes):
+        raise ShapeError(
+            f"{op}: {role} has rank {symbol.rank}, not {len(axes)}",
+            operands=roles,
+            help=f"its axes must be {axes}: add or remove axes with ops.unsqueeze or ops.reshape",
+        )
+
+
+def relaid(symbol: Symbol, source: str, target: str) -> Symbol:
+    """A tensor from one layout to another: by a Transpose, or in place of a constant by a transposed constant."""
+    if source == target:
+        return symbol
+    order = [source.index(axis) for axis in target]
+    producer = symbol.producer
+    if type(producer) is Constant and not producer.is_weight:
+        return symbol.graph._constant(np.ascontiguousarray(producer.array.transpose(order)), symbol.dtype)
+    made = tensor_type(symbol.dtype, _shape([symbol.shape[a] for a in order]))
+    return symbol.graph._emit("Transpose", (symbol,), made, {"perm": order})
+
+
+def windows(
+    op: str,
+    sizes: Shape,
+    kernel: Sequence[Dim],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    roles: Roles,
+    *,
+    ceil_mode: bool = False,
+) -> list[Dim]:
+    """How many places a kernel has along each axis. Raises `ShapeError` where it has none.
+
+    ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies behind the input.
+    """
+    counts = []
+    for axis, size, k, s, d, p, q in zip(
+        _AXIS_NAMES[len(sizes)], sizes, kernel, stride, dilation, before, after, strict=True
+    ):
+        room = size + (p + q) - (k - 1) * d - 1
+        if room.is_static and int(room) < 0:
+            raise ShapeError(
+                f"{op}: the kernel does not fit: it covers {(k - 1) * d + 1} along the {axis}, "
+                f"the padded input has {size + (p + q)}",
+                operands=roles,
+                help="use a smaller kernel or dilation, or more padding",
+            )
+        counts.append(Dim.minimum(room.ceildiv(s) + 1, (size + (p - 1)) // s + 1) if ceil_mode else room // s + 1)
+    return counts

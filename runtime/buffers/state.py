@@ -1,0 +1,322 @@
+"""What the buffers of a Model hold between calls. See docs/buffers.md.
+
+A call reads the values that the call before it left and writes others beside them; the two change places when it has
+come to its end. A call that fails has changed nothing, and no call copies what it does not store to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from graphcore.arrays import big_integers
+from graphcore.arrays.casting import Array
+from graphcore.errors import FeedError, GraphcoreError, RunError
+from graphcore.ir.buffers import Buffer, may_hold
+from graphcore.ir.graph import Graph
+from graphcore.runtime.buffers.in_place import may_share
+from graphcore.runtime.calls.failures import failed
+from graphcore.runtime.calls.feeds import Feeds
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+Value: TypeAlias = Any
+"""What a buffer holds: an array, or an OrtValue where the runtime can be given memory to write to."""
+
+Stored: TypeAlias = tuple[list[Any], dict[str, Value], Any]
+"""What a run gives: the outputs, what was stored to buffers, and what the engine wants to be told in the next run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A buffer as a Model keeps it. output: what it holds after a call, None where no call changes it. keeps_shape:
+    every call leaves the shape that it found. in_place: that may be written where the value before it lies."""
+
+    name: str
+    buffer: Buffer
+    output: str | None
+    keeps_shape: bool
+    in_place: bool
+
+    @property
+    def type(self) -> TensorType:
+        return self.buffer.type
+
+    def at_first(self, sizes: Mapping[str, int]) -> Array:
+        """What it holds before anything was stored. sizes: of dims, by name; others are 0."""
+        initial, dtype = self.buffer.initial, self.type.dtype
+        if initial is not None and initial.ndim:
+            return initial
+        shape = [dim.evaluate(sizes) if _is_known(dim, sizes) else 0 for dim in self.type.shape]
+        if initial is None and dtype is not DType.string:
+            return np.zeros(shape, dtype.numpy)
+        return np.full(shape, "" if initial is None else initial[()], dtype.numpy)
+
+
+def kept_of(
+    buffers: Mapping[str, Buffer],
+    stored: Mapping[str, str | None],
+    inputs: Mapping[str, Type],
+    outputs: Mapping[str, Type],
+    lowered: Graph,
+) -> tuple[Kept, ...]:
+    """How a Model keeps the buffers of a graph. stored: the outputs that they hold afterwards. inputs, outputs: the
+    types of all, of which buffers are some. lowered: the graph that runs."""
+    made = []
+    for name, declared in buffers.items():
+        type_, output = inputs[name], stored[name]
+        assert isinstance(type_, TensorType)
+        buffer = declared if declared.type is type_ else Buffer(type_.dtype, type_.shape, in_place=declared.in_place)
+        result = None if output is None else outputs[output]
+        shares = declared.in_place and output is not None and may_share(lowered, name, output)
+        keeps = isinstance(result, TensorType) and _keeps(type_, result, shares)
+        made.append(Kept(name, buffer, output, keeps, keeps and shares))
+    return tuple(made)
+
+
+def _keeps(buffer: TensorType, stored: TensorType, shares: bool) -> bool:
+    """Whether what is stored has the shape that the buffer had. Of memory that is shared dims that are numbers need not
+    be known of it: the runtime refuses to write another shape there."""
+    if buffer.shape.is_dynamic or not stored.shape.is_ranked or len(buffer.shape) != len(stored.shape):
+        return False
+    pairs = zip(buffer.shape, stored.shape, strict=True)
+    return all(own is new or (shares and own.is_static and new.is_dynamic) for own, new in pairs)
+
+
+def without(types: Mapping[str, Type], names: Iterable[str | None]) -> dict[str, Type]:
+    """The types of what is not among the names."""
+    left = {*names}
+    return {name: type_ for name, type_ in types.items() if name not in left}
+
+
+def _is_known(dim: Any, sizes: Mapping[str, int]) -> bool:
+    return not dim.is_dynamic and bool(dim.parameters <= sizes.keys())
+
+
+class Engine(Protocol):
+    """How a session is run with what buffers hold. See `engines.py`.
+
+    checks_shapes: whether the runtime refuses what is not of the shape of the memory it is given to write to.
+    """
+
+    checks_shapes: bool
+
+    def hold(self, kept: Kept, array: Array) -> Value: ...
+    def read(self, kept: Kept, value: Value) -> Array: ...
+    def shape(self, value: Value) -> tuple[int, ...]: ...
+    def run(
+        self, feed: Mapping[str, Any], held: Mapping[str, Value], spare: Mapping[str, Value], last: Any
+    ) -> Stored: ...
+
+
+class Program:
+    """What all states of one Model have in common: how it is called, and what it keeps."""
+
+    def __init__(self, graph: Graph | None, feeds: Feeds, kept: tuple[Kept, ...], engine: Engine) -> None:
+        self.name = name = feeds.model
+        self.graph = graph
+        self.feeds = feeds
+        self.kept = kept
+        self.engine = engine
+        self.is_static = all(k.type.shape.is_static for k in kept)
+        self.keeps_shapes = all(k.keeps_shape or k.output is None for k in kept)
+        self.is_in_place = all(k.in_place or k.output is None for k in kept)
+        self._unsure = [k for k in kept if not (k.keeps_shape and engine.checks_shapes)]
+        self._given = {k.name: Feeds(name, {k.name: k.type}, "buffer") for k in kept}
+
+    def of(self, name: str) -> Kept:
+        """A buffer by its name. Raises `FeedError`."""
+        for kept in self.kept:
+            if kept.name == name:
+                return kept
+        known = ", ".join(repr(k.name) for k in self.kept)
+        raise FeedError(f"{self.name}: there is no buffer {name!r}", help=f"its buffers: {known}")
+
+    def held(self, kept: Kept, array: Any) -> Value:
+        """A value of a buffer's own, of an array that nobody has checked. Raises `FeedError`."""
+        given = self._given[kept.name].take([array], {})[kept.name]
+        return self.engine.hold(kept, np.array(given, order="C"))
+
+    def check(self, feed: Mapping[str, Any], held: Mapping[str, Value]) -> None:
+        """Raises `FeedError` where a dim has one size in what is fed and another in what is held."""
+        shapes = {
+            k.name: (
+                k.type,
+                np.broadcast_to(np.empty((), k.type.dtype.storage.numpy), self.engine.shape(held[k.name])),
+            )
+            for k in self.kept
+        }
+        self.feeds.check_beside(feed, shapes)
+
+    def check_stored(self, stored: Mapping[str, Value]) -> None:
+        """Raises `RunError` where what a call stored has other dims than the buffer's that are numbers."""
+        for kept in self._unsure:
+            if kept.name not in stored:
+                continue
+            dtype, shape = kept.type.dtype, self.engine.shape(stored[kept.name])
+            now = TensorType(dtype, shape[:-1] if big_integers.is_wide(dtype) else shape)
+            if not may_hold(kept.buffer, now):
+                raise RunError(
+                    f"{self.name}: what was stored to buffer {kept.name!r} is {now}",
+                    operands={"buffer": str(kept.type)},
+                    help="the buffer holds what it held before; name the dims that may change",
+                )
+
+
+class State:
+    """What the buffers of a Model hold, for one stream of calls: `state(x)` runs the Model and moves on.
+
+    `Model.state()` makes more of them over the same weights. Calls of one state from several threads wait for each
+    other; those of several states run at once.
+    """
+
+    def __init__(self, program: Program, given: Mapping[str, Any]) -> None:
+        self._program = program
+        self._lock = threading.Lock()
+        self._held: dict[str, Value] = {n: program.held(program.of(n), array) for n, array in given.items()}
+        self._spare: dict[str, Value] = {}
+        self._lost: frozenset[str] = frozenset()
+        self._fitting: list[Any] | None = None  # the shapes of a feed that goes with what is held
+        self._last: Any = None  # what the engine has left of the last call for the next one
+
+    @property
+    def buffers(self) -> Buffers:
+        """The buffers by name, to read, to set and to reset."""
+        return Buffers(self)
+
+    def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
+        """Runs the Model on one value for each input, as calling it does, and keeps what is stored to the buffers.
+
+        A call that fails leaves the buffers as they were. Raises what calling the Model does, and `FeedError` where a
+        dim has another size in a buffer than in an input.
+        """
+        program = self._program
+        feed = program.feeds.take(arrays, named)
+        with self._lock:
+            held = self._ready(feed)
+            last, self._last = self._last, None
+            try:
+                results, stored, last = program.engine.run(feed, held, self._spare, last)
+                program.check_stored(stored)
+            except BaseException as error:
+                self._lost |= {k.name for k in program.kept if k.in_place}
+                if isinstance(error, GraphcoreError) or not isinstance(error, Exception):
+                    raise
+                made = failed(program.name, error, feed, program.graph)
+                raise made from made.__cause__ or error
+            self._last = last
+            if program.is_in_place:
+                self._held = held
+                return results
+            for kept in program.kept:
+                if kept.keeps_shape and kept.name in stored and not kept.in_place:
+                    self._spare[kept.name] = held[kept.name]
+            self._held = {**held, **stored}
+        return results
+
+    def copy(self) -> State:
+        """Another state that holds the same now."""
+        with self._lock:
+            self._check_lost()
+            now = {name: self._read(name) for name in self._held}
+        return State(self._program, now)
+
+    def fed(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """What the session would be fed in a call: the inputs by name, and what the buffers hold."""
+        program = self._program
+        feed = program.feeds.take(arrays, named)
+        with self._lock:
+            held = self._ready(feed)
+            return {**feed, **{k.name: program.engine.read(k, held[k.name]) for k in program.kept}}
+
+    def __repr__(self) -> str:
+        return f"<State of {self._program.name}: {', '.join(f'{k.name}: {k.type}' for k in self._program.kept)}>"
+
+    def _ready(self, feed: Mapping[str, Any]) -> dict[str, Value]:
+        """What all buffers hold, those that nobody set what they hold at first."""
+        program = self._program
+        self._check_lost()
+        shapes = [getattr(value, "shape", None) for value in feed.values()]
+        is_known = program.is_static or shapes == self._fitting
+        if is_known and len(self._held) == len(program.kept):
+            return self._held
+        sizes = program.feeds.sizes_of(feed)
+        new = {k.name: program.held(k, k.at_first(sizes)) for k in program.kept if k.name not in self._held}
+        held = {**self._held, **new}
+        if not program.is_static:
+            program.check(feed, held)
+            self._fitting = shapes if program.keeps_shapes and None not in shapes else None
+        return held
+
+    def _check_lost(self) -> None:
+        if self._lost:
+            lost = ", ".join(sorted(self._lost))
+            raise RunError(
+                f"{self._program.name}: a call failed that may have written to {lost} in place",
+                help="set these buffers, or reset them: model.buffers.reset()",
+            )
+
+    def _read(self, name: str) -> Array:
+        kept = self._program.of(name)
+        held = self._held.get(name)
+        if held is None:
+            held = self._program.held(kept, kept.at_first({}))
+        return self._program.engine.read(kept, held)
+
+
+class Buffers:
+    """The buffers of a state by name: `buffers["cache"]` is a copy of what it holds, and setting it copies too."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getitem__(self, name: str) -> Array:
+        """A copy. Before anything was stored, dims that only a call knows are 0. Raises `FeedError` for other names."""
+        state = self._state
+        with state._lock:
+            state._check_lost()
+            return state._read(name)
+
+    def __setitem__(self, name: str, array: Any) -> None:
+        """Sets what a buffer holds. Raises `FeedError` for an array that is not of its type."""
+        state = self._state
+        held = state._program.held(state._program.of(name), array)
+        with state._lock:
+            state._held = {**state._held, name: held}
+            state._spare.pop(name, None)
+            state._fitting = None
+            state._lost -= {name}
+
+    def reset(self, *names: str) -> None:
+        """Makes buffers, all by default, hold what they held at first. Raises `FeedError` for other names."""
+        state = self._state
+        chosen = {state._program.of(name).name for name in names} or {k.name for k in state._program.kept}
+        with state._lock:
+            state._held = {name: value for name, value in state._held.items() if name not in chosen}
+            state._fitting = None
+            state._lost -= chosen
+
+    def keys(self) -> tuple[str, ...]:
+        """The names."""
+        return tuple(k.name for k in self._state._program.kept)
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The names of those that are written where they lie."""
+        return tuple(k.name for k in self._state._program.kept if k.in_place)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._state._program.kept)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def __repr__(self) -> str:
+        return f"<Buffers: {', '.join(f'{k.name}: {k.type}' for k in self._state._program.kept) or 'none'}>"

@@ -1,0 +1,323 @@
+"""A Model for shapes that stay the same: memory for inputs and outputs, bound once. See docs/running.md."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import onnxruntime
+
+from graphcore.arrays import big_integers
+from graphcore.arrays.casting import Array
+from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
+from graphcore.runtime.buffers.runners import is_bindable
+from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.calls.slots import Slot
+from graphcore.runtime.ort import output_carriers
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import TensorType, Type
+
+
+class Arrays(Mapping[str, Array]):
+    """The arrays of a `Bound` by name."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __setitem__(self, name: str, array: object) -> None:
+        raise FeedError(
+            f"bind: {name!r:.80} has an array that the runtime knows, and takes no other",
+            help=f"fill it, bound.inputs[{name!r:.80}][...] = array, or give the array to the call",
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._arrays))
+
+
+class Bound:
+    """A Model whose inputs and outputs have arrays of their own, made by `Model.bind`.
+
+    `bound.inputs["x"][...] = array` fills an input where the runtime reads it, `bound()` runs, and `bound.outputs["y"]`
+    is the array that the runtime wrote to: the same one in each call, which the next call overwrites. `bound(array)`
+    and `bound(x=array)` copy arrays to the inputs first; inputs that are not given hold what they held.
+
+    Calls from several threads wait for each other. They share the arrays: give each thread a `Bound` of its own, which
+    costs its arrays and no more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        session: onnxruntime.InferenceSession,
+        inputs: Mapping[str, Type],
+        outputs: Mapping[str, Type],
+        sizes: Mapping[str, int],
+        examples: Mapping[str, Array],
+        failed: Callable[[Exception, Mapping[str, Any]], RunError],
+        keep: object,
+    ) -> None:
+        """sizes: of named dims. examples: arrays of the inputs. keep: what must live as long as the session."""
+        self.name = name
+        self._keep = session, keep
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._binding = session.io_binding()
+        tensors, results = _tensors(inputs), _tensors(outputs)
+        self._feeds = Feeds(name, {n: TensorType(t.dtype, _digitless(t, examples[n].shape)) for n, t in tensors})
+        slots = {n: self._slot(n, t, examples[n].shape) for n, t in tensors}
+        for n, slot in slots.items():
+            slot.array[...] = examples[n]
+            self._binding.bind_ortvalue_input(n, slot.value)
+        made = {n: self._slot(n, t, shape) for n, t in results if (shape := _shape(t, sizes)) is not None}
+        for n, _ in results:
+            if n in made:
+                self._binding.bind_ortvalue_output(n, made[n].value)
+            else:
+                self._binding.bind_output(n)
+        self._inputs = {n: slot.array for n, slot in slots.items()}
+        self._outputs = {n: made[n].array if n in made else np.zeros(0, t.dtype.storage.numpy) for n, t in results}
+        self._put = tuple(slot.put for slot in slots.values() if not slot.is_shared)
+        # Whoever fills bools in place may give bytes that are neither 0 nor 1, which kernels take for numbers.
+        self._bools = tuple((a, a.view(np.uint8)) for a in self._inputs.values() if a.dtype == np.bool_)
+        self._fetch = tuple(slot.fetch for slot in made.values() if not slot.is_shared)
+        self._fresh = tuple((i, n, t.dtype.storage) for i, (n, t) in enumerate(results) if n not in made)
+        self._is_host = session.get_providers()[0] == "CPUExecutionProvider"
+        # What is bound is moved to a device at once, as it is then.
+        self._moved = () if self._is_host else tuple((n, slot.value) for n, slot in slots.items())
+        # Measured: what `run_with_iobinding` does in Python beforehand is a seventh of a small call.
+        self._run = session._sess.run_with_iobinding
+        self._bound = self._binding._iobinding
+
+    @property
+    def inputs(self) -> Mapping[str, Array]:
+        """The arrays that are read in a call, to be filled in place."""
+        return Arrays(self._inputs)
+
+    @property
+    def outputs(self) -> Mapping[str, Array]:
+        """The arrays that a call writes to; of outputs whose size only the run knows, those that the last call gave."""
+        return Arrays(self._outputs)
+
+    def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
+        """Runs on what the inputs hold, after copying what is given to them. Returns the arrays of `outputs`, in order.
+
+        Raises `FeedError` for an array that is not of the bound dtype and shape, of which none is copied then, and
+        `RunError` where the runtime fails; the outputs may have been written to by then.
+        """
+        with self._lock:
+            if arrays or named:
+                self._fill(arrays, named)
+            for bools, octets in self._bools:
+                bools[...] = octets
+            for put in self._put:
+                put()
+            for name, value in self._moved:
+                self._binding.bind_ortvalue_input(name, value)
+            for _, name, _ in self._fresh:  # or the runtime would write to what it made in the last call
+                self._binding.bind_output(name)
+            try:
+                self._run(self._bound, None)
+                if self._fetch or self._fresh or not self._is_host:
+                    self._finish()
+            except Exception as error:
+                made = self._failed(error, self._inputs)
+                raise made from made.__cause__ or error
+            return [*self._outputs.values()]
+
+    def __reduce__(self) -> NoReturn:
+        raise ModelError(
+            f"{self.name}: a Bound is not copied or pickled: its arrays are where the runtime reads them",
+            help="bind the model again: model.bind",
+        )
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._feeds.types.items())
+        return f"<Bound {self.name}({inputs}) -> {', '.join(self._outputs)}>"
+
+    def _slot(self, name: str, type_: TensorType, shape: Sequence[int]) -> Slot:
+        try:
+            return Slot(shape, type_.dtype.storage)
+        except (MemoryError, ValueError):  # of a size that no array has NumPy raises a ValueError
+            raise ResourceLimitError(
+                f"bind: {self.name}: there is no memory for {name}, {type_.dtype}{list(shape)}",
+                help="bind smaller shapes",
+            ) from None
+
+    def _fill(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> None:
+        held = {n: a for n, a in list(self._inputs.items())[len(arrays) :] if n not in named}
+        for name, array in self._feeds.take(arrays, {**held, **named}).items():
+            np.copyto(self._inputs[name], array)
+
+    def _finish(self) -> None:
+        self._binding.synchronize_outputs()
+        for fetch in self._fetch:
+            fetch()
+        if self._fresh:
+            values = self._binding.get_outputs()
+            for position, name, storage in self._fresh:
+                self._outputs[name] = output_carriers.taken(values[position], storage)
+
+
+def bound(
+    name: str,
+    session: onnxruntime.InferenceSession,
+    inputs: Mapping[str, Type],
+    outputs: Mapping[str, Type],
+    arrays: Sequence[Any],
+    named: Mapping[str, Any],
+    failed: Callable[[Exception, Mapping[str, Any]], RunError],
+    keep: object,
+) -> Bound:
+    """See `Model.bind`."""
+    if not is_bindable(inputs, outputs):
+        raise ModelError(
+            f"bind: {name} has strings, lists or optionals, which the runtime binds no memory to",
+            operands={n: str(t) for n, t in (*inputs.items(), *outputs.items())},
+            help="call the model",
+        )
+    given, sizes = _taken_apart(name, inputs, arrays, named)
+    feeds = Feeds(name, inputs)
+    tensors = dict(_tensors(inputs))
+    shapes = _shapes(name, tensors, given, sizes)
+    feed = feeds.take([], {n: given[n] if n in given else _zeros(name, n, tensors[n], shapes[n]) for n in inputs})
+    known = feeds.sizes_of(feed)
+    for dim, size in sizes.items():
+        if known.get(dim, size) != size:
+            raise FeedError(
+                f"{name}: {dim} is {size}, and {known[dim]} in the arrays and shapes that are given",
+                help="leave one of them out",
+            )
+    return Bound(name, session, inputs, outputs, {**sizes, **known}, feed, failed, keep)
+
+
+def _taken_apart(
+    name: str, inputs: Mapping[str, Type], arrays: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """What is given for inputs, shapes as tuples, and the sizes that are given for dims."""
+    if len(arrays) > len(inputs):
+        raise FeedError(
+            f"{name}: {len(arrays)} arrays given for {len(inputs)} inputs", help=f"the inputs: {_listed(inputs)}"
+        )
+    given = dict(zip(inputs, arrays, strict=False))
+    sizes = {}
+    dims = {p for _, t in _tensors(inputs) if t.shape.is_ranked for d in t.shape for p in d.parameters}
+    for key, value in named.items():
+        if key in given:
+            raise FeedError(f"{name}: input {key!r} is given twice", help="give it by position or by name")
+        if key in inputs and not (_is_size(value) and key in dims):
+            given[key] = value
+        elif key in dims:
+            if not _is_size(value):
+                raise FeedError(f"{name}: {key}={value!r:.80} is no size", help=f"give a number: model.bind({key}=8)")
+            sizes[key] = int(value)
+        else:
+            raise FeedError(
+                f"{name}: there is no input and no dim {key!r} to bind",
+                help=f"the inputs: {_listed(inputs)}; the dims: {', '.join(sorted(dims)) or 'all are numbers'}",
+            )
+    for key, value in given.items():
+        if isinstance(value, (tuple, list)):
+            if not all(map(_is_size, value)):
+                raise FeedError(f"{name}: input {key!r}: {value!r:.80} is no shape", help="give a tuple of sizes")
+            given[key] = tuple(map(int, value))
+        elif not isinstance(value, (np.ndarray, np.generic)):
+            raise FeedError(
+                f"{name}: input {key!r}: {value!r:.80} is no shape and no array",
+                help=f"give a tuple of sizes, or an example: model.bind({key}=(8, 128))",
+            )
+    return given, sizes
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
+
+
+def _shapes(
+    name: str, inputs: Mapping[str, TensorType], given: dict[str, Any], sizes: dict[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of the inputs for which no array is given; takes given shapes out of what is given."""
+    stated: dict[str, tuple[int, ...]] = {n: given.pop(n) for n in [*given] if isinstance(given[n], tuple)}
+    known = dict(sizes)
+    for n, type_ in inputs.items():
+        shape = stated.get(n, getattr(given.get(n), "shape", None))
+        if shape is not None and type_.shape.is_ranked:
+            pairs = zip(type_.shape, shape, strict=False)
+            known.update({d.name: size for d, size in pairs if d.name is not None and d.name not in known})
+    made: dict[str, tuple[int, ...]] = {}
+    for n, type_ in inputs.items():
+        if n in given:
+            made[n] = ()
+        elif n in stated:
+            made[n] = (
+                stated[n]
+                if not big_integers.is_wide(type_.dtype)
+                else (*stated[n], big_integers.digits_of(type_.dtype))
+            )
+        else:
+            shape = _shape(type_, known)
+            if shape is None:
+                _unknown(name, n, type_, known)
+            if any(size < 0 for size in shape):
+                used = {p: known[p] for d in type_.shape for p in sorted(d.parameters)}
+                said = ", ".join(f"{p}={size}" for p, size in used.items())
+                raise FeedError(
+                    f"{name}: {said} makes {type_.dtype}{list(shape)} of input {n!r}",
+                    operands={n: str(type_)},
+                    help="give sizes of which no dim is below 0",
+                )
+            made[n] = shape
+    return made
+
+
+def _unknown(name: str, input_: str, type_: TensorType, known: Mapping[str, int]) -> NoReturn:
+    missing = sorted({p for d in type_.shape for p in d.parameters} - known.keys()) if type_.shape.is_ranked else []
+    example = f"bind({missing[0]}=8)" if missing else f"bind({input_}=(8, 128))"
+    raise FeedError(
+        f"{name}: nothing says what {', '.join(missing) or f'the shape of input {input_!r}'} is bound to",
+        operands={input_: str(type_)},
+        help=f"give sizes of dims, shapes or example arrays: model.{example}",
+    )
+
+
+def _zeros(name: str, input_: str, type_: TensorType, shape: Sequence[int]) -> Array:
+    try:
+        return np.zeros(shape, type_.dtype.storage.numpy)
+    except (MemoryError, ValueError):
+        raise ResourceLimitError(
+            f"bind: {name}: there is no memory for {input_}, {type_.dtype}{list(shape)}", help="bind smaller shapes"
+        ) from None
+
+
+def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    """The shape as numbers, with the axis of digits that wide integers have; None where only the run knows it."""
+    if not type_.shape.is_ranked or not all(_is_known(dim, sizes) for dim in type_.shape):
+        return None
+    shape = tuple(dim.evaluate(sizes) for dim in type_.shape)
+    return (*shape, big_integers.digits_of(type_.dtype)) if big_integers.is_wide(type_.dtype) else shape
+
+
+def _digitless(type_: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return shape[:-1] if big_integers.is_wide(type_.dtype) else shape
+
+
+def _is_known(dim: Dim, sizes: Mapping[str, int]) -> bool:
+    return not dim.is_dynamic and bool(dim.parameters <= sizes.keys())
+
+
+def _tensors(types: Mapping[str, Type]) -> list[tuple[str, TensorType]]:
+    return [(name, type_) for name, type_ in types.items() if isinstance(type_, TensorType)]
+
+
+def _listed(types: Mapping[str, Type]) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in types.items()) or "none"

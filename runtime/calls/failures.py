@@ -1,0 +1,97 @@
+"""What the runtime says when it fails, as an error of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphcore.errors import RunError
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import walk
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.ops.shared.rebind import AXIS, GUARD, RANK
+from graphcore.runtime import python_ops
+from graphcore.runtime.calls.feeds import summary
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import TensorType
+
+_GUARD = re.compile(rf".*Name:'([^\n]*?{GUARD}[^\n]*)' Status Message.* got -(\d+)\s*$", re.DOTALL)
+_TEXT = re.compile(rf"{GUARD}(?P<name>.*?) to \[(?P<shape>[^\]]*)\](?:: (?P<message>.*?))?(?: #\d+)?$")
+
+
+def failed(model: str, error: Exception, feed: Mapping[str, Any], graph: Graph | None) -> RunError:
+    """The error to raise where running a model failed. graph: what it was made of, where that is known."""
+    python = python_ops.failure(error)
+    if python is not None:
+        cause, said = python
+        made = RunError(f"{model}: {said}", operands={name: summary(value) for name, value in feed.items()})
+        made.__cause__ = cause
+        return made
+    found = _GUARD.search(str(error))
+    if found is not None:
+        return _rebind_failed(model, found[1], int(found[2]), feed, graph)
+    return RunError(
+        f"{model}: onnxruntime failed: {error}",
+        operands={name: summary(value) for name, value in feed.items()},
+        help="see the message of the runtime; sizes that only the run knows may not fit together",
+    )
+
+
+def _rebind_failed(model: str, guard: str, code: int, feed: Mapping[str, Any], graph: Graph | None) -> RunError:
+    axis, size = code // AXIS - 1, code % AXIS
+    text = _TEXT.search(guard)
+    name, shape, message = (text["name"], text["shape"], text["message"]) if text else ("?", "", None)
+    stated = "another size"
+    node = next(_guarded(graph, guard), None) if graph is not None else None
+    operands: dict[str, object] = {}
+    if node is not None:
+        x, made = node
+        name, shape = x.name, str(made.shape)[1:-1] if axis >= 0 else shape
+        stated = str(made.shape[axis]) if axis >= 0 else ""
+        operands = {"x": x, "rebind": made}
+    number = _evaluated(stated, feed, graph)
+    known = "" if number is None or stated == str(number) else f" = {number}"
+    operands.update({f"input {n}": summary(value) for n, value in feed.items()})
+    told = f" ({message})" if message else ""
+    if axis < 0:
+        return RunError(
+            f"{model}: rebind: {name} has rank {size - RANK}, and the dims of another were stated: [{shape}]{told}",
+            operands=operands,
+            help="feed what makes the rank right, or state as many dims as there are axes",
+        )
+    return RunError(
+        f"{model}: rebind: axis {axis} of {name} has size {size}, and {stated}{known} was stated: [{shape}]{told}",
+        operands=operands,
+        help="feed what makes that size right, or state another dim in rebind",
+    )
+
+
+def _guarded(graph: Graph, guard: str) -> Iterator[tuple[Symbol, Symbol]]:
+    """The tensors behind the guard of that name, which is longer where it is in a body or a call, before and after."""
+    for node in walk(graph):
+        if node.op_type != "Squeeze" or node.inputs[0] is None:
+            continue
+        apart = node.inputs[0].producer
+        if not isinstance(apart, Node) or apart.op_type != "Unsqueeze" or apart.inputs[0] is None:
+            continue
+        place = apart.inputs[1].producer if apart.inputs[1] is not None else None
+        if isinstance(place, Node) and place.op_type == "Shape" and place.inputs[0] is not None:
+            own = place.inputs[0]._name
+            if own is not None and GUARD in own and (guard == own or guard.endswith(f"/{own}")):
+                yield apart.inputs[0], node.outputs[0]
+
+
+def _evaluated(stated: str, feed: Mapping[str, Any], graph: Graph | None) -> int | None:
+    """The size of a dim that the names of the inputs make up."""
+    sizes: dict[str, int] = {}
+    for symbol in graph.inputs if graph is not None else ():
+        array = feed.get(symbol.name)
+        if isinstance(array, np.ndarray) and isinstance(symbol.type, TensorType) and symbol.shape.is_ranked:
+            sizes.update({d.name: n for d, n in zip(symbol.shape, array.shape, strict=False) if d.name is not None})
+    try:
+        return Dim(stated).evaluate(sizes)
+    except (ValueError, TypeError, ZeroDivisionError):
+        return None

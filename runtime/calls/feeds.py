@@ -1,0 +1,268 @@
+"""What is fed to a model, checked before a kernel sees it: names, dtypes, ranks and dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from graphcore.arrays import big_integers, casting
+from graphcore.arrays.casting import Array
+from graphcore.errors import DTypeError, FeedError
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
+
+
+class _Leaf(NamedTuple):
+    """One array of what is fed. what: how errors call it. is_held: it is what a buffer holds, and nobody gave it."""
+
+    what: str
+    type: TensorType
+    array: Array
+    is_held: bool = False
+
+
+def _unnamed(type_: Type) -> Type:
+    """The type of an element of a sequence: what a dim is called there may have another size in each."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return type(type_)(_unnamed(type_.element))
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+        return type_
+    return TensorType(type_.dtype, [d if d.is_static else Dim.dynamic() for d in type_.shape])
+
+
+class Feeds:
+    """The inputs of one model, in order, and the check of what is given for them.
+
+    Tensors are arrays, sequences are lists or tuples, an optional that is absent is None or not given at all. What is
+    of another type is for the runtime to judge.
+    """
+
+    def __init__(self, model: str, types: Mapping[str, Type], kind: str = "input") -> None:
+        self.model = model
+        self._kind = kind
+        self.types = dict(types)
+        self.names = tuple(types)
+        self._bools = tuple(name for name, t in types.items() if isinstance(t, TensorType) and t.dtype is DType.bool)
+        # Of lists and strings each element is looked at, every time.
+        self._is_plain = all(isinstance(t, TensorType) and t.dtype is not DType.string for t in types.values())
+        self._known: dict[TensorType, list[tuple[int, str | None, Dim | int]]] = {}
+        self._accepted: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] | None = None
+
+    def take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The feed of what is given by position and by name, in the inputs' order. Raises `FeedError`.
+
+        Arrays like those accepted the last time, as most are, need no more than a look at each.
+        """
+        given = arrays if not named and len(arrays) == len(self.names) else self._in_order(arrays, named)
+        accepted = self._accepted
+        if accepted is None:
+            return self._checked(given)
+        feed = {}
+        for (name, dtype, shape), array in zip(accepted, given, strict=True):
+            if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
+                return self._checked(given)
+            if not ((flags := array.flags).carray or (flags.c_contiguous and flags.aligned)):
+                return self._checked(given)
+            feed[name] = array
+        for name in self._bools:  # whose bytes may be others than 0 and 1; a copy costs less than a look
+            feed[name] = feed[name].view(np.uint8).astype(np.bool_)
+        return feed
+
+    def check_beside(self, feed: Mapping[str, Any], held: Mapping[str, tuple[TensorType, Array]]) -> None:
+        """Checks that dims of other arrays, which errors call buffers, are those of a feed. Raises `FeedError`."""
+        pairs = ((f"{self._kind} {name!r}", self.types[name], value) for name, value in feed.items())
+        leaves = [_Leaf(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
+        self._check_sizes([*leaves, *(_Leaf(f"buffer {name!r}", *pair, is_held=True) for name, pair in held.items())])
+
+    def sizes_of(self, feed: Mapping[str, Any]) -> dict[str, int]:
+        """The sizes of the dims that have names, in a feed that was checked."""
+        return {
+            name: value.shape[axis]
+            for input_, value in feed.items()
+            if isinstance(type_ := self.types[input_], TensorType)
+            for axis, name, _ in self._known_dims(type_)
+            if name is not None
+        }
+
+    def _checked(self, given: Sequence[Any]) -> dict[str, Any]:
+        leaves: list[_Leaf] = []
+        feed = {}
+        for (name, type_), value in zip(self.types.items(), given, strict=True):
+            feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
+        self._check_sizes(leaves)
+        if self._is_plain:
+            self._accepted = tuple((name, array.dtype, array.shape) for name, array in feed.items())
+        return feed
+
+    def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        if not arrays and named.keys() == self.types.keys():
+            return [named[name] for name in self.names]
+        takes = ", ".join(f"{name} {type_}" for name, type_ in self.types.items()) or "none"
+        if len(arrays) > len(self.names):
+            raise FeedError(
+                f"{self.model}: {len(arrays)} arrays given for {len(self.names)} inputs", help=f"the inputs: {takes}"
+            )
+        feed = dict(zip(self.names, arrays, strict=False))
+        for name, value in named.items():
+            if name not in self.types:
+                raise FeedError(f"{self.model}: there is no input {name!r}", help=f"the inputs: {takes}")
+            if name in feed:
+                raise FeedError(f"{self.model}: input {name!r} is given twice", help="give it by position or by name")
+            feed[name] = value
+        missing = [n for n in self.names if n not in feed and not isinstance(self.types[n], OptionalType)]
+        if missing:
+            raise FeedError(f"{self.model}: nothing is given for {', '.join(missing)}", help=f"the inputs: {takes}")
+        return [feed.get(name) for name in self.names]
+
+    def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
+        """The value as the runtime takes it; its arrays are added to the leaves."""
+        if isinstance(wanted, TensorType):
+            array = self._array(what, wanted, value)
+            leaves.append(_Leaf(what, wanted, array))
+            return array
+        if isinstance(wanted, OptionalType):
+            return None if value is None else self._value(what, wanted.element, value, leaves)
+        if not isinstance(wanted, SequenceType):
+            return value
+        if isinstance(value, (list, tuple)):
+            each = _unnamed(wanted.element)
+            return [self._value(f"element {i} of {what}", each, v, leaves) for i, v in enumerate(value)]
+        raise FeedError(
+            f"{self.model}: {what} is a {type(value).__name__}, no list",
+            operands={"takes": str(wanted), "given": summary(value)},
+            help="give a list of the elements; an array is cut along its first axis by list(array)",
+        )
+
+    def _array(self, what: str, wanted: TensorType, value: Any) -> Array:
+        if not isinstance(value, (np.ndarray, np.generic)):
+            fix = f"give an array: np.asarray(value, {wanted.dtype.numpy.name!r})"
+            raise FeedError(f"{self.model}: {what} is a {type(value).__name__}, no array", help=fix)
+        if casting.is_masked(value):
+            raise FeedError(
+                f"{self.model}: {what} is a masked array, and a model knows no masks",
+                help="fill what is masked: array.filled(0)",
+            )
+        array = np.asarray(value)
+        if big_integers.is_wide(wanted.dtype):
+            return self._digits(what, wanted, array)
+        if wanted.dtype is DType.string:
+            array = self._text(what, wanted, array)
+        elif array.dtype.newbyteorder("=") != wanted.dtype.numpy:
+            fix = f"cast it: array.astype({wanted.dtype.numpy.name!r})"
+            self._fail(wanted, array, f"{what} is {wanted.dtype}", fix)
+        if wanted.shape.is_ranked and array.ndim != wanted.rank:
+            self._fail(wanted, array, f"{what} has rank {wanted.rank}", "reshape it, or add the axes it lacks")
+        array = casting.native(array)
+        return array if array.flags.aligned else array.copy()
+
+    def _digits(self, what: str, wanted: TensorType, array: Array) -> Array:
+        """Integers of more than 64 bits as their digits, which they may be given as."""
+        dtype = wanted.dtype
+        count = big_integers.digits_of(dtype)
+        is_cut = array.ndim > 0 and array.shape[-1] == count and array.dtype.newbyteorder("=") == np.uint32
+        if is_cut and (not wanted.shape.is_ranked or array.ndim == wanted.rank + 1):
+            array = casting.native(array)
+            return array if array.flags.aligned else array.copy()
+        whole = big_integers.integers(array)
+        fix = f"give an array of Python ints, or of uint32 with {count} digits of 32 bits along one more axis"
+        if whole is None:
+            self._fail(wanted, array, f"{what} is {dtype}", fix)
+        if wanted.shape.is_ranked and whole.ndim != wanted.rank:
+            self._fail(wanted, array, f"{what} has rank {wanted.rank}, or {wanted.rank + 1} as digits", fix)
+        for item in whole.ravel():
+            if not dtype.min <= item <= dtype.max:
+                raise FeedError(
+                    f"{self.model}: {what} is {dtype}, which cannot hold {item}",
+                    help=f"{dtype} holds {dtype.min} to {dtype.max}",
+                )
+        return big_integers.to_digits(whole, dtype)
+
+    def _text(self, what: str, wanted: TensorType, array: Array) -> Array:
+        """Strings as the objects that onnxruntime reads. It would take any object, and print it."""
+        if array.dtype.kind in "UT":
+            return array.astype(object)
+        if array.dtype.kind != "O":
+            fix = "decode it: np.char.decode(array)" if array.dtype.kind == "S" else "convert it: array.astype(str)"
+            self._fail(wanted, array, f"{what} is string", fix)
+        for item in array.flat:
+            if not isinstance(item, str):
+                raise FeedError(
+                    f"{self.model}: {what} is string, and holds {item!r:.40}, a {type(item).__name__}",
+                    help="give an array of str only",
+                )
+        return array
+
+    def _check_sizes(self, leaves: Sequence[_Leaf]) -> None:
+        """Checks static dims, and that a name means one size everywhere."""
+        sizes: dict[str, int] = {}
+        first: dict[str, _Leaf] = {}
+        derived: list[tuple[_Leaf, int, Dim]] = []
+        for leaf in leaves:
+            shape = leaf.array.shape
+            for axis, name, dim in self._known_dims(leaf.type):
+                size = shape[axis]
+                if name is not None:
+                    if sizes.setdefault(name, size) != size:
+                        self._wrong(leaf, axis, f"{name}, which is {sizes[name]} in {first[name].what}")
+                    first.setdefault(name, leaf)
+                elif isinstance(dim, Dim):
+                    derived.append((leaf, axis, dim))
+                elif dim != size:
+                    self._wrong(leaf, axis, str(dim))
+        for leaf, axis, dim in derived:
+            if dim.parameters <= sizes.keys() and dim.evaluate(sizes) != leaf.array.shape[axis]:
+                self._wrong(leaf, axis, f"{dim} = {dim.evaluate(sizes)}")
+
+    def _known_dims(self, type_: TensorType) -> list[tuple[int, str | None, Dim | int]]:
+        """Of each dim of which something is known: its axis, its name where it is one, and the dim or its number."""
+        found = self._known.get(type_)
+        if found is None:
+            shape = type_.shape if type_.shape.is_ranked else ()
+            known = [(axis, dim) for axis, dim in enumerate(shape) if not dim.is_dynamic]
+            found = [(axis, dim.name, int(dim) if dim.is_static else dim) for axis, dim in known]
+            self._known[type_] = found
+        return found
+
+    def _wrong(self, leaf: _Leaf, axis: int, expected: str) -> NoReturn:
+        if leaf.is_held:
+            raise FeedError(
+                f"{self.model}: axis {axis} of {leaf.what} is {expected}, and it holds {summary(leaf.array)}",
+                operands={"buffer": str(leaf.type), "holds": summary(leaf.array)},
+                help="begin anew: model.buffers.reset(), or another state: model.state(); or set what the buffer holds",
+            )
+        fix = f"give an array whose axis {axis} has that size, not {leaf.array.shape[axis]}"
+        self._fail(leaf.type, leaf.array, f"axis {axis} of {leaf.what} is {expected}", fix)
+
+    def _fail(self, wanted: TensorType, array: Array, reason: str, fix: str) -> NoReturn:
+        given = summary(array)
+        raise FeedError(
+            f"{self.model}: {reason}, and {given} is given",
+            operands={"takes": str(wanted), "given": given},
+            help=fix,
+        )
+
+
+def summary(value: object) -> str:
+    """What errors show of a value that is fed: `float32[2, 3]`, `[float32[2], float32[3]]`, `None`."""
+    if isinstance(value, np.ndarray):
+        return f"{_dtype_name(value)}{list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        more = [f"and {len(value) - _SHOWN} more"] if len(value) > _SHOWN else []
+        return f"[{', '.join([*map(summary, value[:_SHOWN]), *more])}]"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+_SHOWN = 4
+"""How many elements of a list errors show."""
+
+
+def _dtype_name(array: Array) -> str:
+    if array.dtype.kind == "S":
+        return "bytes"
+    try:
+        return DType.of(array.dtype).name
+    except DTypeError:
+        return str(array.dtype)

@@ -1,0 +1,126 @@
+"""Arrays as the command line reads, invents, shows and writes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import DTypeError, ExportError, FeedError, ResourceLimitError
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+_SHOWN = 6
+"""Values that a summary shows."""
+
+_LARGEST = 1 << 31
+"""Bytes of the largest random array."""
+
+
+def read(path: str, name: str, type_: Type) -> Array:
+    """The array of a .npy file, as an input takes it. Raises `FeedError`."""
+    try:
+        if not os.path.isfile(path):
+            raise FileNotFoundError("no such file")
+        loaded = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        raise FeedError(f"run: {path} for input {name!r} cannot be read: {reason}", help="give a .npy file") from None
+    if not isinstance(loaded, np.ndarray):
+        raise FeedError(f"run: {path} for input {name!r} holds several arrays", help="give a .npy file of one")
+    wanted = type_.dtype.numpy if isinstance(type_, TensorType) else loaded.dtype
+    if wanted.kind not in "V" and not _is_added(wanted):
+        return loaded
+    if loaded.dtype.kind in "Vu" and loaded.dtype.itemsize == wanted.itemsize and not _is_integer(wanted):
+        return loaded.view(wanted)
+    if loaded.dtype.kind in "iu" and loaded.dtype.itemsize == 1 and _is_integer(wanted):
+        return loaded.astype(wanted)
+    return loaded
+
+
+def write(path: str, results: Mapping[str, Array]) -> list[str]:
+    """Writes a .npz file; gives a line for each array that is stored as something else. Raises `ExportError`."""
+    held: dict[str, Any] = {}
+    said = []
+    for name, array in results.items():
+        if not isinstance(array, np.ndarray):
+            raise ExportError(f"run: {name} is no array and is not written", help="leave --output out")
+        if array.dtype == object:
+            held[name] = array.astype(str)
+        elif _is_added(array.dtype):
+            plain = array.astype(np.int8) if _is_integer(array.dtype) else array.view(f"u{array.dtype.itemsize}")
+            held[name] = plain
+            held[f"{name}.dtype"] = np.array(array.dtype.name)
+            said.append(f"{name} is stored as {plain.dtype}; {name}.dtype says {array.dtype.name}")
+        else:
+            held[name] = array
+    try:
+        with open(path, "wb") as file:
+            np.savez(file, **held)
+    except OSError as error:
+        raise ExportError(
+            f"run: {path} cannot be written: {error.strerror or error}",
+            help="choose a folder that exists and can be written to",
+        ) from None
+    return said
+
+
+def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array:
+    """Floats of the standard normal distribution, integers from 0 to 9 or as far as they go, any bools, digits."""
+    count = 1
+    for d in dims:
+        count *= d
+    if count * max(8, dtype.numpy.itemsize) > _LARGEST:
+        raise ResourceLimitError(
+            f"run: a random array of {list(dims)} is too large", help="give files: --input NAME=FILE"
+        )
+    if dtype is DType.bool:
+        return rng.integers(0, 2, dims).astype(np.bool_)
+    if dtype is DType.string:
+        return rng.integers(0, 10, dims).astype(str).astype(object)
+    if dtype.is_float:
+        return rng.standard_normal(dims).astype(dtype.numpy)
+    most = (1 << (dtype.bits - dtype.is_signed)) - 1
+    return rng.integers(0, min(10, most + 1), dims).astype(dtype.numpy)
+
+
+def summary(name: str, result: Any, type_: Type) -> str:
+    """One line: the name, the type as it came out, the least and greatest value, the first values."""
+    if not isinstance(result, np.ndarray):
+        return f"{name}  {type_}  {str(result)[:200]}"
+    try:
+        dtype = DType.of(result.dtype).name
+    except DTypeError:
+        dtype = str(result.dtype)
+    shape = ", ".join(map(str, result.shape))
+    values = result.reshape(-1)
+    shown = " ".join(_text(v) for v in values[:_SHOWN]) + (" ..." if values.size > _SHOWN else "")
+    line = f"{name}  {dtype}[{shape}]"
+    if values.size and result.dtype != object and result.dtype.kind not in "USb":
+        wide = values.astype(np.float64) if _is_added(result.dtype) or result.dtype.kind == "f" else values
+        finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
+        if finite.size:
+            line += f"  min {_text(finite.min())}  max {_text(finite.max())}"
+        if finite.size < wide.size:
+            line += f"  NaN x{wide.size - finite.size}"
+    return f"{line}  [{shown}]"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (str, bytes)):
+        return repr(value)
+    if isinstance(value, (bool, np.bool_, np.integer)):
+        return str(value)
+    return f"{float(value):.6g}"
+
+
+def _is_added(dtype: np.dtype[Any]) -> bool:
+    """Whether it is one of ml_dtypes."""
+    return dtype.type.__module__.partition(".")[0] != "numpy"
+
+
+def _is_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.name.startswith(("int", "uint"))

@@ -1,0 +1,145 @@
+"""`graphcore doctor`: which onnxruntime is installed, what is done about it, and what keeps graphs from running."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from graphcore.runtime.cli.options import Commands, command
+from graphcore.runtime.cli.promote import aligned
+from graphcore.runtime.doctor import Finding, Machine, Provider, Release, Report, Trap, report
+
+_SUMMARY = "Says which onnxruntime is installed and what is done about it, and what keeps graphs from running."
+_EPILOG = """The exit status is 0 where graphs run, whatever there is to note, and 1 where a problem keeps them from it.
+
+examples:
+  graphcore doctor
+  graphcore doctor --json
+"""
+_WIDTH = 110
+_NAMED = 4
+"""How many operators are named of those that differ; --json has all."""
+
+
+def add(commands: Commands) -> None:
+    parser = command(commands, "doctor", _SUMMARY, _EPILOG)
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document instead; docs/doctor.md has its keys"
+    )
+    parser.add_argument("--traps", action="store_true", help="name every trap and the releases in which it was seen")
+    parser.set_defaults(function=diagnose)
+
+
+def diagnose(args: argparse.Namespace) -> int:
+    found = report()
+    if args.json:
+        json.dump(found.as_json(), sys.stdout, indent=2)
+        print()
+    else:
+        print("\n".join(text(found, args.traps)))
+    return 0 if found.runs else 1
+
+
+def text(found: Report, names_traps: bool = False) -> list[str]:
+    """Return the report as lines: the verdict, the findings with what to do, then the facts by subject."""
+    versions = found.packages.versions
+    installed = versions.get("onnxruntime") or "that cannot be imported"
+    verdict = "graphs run" if found.runs else "graphs do not run"
+    lines = [f"graphcore {versions.get('graphcore', '')} with onnxruntime {installed}: {verdict}"]
+    for finding in found.findings:
+        lines += ["", *_finding(finding)]
+    lines += _section("versions", [(name, version or "not installed") for name, version in versions.items()])
+    brought = [(one.name, one.version) for one in found.packages.distributions]
+    lines += _section("packages that bring the module onnxruntime", brought)
+    if found.release is not None:
+        lines += _section("release", [*_release(found.release), ("traps", _counted(found.traps))])
+    if names_traps:
+        lines += _section("traps", [(trap.name, _trap(trap)) for trap in found.traps])
+    lines += _section("providers", [(one.name, _provider(one)) for one in found.providers])
+    if found.machine is not None:
+        lines += _section("machine", _machine(found.machine))
+    lines += _section("to install", list(found.installs.items()))
+    return lines
+
+
+def _finding(finding: Finding) -> list[str]:
+    head = f"{finding.level}: "
+    lines = textwrap.wrap(head + finding.text, _WIDTH, subsequent_indent=" " * len(head), break_on_hyphens=False)
+    return [*lines, " " * len(head) + finding.help] if finding.help else lines
+
+
+def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
+    listed = [(f"  {name}", value) for name, value in rows if value]
+    return ["", title, *aligned(listed)] if listed else []
+
+
+def _release(release: Release) -> list[tuple[str, str]]:
+    built = f", build {release.build}" if release.build else ""
+    measured = "measured" if release.is_measured else "not measured"
+    own = "its own" if release.is_measured else f"that of {release.table}, the nearest that was measured"
+    registry = {
+        "not asked": "not asked: the table was seen to run",
+        "unreadable": "cannot be read: the table stands",
+        "unsafe": "not asked, which builds of other providers do not survive: the table stands",
+        "read": f"asked; {_differing(release.lacks, 'fewer')}; {_differing(release.adds, 'more')}, which are not used",
+    }
+    return [
+        ("onnxruntime", f"{release.version}{built}: {measured}"),
+        ("takes", f"up to opset {release.takes_opset} and IR {release.takes_ir}"),
+        ("is given", f"opset {release.opset} and IR {release.ir}"),
+        ("table", own),
+        ("list of kernels", registry[release.registry]),
+    ]
+
+
+def _differing(rows: Mapping[str, tuple[str, ...]], what: str) -> str:
+    if not rows:
+        return f"no {what} than the table"
+    named = ", ".join(f"{op} {' '.join(dtypes)}" for op, dtypes in list(rows.items())[:_NAMED])
+    rest = f" and {len(rows) - _NAMED} more operators" if len(rows) > _NAMED else ""
+    return f"{what} than the table of {named}{rest}"
+
+
+def _counted(traps: tuple[Trap, ...]) -> str:
+    if not traps:
+        return "all in force: in which releases they are was not measured"
+    count = sum(trap.in_force for trap in traps)
+    return f"{count} of {len(traps)} measured ones are in force, as seen in this release or next to it (--traps)"
+
+
+def _trap(trap: Trap) -> str:
+    ends = f"from {trap.first} on" * bool(trap.first), f"up to {trap.last}" * bool(trap.last)
+    seen = " ".join(end for end in ends if end) or "in every release"
+    return f"{'in force' if trap.in_force else 'not here'}: seen {seen}"
+
+
+def _provider(provider: Provider) -> str:
+    if provider.has_started is None:
+        return f"not tried: {provider.reason}"
+    return "starts" if provider.has_started else f"does not start: {provider.reason}"
+
+
+def _machine(machine: Machine) -> list[tuple[str, str]]:
+    limit = "" if machine.limit is None else f"; the cgroup pays for {machine.limit:g}"
+    there = [name for name, has in machine.instructions.items() if has]
+    lacking = [name for name, has in machine.instructions.items() if has is False]
+    sets = "; ".join(filter(None, (" ".join(there), f"not {' '.join(lacking)}" * bool(lacking))))
+    saturate = {None: "unknown", True: "saturate: quantised weights are read as unsigned", False: "exact"}
+    usual = "gathered for models whose buffers are written in place, or with huge_pages=True"
+    pages = f"{machine.huge_pages}: {usual if machine.gathers else 'sessions do not gather them'}"
+    return [
+        ("system", f"{machine.system} {machine.architecture}"),
+        ("processor", machine.processor or "unknown"),
+        ("cores", f"{_count(machine.cores)} with {_count(machine.threads)} threads"),
+        ("this process", f"may use {_count(machine.usable)} threads{limit}"),
+        ("instructions", sets or "unknown"),
+        ("products of bytes", saturate[machine.bytes_saturate]),
+        ("large pages", pages if machine.huge_pages else "none that sessions could gather"),
+    ]
+
+
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else str(number)

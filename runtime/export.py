@@ -1,0 +1,173 @@
+"""Graphs to ModelProtos and to files, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from graphcore.errors import ExportError, GraphError
+from graphcore.ir.buffers import exposed
+from graphcore.ir.symbol import Constant
+from graphcore.onnx.proto.model_proto import OPSET, External, encode, join, raw, within_limit
+from graphcore.onnx.proto.protobuf import Chunk
+from graphcore.support.atomic_files import replace_files
+
+if TYPE_CHECKING:
+    from graphcore.ir.graph import Graph, Optimize, Precision, Target
+    from graphcore.runtime.lowering.targets.releases import Runtime
+
+EXTERNAL_ABOVE = 1 << 30
+"""Bytes of weights and constants above which they go into a file of their own."""
+
+_ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
+_SMALLEST = 1024  # bytes below which a tensor stays in the model
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a graph is written, as `Graph.to_onnx` says."""
+
+    target: Target = "cpu"
+    precision: Precision = "exact"
+    inline: bool = False
+    optimize: Optimize | None = None
+    opset: int | None = None
+    ir_version: int | None = None
+    runtime: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A graph whose nodes are as a file has them. versions: of ONNX's domains. ir: of the file format."""
+
+    graph: Graph
+    versions: Mapping[str, int]
+    ir: int
+
+    def encoded(self, external: External | None = None) -> list[Chunk]:
+        """Return the ModelProto in chunks."""
+        return encode(self.graph, external, ir=self.ir, versions=self.versions)
+
+
+def written(graph: Graph, options: Options) -> Written:
+    """Return the graph lowered for a target, at the versions that were asked for, or the oldest that will do.
+
+    Raises `GraphError` for a target, precision, level, opset or release that does not exist, and for what has no form
+    at the opset that was asked for.
+    """
+    from graphcore.runtime.lowering import PRECISIONS, TARGETS
+    from graphcore.runtime.lowering.file_versions import versions_asked
+    from graphcore.runtime.lowering.file_versions import written as at_versions
+
+    if options.target not in TARGETS:
+        raise GraphError(f"no target is called {options.target!r}", help=f"use one of {', '.join(TARGETS)}")
+    if options.precision not in PRECISIONS:
+        raise GraphError(f"there is no precision {options.precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
+    asked = versions_asked(options.target, options.opset, options.ir_version, options.runtime)
+    if not graph.outputs:
+        graph.verify()  # which says so; operands were checked as each node was made
+    return Written(*at_versions(lambda runtime: _lowered(graph, options, runtime), options.target, asked))
+
+
+def lowered(graph: Graph, target: Target, precision: Precision = "exact") -> Graph:
+    """Return the graph as a file of a target has it. Raises `GraphError` as `written` does."""
+    return written(graph, Options(target, precision)).graph
+
+
+def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
+    from graphcore.runtime.lowering import LEVELS, lower
+    from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
+    from graphcore.runtime.lowering.targets.releases import ANY
+
+    target, precision = options.target, options.precision
+    level: Optimize = ("off" if target == "onnx" else "all") if options.optimize is None else options.optimize
+    if level not in LEVELS:
+        raise GraphError(f"there is no level of optimization {level!r}", help=f"use one of {', '.join(LEVELS)}")
+    shown = exposed(graph, in_file=True)
+
+    def lower_for(runtime: Runtime, inline: bool) -> Graph:
+        return lower(shown, target, precision, inline=inline, runtime=runtime, optimize=level)
+
+    try:
+        if target != "openvino":
+            return lower_for(runtime, options.inline)
+        from graphcore.runtime.openvino.support import require
+
+        return require(shown, lambda: lower_for(runtime, True))
+    except BitsViewed:
+        raise
+    except GraphError as error:
+        if runtime.opset >= OPSET:
+            raise
+        opset = _lowest_opset(lambda opset: lower_for(replace(ANY, opset=opset), True), runtime.opset + 1)
+        if opset is None:
+            raise
+        raise error.with_help(
+            f"export: {error.summary} at opset {runtime.opset}: opset {opset} is the lowest at which it can be written",
+            f"export with opset={opset} or newer, for a runtime that takes it",
+        ) from None
+
+
+def _lowest_opset(lower_at: Callable[[int], Graph], first: int) -> int | None:
+    """Return the first opset at which a graph can be lowered; None where it cannot at any."""
+    for opset in range(first, OPSET + 1):
+        try:
+            lower_at(opset)
+        except GraphError:
+            continue
+        return opset
+    return None
+
+
+def model_proto(graph: Graph, options: Options) -> onnx.ModelProto:
+    """See `Graph.to_onnx`."""
+    encoded = join(written(graph, options).encoded())
+    model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
+    return model
+
+
+def export(graph: Graph, path: str | os.PathLike[str], external_data: bool | None, options: Options) -> None:
+    """See `Graph.export`."""
+    file = os.path.realpath(os.fspath(path))
+    made = written(graph, options)
+    if external_data is None:
+        arrays = [s.producer.array for s in made.graph._symbols if isinstance(s.producer, Constant)]
+        external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
+    try:
+        if not external_data:
+            replace_files([(file, within_limit(made.encoded()))])
+            return
+        data = _Data(os.path.basename(file) + ".data")
+        model = made.encoded(data.place)
+        replace_files([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))])
+    except OSError as error:
+        raise ExportError(
+            f"export: {os.fspath(path)} cannot be written: {error.strerror or error}",
+            help="choose a folder that exists and can be written to",
+        ) from error
+
+
+class _Data:
+    """The file of weights beside the model: each at a page boundary."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.chunks: list[Chunk] = []
+        self._size = 0
+
+    def place(self, name: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
+        if array.nbytes < _SMALLEST or array.dtype == object:
+            return None
+        from graphcore.types.dtypes import DType
+
+        content = raw(array, DType.of(array.dtype))
+        padding = -self._size % _ALIGNMENT
+        self.chunks += [bytes(padding), content]
+        offset = self._size + padding
+        self._size = offset + len(content)
+        return self.name, offset

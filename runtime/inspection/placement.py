@@ -1,0 +1,150 @@
+"""Where the operators of a model run: on the device, or left to the CPU, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import onnxruntime
+
+from graphcore.ir.graph import Graph, Target
+from graphcore.ir.rewrite import walk
+from graphcore.ir.symbol import Node
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, kernels
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+RECORD = "session.record_ep_graph_assignment_info"
+"""The entry of a session's configuration with which it can tell where it put what."""
+
+_HOST = "CPUExecutionProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One operator. provider: what runs it. reason: why the first provider does not, "" where it does."""
+
+    name: str
+    operator: str
+    provider: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The operators of a model as the session runs them, in its order."""
+
+    operators: tuple[Placed, ...]
+
+    @property
+    def left(self) -> tuple[Placed, ...]:
+        """Those that the first provider left to another one."""
+        return tuple(o for o in self.operators if o.reason)
+
+    def __str__(self) -> str:
+        counts = Counter(o.provider for o in self.operators)
+        lines = [", ".join(f"{count} on {provider}" for provider, count in counts.most_common())]
+        reasons = Counter((o.operator, o.provider, o.reason) for o in self.left)
+        lines += [f"{count:6} {op:<24} {provider}: {why}" for (op, provider, why), count in sorted(reasons.items())]
+        return "\n".join(lines)
+
+
+def planned(graph: Graph, target: Target) -> Placement:
+    """What the target's table says of a lowered graph and the bodies in it."""
+    table = kernels(target)
+    name = "CUDAExecutionProvider" if target == "cuda" else _HOST
+    placed = []
+    for node in walk(graph):
+        why = "" if target != "cuda" else lack(node, table)
+        placed.append(Placed(_name(node), node.op_type, _HOST if why else name, why))
+    return Placement(tuple(placed))
+
+
+def recorded(session: onnxruntime.InferenceSession, graph: Graph | None, provider: str) -> Placement:
+    """Where a session that was started with `RECORD` says it put what. The reasons are those of the table.
+
+    graph: the lowered one, None for a model that was compiled elsewhere. provider: the one that is preferred.
+    """
+    whole: Mapping[str, str] | None = getattr(session, "left", None)  # of a provider that takes graphs and no nodes
+    left = planned(graph, "cuda").left if graph is not None and provider != _HOST and whole is None else ()
+    by_name = {(o.name, o.operator): o.reason for o in left if o.name}
+    by_operator = {o.operator: o.reason for o in left}
+    placed = []
+    for part in session.get_provider_graph_assignment_info():
+        for found in part.get_nodes():
+            reason = ""
+            if part.ep_name != provider:
+                reason = by_name.get((found.name, found.op_type), "") or by_operator.get(found.op_type, "")
+                if whole:
+                    reason = whole.get(found.op_type) or "it runs whole graphs, and none with " + ", ".join(whole)
+                reason = reason or "onnxruntime computes sizes and indices there"
+            placed.append(Placed(found.name, found.op_type, part.ep_name, reason))
+    return Placement(tuple(placed))
+
+
+def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
+    """Why the CUDA provider does not run a node, "" where it does."""
+    if node.domain:
+        return ""
+    row = table.get(node.op_type)
+    if row is None:
+        return "no kernel"
+    position = PRIMARY.get(node.op_type, 0)
+    operand = node.inputs[position] if position < len(node.inputs) else None
+    decides = node.outputs[0] if operand is None or node.op_type in BY_RESULT else operand
+    type_ = decides.type
+    if isinstance(type_, TensorType) and type_.dtype.storage not in row:
+        return f"no kernel for {type_.dtype}" if row else "no kernel"
+    condition = _CONDITIONS.get(node.op_type)
+    return "" if condition is None else condition(node, row)
+
+
+def _to(node: Node, row: frozenset[DType]) -> str:
+    made = node.outputs[0].dtype
+    return "" if made in row else f"no kernel that gives {made}"
+
+
+def _quantized(node: Node, row: frozenset[DType]) -> str:
+    x, scale = node.inputs[:2]
+    made = node.outputs[0].dtype
+    if x is None or scale is None or x.dtype is not scale.dtype:
+        return "no kernel for a scale of another dtype"
+    return "" if made in _QUANTIZED else f"no kernel that gives {made}"
+
+
+def _scaled(node: Node, row: frozenset[DType]) -> str:
+    scale = node.inputs[1]
+    known = scale is not None and scale.dtype in (DType.float16, DType.float32)
+    return "" if known else "no kernel for a scale of that dtype"
+
+
+def _signed(node: Node, row: frozenset[DType]) -> str:
+    other = node.inputs[1]
+    return "" if other is not None and other.dtype is DType.int8 else "no kernel for unsigned bytes"
+
+
+def _first(node: Node, row: frozenset[DType]) -> str:
+    return "no kernel that takes the last of equals" if node.attributes.get("select_last_index") else ""
+
+
+def _indexed(node: Node, row: frozenset[DType]) -> str:
+    indices = node.inputs[0]
+    return "" if indices is not None and indices.dtype is DType.int64 else "no kernel for such indices"
+
+
+_QUANTIZED = frozenset({DType.int8, DType.uint8, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2})
+_CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
+    "Cast": _to,
+    "QuantizeLinear": _quantized,
+    "DequantizeLinear": _scaled,
+    "MatMulInteger": _signed,
+    "ArgMax": _first,
+    "ArgMin": _first,
+    "OneHot": _indexed,
+}
+"""Operators whose kernels depend on more than the dtype of one operand."""
+
+
+def _name(node: Node) -> str:
+    return node.outputs[0]._name or ""

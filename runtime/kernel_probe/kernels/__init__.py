@@ -1,0 +1,1 @@
+"""Models of one node, one for each operator and dtype: which kernels run."""

@@ -1,0 +1,122 @@
+"""A model of one node out of a case, and what it is fed."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import DTypeError
+from graphcore.runtime.kernel_probe.kernels.case import DTYPES, SWEPT, Attribute, Case, Listed, Maybe, Operand, tensor
+from graphcore.runtime.kernel_probe.kernels.cases import SWEPT_PARAMETER
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
+from graphcore.runtime.ort import release
+from graphcore.types.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A model of one node of the operator, beside those that make its sequences and optionals, and its feeds."""
+
+    model: onnx.ModelProto
+    feeds: Mapping[str, tuple[Array, DType]]
+
+
+def operators() -> list[str]:
+    """The operators of the default domain that are not deprecated at the opset that sessions are given."""
+    names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+    found = [(name, _schema(name)) for name in sorted(names)]
+    return [name for name, schema in found if schema is not None and not schema.deprecated]
+
+
+def swept_dtypes(op_type: str) -> list[DType]:
+    """The dtypes among `DTYPES` that the schema allows for the operand that decides on the kernel."""
+    schema = _schema(op_type)
+    assert schema is not None
+    if op_type in SWEPT_PARAMETER:
+        named = SWEPT_PARAMETER[op_type]
+        types = next(set(c.allowed_type_strs) for c in schema.type_constraints if c.type_param_str == named)
+    elif op_type in BY_RESULT or not schema.inputs:
+        types = schema.outputs[0].types
+    else:
+        types = schema.inputs[min(PRIMARY.get(op_type, 0), len(schema.inputs) - 1)].types
+    found = {_dtype(match[1]) for text in types if (match := re.search(r"tensor\((\w+)\)", text))}
+    return [dtype for dtype in DTYPES if dtype in found]
+
+
+def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> Question:
+    """The model of a case in a dtype. known: all operands but the first are initializers, and there
+    is a node beside it, for a provider that takes graphs and seldom a node alone."""
+    nodes: list[onnx.NodeProto] = []
+    constants: list[onnx.TensorProto] = []
+    feeds: dict[str, tuple[Array, DType]] = {}
+
+    def given(operand: Operand, name: str) -> str:
+        array = operand.array(dtype)
+        if operand.constant or (known and name != "x0"):
+            constants.append(tensor(name, array, operand.of(dtype)))
+        else:
+            feeds[name] = array, operand.of(dtype)
+        return name
+
+    names = []
+    for i, operand in enumerate(case.inputs):
+        name = f"x{i}"
+        match operand:
+            case None:
+                name = ""
+            case Operand():
+                given(operand, name)
+            case Listed(items):
+                parts = [given(item, f"{name}_{k}") for k, item in enumerate(items)]
+                nodes.append(helper.make_node("SequenceConstruct", parts, [name]))
+            case Maybe(item):
+                nodes.append(helper.make_node("Optional", [given(item, f"{name}_item")], [name]))
+        names.append(name)
+    for i, operand in enumerate(case.captured):
+        given(operand, f"c{i}")
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    attributes = {name: _attribute(value, dtype) for name, value in case.attributes.items()}
+    nodes.append(helper.make_node(op_type, names, outputs, **attributes))
+    if known:
+        feeds["beside"] = np.ones(1, np.float32), DType.float32
+        nodes.append(helper.make_node("Exp", ["beside"], ["beside_exp"]))
+        outputs.append("beside_exp")
+    fed = [helper.make_tensor_value_info(name, d.onnx, list(a.shape)) for name, (a, d) in feeds.items()]
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph(nodes, op_type, fed, results, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _newest_opset())], ir_version=_newest_ir())
+    return Question(model, feeds)
+
+
+def _attribute(value: Attribute, dtype: DType) -> Any:
+    if isinstance(value, str) and value == SWEPT:
+        return dtype.onnx
+    if isinstance(value, Operand):
+        return tensor("value", value.array(dtype), value.of(dtype))
+    return value(dtype) if callable(value) else value
+
+
+def _schema(op_type: str) -> onnx.defs.OpSchema | None:
+    try:
+        return onnx.defs.get_schema(op_type, _newest_opset())
+    except onnx.defs.SchemaError:  # the operator is newer
+        return None
+
+
+_newest_opset, _newest_ir = functools.cache(release.newest_opset), functools.cache(release.newest_ir)
+
+
+def _dtype(name: str) -> DType | None:
+    """The dtype that a schema calls `name`; None for those that graphcore has not."""
+    try:
+        return DType.of(onnx.TensorProto.DataType.Value(name.upper()))
+    except (DTypeError, ValueError):
+        return None

@@ -1,0 +1,214 @@
+"""Probes of operands without elements: extremes, sorting, networks and attention."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from graphcore import ops
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.runtime.kernel_probe.probes.floats import top_k
+from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, operator, reduction
+from graphcore.runtime.lowering.decompositions.older import empty
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+REDUCED = (D.bool, D.int8, D.uint8, D.int32)
+"""Dtypes of which the kernels of extremes are right where there are elements."""
+SORTED = (D.int32, D.int64, D.uint64, D.float32, D.float64)
+EMPTY = ((2, 0), (0, 3), (0, 0), (2, 0, 3), (0, 3, 2))
+
+
+def families() -> list[Family]:
+    """What onnxruntime fails on or gets wrong where there are no elements."""
+    return [
+        Family("ReduceMax and ReduceMin refuse to reduce nothing.", [*_refused()]),
+        Family("ReduceMax and ReduceMin of integers give 0 for nothing.", [*_extremes()]),
+        Family("TopK does not survive empty axes beside the one that it sorts along.", [*_sorted()]),
+        Family("ReverseSequence leaves a sequence of length 0 unwritten.", [*_reversed()]),
+        Family("Reductions along axes below 0 reduce an empty tensor along none.", [*_axes()]),
+        Family("GRU and LSTM end the process where there are no steps, sequences or features.", [*_recurrent()]),
+        Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
+        Family("Attention fails without queries or keys.", [*_attention()]),
+    ]
+
+
+def _reversed() -> Iterator[Probe]:
+    """The lengths are 0 for some sequences; the numbers are none that memory holds by chance."""
+    for shape, time, batch in (((4, 3), 0, 1), ((3, 4), 1, 0), ((4, 3, 70), 0, 1), ((3, 4, 70), 1, 0)):
+        x = np.arange(np.prod(shape)).reshape(shape) % 97 + 7
+        want, lengths = x.copy(), [0, 2, 4]
+        for sequence, length in enumerate(lengths):
+            turned = [slice(None)] * x.ndim
+            turned[batch], turned[time] = slice(sequence, sequence + 1), slice(0, length)
+            want[tuple(turned)] = np.flip(x[tuple(turned)], time)
+        build = operator("ReverseSequence", time_axis=time, batch_axis=batch)
+        for dtype in (D.float32, D.int64, D.int8, D.bool):
+            given = x % 2 if dtype is D.bool else x
+            right = want % 2 if dtype is D.bool else want
+            yield Probe(dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(empty.REVERSED,))
+
+
+def _end(dtype: DType, op: str) -> float:
+    if dtype is D.bool:
+        return op == "ReduceMin"
+    if dtype.is_float:
+        return -INF if op == "ReduceMax" else INF
+    return int(dtype.min if op == "ReduceMax" else dtype.max)
+
+
+def _refused() -> Iterator[Probe]:
+    for op in ("ReduceMax", "ReduceMin"):
+        for dtype in (*REDUCED, D.int64, *WIDE):
+            want = np.full(2, _end(dtype, op), object)
+            has_older = dtype in REDUCED and (op, dtype) != ("ReduceMax", D.uint8)  # of which 0 is the least
+            older = (f"{op} {dtype} without elements",) if has_older else ()
+            build = _typed(op, dtype, (2,), 1)
+            yield Probe(dtype, (op,), (np.zeros((2, 0)),), build, (want,), is_known=True, beside=older)
+
+
+def _typed(op: str, dtype: DType, shape: tuple[int, ...], axis: int, keepdims: int = 0) -> Any:
+    def build(graph: Graph, x: Symbol) -> Any:
+        given = [x, graph.constant(np.array([axis]))]
+        return graph.op(op, given, {"keepdims": keepdims}, [TensorType(dtype, shape)])
+
+    return build
+
+
+def _extremes() -> Iterator[Probe]:
+    for op in ("ReduceMax", "ReduceMin"):
+        for dtype in REDUCED:
+            if (op, dtype) == ("ReduceMax", D.uint8):  # of which 0 is the least
+                continue
+            names = (f"{op} {dtype} without elements",)
+            for shape in EMPTY:
+                for axis in range(len(shape)):
+                    for keepdims in (0, 1):
+                        kept = [n for a, n in enumerate(shape) if a != axis]
+                        kept = [*kept[:axis], 1, *kept[axis:]] if keepdims else kept
+                        want = np.full(kept, _end(dtype, op), object)
+                        build = reduction(op, axis, keepdims=keepdims)
+                        yield Probe(dtype, (), (np.zeros(shape),), build, (want,), names=names)
+            nothing = np.zeros((0, 2))
+            yield Probe(dtype, (), (nothing,), reduction(op, 0, 1), (_end(dtype, op),), names=names)
+
+
+def _sorted() -> Iterator[Probe]:
+    for dtype in SORTED:
+        names = (f"TopK {dtype} without elements",)
+        beside = _HIDING.get(dtype, ())
+        for shape in ((0, 3), (2, 0, 3), (0, 2, 3), (0, 0)):
+            axis = len(shape) - 1
+            for k in {0, min(1, shape[axis]), min(2, shape[axis])}:
+                nothing = np.zeros([k if a == axis else n for a, n in enumerate(shape)])
+                yield Probe(
+                    dtype,
+                    (),
+                    (np.zeros(shape),),
+                    top_k(k, axis),
+                    (nothing, nothing),
+                    gives=(dtype, D.int64),
+                    names=names,
+                    beside=beside,
+                    dies=True,
+                )
+        yield Probe(
+            dtype, (), (np.zeros((3, 0)),), top_k(2, 0), (np.zeros((2, 0)),) * 2, gives=(dtype, D.int64), names=names,
+            beside=beside, dies=True,
+        )  # fmt: skip
+
+
+_HIDING = {
+    D.uint64: ("TopK int64 without elements",),
+    D.float32: ("TopK float32", "TopK int32 without elements"),
+    D.float64: ("TopK float64", "TopK int64 without elements"),
+}
+"""Traps whose detours sort in another dtype, or do what is done there."""
+
+AXES = ((-1,), (-2,), (-3,), (-1, -2), (0, -1), (-1, 0), (-1, -2, -3))
+
+KINDS = {
+    "ReduceSum": 0.0, "ReduceProd": 1.0, "ReduceSumSquare": 0.0, "ReduceL1": 0.0, "ReduceL2": 0.0,
+    "ReduceLogSum": -INF,
+}  # fmt: skip
+
+
+def _axes() -> Iterator[Probe]:
+    names = ("empty reduction along an axis below 0",)
+    for op, value in KINDS.items():
+        for shape, axes in itertools.product(((3, 0), (0, 4), (2, 0, 3), (2, 3, 0), (0, 3, 4)), AXES):
+            if -min(axes) > len(shape) or len({a % len(shape) for a in axes}) < len(axes):
+                continue
+            for keepdims, dtype in itertools.product((0, 1), WIDE):
+                given = np.zeros(shape)
+                kept = np.sum(given, axes, keepdims=bool(keepdims)).shape
+                is_reduced = 0 in (shape[a] for a in axes)
+                want = np.full(kept, value) if is_reduced else np.zeros(kept)
+                build = reduction(op, *axes, keepdims=keepdims)
+                yield Probe(dtype, (), (given,), build, (want,), names=names)
+                yield Probe(dtype, (), (given,), build, (want,), names=names, is_known=True)
+
+
+def _recurrent() -> Iterator[Probe | Check]:
+    for op, gates in (("GRU", 3), ("LSTM", 4)):
+        yield _network(op, gates, f"{op} without sequences", (2, 0, 3), (2, 1, 0, 4))
+    yield _network("GRU", 3, "GRU without steps", (0, 2, 3), (0, 1, 2, 4))
+    yield Check(("GRU without features",), _without_features, dies=True)
+
+
+def _recurrent_steps() -> Iterator[Probe]:
+    yield _network("RNN", 1, "RNN without steps", (0, 2, 3), (0, 1, 2, 4))
+
+
+def _network(op: str, gates: int, name: str, shape: tuple[int, ...], result: tuple[int, ...]) -> Probe:
+    first = np.arange(shape[1] * 4.0).reshape(1, shape[1], 4)
+
+    def build(graph: Graph, x: Symbol, state: Symbol) -> Any:
+        w, r = (graph.constant(np.ones((1, 4 * gates, n), np.float32)) for n in (3, 4))
+        given: list[Symbol | None] = [x, w, r, None, None, state]
+        types = [TensorType(D.float32, ["s", 1, "b", 4]), TensorType(D.float32, [1, "b", 4])]
+        types += types[1:] if op == "LSTM" else []
+        return graph.op(op, given, {"hidden_size": 4}, types)[:2]
+
+    given, want = (np.zeros(shape), first), (np.zeros(result), first)
+    return Probe(D.float32, (op,), given, build, want, names=(name,), dies=True)
+
+
+def _without_features() -> str:
+    """A GRU whose operand has no features is refused in words; onnxruntime does not survive it."""
+
+    def build(graph: Graph, x: Symbol) -> Any:
+        w, r = (graph.constant(np.ones((1, 12, n), np.float32)) for n in (0, 4))
+        types = [TensorType(D.float32, [2, 1, 3, 4]), TensorType(D.float32, [1, 3, 4])]
+        return graph.op("GRU", [x, w, r], {"hidden_size": 4}, types)[:1]
+
+    want = np.zeros((2, 1, 3, 4))
+    probe = Probe(D.float32, (), (np.zeros((2, 3, 0)),), build, (want,), is_known=True)
+    try:
+        return probe.finds()
+    except GraphError:
+        return ""
+
+
+def _attention() -> Iterator[Probe]:
+    """Of primitives, which a session brings into the form of the kernel."""
+    names = ("Attention without elements",)
+    for queries, keys in ((0, 4), (3, 0), (0, 0)):
+        q, k, nothing = np.ones((2, 2, queries, 8)), np.ones((2, 2, keys, 8)), np.zeros((2, 2, queries, 8))
+        dims = tuple(("batch", 2, length, 8) for length in ("queries", "keys", "keys"))
+        yield Probe(
+            D.float32, (), (q, k, k), attend, (nothing,), names=names, in_session=True, needs="Attention", dims=dims
+        )
+
+
+def attend(graph: Graph, q: Symbol, k: Symbol, v: Symbol) -> Symbol:
+    """Attention by primitives."""
+    return ops.matmul(ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) * 8**-0.5, axis=-1), v)
+
+
+__all__ = ["families"]

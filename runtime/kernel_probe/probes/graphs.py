@@ -1,0 +1,184 @@
+"""Probes of what onnxruntime does with several nodes at once, with bodies, and with memory."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+from graphcore import ops
+from graphcore.arrays.casting import cast_array
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, bare
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.ort import release
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+HALVES = (D.float16, D.bfloat16)
+
+
+def families() -> list[Family]:
+    """What onnxruntime takes for something else when it looks at several nodes, and what it does not survive."""
+    return [
+        Family("A constant zero that is added is left out, though -0.0 + 0.0 is 0.0.", [*_zeros()]),
+        Family("A product with weights that a node dequantises rounds the other operand.", [*_dequantised()]),
+        Family("Between kernels of narrow floats the rounding is left out, and some round between steps.", _narrow()),
+        Family("Optimisers make operators of float64 that have kernels in float32 alone.", [*_optimised()]),
+        Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
+        Family("A Loop that gathers strings ends the process.", [Check((_LOOP,), _looped, dies=True)]),
+        Family("An output that is an input has its memory, and does not keep it alive.", [Check((_GIVEN,), _given)]),
+    ]
+
+
+_LOOP, _GIVEN = "Loop that gathers strings", "output that is an input"
+
+
+def _zeros() -> Iterator[Probe]:
+    names = ("sum with a constant zero",)
+    # The sign shows in the infinity. What is the first node of a graph, or its last one, stays.
+    builds: list[Callable[..., Any]] = [
+        lambda graph, x: 1 / (-x + 0.0),
+        lambda graph, x: 1 / (0.0 + -x),
+        lambda graph, x: 1 / (-x - -0.0),
+        lambda graph, x: 1 / (-x + np.zeros(1, x.dtype.numpy)),
+    ]
+    for dtype in WIDE:
+        for build in builds:
+            yield Probe(dtype, (), ([0.0, -1.0],), build, ([INF, 1.0],), names=names)
+
+
+def _dequantised() -> Iterator[Probe]:
+    draw = np.random.default_rng(0)
+    weights = draw.integers(-127, 128, (64, 32)).astype(np.int8)
+    x = np.round(draw.standard_normal((5, 64)) * 64) / 64
+    for _dtype, codes in ((D.int8, weights), (D.uint8, weights.view(np.uint8))):
+        want = x @ (codes * 0.25)
+
+        def build(graph: Graph, given: Symbol, codes: Any = codes) -> Any:
+            wide = ops.onnx.DequantizeLinear(graph.constant(codes), np.float32(0.25))
+            return given @ wide
+
+        def turned(graph: Graph, given: Symbol, codes: Any = codes) -> Any:
+            wide = ops.onnx.DequantizeLinear(graph.constant(codes.T.copy()), np.float32(0.25))
+            return given @ ops.transpose(wide)
+
+        for each in (build, turned):
+            names = ("product with dequantised weights",)
+            yield Probe(D.float32, (), (x,), each, (want,), names=names, is_known=True)
+
+
+def _narrow() -> list[Check]:
+    return [Check((f"{dtype} kernels",), functools.partial(_unrounded, dtype)) for dtype in HALVES]
+
+
+def _unrounded(dtype: DType) -> str:
+    """A product and a sum of narrow floats, by graphcore where the trap is avoided and as they are where not."""
+    draw = np.random.default_rng(0)
+    x, y = (cast_array(draw.standard_normal(300), D.float64, dtype) for _ in range(2))
+    product = (x.astype(np.float64) * y.astype(np.float64)).astype(np.float32).astype(dtype.numpy)
+    want = (product.astype(np.float32) + y.astype(np.float32)).astype(dtype.numpy)
+    graph = Graph("narrow", {n: TensorType(D.float32, [300]) for n in "xy"})
+    a, b = (s.cast(dtype) for s in graph.inputs)
+    graph.output((a * b + b).cast(D.float32))
+    if legality("cpu", release.runtime()).has_trap(f"{dtype} kernels"):
+        session = bare(graph)
+    else:
+        model = graph.to_onnx(target="onnx")
+        model.ir_version, model.opset_import[0].version = release.runtime().ir, min(release.runtime().opset, 22)
+        session = _plain(model)
+    (got,) = session.run(None, {n: v.astype(np.float32) for n, v in (("x", x), ("y", y))})
+    wrong = int((got != want.astype(np.float32)).sum())
+    return f"{wrong} of 300 numbers differ" if wrong else ""
+
+
+def _plain(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _optimised() -> Iterator[Probe]:
+    x, y = np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([[1.0, 4.0], [7.0, 3.0]])
+    beside = ("MatMul float64",)
+    scaled, turned = ("optimiser MatMulScaleFusion",), ("optimiser MatmulTransposeFusion",)
+    scaling: list[Callable[..., Any]] = [lambda graph, a, b: (a * 0.3) @ b, lambda graph, a, b: (a @ b) * 0.3]
+    for build in scaling:
+        want = (build(None, x, y),)
+        yield Probe(D.float64, (), (x, y), build, want, names=scaled, beside=beside, in_session=True)
+    products: list[tuple[Callable[..., Any], Any]] = [
+        (lambda graph, a, b: ops.transpose(a) @ b, x.T @ y),
+        (lambda graph, a, b: a @ ops.transpose(b), x @ y.T),
+    ]
+    for build, product in products:
+        for is_known in (False, True):
+            yield Probe(
+                D.float64, (), (x, y), build, (product,), names=turned, beside=beside, in_session=True,
+                is_known=is_known,
+            )  # fmt: skip
+    quick = np.linspace(-3, 3, 7)
+    for alpha in (1.702, 1.0):
+        want = (quick / (1 + np.exp(-alpha * quick)),)
+        build = functools.partial(_quick, alpha)
+        yield Probe(D.float64, (), (quick,), build, want, names=("optimiser QuickGeluFusion",), in_session=True)
+
+
+def _quick(alpha: float, graph: Graph, x: Symbol) -> Symbol:
+    return x * ops.onnx.Sigmoid(x if alpha == 1 else x * alpha)
+
+
+def _noop() -> Iterator[Probe]:
+    names = ("optimiser NoopElimination",)
+    for dtype in WIDE:
+        for build in (
+            lambda graph, x: -(x * np.zeros(0, x.dtype.numpy)),
+            lambda graph, x: -(x + np.zeros(0, x.dtype.numpy)),
+            lambda graph, x: x - np.zeros(0, x.dtype.numpy),
+            lambda graph, x: x / np.zeros(0, x.dtype.numpy),
+        ):
+            yield Probe(dtype, (), ([1.0],), build, ([],), names=names, in_session=True, is_known=True)
+
+
+def _looped() -> str:
+    """A loop whose steps gather strings: refused in words, or three of them."""
+    graph = Graph("loop", {"n": TensorType(D.int64, []), "x": TensorType(D.string, [2])})
+
+    def body(number: Symbol, going: Symbol, text: Symbol) -> Any:
+        return going, text, text
+
+    made = ops.onnx.Loop(graph["n"], graph.constant(np.array(True)), [graph["x"]], body=body)
+    graph.output(*made)
+    text = np.array(["first, long enough to lie elsewhere", "second"], object)
+    try:
+        session = bare(graph)
+    except GraphError:
+        return ""
+    for _ in range(3):
+        _, gathered = session.run(None, {"n": np.array(3), "x": text})
+        if gathered.tolist() != [text.tolist()] * 3:
+            return f"gives {gathered.tolist()}"
+    return ""
+
+
+def _given() -> str:
+    """What is wrong with the memory of an output that is an input."""
+    value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
+    more = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "given", [value], [value, more])
+    session = _plain(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    x = np.arange(1000, dtype=np.float32)
+    count = sys.getrefcount(x)
+    got, _ = release.kept_apart(session.run, {"x"})(["x", "y"], {"x": x}, None)
+    is_kept = sys.getrefcount(x) > count
+    return "gives memory that it does not keep alive" if np.shares_memory(got, x) and not is_kept else ""
+
+
+__all__ = ["families"]

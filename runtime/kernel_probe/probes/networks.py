@@ -1,0 +1,263 @@
+"""Probes of operators of networks: pooling, resizing, windows, recurrent layers, and what models of others hold."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from graphcore import ops
+from graphcore.arrays.casting import Array
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.runtime.kernel_probe.probes.probe import LONG, NAN, WIDE, Check, D, Family, Probe, operator
+from graphcore.runtime.lowering.functions.custom_ops import STATISTICS
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+
+def families() -> list[Family]:
+    """What onnxruntime gets wrong about these operators, or refuses of what ONNX allows."""
+    return [
+        Family("AveragePool counts wrong what is added after an axis.", [*_averages()]),
+        Family("Resize is off in some modes, and integers go through float32.", _resized()),
+        Family("Sum and Mean of float64 are those of float32.", [*_sums()]),
+        Family("OneHot refuses indices of 8 bits, and gives 1 for those that are out of range.", [*_one_hot()]),
+        Family("Windows of float64 are computed in float32.", [*_windows()]),
+        Family("MaxUnpool takes places of the size that is asked for as places of another.", _unpooled()),
+        Family("SpaceToDepth knows no mode CRD.", [*_depths()]),
+        Family("Recurrent networks refuse layout=1.", [*_recurrent()]),
+        Family("SkipSimplifiedLayerNormalization does not give the mean that is asked for.", [*_means()]),
+        Family("DFT and STFT of float32 lose digits where the length is no power of two.", [*_fourier()]),
+        Family("DFT of float64 has no inverse of one side.", [*_inverse()]),
+    ]
+
+
+def _averages() -> Iterator[Probe]:
+    draw = np.random.default_rng(0)
+    for size, kernel in (((8, 9), (3, 2)), ((7,), (3,)), ((5, 6, 7), (2, 3, 2)), ((17, 33), (5, 4))):
+        x = draw.integers(-8, 9, (2, 3, *size)).astype(np.float64)
+        axes = len(size)
+        for strides, before, after in itertools.product((1, 2, 3), (0, 1), (0, 1, 2)):
+            pads = [min(before, kernel[0] - 1)] * axes, [min(after, k - 1) for k in kernel]
+            for ceil, counted in ((0, 1), (1, 1), (1, 0), (0, 0)):
+                want = _averaged(x, kernel, strides, *pads, ceil=bool(ceil), counted=bool(counted))
+                if want is None:
+                    continue
+                attributes = {"kernel_shape": [*kernel], "strides": [strides] * axes, "pads": [*pads[0], *pads[1]]}
+                build = operator("AveragePool", **attributes, ceil_mode=ceil, count_include_pad=counted)
+                yield Probe(D.float32, ("AveragePool",), (x,), build, (want,))
+    x = draw.integers(-8, 9, (1, 2, 7, 8)).astype(np.float64)
+    total = [_same_padding(n, 2, 2) for n in (7, 8)]
+    for mode, counted in itertools.product(("SAME_UPPER", "SAME_LOWER"), (0, 1)):
+        less, more = [n // 2 for n in total], [n - n // 2 for n in total]
+        ends = (less, more) if mode == "SAME_UPPER" else (more, less)
+        want = _averaged(x, (2, 2), 2, *ends, ceil=False, counted=bool(counted))
+        build = operator("AveragePool", kernel_shape=[2, 2], strides=[2, 2], auto_pad=mode, count_include_pad=counted)
+        yield Probe(D.float32, ("AveragePool",), (x,), build, (want,))
+
+
+def _same_padding(size: int, kernel: int, stride: int) -> int:
+    return max((-(-size // stride) - 1) * stride + kernel - size, 0)
+
+
+def _averaged(
+    x: Array, kernel: tuple[int, ...], stride: int, before: list[int], after: list[int], *, ceil: bool, counted: bool
+) -> Array | None:
+    """AveragePool by its definition; what ceil adds to the padding counts for nothing. None where a window is empty."""
+    sizes = x.shape[2:]
+    rounded: Callable[[float], int] = math.ceil if ceil else math.floor
+    counts = [rounded((n + b + a - k) / stride) + 1 for n, k, b, a in zip(sizes, kernel, before, after, strict=True)]
+    counts = [c - 1 if ceil and (c - 1) * stride >= n + b else c for c, n, b in zip(counts, sizes, before, strict=True)]
+    made = np.zeros((*x.shape[:2], *counts))
+    for place in itertools.product(*map(range, counts)):
+        starts = [p * stride - b for p, b in zip(place, before, strict=True)]
+        padded = [min(s + k, n + a) - s for s, k, n, a in zip(starts, kernel, sizes, after, strict=True)]
+        cuts: tuple[Any, ...] = (..., *(slice(max(s, 0), s + k) for s, k in zip(starts, kernel, strict=True)))
+        window = x[cuts]
+        count = math.prod(padded) if counted else math.prod(window.shape[2:])
+        if not count:
+            return None
+        at: tuple[Any, ...] = (..., *place)
+        made[at] = window.sum(axis=tuple(range(2, x.ndim))) / count
+    return made
+
+
+def _resized() -> list[Probe]:
+    corners = _resize(0.6, coordinate_transformation_mode="align_corners")
+    return [
+        Probe(D.float32, ("Resize",), ([[[[1, 2, 3, 4]]]],), corners, ([[[[1, 3.142857]]]],)),
+        Probe(D.int32, ("Resize",), ([[[[2**24 + 1] * 2]]],), _resize(2), ([[[[2**24 + 1] * 4]]],)),
+    ]
+
+
+def _resize(scale: float, **attributes: Any) -> Any:
+    return operator("Resize", None, np.array([1, 1, 1, scale], np.float32), mode="linear", **attributes)
+
+
+def _sums() -> Iterator[Probe]:
+    x, y, z = (np.random.default_rng(i).standard_normal((3, 17)) for i in range(3))
+    for given in ((x,), (x, y), (x, y, z), (x, y[0], z[:, :1]), (x[0, 0], y)):
+        want = functools.reduce(np.add, given)
+        yield Probe(D.float64, ("Sum",), given, operator("Sum"), (want,))
+    yield Probe(D.float64, ("Sum",), ([-0.0, NAN], [-0.0, 1.0]), operator("Sum"), ([-0.0, NAN],))
+
+
+def _one_hot() -> Iterator[Probe]:
+    for dtype in (D.float32, D.int64):
+        build = operator("OneHot", np.array(3), np.array([0, 1], dtype.numpy))
+        yield Probe(dtype, ("OneHot",), ([0, 2],), build, ([[1, 0, 0], [0, 0, 1]],), types=(D.uint8,))
+
+
+TURN, TWICE = (np.cos(turns * 2 * np.pi * np.arange(7) / 7) for turns in (1, 2))
+
+
+def _windows() -> Iterator[Probe | Check]:
+    for dtype in LONG:
+        for op_type, a, b, c in (("HammingWindow", 25 / 46, 21 / 46, 0), ("BlackmanWindow", 0.42, 0.5, 0.08)):
+            want = (7 * [a] - b * TURN + c * TWICE,)
+            yield Probe(dtype, (op_type,), ([1.0] * 7,), _window(op_type, dtype), want, (D.float64,), (D.float64,))
+        turned = 0.5 - 0.5 * TURN
+        narrow = _window("HannWindow", dtype, D.float16)
+        want = (turned.astype(np.float16),)
+        yield Probe(dtype, ("HannWindow",), ([1.0] * 7,), narrow, want, (D.float64,), (D.float16,))
+        yield Check((f"MelWeightMatrix {dtype}",), functools.partial(_mel_differs, dtype))
+
+
+def _window(op_type: str, dtype: DType, gives: DType = D.float64) -> Any:
+    def build(graph: Graph, x: Symbol) -> Any:
+        length = ops.shape_of(x)[0].cast(dtype)
+        return graph.op(op_type, [length], {"output_datatype": int(gives.onnx)}, [x.type.cast(gives)])
+
+    return build
+
+
+def _mel_differs(dtype: DType) -> str:
+    """What is wrong with a MelWeightMatrix of float16, which is that of float32, rounded."""
+    (wide,), (narrow,) = _mel(dtype, D.float32).run(), _mel(dtype, D.float16).run()
+    return "" if (wide.astype(np.float16) == narrow).all() else f"gives {narrow.ravel()[:6].tolist()}"
+
+
+def _mel(dtype: DType, gives: DType) -> Probe:
+    def build(graph: Graph, count: Symbol, length: Symbol, rate: Symbol) -> Any:
+        edges = [graph.constant(np.array(n, np.float32)) for n in (0.0, 4096.0)]
+        result = TensorType(gives, ["f", "b"])
+        given = [count, length, rate, *edges]
+        return graph.op("MelWeightMatrix", given, {"output_datatype": int(gives.onnx)}, [result])
+
+    return Probe(dtype, (), (8, 16, 8192), build, ())
+
+
+def _unpooled() -> list[Probe]:
+    def build(graph: Graph, x: Symbol, places: Symbol) -> Any:
+        asked = graph.constant(np.array([1, 1, 5, 5]))
+        attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
+        return graph.op("MaxUnpool", [x, places, asked], attributes, [TensorType(x.dtype, [1, 1, 5, 5])])
+
+    given = ([[[[5, 6], [7, 8]]]], [[[[5, 7], [13, 15]]]])
+    want = np.pad([[0] * 4, [0, 5, 0, 6], [0] * 4, [0, 7, 0, 8]], (0, 1))[None, None]
+    return [Probe(D.float32, ("MaxUnpool",), given, build, (want,), types=(D.float32, D.int64))]
+
+
+def _depths() -> Iterator[Probe]:
+    for dtype in (*WIDE, D.int8, D.uint8):
+        given = ([[[[0, 1], [2, 3]], [[4, 5], [6, 7]]]],)
+        build = operator("SpaceToDepth", blocksize=2, mode="CRD")
+        yield Probe(dtype, ("SpaceToDepth",), given, build, ([[[[n]] for n in range(8)]],))
+
+
+def _recurrent() -> Iterator[Probe]:
+    for op_type, gates, want in (("RNN", 1, RNN), ("GRU", 3, GRU), ("LSTM", 4, LSTM)):
+        result = [[[[step, step]] for step in want]]
+        yield Probe(D.float32, (op_type,), ([[[1.0], [1.0]]],), _layer(op_type, gates), (result,))
+
+
+def _layer(op_type: str, gates: int) -> Any:
+    """Two states, all weights 1, the batch before the sequence."""
+
+    def build(graph: Graph, x: Symbol) -> Any:
+        given, kept = (graph.constant(np.ones((1, 2 * gates, n), np.float32)) for n in (1, 2))
+        attributes = {"hidden_size": 2, "layout": 1}
+        return graph.op(op_type, [x, given, kept], attributes, [TensorType(x.dtype, [1, 2, 1, 2])])
+
+    return build
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def _steps(step: Callable[[float, float], tuple[float, float]]) -> list[float]:
+    """What two steps give whose operand is 1: both states are the same."""
+    first, memory = step(0.0, 0.0)
+    return [first, step(first, memory)[0]]
+
+
+def _gru(state: float, memory: float) -> tuple[float, float]:
+    gate = _logistic(1 + 2 * state)
+    return (1 - gate) * math.tanh(1 + 2 * gate * state) + gate * state, memory
+
+
+def _lstm(state: float, memory: float) -> tuple[float, float]:
+    gate = _logistic(1 + 2 * state)
+    memory = gate * memory + gate * math.tanh(1 + 2 * state)
+    return gate * math.tanh(memory), memory
+
+
+RNN = _steps(lambda state, memory: (math.tanh(1 + 2 * state), memory))
+GRU, LSTM = _steps(_gru), _steps(_lstm)
+
+
+def _means() -> Iterator[Probe]:
+    x, skip = (np.random.default_rng(i).standard_normal((1, 2, 8)) for i in range(2))
+
+    def build(graph: Graph, a: Symbol, b: Symbol) -> Any:
+        gamma = graph.constant(np.ones(8, np.float32))
+        return ops.microsoft.SkipSimplifiedLayerNormalization(a, b, gamma, epsilon=0.0, outputs=4)[1:]
+
+    total = x + skip
+    want = (np.zeros((1, 2, 1)), 1 / np.sqrt((total**2).mean(-1, keepdims=True)), total)
+    yield Probe(D.float32, (), (x, skip), build, want, names=(STATISTICS,), is_known=True, near=1e-6)
+
+
+def _fourier() -> Iterator[Probe]:
+    x = np.random.default_rng(0).standard_normal((1, 1021, 1)).astype(np.float32)
+    made = np.fft.fft(x[..., 0].astype(np.float64), axis=1)
+    want = np.stack([made.real, made.imag], -1)
+    yield Probe(D.float32, ("DFT",), (x,), _transform("DFT"), (want,), near=2e-7)
+    frame = x[:, :1000]
+    parts = np.fft.rfft(np.stack([frame[0, i : i + 499, 0] for i in range(0, 501, 100)]).astype(np.float64), axis=1)
+    want = np.stack([parts.real, parts.imag], -1)[None]
+    yield Probe(D.float32, ("STFT",), (frame,), _frames, (want,), near=2e-7)
+
+
+def _transform(op_type: str, **attributes: int) -> Any:
+    def build(graph: Graph, x: Symbol) -> Any:
+        axis = graph.constant(np.array(1))
+        return graph.op(op_type, [x, None, axis], attributes, [TensorType(x.dtype, [1, "n", 2])])
+
+    return build
+
+
+def _frames(graph: Graph, x: Symbol) -> Any:
+    given = [x, graph.constant(np.array(100)), None, graph.constant(np.array(499))]
+    return graph.op("STFT", given, {"onesided": 1}, [TensorType(x.dtype, [1, "f", "b", 2])])
+
+
+def _inverse() -> Iterator[Probe]:
+    x = np.random.default_rng(0).standard_normal(10)
+    made = np.fft.rfft(x)
+
+    def build(graph: Graph, given: Symbol) -> Any:
+        attributes = {"inverse": 1, "onesided": 1}
+        operands = [given, graph.constant(np.array(10)), graph.constant(np.array(1))]
+        return graph.op("DFT", operands, attributes, [TensorType(given.dtype, [1, 10, 1])])
+
+    yield Probe(D.float64, ("DFT",), (np.stack([made.real, made.imag], -1)[None],), build, (x.reshape(1, 10, 1),))
+
+
+__all__ = ["families"]

@@ -1,0 +1,128 @@
+"""`python -m graphcore.runtime.kernel_probe.probing --output path`: which traps the installed onnxruntime has.
+
+A trap is there where a probe of it is wrong with the trap's detours switched off. Each probe is run as things are too:
+what is wrong then is wrong for a user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphcore.runtime.kernel_probe.probes import Trap, found, probes, traps
+from graphcore.runtime.kernel_probe.workers import Died, Worker
+from graphcore.runtime.lowering.targets.traps import switched_off
+
+WRONG, RIGHT, NONE = "wrong", "right", "no kernel"
+"""What becomes of a trap: seen, not seen, or there is nothing to tell it by."""
+
+
+def ask(place: int, is_off: bool) -> tuple[str, str]:
+    """Return what becomes of a probe, and what is wrong, with its detours switched off or as things are."""
+    probe = probes()[place]
+    with switched_off(*probe.traps, *probe.beside) if is_off else nullcontext():
+        if is_off and not probe.has_kernel:
+            return NONE, ""
+        detail = found(probe)
+    return (WRONG, detail) if detail else (RIGHT, "")
+
+
+@dataclass(slots=True)
+class Found:
+    """traps: what becomes of each, and how it shows. broken: the probes that are wrong as things are."""
+
+    traps: dict[str, tuple[str, str]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+
+def probed(names: Sequence[str] = (), processes: int = 2) -> Found:
+    """Return which traps the installed onnxruntime has. names: of the traps; by default all."""
+    asked = [traps()[name] for name in names] if names else [*traps().values()]
+    places = {id(probe): place for place, probe in enumerate(probes())}
+    waiting: queue.SimpleQueue[Trap] = queue.SimpleQueue()
+    for trap in asked:
+        waiting.put(trap)
+    made, done, lock = Found(), set[int](), threading.Lock()
+
+    def drive() -> None:
+        asker = _Asker()
+        while not waiting.empty():
+            try:
+                trap = waiting.get_nowait()
+            except queue.Empty:
+                break
+            mine = [places[id(probe)] for probe in trap.probes]
+            made.traps[trap.name] = _state(asker, mine)
+            for place in mine:
+                with lock:
+                    is_done = place in done
+                    done.add(place)
+                if not is_done and (wrong := asker.ask(place, False))[0] == WRONG:
+                    made.broken[f"{trap.name}, probe {place}"] = wrong[1]
+        asker.end()
+
+    with ThreadPoolExecutor(processes) as pool:
+        for driver in [pool.submit(drive) for _ in range(processes)]:
+            driver.result()
+    made.traps = dict(sorted(made.traps.items()))
+    return made
+
+
+class _Asker:
+    """A worker, and the next one where it died."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def ask(self, place: int, is_off: bool) -> tuple[str, str]:
+        self._worker = self._worker or Worker(ask)
+        answer: Any = self._worker.ask(place, is_off)
+        if not isinstance(answer, Died):
+            return answer[0], answer[1]
+        self._worker = None
+        return WRONG, f"the process ends: {answer.how}"
+
+    def end(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+
+
+def _state(asker: _Asker, places: list[int]) -> tuple[str, str]:
+    """Return what becomes of a trap: it is there where one of its probes is wrong."""
+    has_any = False
+    for place in sorted(places, key=lambda place: probes()[place].dies):
+        state, detail = asker.ask(place, True)
+        if state == WRONG:
+            return state, detail
+        has_any |= state == RIGHT
+    return (RIGHT, "") if has_any else (NONE, "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="where the answer goes")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
+    parser.add_argument("names", nargs="*", help="of traps; by default all")
+    arguments = parser.parse_args()
+    start = time.perf_counter()
+    made = probed(arguments.names, arguments.jobs)
+    arguments.output.write_text(json.dumps({"traps": made.traps, "broken": made.broken}, indent=1))
+    counts = {state: sum(s == state for s, _ in made.traps.values()) for state in (WRONG, RIGHT, NONE)}
+    text = ", ".join(f"{count} {state}" for state, count in counts.items())
+    seconds = time.perf_counter() - start
+    print(f"{len(made.traps)} traps ({text}), {len(made.broken)} broken, in {seconds:.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""What one release runs, and the tables that ranges of releases make of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+import onnx
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state
+
+from graphcore.custom_ops.declaration import lookup
+from graphcore.ops.microsoft._declare import DOMAIN
+from graphcore.runtime.lowering.targets.extra_dtypes import KERNELS as FOREIGN
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
+from graphcore.runtime.lowering.targets.releases import Range, ordered
+from graphcore.runtime.ort.kernel_registry import PARAMETER, KernelDef, registered
+from graphcore.runtime.ort.release import build_commit, newest_ir, newest_opset
+from graphcore.types.dtypes import DType
+
+Ran = Mapping[str, Iterable[DType]]
+Rows = dict[str, dict[int, dict[str, str]]]
+
+_OLDEST_OPSET = 17
+"""The oldest opset that files are written at."""
+
+_SAID = [d for d in vars(DType).values() if isinstance(d, DType) and d.storage is d]
+_ORDER = {dtype: place for place, dtype in enumerate(dict.fromkeys(_SAID))}
+
+
+def facts(provider: str, ran: Ran) -> dict[str, Any]:
+    """Return what the installed release runs: for each version of an operator the dtypes.
+
+    ran: the dtypes that were seen to run at the newest opset. In an older version those count that are registered.
+    """
+    listed = _listed(provider)
+    schemas = onnxruntime_pybind11_state.get_all_operator_schema()
+    rows = {}
+    for op_type, dtypes in ran.items():
+        seen = {*dtypes, *_foreign(provider, op_type)}
+        versions = _versions(op_type, schemas)
+        rows[op_type] = {
+            str(since): _named(_runs(op_type, since, seen, listed.get(op_type, ()), is_newest=since == versions[-1]))
+            for since in versions
+        }
+    head = {"provider": provider, "onnxruntime": onnxruntime.__version__, "commit": build_commit()}
+    known = {s.name: [len(s.inputs), " ".join(sorted(s.attributes))] for s in schemas if s.domain == DOMAIN}
+    return {**head, "opset": newest_opset(), "ir": newest_ir(), "kernels": rows, DOMAIN: known}
+
+
+def _listed(provider: str) -> dict[str, list[KernelDef]]:
+    """Return the kernels of ONNX's own operators that a provider has registered."""
+    made: dict[str, list[KernelDef]] = {}
+    for kernel in onnxruntime_pybind11_state.get_all_opkernel_def():
+        if not kernel.domain and kernel.provider == provider:
+            made.setdefault(kernel.op_name, []).append(kernel)
+    return made
+
+
+def _foreign(provider: str, op_type: str) -> Iterable[DType]:
+    """Return the dtypes that only models of others have, which the sweep leaves out."""
+    if provider != "CPUExecutionProvider":
+        return ()
+    return [dtype for dtype, row in FOREIGN["cpu"].items() if op_type in row]
+
+
+def _runs(op_type: str, since: int, seen: set[DType], kernels: Iterable[Any], *, is_newest: bool) -> set[DType]:
+    """Return the dtypes in which a version runs by a kernel; by a function body where the operator has no kernel."""
+    if not kernels:
+        return seen if is_newest else set()
+    there = registered(kernels, since, _parameter(op_type))
+    return seen if there is None else seen & there
+
+
+def _parameter(op_type: str) -> str:
+    """Return the type parameter that an operator's dtypes are counted by."""
+    if op_type in PARAMETER:
+        return PARAMETER[op_type]
+    schema = onnx.defs.get_schema(op_type, newest_opset())
+    if op_type in BY_RESULT or not schema.inputs:
+        return schema.outputs[0].type_str
+    return schema.inputs[min(PRIMARY.get(op_type, 0), len(schema.inputs) - 1)].type_str
+
+
+def _versions(op_type: str, schemas: Iterable[Any]) -> list[int]:
+    """Return the versions that an operator has at the opsets that files are written at, oldest first."""
+    found = sorted({s.since_version for s in schemas if s.name == op_type and not s.domain})
+    found = [version for version in found if version <= newest_opset()]
+    start = max((v for v in found if v <= _OLDEST_OPSET), default=found[0])
+    return [version for version in found if version >= start]
+
+
+def _named(dtypes: Iterable[DType]) -> str:
+    return " ".join(str(dtype) for dtype in sorted(dtypes, key=_ORDER.__getitem__))
+
+
+def merged(measured: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one table of the facts of several releases of a provider."""
+    found = sorted(measured, key=lambda facts: ordered(facts["onnxruntime"]))
+    names = [facts["onnxruntime"] for facts in found]
+    rows: Rows = {}
+    for op_type in sorted({op for facts in found for op in facts["kernels"]}):
+        versions = sorted({int(v) for facts in found for v in facts["kernels"].get(op_type, {})})
+        rows[op_type] = {v: _ranges(names, [_row(facts, op_type, v) for facts in found]) for v in versions}
+    releases = {facts["onnxruntime"]: [facts["opset"], facts["ir"], facts["commit"]] for facts in found}
+    contributed = _contributed(names, [facts.get(DOMAIN, {}) for facts in found])
+    return {"provider": found[0]["provider"], "releases": releases, "kernels": rows, DOMAIN: contributed}
+
+
+def _contributed(releases: list[str], known: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return for each declared operator of com.microsoft how many operands and which attributes releases know."""
+    made = {}
+    for op_type in sorted(op for op in {name for row in known for name in row} if lookup(DOMAIN, op)):
+        counts = [row[op_type][0] if op_type in row else 0 for row in known]
+        names = [set(row[op_type][1].split()) if op_type in row else set[str]() for row in known]
+        operands = {
+            str(r): count for count in sorted({*counts} - {0}) for r in seen_in(releases, [c == count for c in counts])
+        }
+        attributes = {
+            name: " ".join(str(r) for r in seen_in(releases, [name in row for row in names]))
+            for name in sorted(set().union(*names))
+        }
+        made[op_type] = {"operands": operands, "attributes": attributes}
+    return made
+
+
+def facts_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the facts of each release that a merged table was made of."""
+    made = []
+    for name, (opset, ir, *commit) in table["releases"].items():
+        rows: dict[str, dict[str, str]] = {}
+        for op_type, versions in table["kernels"].items():
+            for since, found in versions.items():
+                fit = [dtypes for text, dtypes in found.items() if Range.parse(text).includes(name)]
+                if fit:
+                    dtypes = _named({DType.of(dtype) for names in fit for dtype in names.split()})
+                    rows.setdefault(op_type, {})[str(since)] = dtypes
+        head = {"provider": table["provider"], "onnxruntime": name, "commit": commit[0] if commit else ""}
+        known = {op: _known_in(name, row) for op, row in table.get(DOMAIN, {}).items()}
+        found = {op: row for op, row in known.items() if row is not None}
+        made.append({**head, "opset": opset, "ir": ir, "kernels": rows, DOMAIN: found})
+    return made
+
+
+def _known_in(release: str, row: Mapping[str, Any]) -> list[Any] | None:
+    """Return the operands and attributes of an operator of com.microsoft in a release; None where it has none."""
+    counts = [count for text, count in row["operands"].items() if Range.parse(text).includes(release)]
+    names = [
+        n for n, texts in row["attributes"].items() if any(Range.parse(t).includes(release) for t in texts.split())
+    ]
+    return [counts[0], " ".join(names)] if counts else None
+
+
+def _row(facts: Mapping[str, Any], op_type: str, since: int) -> set[str] | None:
+    """Return the dtypes of a version; None where the release does not know it."""
+    names = facts["kernels"].get(op_type, {}).get(str(since))
+    return None if names is None else set(names.split())
+
+
+def _ranges(releases: list[str], rows: list[set[str] | None]) -> dict[str, str]:
+    """Return for each range of releases the dtypes that ran in just that range; none where a version is only known."""
+    made: dict[str, list[str]] = {}
+    for found in seen_in(releases, [row is not None and not row for row in rows]):
+        made[str(found)] = []
+    for name in {name for row in rows for name in row or ()}:
+        for found in seen_in(releases, [row is not None and name in row for row in rows]):
+            made.setdefault(str(found), []).append(name)
+    return {text: _named(map(DType.of, names)) for text, names in sorted(made.items())}
+
+
+def seen_in(releases: list[str], was_seen: list[bool]) -> list[Range]:
+    """Return the ranges of releases in which something was seen; open at the ends of the list."""
+    places = [place for place, seen in enumerate(was_seen) if seen]
+    made = []
+    for _gap, group in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
+        run = [place for _, place in group]
+        first = "" if run[0] == 0 else releases[run[0]]
+        last = "" if run[-1] == len(releases) - 1 else releases[run[-1]]
+        made.append(Range(first, last))
+    return made
+
+
+def document(table: Mapping[str, Any]) -> str:
+    """Return a table as JSON, a version of an operator a line."""
+    lines = []
+    for op_type, versions in table["kernels"].items():
+        rows = ",\n".join(f"   {json.dumps(str(since))}: {json.dumps(row)}" for since, row in versions.items())
+        lines.append(f"  {json.dumps(op_type)}: {{\n{rows}\n  }}")
+    releases = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in table["releases"].items())
+    head = f' "provider": {json.dumps(table["provider"])},\n "releases": {{\n{releases}\n }},\n'
+    known = [f"  {json.dumps(op)}: {json.dumps(row)}" for op, row in table.get(DOMAIN, {}).items()]
+    tail = ',\n "com.microsoft": {\n' + ",\n".join(known) + "\n }" if known else ""
+    return "{\n" + head + ' "kernels": {\n' + ",\n".join(lines) + "\n }" + tail + "\n}\n"

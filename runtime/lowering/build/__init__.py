@@ -1,0 +1,1 @@
+"""What decompositions build with: casts and constants for a target."""

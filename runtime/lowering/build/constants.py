@@ -1,0 +1,58 @@
+"""Constants computed while lowering, and operands that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphcore.arrays.casting import Array
+from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
+from graphcore.ir.symbol import Constant, Symbol
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
+
+LARGEST = 1 << 20
+"""Bytes of the largest operand or result that is folded."""
+
+
+def fold(
+    on: Legaliser, op_type: str, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: dict[str, Any]
+) -> Symbol | None:
+    """The operator's result as a constant, None where it is not known now, or not for certain."""
+    if op_type not in FOLDED or op_type == "Cast" or len(types) != 1:  # a Cast is the kernel's own here
+        return None
+    (type_,) = types
+    if not isinstance(type_, TensorType):
+        return None
+    arrays: list[Array | None] = []
+    dtypes: list[DType | None] = []
+    for symbol in inputs:
+        producer = symbol.producer if symbol is not None else None
+        if producer is None:
+            arrays.append(None)
+        elif type(producer) is Constant and not producer.is_weight and producer.array.nbytes <= LARGEST:
+            arrays.append(producer.array)
+        else:
+            return None
+        dtypes.append(None if symbol is None else symbol.dtype)
+    made = folded(op_type, arrays, dtypes, attributes, type_, LARGEST, any_nan=True)
+    return None if made is None else on.graph._constant(made, type_.dtype)
+
+
+def fold_shape(on: Legaliser, operand: Symbol, attributes: dict[str, Any], type_: Type) -> Symbol | None:
+    """The operator Shape of a tensor all of whose dims are known."""
+    if not isinstance(operand.type, TensorType) or not isinstance(type_, TensorType) or not operand.shape.is_static:
+        return None
+    return on.graph._constant(folded_shape(operand.shape, attributes), type_.dtype)
+
+
+def neutral(on: Legaliser, op_type: str, inputs: Sequence[Symbol | None], type_: Type) -> Symbol | None:
+    """The operand that *and* with true, or *or* with false, leaves as it is."""
+    for operand, other in (tuple(inputs), tuple(inputs)[::-1]):
+        array = on.known(other)
+        if array is not None and array.size == 1 and bool(array) is (op_type == "And") and operand is not None:
+            return operand if operand.type is type_ else None
+    return None

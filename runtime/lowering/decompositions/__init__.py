@@ -1,0 +1,162 @@
+"""What is computed in another way, because onnxruntime has no kernel for it or one that gives other numbers.
+
+One row an (operator, dtype): the function that builds the replacement. A detour returns None where the operator may
+stay after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering.decompositions import (
+    activations,
+    cuda,
+    einsum_pow,
+    float64_functions,
+    four_bits,
+    image_rows,
+    integers,
+    matmul,
+    model_rows,
+    openvino,
+    quantized,
+    reductions,
+    scatter,
+    select,
+    window_functions,
+)
+from graphcore.runtime.lowering.decompositions.older import bitcast, bitwise, empty, files
+from graphcore.runtime.lowering.decompositions.signature import Detour, Inputs, Made
+from graphcore.runtime.lowering.targets.traps import of_kernel
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
+    from graphcore.runtime.lowering.targets.legality import Legality
+
+SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
+UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
+INTEGERS = (*SIGNED, *UNSIGNED)
+WIDE_FLOATS = (DType.float32, DType.float64)
+
+
+def _table() -> dict[tuple[str, DType], Detour]:
+    rows: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
+        (("Div", "Mod"), INTEGERS, integers.divide),
+        (("Pow",), (DType.int32, DType.int64), einsum_pow.power),
+        (("Einsum",), (DType.int32, DType.int64), einsum_pow.einsum),
+        (("Einsum",), WIDE_FLOATS, einsum_pow.turned),
+        (("Where",), (DType.bool,), select.where_bool),
+        (("Where",), WIDE_FLOATS, select.where_bits),
+        (("Max", "Min"), (DType.int64,), integers.extreme_int64),
+        (("Clip",), (DType.int64,), integers.clip_int64),
+        (("Sign",), (DType.int64,), integers.sign_int64),
+        (("MatMul",), (DType.bool,), matmul.matmul_bool),
+        (("MatMul",), (DType.float32, DType.int32, DType.int64), matmul.matmul),
+        (("MatMul",), (DType.int8, DType.uint8), matmul.matmul_bytes),
+        (("MatMul",), (DType.float64,), matmul.matmul_double),
+        (("MatMul",), (DType.uint32, DType.uint64), matmul.matmul_unsigned),
+        (("ReduceSum",), INTEGERS, reductions.sum_integers),
+        (("ReduceProd",), INTEGERS, reductions.product_integers),
+        (("ReduceMax", "ReduceMin"), WIDE_FLOATS, reductions.extreme_floats),
+        (("ReduceMax", "ReduceMin"), (DType.int64,), reductions.extreme_int64_along),
+        (("ReduceMax", "ReduceMin"), (DType.int16,), reductions.extreme_int16),
+        (("ArgMax", "ArgMin"), WIDE_FLOATS, reductions.argument_floats),
+        (("TopK",), WIDE_FLOATS, select.top_k_floats),
+        (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), integers.ordered_view),
+        (("Sigmoid",), (DType.float32,), activations.sigmoid),
+        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), four_bits.shape),
+        (window_functions.ROUNDED, (DType.int32, DType.int64), window_functions.rounded),
+        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), scatter.narrow),
+        (("ScatterElements", "ScatterND"), WIDE_FLOATS, scatter.wide),
+        *image_rows.ROWS,
+        *model_rows.ROWS,
+    ]
+    table = {(op, dtype): detour for ops, dtypes, detour in rows for op in ops for dtype in dtypes}
+    table.update({(op, DType.float64): _double(function) for op, function in float64_functions.FUNCTIONS.items()})
+    table.update({key: reductions.over_nothing(table.get(key)) for key in model_rows.EXTREMES})
+    return table
+
+
+def _double(function: Callable[..., Symbol]) -> Detour:
+    def detour(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+        return function(on, *inputs)
+
+    return detour
+
+
+DETOURS: dict[tuple[str, DType], Detour] = _table()
+
+
+Needed: TypeAlias = Mapping[tuple[str, DType], Callable[[TensorType, TensorType], bool]]
+
+NEEDED: Needed = {
+    **{("MatMul", dtype): matmul.may_be_of_nothing for dtype in (DType.float32, DType.int32, DType.int64)},
+    **model_rows.NEEDED,
+}
+"""When a detour is taken, by the types of the first operand and the result, where that can be told without building it:
+so that a graph which needs none is seen to be legal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What a target computes in another way than by a kernel.
+
+    rows: by operator and dtype. own: those of them that stand for a kernel that the target lacks, and build with other
+    operators than the one they are for. needed: when a row is taken, where that can be told.
+    """
+
+    rows: Mapping[tuple[str, DType], Detour]
+    own: Mapping[tuple[str, DType], Detour]
+    needed: Needed
+
+
+def replaced_by(rules: Legality) -> Replaced:
+    """What is replaced on a target: for want of a kernel, and for the traps of the releases that are lowered for."""
+    if not rules.detours:  # standard ONNX of an opset that lacks an operator
+        late = {key: d for key, d in bitcast.rows().items() if key[0] in bitcast.LATE}
+        return Replaced({}, {key: d for key, d in {**late, **bitwise.rows()}.items() if not rules.allows(*key)}, {})
+    made = {key: detour for key, detour in DETOURS.items() if not rules.allows(*key) or rules.has_trap(of_kernel(*key))}
+    if rules.target == "cuda":
+        return _with_own(made, cuda.rows(made))
+    if rules.target == "openvino":
+        return _with_own(made, {**bitcast.rows(), **empty.sums(made), **openvino.rows()})
+    lacking = {key: detour for key, detour in bitcast.rows().items() if not rules.allows(*key) and rules.has_lost(*key)}
+    lacking.update({key: d for key, d in files.rows().items() if not rules.allows(*key)})
+    made.update(files.traps(rules.runtime))
+    # Those of traps build on the kernel that they mend.
+    mended = {k: d for k, d in bitcast.traps().items() if rules.has_trap(of_kernel(*k)) and not rules.has_lost(*k)}
+    own = {**lacking, **mended}
+    if rules.has_trap(empty.REVERSED):
+        own.update({("ReverseSequence", d): empty.reverse for d in rules.dtypes("ReverseSequence") or ()})
+    guards = empty.rows({**made, **own})
+    own.update({key: guard for key, guard in guards.items() if rules.has_trap(empty.trap(*key))})
+    untold = {"DequantizeLinear"} if rules.has_trap(quantized.NARROW_SCALES) else set()
+    needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
+    return Replaced({**made, **own}, own, needed)
+
+
+def _with_own(rows: Mapping[tuple[str, DType], Detour], own: Mapping[tuple[str, DType], Detour | None]) -> Replaced:
+    """What is replaced on a target that has rows of its own before others. None: it needs no row."""
+    whole = {key: detour for key, detour in {**rows, **own}.items() if detour is not None}
+    return Replaced(whole, {key: whole[key] for key in own if key in whole}, NEEDED)
+
+
+AS_WRITTEN = frozenset(
+    "ArgMax ArgMin GlobalMaxPool MaxPool ReduceMax ReduceMin ScatterElements ScatterND Sigmoid TopK Where".split()
+)
+"""Operators whose float32 kernels differ from what docs/numbers.md says in NaN, the sign of zero or far tails alone.
+
+Nodes of models that others wrote keep them, and with them their speed."""
+
+
+def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:
+    """Whether a node of a model that others wrote keeps its kernel. operand: the type of its first operand."""
+    if dtype is not DType.float32 or op_type not in AS_WRITTEN:
+        return False
+    shape = operand.shape if isinstance(operand, TensorType) else None
+    return shape is None or not shape.is_ranked or 0 not in shape.static_dims  # of nothing some have no maximum

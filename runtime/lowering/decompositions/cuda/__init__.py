@@ -1,0 +1,65 @@
+"""What the CUDA provider has no kernel for, or one that gives other numbers, out of what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphcore.runtime.lowering.decompositions import pooling
+from graphcore.runtime.lowering.decompositions.cuda import bits, floats, order, products, sums
+from graphcore.runtime.lowering.decompositions.signature import Detour
+from graphcore.types.dtypes import DType
+
+SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
+UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
+INTEGERS = (*SIGNED, *UNSIGNED)
+F16, BF16, F32, F64 = DType.float16, DType.bfloat16, DType.float32, DType.float64
+FLOATS = (F16, BF16, F32, F64)
+VIEWABLE = (*INTEGERS, *FLOATS)
+
+ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
+    (("BitCast",), VIEWABLE, bits.bitcast),
+    (("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS, bits.bitwise),
+    (("BitwiseNot",), INTEGERS, bits.invert),
+    (("BitShift",), UNSIGNED, bits.shift),
+    (("Abs",), FLOATS, floats.absolute),
+    (("Sign",), (F32, F64), floats.sign),
+    (("Relu",), FLOATS, floats.relu),
+    (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), floats.through_double),
+    (("Conv",), (F16, BF16), floats.convolve_narrow),
+    (("ScatterElements", "ScatterND"), (F32, F64), floats.scatter),
+    (("ReduceSum",), INTEGERS, sums.sum_integers),
+    (("MatMul",), INTEGERS, sums.matmul),
+    (("Einsum",), INTEGERS, sums.einsum),
+    (("ReduceProd",), INTEGERS, products.reduce_product),
+    (("CumProd",), (DType.int32, DType.int64, DType.uint32, DType.uint64, F32, F64), products.running_product),
+    (("LpNormalization",), (F64,), products.norm),
+    (("Pad",), (DType.int64,), sums.pad),
+    (("ReduceMax", "ReduceMin"), (F16,), floats.extreme),
+    (("ReduceMax", "ReduceMin"), (DType.int64,), order.extreme),
+    (("ArgMax", "ArgMin"), (*VIEWABLE,), order.argument),
+    (("TopK",), (DType.int8, DType.int16, DType.int32, DType.uint8, DType.uint16, DType.uint32), order.top_k_integers),
+    (("TopK",), (DType.int64,), order.top_k_int64),
+    (("TopK",), FLOATS, order.top_k_floats),
+    (("MaxPool",), (F32, F64, DType.int8, DType.uint8), pooling.max_integers),
+]
+
+STAY: list[tuple[Sequence[str], Sequence[DType]]] = [
+    (("Where",), (F32, F64)),
+    (("Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "Sum", "LRN", "Erf", "Softplus"), (F64,)),
+]
+"""What the CPU's kernels get wrong, or are not there for, and the CUDA provider's do."""
+
+AS_DOUBLE = ("Hardmax", "MeanVarianceNormalization", "Det", "Col2Im", "LpPool", "Mean")
+"""Operators that have no kernel for float32 either, and whose float64 rows build in any float."""
+
+
+def rows(others: Mapping[tuple[str, DType], Detour]) -> dict[tuple[str, DType], Detour | None]:
+    """The rows of the CUDA target; None for those of `others` that it has no use for."""
+    table: dict[tuple[str, DType], Detour | None] = {}
+    table.update({(op, dtype): None for ops, dtypes in STAY for op in ops for dtype in dtypes})
+    table.update({(op, F32): others[op, F64] for op in AS_DOUBLE})
+    table.update({(op, dtype): detour for ops, dtypes, detour in ROWS for op in ops for dtype in dtypes})
+    return table
+
+
+__all__ = ["rows"]

@@ -1,0 +1,67 @@
+"""The rows of the table of detours for what models hold that others wrote, beside images and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphcore.errors import GraphError
+from graphcore.runtime.lowering.decompositions import bits, fourier, quantized, random, reductions, strings
+from graphcore.runtime.lowering.decompositions.signature import Detour, Inputs, Made
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+if TYPE_CHECKING:
+    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
+
+_F32, _F64 = DType.float32, DType.float64
+_FLOATS = (_F32, _F64, DType.float16, DType.bfloat16)
+_FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz)
+_BYTES = (DType.int8, DType.uint8)
+_NIBBLES = (DType.int2, DType.uint2, DType.int4, DType.uint4)
+_QUANTIZED = (DType.int8, DType.int16, DType.int32, DType.uint8, DType.uint16, *_NIBBLES, *_FLOAT8)
+_STORED = tuple(d for d in vars(DType).values() if isinstance(d, DType) and d.storage is d)
+_ORDERED = tuple(d for d in _STORED if d is not DType.string and d is not DType.float4_e2m1)
+
+_PLAINLY_REDUCED = (DType.bool, DType.int8, DType.uint8, DType.int32)
+"""The dtypes whose extremes the kernels find as they are."""
+
+
+def _decoder(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+    raise GraphError(
+        "ImageDecoder: neither onnxruntime nor graphcore has a library that reads images",
+        operands={"encoded_stream": str(inputs[0].type)},
+        help="decode the image before the model, with Pillow say, and give the rest of the model its pixels",
+    )
+
+
+ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
+    (("DFT", "STFT"), (_F32,), fourier.in_double),
+    (("DFT",), (_F64,), fourier.inverse),
+    (("StringNormalizer",), (DType.string,), strings.normalizer),
+    (("StringSplit",), (DType.string,), strings.split),
+    (("Gather",), (DType.string,), strings.gather),
+    (("BitCast",), tuple(bits.WITHOUT) + _BYTES, bits.bitcast),
+    (("BitCast",), _NIBBLES, bits.nibble),
+    (("QuantizeLinear",), (DType.int32,), quantized.quantize),
+    (("DequantizeLinear",), _QUANTIZED, quantized.dequantize),
+    (("QLinearMatMul",), _FLOAT8, quantized.product),
+    (("ConvInteger",), _BYTES, quantized.convolve),
+    (("ImageDecoder",), (DType.uint8,), _decoder),
+    (("RandomUniform",), _FLOATS, random.uniform),
+    (("RandomNormal",), _FLOATS, random.normal),
+    (("RandomUniformLike",), _STORED, random.uniform_like),
+    (("RandomNormalLike",), _STORED, random.normal_like),
+    (("Bernoulli",), _FLOATS, random.bernoulli),
+    (("Multinomial",), _FLOATS, random.multinomial),
+]
+
+EXTREMES = [(op, dtype) for op in ("ReduceMax", "ReduceMin") for dtype in _ORDERED]
+"""Before what else is done with these, `reductions.over_nothing` looks whether there is nothing to reduce."""
+
+NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
+    **{("DequantizeLinear", dtype): quantized.becomes_other for dtype in _QUANTIZED},
+    **{("BitCast", dtype): bits.needed for dtype in _BYTES},
+    **{(op, dtype): reductions.is_empty for op, dtype in EXTREMES if dtype in _PLAINLY_REDUCED},
+}
+"""See `detours.NEEDED`."""

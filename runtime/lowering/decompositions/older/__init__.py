@@ -1,0 +1,1 @@
+"""Decompositions for releases that lack an operator, or have it wrong."""

@@ -1,0 +1,381 @@
+"""The pass itself: a graph whose integers are all of widths that ONNX has, made of one with any.
+
+Up to 64 bits a value is carried by the next integer that ONNX has, and is the same as what is meant modulo 2^bits
+only, as long as nothing looks at its upper bits. What it may hold is known as an interval; where that lies within the
+width, nothing needs to be done before something does look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY
+from graphcore.errors import DTypeError, GraphError
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import Rewrite, bodies
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
+from graphcore.runtime.lowering.dtypes.integers.kinds import concerns, is_odd, is_wide, stored_type, wide_dtype
+from graphcore.runtime.lowering.dtypes.integers.low_bits import LOOKS, MOVES, ZEROS, low_operands, narrowed
+from graphcore.runtime.lowering.dtypes.integers.wide import conversions
+from graphcore.runtime.lowering.dtypes.integers.wide.limbs import U64, Limbs, Value
+from graphcore.types.dtypes import DType, Kind
+from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
+
+Result: TypeAlias = "Symbol | Value"
+
+_SHIFTS = frozenset({"ShiftLeft", "ShiftRight"})
+
+_WHOLE_BODIES = frozenset({"If", "Loop", "Scan"})
+"""Operators whose results are those of bodies, which give them within their widths."""
+
+
+class Widths:
+    """The pass over one graph. outer: that over the graph around, where this one is a body."""
+
+    def __init__(self, graph: Graph, outer: Widths | None = None) -> None:
+        self.rewrite: Rewrite = Rewrite(graph, stored_type, outer.rewrite if outer else None)
+        self.old = graph
+        self.new = self.rewrite.new
+        self.limbs = Limbs(lambda value: self.new._scalar(value, U64))
+        self._outer = outer
+        self._narrowed = narrowed(graph)
+        self._intervals: dict[int, Interval] = {}
+        self._wrapped: dict[tuple[int, DType], Symbol] = {}
+        self._values: dict[int, Value] = {}
+        self._exact_values: dict[int, Value] = {}
+
+    def run(self) -> Graph:
+        for symbol in self.old._inputs:
+            if is_wide(symbol):
+                self._values[symbol.id] = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
+        new = self.new
+        for position, node in enumerate(self.old._nodes):
+            if position == self.old._read > 0:
+                new._read = len(new._nodes)
+            self.rewrite.is_read = position < self.old._read
+            new._layer, new._origin = node.layer, node.origin
+            self._node(node)
+        if self.old._read and self.old._read >= len(self.old._nodes):
+            new._read = len(new._nodes)
+        labels = {label or symbol.name for label, symbol in self.old._outputs or ()}
+        for _, symbol in self.old._outputs or ():
+            self._output(symbol, labels)
+        new._layer, new._origin = "", None
+        return self.rewrite.finish()
+
+    def _output(self, symbol: Symbol, labels: set[str]) -> None:
+        """Brings an output into its width, or into digits; the unfinished value gives up a name that an output has."""
+        if not isinstance(symbol.type, TensorType) or not concerns(symbol.type):
+            return
+        if is_wide(symbol):
+            if self._outer is not None:
+                raise self.refusal_of_bodies(symbol)
+            self.new._origin, self.new._layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
+            made = conversions.packed(self.limbs, self.value(symbol), symbol.dtype, symbol.shape)
+            self.rewrite.bind(symbol, made)
+            return
+        self.new._origin, self.new._layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
+        loose = self.rewrite.of(symbol)
+        made = self.exact(symbol)
+        if made is not loose and loose._name in labels and isinstance(loose.producer, Node):
+            del self.new._names.taken[loose._name]
+            loose._name = None
+        self.rewrite.bind(symbol, made)
+
+    # What a Symbol of the old graph is in the new one
+
+    def dtype(self, symbol: Symbol) -> DType:
+        """Its dtype, or int64 where it is wide and only 64 bits of it are used."""
+        found: DType = symbol.type.dtype
+        return DType.int64 if symbol.id in self._narrowed else found
+
+    def loose(self, symbol: Symbol) -> Symbol:
+        """What stands for it modulo 2^bits; of wide integers modulo 2^64."""
+        if is_wide(symbol) and symbol.id not in self._narrowed:
+            made, interval = conversions.low_bits(self.limbs, self.value(symbol), DType.int64)
+            self._intervals.setdefault(made.id, interval)
+            return made
+        return self.rewrite.of(symbol)
+
+    def exact(self, symbol: Symbol) -> Symbol:
+        """What stands for it, within its width. Wide integers must fit into int64."""
+        if not isinstance(symbol.type, TensorType):
+            return self.rewrite.of(symbol)
+        dtype = self.dtype(symbol)
+        if wide_dtype(dtype):
+            value = self.value(symbol)
+            limits = of_dtype(DType.int64)
+            assert limits is not None
+            if not value.interval.within(limits):
+                raise DTypeError(
+                    f"{symbol.dtype} values do not fit where an operator takes int64", operands={"value": symbol}
+                )
+            return self.loose(symbol)
+        loose = self.loose(symbol)
+        if not is_odd(dtype):
+            return loose
+        limits = of_dtype(dtype)
+        assert limits is not None
+        key = (loose.id, dtype)
+        found = self._wrapped.get(key)
+        if found is None:
+            found = loose
+            if not self.interval(loose).within(limits):
+                found = _wrap(loose, dtype, self.interval(loose))
+                self._intervals[found.id] = limits
+            self._wrapped[key] = found
+        return found
+
+    def interval(self, symbol: Symbol) -> Interval:
+        """What a Symbol of the new graph may hold, which is an integer or bool."""
+        found = self._intervals.get(symbol.id)
+        if found is None:
+            producer = symbol.producer
+            if isinstance(producer, Captured) and self._outer is not None:
+                found = self._outer.interval(producer.symbol)
+            elif isinstance(producer, Constant) and not producer.is_weight:
+                found = of_array(producer.array)
+            found = self._intervals[symbol.id] = found or of_dtype(symbol.dtype.storage) or Interval(0, 0)
+        return found
+
+    def value(self, symbol: Symbol) -> Value:
+        """The limbs of an integer, modulo 2^bits if it is wide and within its width if not."""
+        dtype = self.dtype(symbol)
+        if not wide_dtype(dtype):
+            loose = self.loose(symbol)
+            limits = of_dtype(dtype)
+            if dtype.bits > 32 and limits and (loose.id, dtype) not in self._wrapped:
+                if not self.interval(loose).within(limits):
+                    return conversions.split(self.limbs, loose, dtype)
+            made = self.exact(symbol)
+            return conversions.widened(made, self.interval(made))
+        found = self._values.get(symbol.id)
+        if found is None:
+            producer = symbol.producer
+            if not isinstance(producer, Constant):
+                raise self.refusal_of_bodies(symbol)
+            found = self._values[symbol.id] = conversions.of_constant(self.limbs, self._any(), producer.array)
+        return found
+
+    def exact_value(self, symbol: Symbol) -> Value:
+        """The limbs of an integer that lies within its width."""
+        if not wide_dtype(self.dtype(symbol)):
+            return self.value(symbol)
+        found = self._exact_values.get(symbol.id)
+        if found is None:
+            found = self._exact_values[symbol.id] = self.limbs.wrapped(self.value(symbol), symbol.dtype)
+        return found
+
+    def _any(self) -> Symbol:
+        return self.new._scalar(0, U64)
+
+    def refusal_of_bodies(self, symbol: Symbol) -> GraphError:
+        return GraphError(
+            f"{symbol.dtype}: integers of more than 64 bits do not go into or out of the bodies of If, Loop and Scan",
+            operands={"value": symbol},
+            help="cast it to at most 64 bits first: .cast(DType.int64)",
+        )
+
+    def known(self, symbol: Symbol, interval: Interval) -> Symbol:
+        """The Symbol of the new graph, which from now on is known to hold no more than `interval`."""
+        self._intervals[symbol.id] = interval
+        return symbol
+
+    # Nodes
+
+    def _node(self, node: Node) -> None:
+        if self._is_wide(node):
+            self._wide(node)
+        elif (node.op_type == "Cast" and not node.domain) or self._is_view(node):
+            made = self._cast(node)
+            self.rewrite.replace(node, (made,))
+        else:
+            self._narrow(node)
+
+    def _is_view(self, node: Node) -> bool:
+        """Whether a node reads integers of an odd width as others of that width: a cast does so."""
+        if node.op_type != "BitCast" or node.domain or not concerns(node.outputs[0].type):
+            return False
+        return node.inputs[0] is not None and self.dtype(node.inputs[0]).is_integer
+
+    def _is_wide(self, node: Node) -> bool:
+        """Whether a node computes in limbs: its result is wide, or it looks at operands that are."""
+        results = [s for s in node.outputs if is_wide(s)]
+        if results:
+            return any(s.id not in self._narrowed for s in results)
+        if not any(s is not None and is_wide(s) and s.id not in self._narrowed for s in node.inputs):
+            return False
+        if node.op_type in _SHIFTS and not is_wide(node.inputs[0]):
+            return False
+        # What else takes a wide operand takes it as a position or a size, which fits into int64.
+        return node.op_type in LOOKS or not low_operands(node)
+
+    def _wide(self, node: Node) -> None:
+        from graphcore.runtime.lowering.dtypes.integers.wide.operators import computed
+
+        made = computed(self, node)
+        names = []
+        for symbol, result in zip(node.outputs, made, strict=True):
+            if isinstance(result, Value):
+                self._values[symbol.id] = result
+            else:
+                names.append((symbol, result))
+        for symbol, result in names:
+            self.rewrite.bind(symbol, result)
+            if symbol._name is not None and result._name is None and isinstance(result.producer, Node):
+                self.new._names.rename(result, symbol._name)
+
+    def _narrow(self, node: Node) -> None:
+        from graphcore.runtime.lowering.dtypes.integers.wide.bits import small
+
+        out = next((s for s in node.outputs if isinstance(s.type, TensorType)), None)
+        low = low_operands(node) if out is not None else ()
+        inputs: list[Symbol | None] = []
+        for position, symbol in enumerate(node.inputs):
+            if symbol is None:
+                inputs.append(None)
+            elif position in low and out is not None and self._agrees(symbol, out):
+                inputs.append(self.loose(symbol))
+            elif position == 1 and node.op_type in _SHIFTS and wide_dtype(self.dtype(symbol)):
+                inputs.append(small(self, symbol))
+            else:
+                inputs.append(self.exact(symbol))
+        types = [stored_type(self._narrow_type(s)) for s in node.outputs]
+        attributes = self.rewrite.attributes(node, lambda body: Widths(body, self).run())
+        made = self.new._emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
+        for symbol, result in zip(node.outputs, made, strict=True):
+            found = self._result(node, symbol, inputs)
+            if found is not None:
+                self._intervals[result.id] = found
+        self.rewrite.replace(node, made)
+
+    def _agrees(self, symbol: Symbol, out: Symbol) -> bool:
+        if out.id in self._narrowed:
+            return is_wide(symbol)
+        return isinstance(symbol.type, TensorType) and self.dtype(symbol) is self.dtype(out)
+
+    def _narrow_type(self, symbol: Symbol) -> Type:
+        type_: Type = symbol.type
+        return tensor_type(DType.int64, symbol.shape) if symbol.id in self._narrowed else type_
+
+    def _result(self, node: Node, symbol: Symbol, inputs: Sequence[Symbol | None]) -> Interval | None:
+        """What a result may hold where more is known than its storage."""
+        if not isinstance(symbol.type, TensorType):
+            return None
+        dtype = self.dtype(symbol)
+        limits = of_dtype(dtype.storage)
+        if limits is None or node.domain not in ("", LIBRARY):
+            return None
+        if node.op_type in _WHOLE_BODIES:
+            return of_dtype(dtype)
+        if node.op_type == "ConstantOfShape":
+            return of_array(node.attributes["value"]) if "value" in node.attributes else Interval(0, 0)
+        if node.op_type in MOVES:
+            moved = [s for i, s in enumerate(inputs) if s is not None and i in MOVES[node.op_type]]
+            if node.attributes.get("reduction", "none") not in ("none", b"none"):
+                return None
+            if not all(_is_whole(s) for s in moved):
+                return None
+            nothing = [Interval(0, 0)] if node.op_type in ZEROS else []
+            found: Interval | None = joined([*(self.interval(s) for s in moved), *nothing])
+        else:
+            rule = RULES.get(node.op_type)
+            given = [s for s in inputs if s is not None]
+            whole = [s for s in given if _is_whole(s)]
+            if rule is None or not whole or len(whole) < min(len(given), 2):
+                return None
+            found = rule([self.interval(s) for s in whole], node)
+        return found if found is not None and found.within(limits) else None
+
+    def _cast(self, node: Node) -> Symbol:
+        """A cast between what is carried in one tensor."""
+        (source,) = node.inputs
+        assert source is not None
+        from_, to = self.dtype(source), self.dtype(node.outputs[0])
+        if from_.is_float and is_odd(to):
+            limits = of_dtype(to)
+            assert limits is not None
+            made = e.cast(self.rewrite.of(source), to.storage)
+            made = e.emit("Clip", made, *(e.const(made, limit) for limit in limits))
+            self._intervals[made.id] = limits
+            return made
+        is_low = from_.is_integer and to.is_integer and (to.bits <= from_.bits or is_wide(source))
+        value = self.loose(source) if is_low else self.exact(source)
+        stored = to.storage if is_odd(to) else to
+        if value.dtype is stored:
+            return value
+        made = self.new._emit("Cast", (value,), tensor_type(stored, value.shape), {"to": stored})
+        limits = of_dtype(stored)
+        if limits is not None and _is_whole(value) and stored.kind is not Kind.bool:
+            known = self.interval(value)
+            self._intervals[made.id] = known if known.within(limits) else limits
+        return made
+
+    def spread(self, values: Sequence[Value], node: Node, others: Sequence[Symbol] = ()) -> list[Value]:
+        """The operands of an element-wise node, with limbs of the whole shape of its result.
+
+        values: of its wide operands. others: Symbols of the new graph that broadcast with them.
+        """
+        shape = node.outputs[0].shape
+        some = [next((b.symbol for b in v.limbs if b.symbol is not None), None) for v in values]
+        given = [*(s for s in some if s is not None), *others]
+        if not given or (len(given) == 1 and not others) or _all_of(shape, given):
+            return list(values)
+        nothing = self.zeros(given)
+        spread = []
+        for value in values:
+            limbs = [
+                b
+                if b.symbol is None or (_all_of(shape, [b.symbol]))
+                else b._replace(symbol=e.emit("Add", b.symbol, nothing))
+                for b in value.limbs
+            ]
+            spread.append(Value(tuple(limbs), value.interval))
+        return spread
+
+    def zeros(self, given: Sequence[Symbol]) -> Symbol:
+        """A uint64 tensor of zeros of the shape that Symbols of the new graph broadcast to."""
+        found: Symbol | None = None
+        for symbol in given:
+            wide = symbol if symbol.dtype is U64 else e.cast_within(symbol, U64)
+            nothing = e.emit("BitwiseAnd", wide, e.const(wide, 0))
+            found = nothing if found is None else e.emit("Add", found, nothing)
+        assert found is not None
+        return found
+
+
+def _all_of(shape: Shape, given: Sequence[Symbol]) -> bool:
+    """Whether Symbols have one shape for certain."""
+    return shape.is_ranked and not shape.is_dynamic and all(s.shape.is_ranked and s.shape == shape for s in given)
+
+
+def _is_whole(symbol: Symbol) -> bool:
+    type_ = symbol.type
+    return isinstance(type_, TensorType) and (type_.dtype.is_integer or type_.dtype.kind is Kind.bool)
+
+
+def _wrap(symbol: Symbol, dtype: DType, held: Interval) -> Symbol:
+    """A tensor of a storage dtype brought into the range of the narrower one."""
+    mask = (1 << dtype.bits) - 1
+    low = symbol
+    if held.lo < 0 or held.hi > mask:
+        low = e.emit("BitwiseAnd", symbol, e.const(symbol, mask))
+    if dtype.is_unsigned:
+        return low
+    sign = e.const(symbol, 1 << (dtype.bits - 1))
+    return e.emit("Sub", e.emit("BitwiseXor", low, sign), sign)
+
+
+def needed(graph: Graph) -> bool:
+    """Whether there are integers of other widths than ONNX has in the graph or one of its bodies."""
+    if any(concerns(type_) for type_ in {s.type for s in graph._symbols}):
+        return True
+    return any(needed(body) for node in graph._nodes if node.attributes for body in bodies(node))
+
+
+def carried(graph: Graph) -> Graph:
+    """The graph with integers of ONNX's widths in the place of others. Raises `DTypeError` for what has no rule."""
+    return Widths(graph).run()

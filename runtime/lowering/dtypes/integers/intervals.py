@@ -1,0 +1,208 @@
+"""What an integer tensor may hold, as a closed interval of Python ints, and how operators change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.types.dtypes import DType, Kind
+
+
+class Interval(NamedTuple):
+    """The integers from `lo` to `hi`, both among them."""
+
+    lo: int
+    hi: int
+
+    def within(self, other: Interval) -> bool:
+        return self.lo >= other.lo and self.hi <= other.hi
+
+    def met(self, other: Interval) -> Interval:
+        """What both hold; itself where they have nothing in common."""
+        lo, hi = max(self.lo, other.lo), min(self.hi, other.hi)
+        return Interval(lo, hi) if lo <= hi else self
+
+    def __add__(self, other: object) -> Interval:
+        assert isinstance(other, Interval)
+        return Interval(self.lo + other.lo, self.hi + other.hi)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.hi, -self.lo)
+
+    def __mul__(self, other: object) -> Interval:
+        assert isinstance(other, Interval)
+        corners = [a * b for a, b in product(self, other)]
+        return Interval(min(corners), max(corners))
+
+    def __rshift__(self, bits: int) -> Interval:
+        return Interval(self.lo >> bits, self.hi >> bits)
+
+    @property
+    def size(self) -> int:
+        """The greatest magnitude."""
+        return max(abs(self.lo), abs(self.hi))
+
+
+def joined(intervals: Sequence[Interval]) -> Interval:
+    """The least interval that holds all of some."""
+    return Interval(min(i.lo for i in intervals), max(i.hi for i in intervals))
+
+
+def of_dtype(dtype: DType) -> Interval | None:
+    """The values of a dtype; None for what is no integer or bool."""
+    if dtype.is_integer or dtype.kind is Kind.bool:
+        return Interval(int(dtype.min), int(dtype.max))
+    return None
+
+
+def of_array(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Interval | None:
+    """The values of an array of integers or bools; None for an empty one."""
+    if not array.size:
+        return None
+    plain = array if array.dtype.kind in "biuO" else array.astype(np.int8)
+    return Interval(int(plain.min()), int(plain.max()))
+
+
+def reduced_count(node: Node) -> int | None:
+    """How many elements ReduceSum and its like take together for each result, where that is known."""
+    x = node.inputs[0]
+    if x is None or not x.shape.is_ranked:
+        return None
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    chosen: Sequence[int] = range(x.rank)
+    if axes is not None:
+        if not isinstance(axes.producer, Constant) or axes.producer.is_weight:
+            return None
+        chosen = [int(a) for a in axes.producer.array.reshape(-1)]
+        if not chosen:
+            chosen = () if node.attributes.get("noop_with_empty_axes") else range(x.rank)
+    elif node.attributes.get("noop_with_empty_axes"):
+        chosen = ()
+    dims = [x.shape[axis] for axis in chosen]
+    return prod(int(d) for d in dims) if all(d.is_static for d in dims) else None
+
+
+def known_scalar(symbol: Symbol | None) -> int | None:
+    """The value of a constant that holds one integer, over and over if it has many elements."""
+    producer = symbol.producer if symbol is not None else None
+    if not isinstance(producer, Constant) or producer.is_weight or producer.array.dtype.kind not in "biuO":
+        return None
+    found = of_array(producer.array)
+    return found.lo if found is not None and found.lo == found.hi else None
+
+
+Rule: TypeAlias = Callable[[Sequence[Interval], Node], "Interval | None"]
+"""(intervals of the integer operands, node) -> the interval of the result as if nothing wrapped; None where unknown."""
+
+
+def _bits(intervals: Sequence[Interval]) -> int:
+    """How many bits below the sign hold the values."""
+    return max(max(i.hi, ~i.lo).bit_length() for i in intervals)
+
+
+def _and(operands: Sequence[Interval], node: Node | None = None) -> Interval:
+    whole = [i for i in operands if i.lo >= 0]
+    if whole:
+        return Interval(0, min(i.hi for i in whole))
+    return Interval(-(1 << _bits(operands)), (1 << _bits(operands)) - 1)
+
+
+def _or(operands: Sequence[Interval], node: Node | None = None) -> Interval:
+    top = 1 << _bits(operands)
+    return Interval(0 if all(i.lo >= 0 for i in operands) else -top, top - 1)
+
+
+def _total(operands: Sequence[Interval], node: Node) -> Interval:
+    found = operands[0]
+    for other in operands[1:]:
+        found = found + other
+    return found
+
+
+def _not(operands: Sequence[Interval], node: Node) -> Interval:
+    x = operands[0]
+    storage = node.outputs[0].dtype.storage
+    last = int(storage.max) if storage.is_unsigned and node.outputs[0].dtype.bits <= 64 else -1
+    return Interval(last - x.hi, last - x.lo)
+
+
+def _shifted_left(operands: Sequence[Interval], node: Node) -> Interval | None:
+    x, count = operands
+    if count.lo != count.hi or not 0 <= count.lo < 4096:
+        return None
+    return Interval(x.lo << count.lo, x.hi << count.lo)
+
+
+def _shifted_right(operands: Sequence[Interval], node: Node) -> Interval:
+    x, count = operands
+    if count.lo == count.hi and count.lo >= 0:
+        return x >> min(count.lo, 4096)
+    return Interval(min(x.lo, 0), max(x.hi, 0))
+
+
+def _quotient(operands: Sequence[Interval], node: Node) -> Interval:
+    x, y = operands
+    if x.lo >= 0 and y.lo >= 0:
+        return Interval(0, x.hi)
+    return Interval(-x.size, x.size)
+
+
+def _modulo(operands: Sequence[Interval], node: Node) -> Interval:
+    x, y = operands
+    if node.attributes.get("fmod"):
+        most = min(x.size, max(y.size - 1, 0))
+        return Interval(-most if x.lo < 0 else 0, most if x.hi > 0 else 0)
+    return Interval(min(y.lo + 1, 0), max(y.hi - 1, 0))
+
+
+def _summed(operands: Sequence[Interval], node: Node) -> Interval | None:
+    count = reduced_count(node)
+    return None if count is None else Interval(operands[0].lo * count, operands[0].hi * count)
+
+
+def _of_products(operands: Sequence[Interval], node: Node) -> Interval | None:
+    x = node.inputs[0]
+    if x is None or not x.shape.is_ranked or not x.rank or not x.shape[-1].is_static:
+        return None
+    each, count = operands[0] * operands[1], int(x.shape[-1])
+    return Interval(each.lo * count, each.hi * count)
+
+
+def _extreme(choose: Callable[[Sequence[int]], int]) -> Rule:
+    return lambda operands, node: Interval(choose([i.lo for i in operands]), choose([i.hi for i in operands]))
+
+
+RULES: dict[str, Rule] = {
+    "Add": _total,
+    "Sum": _total,
+    "Sub": lambda operands, node: operands[0] + -operands[1],
+    "Mul": lambda operands, node: operands[0] * operands[1],
+    "Square": lambda operands, node: Interval(0, operands[0].size ** 2),
+    "Neg": lambda operands, node: -operands[0],
+    "Abs": lambda operands, node: Interval(0, operands[0].size),
+    "Sign": lambda operands, node: Interval(-1 if operands[0].lo < 0 else 0, 1),
+    "BitwiseAnd": _and,
+    "BitwiseOr": _or,
+    "BitwiseXor": _or,
+    "BitwiseNot": _not,
+    "ShiftLeft": _shifted_left,
+    "ShiftRight": _shifted_right,
+    "Div": _quotient,
+    "FloorDiv": _quotient,
+    "Mod": _modulo,
+    "Max": _extreme(max),
+    "Min": _extreme(min),
+    "ReduceSum": _summed,
+    "MatMul": _of_products,
+    "ReduceMax": lambda operands, node: operands[0],
+    "ReduceMin": lambda operands, node: operands[0],
+}
+"""Operators whose results' intervals follow from those of their operands; `MOVES` of `low_bits` have their union."""
+
+bitwise_and = _and
+bitwise_or = _or

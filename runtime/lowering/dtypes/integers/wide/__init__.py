@@ -1,0 +1,1 @@
+"""Integers of more than 64 bits, in limbs."""

@@ -1,0 +1,128 @@
+"""Bitwise logic and shifts of wide integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
+from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, bitwise_and, bitwise_or, known_scalar
+from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
+from graphcore.runtime.lowering.dtypes.integers.wide import conversions
+from graphcore.runtime.lowering.dtypes.integers.wide.limbs import DIGIT, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, most_limbs, operands
+from graphcore.runtime.lowering.dtypes.integers.wide.order import pick
+from graphcore.types.dtypes import DType
+
+_I64 = DType.int64
+
+
+def _bitwise(op_type: str, rule: Callable[[Sequence[Interval]], Interval]) -> Rule:
+    def build(on: Widths, node: Node) -> Sequence[Result]:
+        x, y = operands(on, node)
+        left, right = on.limbs.digits(x), on.limbs.digits(y)
+        count = max(len(left), len(right))
+        pairs = zip(on.limbs.digits(x, count), on.limbs.digits(y, count), strict=True)
+        limbs = [
+            Limb(e.emit(op_type, on.limbs.symbol(a), on.limbs.symbol(b)), rule((a.window, b.window))) for a, b in pairs
+        ]
+        return (Value(tuple(limbs), rule((x.interval, y.interval))),)
+
+    return build
+
+
+def _not(on: Widths, node: Node) -> Sequence[Result]:
+    (x,) = operands(on, node)
+    return (on.limbs.inverted(x),)
+
+
+def _shift_left(on: Widths, node: Node) -> Sequence[Result]:
+    x, count = _shifted(on, node, exact=False)
+    bits = node.outputs[0].dtype.bits
+    limbs, most = on.limbs, most_limbs(node)
+    if isinstance(count, int):
+        factor = 1 << count if 0 <= count < bits else 0
+        return (limbs.multiply(x, conversions.of_number(limbs, factor), most),)
+    made = x
+    for place in range((bits - 1).bit_length()):
+        moved = limbs.multiply(made, conversions.of_number(limbs, 1 << (1 << place)), most)
+        made = limbs.chosen(_bit(count, place), moved, made)
+    made = limbs.chosen(_inside(count, bits), made, conversions.of_number(limbs, 0))
+    return (made,)
+
+
+def _shift_right(on: Widths, node: Node) -> Sequence[Result]:
+    x, count = _shifted(on, node, exact=True)
+    bits = node.outputs[0].dtype.bits
+    limbs = on.limbs
+    if isinstance(count, int):
+        return (_down(on, x, count if 0 <= count < bits else bits),)
+    made = x
+    for place in range((bits - 1).bit_length()):
+        made = limbs.chosen(_bit(count, place), _down(on, made, 1 << place), made)
+    made = limbs.chosen(_inside(count, bits), made, _down(on, x, bits))
+    return (made,)
+
+
+def _shifted(on: Widths, node: Node, *, exact: bool) -> tuple[Value, int | Symbol]:
+    """What a node shifts, and its count: a number, or a tensor of int64 that broadcasts with it."""
+    x, count = node.inputs
+    assert x is not None
+    assert count is not None
+    known = known_scalar(count)
+    value = on.exact_value(x) if exact else on.value(x)
+    if known is not None and not count.rank:
+        return value, known
+    counts = small(on, count) if is_wide(count) else on.exact(count)
+    if counts.dtype is DType.uint64:  # those beyond int64 are as good as any that is too large
+        counts = e.emit("Min", counts, e.const(counts, (1 << 63) - 1))
+    wide = e.cast_within(counts, _I64)
+    (value,) = on.spread([value], node, [wide])
+    return value, wide
+
+
+def small(on: Widths, count: Symbol) -> Symbol:
+    """A wide count as int64: those beyond are as good as any that is too large."""
+    known = known_scalar(count)
+    if known is not None and not count.rank:
+        return on.new._scalar(min(max(known, -1), 1 << 32), _I64)
+    low, high = (conversions.of_number(on.limbs, limit) for limit in (-1, 1 << 32))
+    value = pick(on, pick(on, on.exact_value(count), low, greatest=True), high, greatest=False)
+    return conversions.low_bits(on.limbs, value, _I64)[0]
+
+
+def _bit(count: Symbol, place: int) -> Symbol:
+    bit = e.emit("BitwiseAnd", count, e.const(count, 1 << place))
+    return e.opposite(e.equal(bit, e.const(count, 0)))
+
+
+def _inside(count: Symbol, bits: int) -> Symbol:
+    return e.both(e.opposite(e.less(count, e.const(count, 0))), e.less(count, e.const(count, bits)))
+
+
+def _down(on: Widths, x: Value, count: int) -> Value:
+    """The floor of a value by 2^count."""
+    limbs = on.limbs
+    places, bits = divmod(count, DIGIT)
+    digits = limbs.digits(x, places + 1)[places:]
+    if bits:
+        moved = []
+        for i, digit in enumerate(digits):
+            low = limbs.cut(digit, bits)
+            if i + 1 < len(digits):
+                upper = limbs.masked(digits[i + 1], (1 << bits) - 1)
+                low = limbs.plus(low, limbs.times(upper, limbs.number(1 << (DIGIT - bits))))
+            moved.append(low)
+        digits = tuple(moved)
+    return Value(tuple(digits), x.interval >> count)
+
+
+RULES: dict[str, Rule] = {
+    "BitwiseAnd": _bitwise("BitwiseAnd", bitwise_and),
+    "BitwiseOr": _bitwise("BitwiseOr", bitwise_or),
+    "BitwiseXor": _bitwise("BitwiseXor", bitwise_or),
+    "BitwiseNot": _not,
+    "ShiftLeft": _shift_left,
+    "ShiftRight": _shift_right,
+}

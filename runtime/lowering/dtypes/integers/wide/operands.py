@@ -1,0 +1,76 @@
+"""What rules of wide operators share: their operands as limbs, and the refusal of what has no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from graphcore.build import primitives as e
+from graphcore.errors import DTypeError
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
+from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
+from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
+from graphcore.runtime.lowering.dtypes.integers.wide.limbs import Limb, Value, count_of
+
+Rule: TypeAlias = Callable[[Widths, Node], Sequence[Result]]
+"""Computes a node: limbs for its wide results, Symbols of the new graph for others."""
+
+
+def refused(node: Node, why: str = "") -> DTypeError:
+    """The error for an operator on wide integers that has no rule."""
+    wide = next(s for s in (*node.inputs, *node.outputs) if s is not None and is_wide(s))
+    shown: dict[str, Any] = {f"input {i}": s for i, s in enumerate(node.inputs) if s is not None}
+    if node.line is not None:
+        shown["made at"] = str(node.line)
+    return DTypeError(
+        f"{node.op_type}: {why or f'nothing computes it on {wide.dtype}, an integer of more than 64 bits'}",
+        operands=shown,
+        help="cast the operands to at most 64 bits first: .cast(DType.int64)",
+    )
+
+
+def operands(on: Widths, node: Node, *, exact: bool = False) -> list[Value]:
+    """The values of a node's operands, which broadcast. exact: within their widths."""
+    symbols = [s for s in node.inputs if s is not None]
+    values = [on.exact_value(s) if exact else on.value(s) for s in symbols]
+    return on.spread(values, node)
+
+
+def most_limbs(node: Node) -> int:
+    """The limbs beyond which nothing of a node's result counts."""
+    return count_of(node.outputs[0].dtype.bits)
+
+
+def first(node: Node) -> Symbol:
+    first = node.inputs[0]
+    assert first is not None
+    return first
+
+
+def filled_out(on: Widths, node: Node, value: Value) -> Value:
+    """The value with limbs that all have the shape of the node's result, but for constants, and one at least."""
+    symbols = [limb.symbol for limb in value.limbs if limb.symbol is not None]
+    whole = next((s for s in symbols if _rank(s)), None)
+    if whole is not None and not all(map(_rank, symbols)):  # what was made of constants alone is a scalar
+        nothing = on.zeros([whole])
+        limbs = [
+            b if b.symbol is None or _rank(b.symbol) else b._replace(symbol=e.emit("Add", nothing, b.symbol))
+            for b in value.limbs
+        ]
+        return Value(tuple(limbs), value.interval)
+    if whole is not None or (symbols and not _rank(node.outputs[0])):
+        return value
+    given = [
+        b.symbol for s in node.inputs if s is not None and is_wide(s) for b in on.value(s).limbs if b.symbol is not None
+    ]
+    if not given:
+        return value
+    low, *above = value.limbs
+    zeros = Limb(on.zeros(given), Interval(0, 0))
+    return filled_out(on, node, Value((on.limbs.plus(zeros, low), *above), value.interval))
+
+
+def _rank(symbol: Symbol) -> int:
+    """The rank, 1 where it is not known."""
+    return symbol.rank if symbol.shape.is_ranked else 1

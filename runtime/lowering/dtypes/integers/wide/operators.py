@@ -1,0 +1,67 @@
+"""Operators on integers of more than 64 bits. One row an operator; what has none is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY
+from graphcore.ir.symbol import Node
+from graphcore.promotion.wide import MOST_BITS_OF_FLOATS
+from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
+from graphcore.runtime.lowering.dtypes.integers.kinds import is_odd, is_wide
+from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, bits, conversions, movement, order
+from graphcore.runtime.lowering.dtypes.integers.wide.limbs import Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused
+from graphcore.types.dtypes import Kind
+
+
+def _cast(on: Widths, node: Node) -> Sequence[Result]:
+    source, out = first(node), node.outputs[0]
+    from_, to = source.dtype, out.dtype
+    if from_.is_float:
+        if to.bits > MOST_BITS_OF_FLOATS:
+            raise refused(node, f"floats become integers of at most {MOST_BITS_OF_FLOATS} bits")
+        return (conversions.of_float(on.limbs, on.exact(source), to),)
+    if from_.kind is Kind.string or to.kind is Kind.string:
+        raise refused(node)
+    if not is_wide(source):
+        return (on.value(source),)
+    if to.is_integer and to.bits <= from_.bits:
+        value = on.value(source)
+        if is_wide(out):
+            return (on.limbs.summed([[limb] for limb in value.limbs], count_of(to.bits), value.interval),)
+        made, interval = conversions.low_bits(on.limbs, value, to.storage)
+        return (on.known(made if is_odd(to) else e.cast(made, to), interval),)
+    value = on.exact_value(source)
+    if to.is_integer:
+        return (value,)
+    if to.kind is Kind.bool:
+        return (e.opposite(on.limbs.zero_mask(value)),)
+    if from_.bits > MOST_BITS_OF_FLOATS:
+        raise refused(node, f"integers of at most {MOST_BITS_OF_FLOATS} bits become floats")
+    return (conversions.to_float(on.limbs, value, to),)
+
+
+_RULES: dict[str, Rule] = {
+    **arithmetic.RULES,
+    **bits.RULES,
+    **order.RULES,
+    **movement.RULES,
+    "Cast": _cast,
+    "BitCast": _cast,
+}
+
+SUPPORTED_WIDE = frozenset(_RULES)
+"""The operators that take integers of more than 64 bits (IntegerPow: of constant exponents)."""
+
+
+def computed(on: Widths, node: Node) -> list[Result]:
+    """The results of a node on wide integers. Raises `DTypeError` where there is no way to compute it."""
+    rule = _RULES.get(node.op_type) if node.domain in ("", LIBRARY) else None
+    if rule is None or node.attributes.get("reduction", "none") not in ("none", b"none"):
+        raise refused(node)
+    return [filled_out(on, node, made) if isinstance(made, Value) else made for made in rule(on, node)]
+
+
+__all__ = ["SUPPORTED_WIDE", "computed"]

@@ -1,0 +1,133 @@
+"""Lists of dtypes that ONNX has no sequences of, carried as lists of a dtype that holds their values.
+
+A pass before the others. Elements are cast on their way into a list and out of it. A tensor of a dtype that the target
+cuts into no list is cut in a wider one, and the pieces are brought back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import Rewrite, bodies
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.targets.compute_dtypes import PROMOTIONS
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, tensor_type
+
+LISTED = frozenset(
+    map(
+        DType.of,
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string".split(),
+    )
+)
+"""The dtypes that ONNX has sequences of, as they are stored."""
+
+_TAKE = {"SequenceConstruct": 0, "SequenceInsert": 1, "SplitToSequence": 0}
+"""Operators that put tensors into a list: the first operand that is one."""
+
+_GIVE = frozenset({"SequenceAt", "ConcatFromSequence"})
+"""Operators that make a tensor of a list."""
+
+
+def needed(graph: Graph, rules: Legality) -> bool:
+    """Whether the graph or one of its bodies has lists that the target has not, or cuts them as it cannot."""
+    if held(graph):
+        return True
+    if any(n.op_type == "SplitToSequence" and not _cuts(n, rules) for n in graph._nodes):
+        return True
+    return any(needed(body, rules) for node in graph._nodes if node.attributes for body in bodies(node))
+
+
+def held(graph: Graph) -> bool:
+    """Whether the graph or one of its bodies has lists of a dtype that ONNX has none of."""
+    if holds_any({s.type for s in graph._symbols}):
+        return True
+    return any(held(body) for node in graph._nodes if node.attributes for body in bodies(node))
+
+
+def holds_any(types: Iterable[Type]) -> bool:
+    """Whether there are lists of a dtype that ONNX has none of among these types."""
+    return any(not isinstance(t, TensorType) and _carried(t) != t for t in types)
+
+
+def carried(graph: Graph, rules: Legality, outer: Rewrite | None = None) -> Graph:
+    """The graph with lists that the target has."""
+    rewrite = Rewrite(graph, _carried, outer)
+    rewrite.new.promotion = graph.promotion
+    for node, inputs in rewrite.nodes():
+        if node.domain or node.op_type not in _TAKE.keys() | _GIVE | {"SequenceEmpty"}:
+            rewrite.keep(node, inputs, lambda body: carried(body, rules, rewrite))
+        else:
+            rewrite.replace(node, (_node(rewrite.new, node, inputs, rules),))
+    return rewrite.finish()
+
+
+def _node(graph: Graph, node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> Symbol:
+    type_ = _carried(node.outputs[0].type)
+    attributes = node.attributes
+    if node.op_type in _GIVE:
+        own = node.outputs[0].type
+        source = inputs[0]
+        if not isinstance(own, TensorType) or source is None or not isinstance(source.type, SequenceType):
+            return graph._emit(node.op_type, inputs, type_, attributes)
+        inner = source.type.element
+        dtype = inner.dtype if isinstance(inner, TensorType) else own.dtype
+        made = graph._emit(node.op_type, inputs, tensor_type(dtype, own.shape), attributes)
+        return graph._cast(made, own.dtype)
+    element = type_.element if isinstance(type_, SequenceType) else None
+    if not isinstance(element, TensorType):
+        return graph._emit(node.op_type, inputs, type_, attributes)
+    if node.op_type == "SequenceEmpty":
+        return graph._emit(node.op_type, inputs, type_, {**attributes, "dtype": element.dtype.storage})
+    first = _TAKE[node.op_type]
+    if node.op_type == "SplitToSequence" and not _has_kernel(element.dtype.storage, rules):
+        return _cut(graph, inputs, element, attributes)
+    taken = range(first, len(inputs)) if node.op_type == "SequenceConstruct" else (first,)
+    given = [
+        graph._cast(s, element.dtype) if s is not None and i in taken and _is_carried(s.dtype) else s
+        for i, s in enumerate(inputs)
+    ]
+    return graph._emit(node.op_type, tuple(given), type_, attributes)
+
+
+def _cut(graph: Graph, inputs: tuple[Symbol | None, ...], element: TensorType, attributes: dict[str, object]) -> Symbol:
+    """A tensor cut into pieces in a wider dtype, each of which is brought back to its own."""
+    from graphcore.ops.sequences import list_map
+
+    x, *rest = inputs
+    assert x is not None
+    wide = DType.int32 if element.dtype.storage.bits < 32 else DType.int64
+    type_ = SequenceType(tensor_type(wide, element.shape))
+    pieces = graph._emit("SplitToSequence", (graph._cast(x, wide), *rest), type_, attributes)
+    made: Symbol = list_map(lambda piece: piece.cast(element.dtype), pieces)
+    return made
+
+
+def _cuts(node: Node, rules: Legality) -> bool:
+    x = node.inputs[0] if node.inputs else None
+    return x is None or not isinstance(x.type, TensorType) or _has_kernel(x.dtype.storage, rules)
+
+
+def _has_kernel(dtype: DType, rules: Legality) -> bool:
+    return (rules.host or rules).allows("SplitToSequence", dtype)
+
+
+def _is_carried(dtype: DType) -> bool:
+    return dtype.bits <= 64 and dtype.storage not in LISTED
+
+
+def _carried(type_: Type) -> Type:
+    """The type with lists that ONNX has; tensors stay as they are."""
+    if isinstance(type_, OptionalType):
+        return OptionalType(_carried(type_.element)) if not isinstance(type_.element, TensorType) else type_
+    if not isinstance(type_, SequenceType):
+        return type_
+    element = type_.element
+    if not isinstance(element, TensorType):
+        return SequenceType(_carried(element))
+    if not _is_carried(element.dtype):
+        return type_
+    fit = [d for d in PROMOTIONS.get(element.dtype.storage, ()) if d in LISTED]
+    return SequenceType(tensor_type(fit[0] if fit else DType.float32, element.shape))

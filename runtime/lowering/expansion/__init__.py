@@ -1,0 +1,1 @@
+"""The library's own operators by ONNX's, or by kernels of the runtime."""

@@ -1,0 +1,98 @@
+"""Replaces the library's own operators, and ONNX's without a kernel for their dtype, by what they are made of."""
+
+from __future__ import annotations
+
+from graphcore.build.declare import EXPANSIONS, LIBRARY
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import Rewrite, bodies
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.expansion import attention, packed_weights
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.types.dtypes import DType
+
+
+def expand(graph: Graph, rules: Legality) -> Graph:
+    """A graph without operators that `EXPANSIONS` describes, unless the target has a kernel for them.
+
+    Expansions compute floats narrower than 32 bits in float32 and round once, and int4 in int8.
+    """
+    return _expand(graph, rules, None) if _expands(graph, rules) else graph
+
+
+def _expands(graph: Graph, rules: Legality) -> bool:
+    return any(_has_expansion(n, rules) or any(_expands(b, rules) for b in bodies(n)) for n in graph._nodes)
+
+
+def _expand(graph: Graph, rules: Legality, outer: Rewrite | None) -> Graph:
+    rewrite = Rewrite(graph, outer=outer)
+    around: set[int] = set()
+    rewrite.new._around = around
+    done: packed_weights.Packed = {}
+    for node, inputs in rewrite.nodes():
+        if _has_expansion(node, rules):
+            rewrite.replace(node, _fitted(node, inputs, rules) or _expanded(node, inputs, around, rules, done))
+        else:
+            rewrite.keep(node, inputs, lambda body: _expand(body, rules, rewrite))
+    return rewrite.finish()
+
+
+def _has_expansion(node: Node, rules: Legality) -> bool:
+    if node.op_type not in EXPANSIONS:
+        if node.domain == LIBRARY:
+            raise GraphError(f"{node.op_type}: the library's operator of this name has no expansion")
+        return False
+    if node.domain:
+        return node.domain == LIBRARY
+    row = rules.dtypes(node.op_type)
+    if not row:
+        return row is not None
+    dtype = next((s.dtype for s in node.inputs if s is not None), None)
+    if dtype is None or not dtype.is_float:
+        return False
+    return _WIDER.get(dtype, dtype) not in row or not computes(node, rules)
+
+
+def computes(node: Node, rules: Legality) -> bool:
+    """Whether the kernel of a node's operator, which there is, computes it in its form."""
+    return not rules.detours or bool(node.domain) or node.op_type not in FORMS or FORMS[node.op_type].is_native(node)
+
+
+def _fitted(node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> tuple[Symbol, ...] | None:
+    form = FORMS.get(node.op_type) if not node.domain else None
+    if form is None or not rules.detours:
+        return None
+    row = rules.dtypes(node.op_type)
+    dtype = next((s.dtype for s in node.inputs if s is not None), None)
+    return form.fitted(node, inputs) if row and dtype and _WIDER.get(dtype, dtype) in row else None
+
+
+FORMS = {"Attention": attention}
+"""Operators of which a kernel computes some forms alone: the files that know which, and what brings others to it."""
+
+_WIDER = {
+    DType.float16: DType.float32,
+    DType.bfloat16: DType.float32,
+    DType.tensor_float32: DType.float32,
+    DType.float8_e4m3fn: DType.float32,
+    DType.float8_e5m2: DType.float32,
+    DType.index: DType.uint64,
+    DType.address: DType.uint64,
+}
+_NIBBLES = {DType.int4: DType.int8, DType.uint4: DType.uint8}
+_OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight", "QMatMul", "Dequantize"})
+"""Operators that count bits, so they see the dtype as it is."""
+
+
+def _expanded(
+    node: Node, inputs: tuple[Symbol | None, ...], around: set[int], rules: Legality, done: packed_weights.Packed
+) -> tuple[Symbol, ...]:
+    table = _WIDER if node.op_type in _OWN_WIDTH else {**_WIDER, **_NIBBLES}
+    wide = [s if s is None else s.graph._cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
+    made = packed_weights.fitted(node, wide, rules, done)
+    if made is None:
+        made = EXPANSIONS[node.op_type](*wide, **node.attributes)
+    results = made[: len(node.outputs)] if isinstance(made, tuple) else (made,)
+    narrow = [r.graph._cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True)]
+    around.update(s.id for s in (*wide, *narrow) if s is not None and s.dtype.is_float)
+    return tuple(narrow)

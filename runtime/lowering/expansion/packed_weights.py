@@ -1,0 +1,216 @@
+"""Products with weights that are known now and stay quantised: the kernels that take them packed.
+
+onnxruntime's MatMulNBits sums products of x and the dequantised weight in float32 where its accuracy level is 0, and
+holds x in int8 where it is 4. Of 4 bits level 0 takes about as long as a product of floats. Of 8 bits it dequantises
+all of the weight in each run, one number after another, which takes up to 70 times as long: there the weight is
+dequantised now instead, and takes the room of floats. Where x is quantised too, `integers` has the products. On CUDA
+all other weights are dequantised now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.ops.shared.quantized.products import computed, dequantized, flaws, known, product
+from graphcore.ops.shared.quantized.split import is_summed
+from graphcore.quantization.blocks import BLOCKS, parts_of
+from graphcore.quantization.encodings import ENCODINGS
+from graphcore.quantization.tensors import Array, QuantizedTensor, packed
+from graphcore.runtime.lowering.expansion import integer_matmul
+from graphcore.runtime.lowering.expansion.integer_matmul import MICROSOFT, Key
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape, tensor_type
+
+Packed = integer_matmul.Packed
+_F32, _BYTE = DType.float32, DType.uint8
+_BLOCKS = (128, 64, 32, 16)
+"""Sizes of blocks that MatMulNBits takes, where they are free: the greater, the faster."""
+
+
+def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: Packed) -> Symbol | None:
+    """A product or a tensor by what the runtime computes right; None where the operator's expansion is for that."""
+    if node.op_type not in ("QMatMul", "Dequantize"):
+        return None
+    given, is_product = node.attributes, node.op_type == "QMatMul"
+    x, values, *rest = [None, *inputs][1 if is_product else 0 :]
+    parts = [s for s in rest if s is not None]
+    assert values is not None
+    arrays = [a for s in (values, *parts) if (a := known(s)) is not None]
+    how = given["encoding"], given.get("axis", 0), given.get("block_size", 0)
+    # The arrays are constants of the graph and outlive this run of lowering, so that a number names one.
+    key = (*map(id, arrays), *how) if len(arrays) == 1 + len(parts) else None
+    saturates = rules.runtime.saturates
+    if x is not None and given.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
+        count = given.get("digits", 1)
+        if key is None or rules.target != "cpu":
+            return integer_matmul.unsaturated(x, values, parts, saturates, count) if rules.detours else None
+        of_integers = integer_matmul.half_split if count == 2 else integer_matmul.dynamic
+        return of_integers(x, arrays, key, done, saturates)
+    if x is not None and how[0] == "int8_split" and is_summed(values):
+        if key is not None and rules.target == "cpu":
+            return integer_matmul.split(x, arrays, key, done, saturates)
+        if key is None or not rules.detours:  # elsewhere known digits are floats: products of integers run on the CPU
+            return integer_matmul.unsaturated(x, values, parts, saturates) if rules.detours else None
+    if key is not None and rules.detours:
+        tensor = _tensor(given, arrays)
+        return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, given, rules, key, done)
+    if key is None:
+        make = computed if rules.detours else dequantized
+        weight = make(how[0], values, parts, *how[1:])
+    else:
+        if (*key, "standard") not in done:
+            done[*key, "standard"] = (dequantized(how[0], values, parts, *how[1:]),)
+        (weight,) = done[*key, "standard"]
+    return weight if x is None else product(x, weight)
+
+
+def _tensor_of(values: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Symbol:
+    if (*key, "floats") not in done:
+        done[*key, "floats"] = (values.graph._constant(tensor.dequantize(), _F32),)
+    return done[*key, "floats"][0]
+
+
+def _product(
+    x: Symbol, tensor: QuantizedTensor, given: dict[str, Any], rules: Legality, key: Key, done: Packed
+) -> Symbol:
+    if rules.target == "cpu" and x.dtype is _F32 and 0 not in tensor.shape:
+        level = given.get("accuracy_level", 0)
+        if ENCODINGS[given["encoding"]].bits == 4:
+            return _by_kernel(x, tensor, 4, level, key, done)
+        if level:
+            return _by_kernel(x, tensor, 8, level, key, done)
+    return _by_floats(x, tensor, key, done)
+
+
+def _tensor(given: dict[str, Any], arrays: Sequence[Any]) -> QuantizedTensor:
+    """What the arrays of a node are a tensor of."""
+    data, scales, zeros = (*arrays, None, None)[:3]
+    encoding = ENCODINGS[given["encoding"]]
+    if encoding.block is not None and encoding.block_bytes is not None:
+        shape = (*data.shape[:-1], data.shape[-1] // encoding.block_bytes * encoding.block)
+        return QuantizedTensor(encoding.gguf, shape, data)
+    if encoding.name in ("int8", "int8_split"):
+        axis = given.get("axis", 0) if scales.ndim else None
+        shape = data.shape if encoding.name == "int8" else data.shape[1:]
+        return QuantizedTensor(encoding.name, shape, data, scales, zeros, axis)
+    block = given["block_size"]
+    *leading, blocks = scales.shape
+    data = data if data.dtype == np.uint8 else packed(data.astype(np.uint8))
+    zeros = None if zeros is None else zeros.astype(np.uint8)
+    return QuantizedTensor("int4", (*leading, blocks * block), data, scales, zeros, None, block)
+
+
+def _by_floats(x: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Symbol:
+    """The weight dequantised now."""
+    key = (*key, x.dtype)
+    if key not in done:
+        turned = np.ascontiguousarray(tensor.dequantize().T, x.dtype.numpy)
+        done[key] = (x.graph._constant(turned, x.dtype),)
+    (weight,) = done[key]
+    return e.emit("MatMul", x, weight, shape=x.shape[:-1] + weight.shape[1:])
+
+
+def _by_kernel(x: Symbol, tensor: QuantizedTensor, bits: int, level: int, key: Key, done: Packed) -> Symbol:
+    rows, inner = tensor.shape
+    key = (*key, bits)
+    if key not in done:
+        weight = _four_bits(tensor) if bits == 4 else _eight_bits(tensor)
+        if weight is None or not np.isfinite(weight.scales).all():
+            return _by_floats(x, tensor, key[:-1], done)
+        arrays = [a for a in (weight.data, weight.scales, weight.zeros, weight.rest) if a is not None]
+        if weight.rest is not None and not np.isfinite(weight.rest).all():
+            return _by_floats(x, tensor, key[:-1], done)
+        done[key] = tuple(x.graph._constant(a, DType.of(a.dtype)) for a in arrays)
+    data, scales, *others = done[key]
+    zeros = [s for s in others if s.dtype is _BYTE]
+    shape = x.shape[:-1] + _shape([Dim(rows)])
+    block = inner // int(scales.shape[1])
+    attributes = {"K": inner, "N": rows, "bits": bits, "block_size": block, "accuracy_level": level}
+    made = x.graph._emit("MatMulNBits", (x, data, scales, *zeros), tensor_type(_F32, shape), attributes, MICROSOFT)
+    for rest in others[len(zeros) :]:
+        each = e.emit("MatMul", _sums(x, inner, block), rest, shape=shape)
+        made = e.emit("Add", made, each, shape=shape)
+    return e.emit("Add", made, flaws(x, Dim(inner)), shape=shape) if level else made
+
+
+def _sums(x: Symbol, inner: int, block: int) -> Symbol:
+    """The sums of the blocks of x."""
+    leading, count = x.shape[:-1], inner // block
+    split = leading + _shape([Dim(count), Dim(block)])
+    blocks = e.emit("Reshape", x, e.ints(x, [*[0] * len(leading), count, block]), shape=split)
+    # Of nothing the kernel drops the wrong axis where that is counted from behind.
+    return e.emit("ReduceSum", blocks, e.ints(x, [x.rank]), shape=split[:-1], keepdims=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weight:
+    """The operands of MatMulNBits behind x, and what the weight is above them: float32[blocks, n], for all of a block.
+
+    zeros are None where they are 8 of 4 bits or 128 of 8.
+    """
+
+    data: Array
+    scales: Array
+    zeros: Array | None = None
+    rest: Array | None = None
+
+
+def _four_bits(tensor: QuantizedTensor) -> _Weight:
+    if tensor.encoding != "int4":
+        return _of_blocks(tensor, 4)
+    assert tensor.scales is not None
+    assert tensor.block_size is not None
+    # The bytes are those of int4 itself.
+    data = tensor.data.reshape(*tensor.scales.shape, tensor.block_size // 2)
+    zeros = tensor.zero_points
+    return _Weight(data, tensor.scales, None if zeros is None else _even(zeros))
+
+
+def _even(zeros: Array) -> Array:
+    """Zero points of 4 bits, two in a byte."""
+    return packed(np.pad(zeros, ((0, 0), (0, zeros.shape[1] % 2))))
+
+
+def _eight_bits(tensor: QuantizedTensor) -> _Weight | None:
+    """Of int8 blocks are made up; None where none divides a row."""
+    if tensor.encoding != "int8":
+        return _of_blocks(tensor, 8)
+    rows, inner = tensor.shape
+    block = next((b for b in _BLOCKS if not inner % b), None)
+    if block is None or tensor.scales is None:
+        return None
+    shape = (rows, inner // block)
+    scales = np.ascontiguousarray(np.broadcast_to(tensor.scales.reshape(-1, 1), shape))
+    zeros = tensor.zero_points
+    if zeros is None:
+        return _Weight((tensor.data.view(np.uint8) ^ np.uint8(128)).reshape(*shape, block), scales)
+    points = np.ascontiguousarray(np.broadcast_to(zeros.reshape(-1, 1), shape))
+    return _Weight(tensor.data.reshape(*shape, block), scales, points)
+
+
+def _of_blocks(tensor: QuantizedTensor, bits: int) -> _Weight:
+    """GGUF's blocks. The kernel has whole zero points alone: what minima are beside them is the rest."""
+    rows, inner = tensor.shape
+    parts = parts_of(tensor.data, tensor.encoding)
+    scales = parts.steps.reshape(rows, -1)
+    numbers = parts.numbers.reshape(rows, inner)
+    data = (packed(numbers) if bits == 4 else numbers).reshape(*scales.shape, -1)
+    zero = BLOCKS[tensor.encoding].zero
+    if parts.minima is None:
+        if zero == 1 << bits - 1:
+            return _Weight(data, scales)
+        return _Weight(data, scales, np.full(scales.shape, zero, np.uint8))
+    minima = parts.minima.reshape(scales.shape).astype(np.float64)
+    with np.errstate(all="ignore"):
+        near = np.clip(np.nan_to_num(np.rint(minima / scales)), 0, (1 << bits) - 1)
+        rest = np.ascontiguousarray((scales * near - minima).T, np.float32)
+    zeros = near.astype(np.uint8)
+    return _Weight(data, scales, _even(zeros) if bits == 4 else zeros, rest)

@@ -1,0 +1,1 @@
+"""Calls of functions and of custom operators: inlined, or kept."""

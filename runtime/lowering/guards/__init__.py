@@ -1,0 +1,1 @@
+"""Guards against what the runtime does wrong with several nodes at once."""

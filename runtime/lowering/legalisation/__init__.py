@@ -1,0 +1,1 @@
+"""Each node made legal for a target: as it is, in another dtype, or decomposed."""

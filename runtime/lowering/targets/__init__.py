@@ -1,0 +1,1 @@
+"""What a target runs: dtypes of kernels by release, traps, and incorrect kernels."""

@@ -1,0 +1,232 @@
+"""Releases of onnxruntime that graphs are lowered for, and the measured tables of what each has kernels for.
+
+`<target>.json` has for every operator, in each of its versions, the dtypes that a provider ran in each measured
+release, as the package `measure` finds them. A session lowers for the release that is installed, whose list of kernels
+is asked where it was not measured (`graphcore.runtime.ort.release`); a file is lowered for every supported release, or
+for one that is named.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from graphcore.ir.graph import Target
+from graphcore.onnx.proto.model_proto import IR_VERSION, OPSET
+from graphcore.types.dtypes import DType
+
+OLDEST_SUPPORTED = "1.27.0"
+"""The oldest release that the package asks for, and that files are lowered for where none is named."""
+
+OLDEST_OPSET = 24
+"""The opset from which on no operator that graphs are built of changed its meaning: what sessions are given."""
+
+
+class Registry(Protocol):
+    """What an installed build says of its kernels."""
+
+    def dtypes(self, provider: str, op_type: str, opset: int) -> frozenset[DType] | None:
+        """Return the dtypes that are registered; None where the list does not tell: no kernel, or one of any dtype."""
+
+
+def on_some_processor() -> bool:
+    """Return True: some processor does it, and which one runs a file is not known when it is written."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a graph is lowered for: one release, or where `version` is empty every one that is supported.
+
+    opset, ir: the newest of ONNX that it is given. registry: the kernels of the installed build, None where the
+    release is not the installed one or its list cannot be read. avoided: operators that it is not given, though it has
+    kernels of them. is_fixed: whether the opset is that one, and not an older one that has more kernels. in_file:
+    whether it reads a file by itself, with all of its optimisers, of which a session switches some off. saturates:
+    whether products of unsigned with signed bytes saturate on the processor that runs the graph, a function since only
+    graphs with such products ask; a file may run on any processor, so its answer is True.
+    """
+
+    version: str = ""
+    opset: int = OPSET
+    ir: int = IR_VERSION
+    registry: Registry | None = None
+    avoided: frozenset[str] = frozenset()
+    is_fixed: bool = False
+    in_file: bool = False
+    saturates: Callable[[], bool] = on_some_processor
+
+
+ANY = Runtime()
+"""Every release that is supported, at the opset that graphs are built of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A measured release. opset, ir: the newest that it takes. commit: what it was built from, as far as it says so."""
+
+    version: str
+    opset: int
+    ir: int
+    commit: str = ""
+
+
+@functools.cache
+def ordered(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by: their numbers."""
+    return tuple(map(int, re.findall(r"\d+", version.split("+")[0])[:3]))
+
+
+def is_supported(version: str) -> bool:
+    """Return whether a release is one of those that the package asks for."""
+    return ordered(version) >= ordered(OLDEST_SUPPORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The measured releases in which something was seen. An empty end is open."""
+
+    first: str = ""
+    last: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Range:
+        """Return the range that "1.24.4-1.31.1", "1.27.0-" or "-1.31.1" stands for; "-" is every release."""
+        first, _, last = text.partition("-")
+        return cls(first, last)
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+    def includes(self, version: str) -> bool:
+        """Return whether a measured release is in the range."""
+        number = ordered(version)
+        return (not self.first or ordered(self.first) <= number) and (not self.last or number <= ordered(self.last))
+
+
+@dataclass(frozen=True, slots=True)
+class Contributed:
+    """What releases know of an operator of com.microsoft. operands: how many. attributes: in which releases each is."""
+
+    operands: Mapping[Range, int]
+    attributes: Mapping[str, tuple[Range, ...]]
+
+    def takes(self, version: str, operands: int, attributes: Iterable[str]) -> bool:
+        """Return whether a measured release knows so many operands and these attributes."""
+        most = max((count for found, count in self.operands.items() if found.includes(version)), default=0)
+        known = (any(r.includes(version) for r in self.attributes.get(name, ())) for name in attributes)
+        return operands <= most and all(known)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """What a provider has kernels for.
+
+    releases: oldest first. rows: by operator, version of it and range of releases; a release that is in no range of a
+    version does not know it.
+    """
+
+    provider: str
+    releases: tuple[Release, ...]
+    rows: Mapping[str, Mapping[int, Mapping[Range, frozenset[DType]]]]
+    contributed: Mapping[str, Contributed]
+
+    def takes(self, op_type: str, operands: int, attributes: Iterable[str], runtime: Runtime) -> bool:
+        """Return whether all releases that count know an operator of com.microsoft in such a form."""
+        found = self.contributed.get(op_type)
+        if found is None:
+            return True
+        names = tuple(attributes)
+        return all(found.takes(release.version, operands, names) for release in self.considered(runtime))
+
+    @property
+    def newest(self) -> Release:
+        return self.releases[-1]
+
+    def nearest(self, version: str) -> Release:
+        """Return the release that stands for a version: the newest that is no newer but in its last number."""
+        fit = [r for r in self.releases if ordered(r.version)[:2] <= ordered(version)[:2]]
+        return fit[-1] if fit else self.releases[0]
+
+    def measures(self, version: str) -> bool:
+        """Return whether a release was measured."""
+        return any(r.version == version for r in self.releases)
+
+    def named(self, version: str) -> Runtime | None:
+        """Return the runtime that "1.20" or "1.20.1" means; None for a release older than all that were measured.
+
+        Without a third number it is the newest measured one of those two; what was not measured has the table of the
+        nearest older release.
+        """
+        number = ordered(version)
+        if number[:2] < ordered(self.releases[0].version)[:2]:
+            return None
+        alike = [r for r in self.releases if ordered(r.version)[: len(number)] == number]
+        release = alike[-1] if alike else self.nearest(version)
+        return Runtime(release.version if alike else version, min(release.opset, OPSET), min(release.ir, IR_VERSION))
+
+    def considered(self, runtime: Runtime) -> tuple[Release, ...]:
+        """Return the releases whose kernels count: the nearest one, or all that are supported."""
+        if runtime.version:
+            return (self.nearest(runtime.version),)
+        return tuple(r for r in self.releases if is_supported(r.version)) or (self.newest,)
+
+    def since(self, op_type: str, opset: int, version: str) -> int | None:
+        """Return the version of an operator at an opset of a measured release; None where it does not know it."""
+        rows = self.rows.get(op_type, {})
+        return max((v for v in rows if v <= opset and any(r.includes(version) for r in rows[v])), default=None)
+
+    def kernels(self, runtime: Runtime = ANY) -> dict[str, frozenset[DType]]:
+        """Return for each operator the dtypes in which all releases that count ran it at the runtime's opset."""
+        versions = [release.version for release in self.considered(runtime)]
+        return {op: frozenset.intersection(*(self._dtypes(op, runtime.opset, v) for v in versions)) for op in self.rows}
+
+    def _dtypes(self, op_type: str, opset: int, version: str) -> frozenset[DType]:
+        since = self.since(op_type, opset, version)
+        if since is None:
+            return frozenset()
+        fit = [dtypes for found, dtypes in self.rows[op_type][since].items() if found.includes(version)]
+        return fit[0] if len(fit) == 1 else frozenset().union(*fit)
+
+
+@functools.cache
+def table_of(target: Target) -> Table:
+    """Return the table of a target."""
+    content = pkgutil.get_data("graphcore.runtime.lowering.targets", f"{target}.json")  # importlib.resources takes 9 ms
+    assert content is not None
+    read = json.loads(content)
+    releases = [Release(version, *facts) for version, facts in read["releases"].items()]
+    rows = {
+        op: {int(since): {Range.parse(r): _parsed(d) for r, d in ranges.items()} for since, ranges in versions.items()}
+        for op, versions in read["kernels"].items()
+    }
+    contributed = {
+        op: Contributed(
+            {Range.parse(found): count for found, count in known["operands"].items()},
+            {name: tuple(map(Range.parse, found.split())) for name, found in known["attributes"].items()},
+        )
+        for op, known in read.get("com.microsoft", {}).items()
+    }
+    return Table(read["provider"], tuple(sorted(releases, key=lambda r: ordered(r.version))), rows, contributed)
+
+
+@functools.cache
+def _parsed(names: str) -> frozenset[DType]:
+    """Return the dtypes of a row; many operators have the row of another."""
+    return frozenset(map(DType.of, names.split()))
+
+
+def default(target: Target) -> Runtime:
+    """Return what files are lowered for: every release, or the one that the target's package follows."""
+    if target not in _LATE:  # "onnx" among them, which has no table
+        return ANY
+    release = table_of(target).newest
+    return Runtime(release.version, min(release.opset, OPSET), min(release.ir, IR_VERSION))
+
+
+_LATE: frozenset[Target] = frozenset({"openvino"})
+"""Targets whose package follows the releases of onnxruntime late."""

@@ -1,0 +1,95 @@
+"""In which releases of onnxruntime each trap was seen: a kernel that is wrong, or an optimiser that changes numbers.
+
+`traps.json` has for every trap the range of measured releases, as `measure --releases` finds them. What is done about a
+trap is in the file that names it. A release newer than all measured ones has every trap of the newest.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pkgutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from graphcore.runtime.lowering.targets.releases import Range, Runtime, is_supported, ordered
+from graphcore.types.dtypes import DType
+
+_off: frozenset[str] = frozenset()
+"""Traps that a measurement looks for, which are not avoided while it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """releases: the measured ones, oldest first. ranges: of each trap."""
+
+    releases: tuple[str, ...]
+    ranges: Mapping[str, Range]
+
+
+def of_kernel(op_type: str, dtype: DType) -> str:
+    """Return the name of the trap that a kernel is."""
+    return f"{op_type} {dtype}"
+
+
+def in_force(trap: str, runtime: Runtime) -> bool:
+    """Return whether a trap is to be avoided in a release: where it was seen, or was not measured.
+
+    A file for every supported release avoids the traps of all. A release between two measured ones has those of both.
+    """
+    if trap in _off:
+        return False
+    known = seen()
+    found = known.ranges.get(trap)
+    return found is None or _includes(found, runtime.version, known.releases)
+
+
+@functools.cache
+def _includes(found: Range, version: str, releases: tuple[str, ...]) -> bool:
+    return any(map(found.includes, _neighbours(version, releases) if version else _supported(releases)))
+
+
+@functools.cache
+def _supported(releases: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(is_supported, releases))
+
+
+@functools.cache
+def _neighbours(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the measured release of a version, or those next to it."""
+    number = ordered(version)
+    same = [r for r in releases if ordered(r) == number]
+    if same:
+        return (same[0],)
+    before = [r for r in releases if ordered(r) < number]
+    after = [r for r in releases if ordered(r) > number]
+    return (*before[-1:], *after[:1])
+
+
+@functools.cache
+def seen() -> Seen:
+    """Return what `traps.json` has."""
+    content = pkgutil.get_data("graphcore.runtime.lowering.targets", "traps.json")
+    assert content is not None
+    read = json.loads(content)
+    return Seen(tuple(read["releases"]), {name: Range.parse(text) for name, text in read["traps"].items()})
+
+
+@contextmanager
+def switched_off(*traps: str) -> Iterator[None]:
+    """Lower as if a release did not have these traps: to measure whether it has them."""
+    global _off
+    before, _off = _off, _off.union(traps)
+    _forget()
+    try:
+        yield
+    finally:
+        _off = before
+        _forget()
+
+
+def _forget() -> None:
+    from graphcore.runtime.lowering.targets.legality import legality
+
+    legality.cache_clear()

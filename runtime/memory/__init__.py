@@ -1,0 +1,1 @@
+"""Memory of sessions: huge pages, and weights that kernels reorder."""

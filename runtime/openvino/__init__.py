@@ -1,0 +1,1 @@
+"""The OpenVINO provider: what it takes, and what it is given."""

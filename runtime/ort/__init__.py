@@ -1,0 +1,1 @@
+"""onnxruntime: its sessions, providers, values, and what the installed release can do."""

@@ -1,0 +1,98 @@
+"""Outputs of dtypes without plain arrays, carried by dtypes that have some.
+
+onnxruntime gives an output as a tensor of its own, from which any dtype can be read, only to runs that are fed such
+tensors, and it makes none of strings, lists and None. Where those go in or out, the graph itself turns the outputs into
+what comes back as an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeGuard
+
+import onnxruntime
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import ModelError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.runtime.ort.values import PLAIN, from_ort, to_ort
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
+
+
+def check(model: str, types: Mapping[str, Type]) -> None:
+    """Raises `ModelError` where a list or an optional holds what onnxruntime has no lists and optionals of."""
+    for name, type_ in types.items():
+        leaf = type_
+        while isinstance(leaf, (SequenceType, OptionalType)):
+            leaf = leaf.element
+        if leaf is not type_ and isinstance(leaf, TensorType) and leaf.dtype.storage not in PLAIN:
+            kind = "lists" if isinstance(type_, SequenceType) else "optionals"
+            raise ModelError(
+                f"load: {model}: {name} is {type_}, and onnxruntime has no {kind} of {leaf.dtype}",
+                help="cast the elements, to float32 or int8, and cast them back where they are used",
+            )
+
+
+def is_unusual(type_: Type) -> TypeGuard[TensorType]:
+    """Whether the type is a tensor's whose dtype onnxruntime gives no array of."""
+    return isinstance(type_, TensorType) and type_.dtype.storage not in PLAIN
+
+
+def carrier_of(dtype: DType) -> DType:
+    """The dtype that lowered graphs take for a stored one."""
+    return _CARRIED.get(dtype, dtype)
+
+
+def fed(array: Array, dtype: DType) -> onnxruntime.OrtValue:
+    """An OrtValue of an array of a stored dtype, of the dtype that lowered graphs take for it."""
+    carrier = carrier_of(dtype)
+    return to_ort(array if carrier is dtype else array.astype(carrier.numpy), carrier)
+
+
+def taken(value: onnxruntime.OrtValue, dtype: DType) -> Array:
+    """The array of a stored dtype that an OrtValue of a lowered graph's output holds."""
+    carrier = carrier_of(dtype)
+    array = from_ort(value, carrier)
+    return array if carrier is dtype else array.astype(dtype.numpy)
+
+
+_CARRIED = {DType.float4_e2m1: DType.float8_e4m3fn}
+"""The dtypes that lowering replaces by others: see `lowering.fours`."""
+
+
+def needed(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
+    """Whether some output can be read by neither of the runtime's two ways to run."""
+    if not any(map(is_unusual, outputs.values())):
+        return False
+    if any(isinstance(t, TensorType) and t.dtype is DType.string for t in inputs.values()):
+        return True
+    return not all(isinstance(t, TensorType) for t in (*inputs.values(), *outputs.values()))
+
+
+def carried(graph: Graph) -> Graph:
+    """A copy of the graph whose outputs are all of types that `run` gives."""
+    made = graph.copy()
+    made._outputs = made._names.of_outputs(
+        [
+            (None, _carrier(made._symbols[s.id])) if is_unusual(s.type) else (name, made._symbols[s.id])
+            for name, s in graph._outputs or ()
+        ]
+    )
+    return made
+
+
+def restored(array: Array, dtype: DType) -> Array:
+    """The array that a carrier holds, of a stored dtype."""
+    return array.view(dtype.numpy) if dtype is DType.bfloat16 else array.astype(dtype.numpy)
+
+
+def _carrier(symbol: Symbol) -> Symbol:
+    """bfloat16 as its bits; what is narrower as a dtype that holds its values, for of those there are no views."""
+    if symbol.dtype is DType.bfloat16:
+        out = TensorType(DType.uint16, symbol.shape)
+        return symbol.graph.op("BitCast", [symbol], {"to": DType.uint16.onnx}, [out])[0]
+    if symbol.dtype.storage.is_float:
+        return symbol.cast(DType.float32)
+    return symbol.cast(DType.int8 if symbol.dtype.storage.is_signed else DType.uint8)

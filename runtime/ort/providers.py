@@ -1,0 +1,101 @@
+"""Execution providers of onnxruntime: their short names, what is installed, what they are lowered for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnxruntime
+
+from graphcore.errors import GraphError, RunError
+from graphcore.ir.graph import Target
+from graphcore.runtime.openvino import session as openvino
+
+_SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "openvino": openvino.PROVIDER}
+EXACT: Mapping[str, Mapping[str, str]] = {
+    _SHORT["cuda"]: {"use_tf32": "0"},
+    openvino.PROVIDER: openvino.options("f32"),
+}
+"""Options that providers start with: by default the CUDA provider rounds the operands of float32 products, and OpenVINO
+those of all on processors that have instructions for it."""
+
+TENSOR_CORES: Mapping[str, Mapping[str, str]] = {_SHORT["cuda"]: {"use_tf32": "1"}}
+"""The same where all products are of tensor_float32, whose values are rounded already."""
+
+_MISSING = {
+    "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime: both bring one module",
+    openvino.PROVIDER: "pip install 'graphcore-engine[openvino]' and uninstall onnxruntime: both bring one module",
+}
+
+
+def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
+    """onnxruntime's names of providers, in order, each once; the CPU's for None.
+
+    Raises `RunError` for one that is not installed and for what is no name.
+    """
+    if providers is None:
+        providers = ["cpu"]
+    names = [providers] if isinstance(providers, str) else providers
+    if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
+        raise RunError(
+            f"InferenceSession: providers={providers!r} are no names",
+            help=f'give "cpu", "cuda" or a list of names; installed are {_installed()}',
+        )
+    return tuple(dict.fromkeys(_full(name) for name in names))
+
+
+def options_of(providers: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """What is given for providers by any of their names, as onnxruntime takes it. Raises `GraphError`."""
+    if not isinstance(given, Mapping):
+        raise GraphError(
+            f"InferenceSession: provider_options={given!r:.80} are no options by provider",
+            help='give a mapping of mappings: provider_options={"cuda": {"device_id": 1}}',
+        )
+    made = {}
+    for name, options in given.items():
+        full = _SHORT.get(name, name)
+        if full not in providers:
+            raise GraphError(
+                f"InferenceSession: provider_options for {name!r}, which is not among the providers",
+                help=f"the providers are {', '.join(providers)}",
+            )
+        if not isinstance(options, Mapping):
+            raise GraphError(
+                f"InferenceSession: provider_options for {name!r} are {options!r}",
+                help='give a mapping, such as {"device_id": 0}',
+            )
+        plain = openvino.given(options) if full == openvino.PROVIDER else options
+        made[full] = {key: str(int(v) if isinstance(v, bool) else v) for key, v in plain.items()}
+    return made
+
+
+def target_of(provider: str) -> Target:
+    """What graphs are lowered to for a provider."""
+    if provider == openvino.PROVIDER:
+        return "openvino"
+    return "cuda" if provider == _SHORT["cuda"] else "cpu"
+
+
+def require_started(session: onnxruntime.InferenceSession, providers: Sequence[str]) -> None:
+    """Raises `RunError` where onnxruntime left one out because its libraries or its device are missing."""
+    running = session.get_providers()
+    for name in providers:
+        if name not in running:
+            raise RunError(
+                f"InferenceSession: {name} is installed and did not start; started are {', '.join(running)}",
+                help="log_severity_level=2 makes onnxruntime print what it lacks",
+            )
+
+
+def _full(name: str) -> str:
+    full = _SHORT.get(name, name)
+    if full not in onnxruntime.get_available_providers():
+        raise RunError(
+            f"InferenceSession: provider {name!r} is not installed; installed are {_installed()}",
+            help=_MISSING.get(full, "choose one of those"),
+        )
+    return full
+
+
+def _installed() -> str:
+    return ", ".join(onnxruntime.get_available_providers())

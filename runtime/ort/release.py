@@ -1,0 +1,177 @@
+"""What the installed onnxruntime takes and has: from the measured tables, or asked of itself once."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnxruntime
+
+from graphcore.errors import RunError
+from graphcore.ir.definitions import definitions
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import bodies
+from graphcore.ir.symbol import Constant, Symbol
+from graphcore.onnx.proto.model_proto import IR_VERSION, OPSET, encode, join
+from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of
+from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.ort.byte_saturation import saturates
+from graphcore.runtime.ort.kernel_registry import KernelRegistry
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+LOG = logging.getLogger("graphcore")
+
+Run: TypeAlias = Callable[[Sequence[str], Mapping[str, Any], Any], list[Any]]
+
+
+@functools.cache
+def runtime() -> Runtime:
+    """Return the installed release, as what sessions lower for.
+
+    A release that was measured has its table. Another one is asked which opset it takes and which kernels it has, and a
+    line of level INFO says so. Raises `RunError` where it is too old to run graphs at all.
+    """
+    version = onnxruntime.__version__
+    release = measured_release()
+    if release is not None:
+        return Runtime(version, min(release.opset, OPSET), min(release.ir, IR_VERSION), saturates=saturates)
+    opset = newest_opset()
+    if opset < OLDEST_OPSET:
+        raise RunError(
+            f"InferenceSession: onnxruntime {version} does not take opset {OLDEST_OPSET}",
+            help="install a newer one: pip install -U onnxruntime",
+        )
+    registry = KernelRegistry.installed()
+    table = table_of("cpu")
+    LOG.info(
+        "%sonnxruntime %s was not measured: graphs are lowered by the table of %s%s, with every trap of it",
+        "this build of " if table.measures(version) else "",
+        version,
+        table.nearest(version).version,
+        "" if registry is None else " and the kernels that the build lists",
+    )
+    return Runtime(version, opset, newest_ir(), registry, saturates=saturates)
+
+
+def measured_release() -> Release | None:
+    """Return the measured release that is installed; None where it was not measured, or is another build of it."""
+    version, commit = onnxruntime.__version__, build_commit()
+    fit = (r for r in table_of("cpu").releases if r.version == version and commit.startswith(r.commit))
+    return next(fit, None)
+
+
+def build_commit() -> str:
+    """Return the commit that the installed build was made from; nothing where it does not say so."""
+    said: str = getattr(onnxruntime, "get_build_info", str)()
+    return next((part.strip().partition("=")[2] for part in said.split(",") if "git-commit-id=" in part), "")
+
+
+def broken(graph: Graph) -> tuple[str, ...]:
+    """Return the optimisers that make something else of a lowered graph, or nodes without a kernel."""
+    known = {sign: [n for n in names if in_force(f"optimiser {n}", runtime())] for sign, names in _OPTIMISERS.items()}
+    if not any(known.values()):
+        return ()
+    symbols = list(_symbols(graph))
+    is_met = {
+        "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
+        "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
+    }
+    return tuple(name for sign, names in known.items() if is_met[sign] for name in names)
+
+
+def _symbols(graph: Graph) -> Iterator[Symbol]:
+    """Return the Symbols of a graph, its bodies and the functions that it calls."""
+    for top in (graph, *(definition.body for definition in definitions(graph))):
+        for part in _parts(top):
+            yield from part._symbols
+
+
+def _parts(graph: Graph) -> Iterator[Graph]:
+    """Return a graph and the bodies in it, however deep."""
+    yield graph
+    for node in graph._nodes:
+        for body in bodies(node) if node.attributes else ():
+            yield from _parts(body)
+
+
+_OPTIMISERS = {
+    # Their results have kernels in float32 alone, and they take float64 too.
+    "float64": ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion"),
+    # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
+    "empty constants": ("NoopElimination",),
+}
+
+
+MEMORY = "memory of parts of bytes"
+_PARTS = frozenset({DType.int2, DType.uint2, DType.int4, DType.uint4})
+
+
+def memory(graph: Graph) -> dict[str, Any]:
+    """Return the options of a session in which no value of a lowered graph lies where there is no room for it.
+
+    Some releases put bytes where as many integers of 2 or 4 bits were: nothing is used again then.
+    """
+    if not in_force(MEMORY, runtime()):
+        return {}
+    has_parts = any(
+        isinstance(s.type, TensorType) and s.type.dtype in _PARTS and not isinstance(s.producer, Constant)
+        for s in _symbols(graph)
+    )
+    return {"enable_mem_reuse": False} if has_parts else {}
+
+
+def kept_apart(run: Run, names: Collection[str]) -> Run:
+    """Return what runs a session whose outputs of these names are inputs as well.
+
+    Some releases give the memory of such an input and do not keep it alive: they are copied.
+    """
+    if not names or not in_force("output that is an input", runtime()):
+        return run
+
+    def copying(asked: Sequence[str], feed: Mapping[str, Any], options: Any) -> list[Any]:
+        made = zip(asked, run(asked, feed, options), strict=True)
+        return [a.copy() if name in names and isinstance(a, np.ndarray) else a for name, a in made]
+
+    return copying
+
+
+def takes(opset: int, ir: int = 8) -> bool:
+    """Return whether the installed onnxruntime takes models of an opset, asked with one of one node."""
+    graph = Graph("probe", {"x": TensorType(DType.float32, [1])})
+    kind = graph["x"].type  # told, since to infer it imports onnx: 45 ms
+    graph.output(y=graph.op("Identity", list(graph.inputs), {}, [kind])[0])
+    graph._domains[""] = opset
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(join(encode(graph, ir=ir)), options, providers=["CPUExecutionProvider"])
+    except Exception:
+        return False
+    return True
+
+
+def newest_opset() -> int:
+    """Return the newest opset that the installed onnxruntime takes and graphs are written at, asked of it."""
+    return next((opset for opset in range(OPSET, 7, -1) if takes(opset)), 0)
+
+
+def newest_ir() -> int:
+    """Return the newest version of the file format that it takes and graphs are written in, asked of it."""
+    return next((ir for ir in range(IR_VERSION, 8, -1) if takes(17, ir)), 8)
+
+
+__all__ = [
+    "broken",
+    "build_commit",
+    "kept_apart",
+    "measured_release",
+    "memory",
+    "newest_ir",
+    "newest_opset",
+    "runtime",
+    "takes",
+]

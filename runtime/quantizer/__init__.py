@@ -1,0 +1,115 @@
+"""Quantising whole graphs: weights of matrix products and of embedding tables held in few bits.
+
+`quantize` finds the nodes that read a constant weight (`candidates`, `weights`), encodes the weights of those that were
+chosen (`planning`, `schemes`, `sparing`), makes a new graph of products with them (`rewriting`) and says what it did
+(`report`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.runtime.lowering.functions import inline
+from graphcore.runtime.quantizer.candidates import candidates, selection
+from graphcore.runtime.quantizer.mixed_precision import spared
+from graphcore.runtime.quantizer.plan import planned
+from graphcore.runtime.quantizer.plan import report as reported
+from graphcore.runtime.quantizer.report import Report, Row
+from graphcore.runtime.quantizer.rewrite import rewritten
+from graphcore.runtime.quantizer.schemes import SCHEMES, Scheme, choices
+
+NOTE = "graphcore.quantized"
+"""The property of a graph and its file that lists the schemes that were applied to it."""
+
+
+class Quantization(NamedTuple):
+    """A quantised graph and what became of each of its layers."""
+
+    graph: Graph
+    report: Report
+
+
+def quantize(
+    graph: Graph,
+    scheme: str = "int8_dynamic",
+    *,
+    include: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    embeddings: bool = False,
+    min_elements: int = 1024,
+    block_size: int | None = None,
+    per_channel: bool = True,
+    symmetric: bool | None = None,
+    reduce_range: bool = False,
+    accuracy_level: int | None = None,
+    search: bool = True,
+    strict: bool = False,
+    samples: Iterable[Mapping[str, Any] | Sequence[Any]] | None = None,
+    tolerance: float = 1e-4,
+) -> Quantization:
+    """A new graph whose matrix products read weights of few bits, and a report of what was quantised.
+
+    scheme: "int8_dynamic" (products of int8 weights with activations that are quantised when the graph runs, the
+    fastest), "int8_dynamic16" (activations in two digits of int8), "int8_split" (both in two digits: near float32),
+    "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right operand is a constant
+    of floats, also behind Transpose, Reshape and Cast, are quantised, in bodies and functions too; a function in which
+    something is quantised is inlined. A weight that several nodes share is encoded once.
+
+    include, exclude: patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell;
+    `*` goes across layers. embeddings: also tables that Gather takes rows from, to int8 with a scale a row, under any
+    scheme. min_elements: smaller weights stay. block_size: of "int4", a power of two from 16 on (32). per_channel: of
+    int8, a scale for each output in place of one for the weight. symmetric: without zero points, the default of int8
+    and int8_dynamic, not of int8_dynamic16 and int4. reduce_range: of int8, 7 bits, for files that go to x86 processors
+    without VNNI. accuracy_level: of weights alone, 0 for products in float32, 4 (the default) for the CPU's faster
+    kernels. search: try several scales for each block of int4 and take the nearest. strict: raise for a layer that was
+    chosen and cannot be quantised, such as one that blocks do not divide; otherwise it stays, and the report says why.
+
+    samples: of int8_split, for each run of the graph the arrays of its inputs, in order or by name. Weights that need
+    no second digit are then quantised as of int8_dynamic16, which saves a third of the products with them. tolerance:
+    how far outputs of floats may be off on the samples by that, as half of the squared length of the change over that
+    of the output: of vectors of length 1 that is 1 less the mean cosine.
+
+    Inputs, outputs, names, types, layers and lines stay. Returns `Quantization(graph, report)`; `print(report)` shows a
+    table. Raises `GraphError` for an unfinished graph, a scheme or option that does not exist, patterns that match
+    nothing, and a graph that is quantised already and has nothing left; what a run raises for samples that do not fit.
+    """
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"quantize: a {type(graph).__name__} is no Graph", help="Graph.load(path) makes one of a model"
+        )
+    chosen = choices(scheme, block_size, per_channel, symmetric, reduce_range, accuracy_level, search)
+    if not graph.outputs:
+        graph.verify()  # which says so
+    if graph._outer is not None:
+        raise GraphError(f"quantize: graph {graph.name!r} is a body", help="quantise the graph around it")
+    done = graph._metadata.get(NOTE, "")
+    if done and graph._read:  # its file has matrices that belong to the encodings, such as minima of blocks
+        raise _again(graph, done, "is quantised already", "parts can have schemes of their own before it is written")
+    source = inline.inlined(graph)
+    found = candidates(source)
+    select = selection(found, include, exclude, min_elements, embeddings)
+    if source is not graph:
+        own = candidates(graph)
+        chosen_of_own = sum(not select.refusal(each) for each in own)
+        if chosen_of_own == sum(not select.refusal(each) for each in found):
+            source, found = graph, own  # nothing to do in functions: they stay
+    others = {} if samples is None else spared(source, found, chosen, select, samples, tolerance)
+    plan = planned(source, found, chosen, select, strict, others)
+    if done and not plan.chosen:
+        raise _again(graph, done, "is quantised already and has nothing left", "or choose other layers")
+    made = rewritten(source, plan)
+    if plan.chosen:
+        made._metadata[NOTE] = f"{done}, {chosen.scheme.name}" if done else chosen.scheme.name
+    return Quantization(made, reported(found, plan))
+
+
+def _again(graph: Graph, done: str, what: str, other: str) -> GraphError:
+    return GraphError(
+        f"quantize: graph {graph.name!r} {what}: {done:.80}", help=f"quantise the graph of floats; {other}"
+    )
+
+
+__all__ = ["NOTE", "SCHEMES", "Quantization", "Report", "Row", "Scheme", "quantize"]

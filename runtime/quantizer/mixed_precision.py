@@ -1,0 +1,150 @@
+"""Which weights of a graph of two digits can do with one: tried on samples, one weight after the other.
+
+Errors of different weights hardly know of each other, so that those of several add up. Weights are taken in the order
+of what they do to the outputs for each of their elements, as long as the sum is within what is tolerated, and what all
+of them do at once is looked at again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.runtime.quantizer.candidates import Candidate, Selection
+from graphcore.runtime.quantizer.plan import planned
+from graphcore.runtime.quantizer.rewrite import rewritten
+from graphcore.runtime.quantizer.schemes import SCHEMES, Choices
+from graphcore.types.dtypes import DType
+
+Key: TypeAlias = "tuple[Any, ...]"
+_Outputs: TypeAlias = "list[list[Array]]"
+
+ONE_DIGIT = SCHEMES["int8_dynamic16"]
+"""What weights have that need no second digit."""
+
+_STEP = 16
+"""Where chosen weights are further off at once than their sum, one of so many goes, and the rest is tried again."""
+
+
+def spared(
+    graph: Graph,
+    found: Sequence[Candidate],
+    choices: Choices,
+    chosen: Selection,
+    samples: object,
+    tolerance: object,
+) -> dict[Key, Choices]:
+    """The choices of weights that need no second digit, by their keys.
+
+    samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: how far all outputs may
+    be off in the end, see `_off`, without what rounded tables of rows do.
+    """
+    most, runs = _tolerated(choices, tolerance), _runs(samples)
+    one = replace(choices, scheme=ONE_DIGIT)
+    found = [candidate for candidate in found if not candidate.is_table]
+    plan = planned(graph, found, one, chosen, False)
+    sizes = {c.matrix.key: _size(c) for c in found if id(c.node) in plan.chosen and c.matrix is not None}
+    if not sizes:
+        return {}
+    exact = _outputs(graph, runs)
+    if not all(np.isfinite(array).all() for outputs in exact for array in outputs):
+        raise GraphError("quantize: samples lead to NaN or infinity", help="give samples that the graph is made for")
+
+    def off(keys: Iterable[Key], part: Sequence[Candidate] = found, scheme: Choices = one) -> float:
+        others = dict.fromkeys(keys, one)
+        return _off(_outputs(rewritten(graph, planned(graph, part, scheme, chosen, False, others)), runs), exact)
+
+    alone = {key: off((key,), [c for c in found if c.matrix is not None and c.matrix.key == key]) for key in sizes}
+    ranked = sorted((key for key in alone if alone[key] < math.inf), key=lambda key: alone[key] / sizes[key])
+    return dict.fromkeys(_fitting(ranked, alone, most, lambda keys: off(keys, found, choices)), one)
+
+
+def _fitting(
+    ranked: Sequence[Key], alone: Mapping[Key, float], most: float, off: Callable[[Sequence[Key]], float]
+) -> Sequence[Key]:
+    """As many keys as are within `most` at once. Those too large by themselves leave room for the ones behind them."""
+    taken: list[Key] = []
+    total = 0.0
+    for key in ranked:
+        if total + alone[key] <= most:
+            taken.append(key)
+            total += alone[key]
+    while taken and off(taken) > most:
+        del taken[-max(len(taken) // _STEP, 1) :]
+    return taken
+
+
+def _size(candidate: Candidate) -> int:
+    symbol = candidate.node.inputs[candidate.position]
+    assert symbol is not None
+    return math.prod(symbol.shape.static_dims)
+
+
+def _tolerated(choices: Choices, tolerance: object) -> float:
+    if choices.scheme.name != "int8_split":
+        raise GraphError(
+            f"quantize: samples say which weights need a second digit, and {choices.scheme.name} has none",
+            help='leave out samples, or quantise to "int8_split"',
+        )
+    if isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool) and 0 <= tolerance < 1:
+        return float(tolerance)
+    raise GraphError(f"quantize: tolerance is {tolerance!r:.80}", help="give a number from 0 to 1, such as 1e-4")
+
+
+def _runs(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
+    made: list[tuple[Sequence[Any], Mapping[str, Any]]] = []
+    for sample in samples if isinstance(samples, Iterable) and not isinstance(samples, (str, Mapping)) else ():
+        if isinstance(sample, Mapping):
+            made.append(((), sample))
+        elif isinstance(sample, (list, tuple)):
+            made.append((sample, {}))
+        else:
+            made = []
+            break
+    if not made:
+        raise GraphError(
+            f"quantize: samples are {type(samples).__name__}, and no list of what the graph is run with",
+            help='give the inputs of one run or more: [{"x": array}], or [(array,)]',
+        )
+    return made
+
+
+def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> _Outputs:
+    """The outputs of floats of each run."""
+    from graphcore.runtime.session import InferenceSession
+
+    places = [i for i, (_, output) in enumerate(graph._outputs or ()) if _is_of_floats(output)]
+    if not places:
+        raise GraphError("quantize: the graph has no output of floats to compare", help="leave out samples")
+    model = InferenceSession().load(graph)
+    every = [model(*arrays, **named) for arrays, named in runs]
+    return [[np.asarray(outputs[i], np.float64) for i in places] for outputs in every]
+
+
+def _is_of_floats(symbol: Any) -> bool:
+    dtype = getattr(symbol.type, "dtype", None)
+    return isinstance(dtype, DType) and dtype.is_float
+
+
+def _off(made: _Outputs, exact: _Outputs) -> float:
+    """Half of the squared length of the change over the squared length of all runs, of the output that is most off.
+
+    Of vectors of length 1 that is 1 less the mean cosine. Infinite where something is no number.
+    """
+    worst = 0.0
+    for place in range(len(exact[0])):
+        pairs = [(a[place], b[place]) for a, b in zip(made, exact, strict=True)]
+        change = sum(float(np.square(a - b).sum()) for a, b in pairs)
+        length = sum(float(np.square(b).sum()) for _, b in pairs)
+        if not change <= math.inf:
+            return math.inf
+        if change:
+            worst = max(worst, change / length / 2 if length else math.inf)
+    return worst

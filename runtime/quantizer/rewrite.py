@@ -1,0 +1,136 @@
+"""The new graph: products with encoded weights in place of those with floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcore import ops
+from graphcore.arrays.casting import Array
+from graphcore.ir.definitions import unlike
+from graphcore.ir.graph import Graph
+from graphcore.ir.rewrite import Rewrite
+from graphcore.ir.symbol import Constant, Symbol
+from graphcore.passes.sweep import Selection, Sweep
+from graphcore.quantization import Quantized
+from graphcore.runtime.quantizer.candidates import Candidate
+from graphcore.runtime.quantizer.plan import Encoded, Plan, keeps
+from graphcore.runtime.quantizer.schemes import Choices
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Type, _shape, tensor_type
+
+
+def rewritten(graph: Graph, plan: Plan) -> Graph:
+    """A graph like `graph` whose chosen nodes read encoded weights."""
+    if not plan.chosen:
+        same = graph.copy()
+        same._outputs = [(name, same._symbols[symbol.id]) for name, symbol in graph._outputs or ()]
+        return same
+    made = _Quantizing(graph, plan).run()
+    return Sweep(made, Selection()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
+
+
+def _same(type_: Type) -> Type:
+    return type_
+
+
+class _Quantizing(Rewrite):
+    """One rewrite of a graph or of a body in it.
+
+    Encoded weights are constants of the graph that reads them: onnxruntime refuses scales from outside of a body.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, outer: _Quantizing | None = None) -> None:
+        super().__init__(graph, _same, outer)
+        self._plan = plan
+        self._held: dict[tuple[Any, ...], Quantized] = {}
+        self._taken = {*graph._names.taken}
+
+    def run(self) -> Graph:
+        old, new, plan = self.old, self.new, self._plan
+        for node, inputs in self.nodes():
+            if not keeps(node, plan):
+                continue
+            if id(node) not in plan.chosen:
+                self.keep(node, inputs, lambda body: _Quantizing(body, plan, self).run())
+                continue
+            candidate, encoded = plan.chosen[id(node)]
+            form = _looked_up if candidate.is_table else _multiplied
+            made = form(new, candidate, inputs, self._of_encoded(encoded), encoded.choices)
+            made.type = node.outputs[0].type
+            self.replace(node, (made,))
+        encoded_roots = {id(encoded.root) for _, encoded in plan.chosen.values()}
+        for symbol in old._symbols:
+            if isinstance(symbol.producer, Constant) and symbol._name and id(symbol) not in encoded_roots:
+                super().of(symbol)
+        new.promotion, new.strict = old.promotion, old.strict
+        new._layers = dict(old._layers)
+        made_graph = self.finish()
+        new._inner = new if old._inner is old else None
+        return made_graph
+
+    def of(self, symbol: Symbol) -> Symbol:
+        """What stands for a Symbol of the old graph; one that nothing reads any more has nothing, and is not copied."""
+        return super().of(symbol) if id(symbol) in self._plan.used else symbol
+
+    def _of_encoded(self, encoded: Encoded) -> Quantized:
+        found = self._held.get(encoded.key)
+        if found is None:
+            found = self._held[encoded.key] = self._constants(encoded)
+        return found
+
+    def _constants(self, encoded: Encoded) -> Quantized:
+        tensor, root = encoded.tensor, encoded.root
+        stem = unlike(f"{root.name}.{tensor.encoding.lower()}", self._taken)
+
+        def constant(array: Array | None, part: str) -> Symbol | None:
+            if array is None:
+                return None
+            held = np.require(array, requirements="C")
+            type_ = tensor_type(DType.of(held.dtype), _shape([Dim(d) for d in held.shape]))
+            name = unlike(f"{stem}{part}", self._taken) if part else stem
+            return self.new._symbol(type_, Constant(held, False, root.producer.origin), name)
+
+        values = constant(tensor.data, "")
+        assert values is not None
+        scale, zero = constant(tensor.scales, ".scale"), constant(tensor.zero_points, ".zero_point")
+        return Quantized(tensor.encoding.lower(), values, scale, zero, tensor.axis, tensor.block_size)
+
+
+def _multiplied(
+    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
+) -> Symbol:
+    """MatMul or Gemm with an encoded weight."""
+    node = candidate.node
+    x, *_ = inputs
+    assert x is not None
+    if node.op_type == "Gemm" and node.attributes.get("transA", 0):
+        x = graph._emit("Transpose", (x,), tensor_type(x.dtype, x.shape[::-1]), {"perm": [1, 0]})
+    scheme, level = choices.scheme, choices.accuracy_level
+    made = ops.qmatmul(held.encoding, x, held, dynamic=scheme.is_dynamic, digits=scheme.digits, accuracy_level=level)
+    bias = inputs[2] if node.op_type == "Gemm" and len(inputs) > 2 else None
+    beta = float(node.attributes.get("beta", 1.0))
+    if bias is None:
+        return made
+    if beta != 1:
+        bias = graph._emit("Mul", (bias, graph._scalar(beta, bias.dtype)), bias.type)
+    return graph._emit("Add", (made, bias), made.type)
+
+
+def _looked_up(
+    graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
+) -> Symbol:
+    """Rows of a table in int8 times their scales."""
+    ids = inputs[1]
+    result = candidate.node.outputs[0].type
+    assert ids is not None
+    assert held.scale is not None
+    numbers = graph._emit("Gather", (held.values, ids), tensor_type(DType.int8, result.shape), {"axis": 0})
+    scale = graph._emit("Gather", (held.scale, ids), tensor_type(DType.float32, ids.shape), {"axis": 0})
+    column = tensor_type(DType.float32, ids.shape + _shape([Dim(1)]))
+    scale = graph._emit("Unsqueeze", (scale, graph._vector([-1])), column)
+    wide = graph._cast(numbers, DType.float32)
+    made = graph._emit("Mul", (wide, scale), tensor_type(DType.float32, result.shape))
+    return graph._cast(made, result.dtype)

@@ -1,0 +1,127 @@
+"""Graphs that were loaded before, known again by all that they are made of."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.build import nary
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node
+from graphcore.runtime.memory.prepacking import Prepack
+from graphcore.runtime.model import Model
+from graphcore.runtime.warm_start.cache import Cache
+from graphcore.runtime.warm_start.start import DOMAINS, HASHED
+from graphcore.support.gc_pause import uncollected
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Type
+
+if TYPE_CHECKING:
+    from graphcore.runtime.session import InferenceSession
+
+_OWN = DOMAINS | {"graphcore"}
+"""Domains of the operators whose meaning no program changes."""
+
+_PLAIN = frozenset({bool, int, float, str, bytes, type(None), DType})
+
+
+class _Unknown(Exception):
+    """Something in a graph that cannot be told from others like it."""
+
+
+class Built:
+    """A graph: a `restart.Source`. Those with bodies, functions, custom operators or buffers have no key."""
+
+    def __init__(self, cache: Cache, graph: Graph) -> None:
+        self.cache = cache
+        self.name = graph.name
+        self.is_settled = True
+        self._graph = graph
+        self._edits = graph._edits
+        self.key: str | None = None
+        self._constants = {s.name: s.producer.array for s in graph._symbols if isinstance(s.producer, Constant)}
+        small = sum(array.nbytes for array in self._constants.values()) <= HASHED
+        if small and not graph._buffers:
+            with contextlib.suppress(_Unknown):
+                self.key = cache.digest(*_parts(graph))
+
+    def arrays(self, names: Sequence[str]) -> dict[str, Array]:
+        """See `Source`."""
+        return {name: self._constants[name] for name in names}
+
+    def again(self, session: InferenceSession, prepack: Prepack) -> Model:
+        """See `Source`. Raises `GraphError` where nodes were inserted since."""
+        if self._graph._edits != self._edits:
+            raise GraphError(
+                f"load: nodes were inserted into the graph since {self.name} was loaded",
+                help="load the graph again: this model runs as it was",
+            )
+        return session.load(self._graph, prepack=prepack)
+
+
+def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
+    """Everything that what a graph is lowered to follows from."""
+    types: dict[Type, str] = {}
+    said: list[Any] = [graph.name, graph.promotion.note, graph.strict, graph._read]
+    said += [sorted(graph._metadata.items()), sorted(graph._domains.items()), nary.state_of(graph)]
+    said += [[s.id for s in graph._inputs], [(name, s.id) for name, s in graph._outputs or ()]]
+    said.append(sorted(graph._watched))
+    arrays: list[Array] = []
+    for symbol in graph._symbols:
+        type_ = symbol.type
+        text = types.get(type_)
+        if text is None:
+            text = types[type_] = f"{type_!r} {getattr(type_, 'ambiguous', '')}"
+        producer = symbol.producer
+        if isinstance(producer, Constant):
+            arrays.append(producer.array)
+            said.append((text, symbol._name, producer.is_weight))
+        else:
+            said.append((text, symbol._name))
+    for node in graph._nodes:
+        if node.domain not in _OWN:
+            raise _Unknown
+        said.append(_node(node, arrays))
+    yield repr(said).encode("utf-8", "surrogatepass")
+    for array in arrays:
+        if array.dtype == object:
+            yield repr(array.tolist()).encode("utf-8", "surrogatepass")
+            continue
+        yield f"{array.dtype.name}{array.shape}".encode()
+        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _node(node: Node, arrays: list[Array]) -> tuple[Any, ...]:
+    inputs = [None if s is None else s.id for s in node.inputs]
+    attributes = [(key, _value(value, arrays)) for key, value in node.attributes.items()] if node.attributes else ()
+    return node.op_type, node.domain, node.layer, inputs, [s.id for s in node.outputs], attributes
+
+
+def _value(value: Any, arrays: list[Array]) -> Any:
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_value(item, arrays) for item in value]
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return "array"
+    raise _Unknown
+
+
+def built_of(cache: Cache, graph: Graph) -> Built | None:
+    """A graph that can be restarted; None for one that loading has to look at, or to refuse."""
+    try:
+        graph.verify()
+        with uncollected():
+            found = Built(cache, graph)
+    except Exception:
+        return None
+    return None if found.key is None else found
+
+
+__all__ = ["Built", "built_of"]
