@@ -1,4 +1,4 @@
-"""How many of the 2,397 cells of `tests.every.score` an engine builds, runs and gets right.
+"""How many of the 2,397 cells of `tests.support.every.score` an engine builds, runs and gets right.
 
 python -m benchmarks.bench_score
 
@@ -12,8 +12,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from tests.every.engines import ENGINES, Array
-from tests.every.score import CELLS, Cell, agrees, gentle, operands, wanted
+from tests.support.every.engines import ENGINES, Array
+from tests.support.every.score import CELLS, Cell, agrees, gentle, operands, wanted
 
 
 def passes(engine: Callable[..., Array], cell: Cell, values: Callable[[Cell], tuple[Array, ...]]) -> bool:

@@ -23,8 +23,8 @@ from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphcoreError
 from graphcore.promotion.max import DTYPES
 from graphcore.runtime.inspection.placement import Placement
-from tests import test_every_dtype, test_every_op, test_sweep
-from tests.every_op import ALL, CASES, graph_of
+from tests.ops import test_every_dtype, test_every_op, test_sweep
+from tests.support.every_op import ALL, CASES, graph_of
 
 Job = tuple[str, Callable[[], None]]
 

@@ -18,9 +18,9 @@ DTYPES_INTRODUCTION = """\
 
 What lowering makes of every op in every dtype on the CPU provider, in a file for every supported release of
 onnxruntime, read off the graph it makes of one op; a session on a newer release keeps more of its kernels. Every cell
-that is not *refused* is run by `tests/test_every_op.py` and gives what [numbers.md](numbers.md) promises: the column
-*result* says whether that is bit for bit, or near (4 units in the last place of float32 or 1e-6, then rounded on to
-narrower floats; 1e-12 in float64). This page is made by `python docs/make_tables.py`.
+that is not *refused* is run by `tests/ops/test_every_op.py` and gives what [numbers.md](numbers.md) promises: the
+column *result* says whether that is bit for bit, or near (4 units in the last place of float32 or 1e-6, then rounded
+on to narrower floats; 1e-12 in float64). This page is made by `python docs/make_tables.py`.
 
 - *native*: the operators the op is written in, as they are, in its own dtype (integers may become floats before).
 - a dtype: the same operators computed in that dtype, between casts or on the same bits.
@@ -54,9 +54,9 @@ def ops_page() -> str:
 
 def dtypes_page() -> str:
     """For every op and dtype what lowering for the CPU makes of it."""
-    from tests.every.case import ALL
-    from tests.every.states import state
-    from tests.every_op import CASES
+    from tests.support.every.case import ALL
+    from tests.support.every.states import state
+    from tests.support.every_op import CASES
 
     head = "| op | result | " + " | ".join(f"`{d}`" for d in ALL) + " |"
     families: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ def dtypes_page() -> str:
 
 def onnx_page() -> str:
     """docs/onnx.md with its tables made anew."""
-    from tests.backend.known import KNOWN
+    from tests.support.backend.known import KNOWN
 
     changed = {f"{domain}:{op}" if domain else op: rows for domain, ops in CHANGES.items() for op, rows in ops.items()}
     converted = [f"`{op}` {', '.join(map(str, sorted(rows)))}" for op, rows in sorted(changed.items())]

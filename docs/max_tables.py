@@ -15,8 +15,8 @@ INTRODUCTION = """\
 
 Every name of the two generations of that interface (Python 26.7 on one device, and Mojo 24.3 to 25.3) and what it is
 called here, `gc` being `graphcore`. A name stands for all its overloads; *none* comes with the reason. This page is
-made by `python docs/make_tables.py` from `docs/max_names.txt` and `docs/max_tables.py`, and `tests/test_max_names.py`
-looks up every counterpart.
+made by `python docs/make_tables.py` from `docs/max_names.txt` and `docs/max_tables.py`, and
+`tests/project/test_max_names.py` looks up every counterpart.
 
 Where the two differ: reductions go over all axes unless `axis` says otherwise, as in the array API standard (MAX: the
 last one), and dtypes promote as [promotion/max.md](promotion/max.md) has it.

@@ -8,19 +8,19 @@ import onnx
 
 from graphcore import DType
 from graphcore.onnx.schemas.catalogue import entry
-from tests.operators.building import Place
-from tests.operators.cases import DTYPES, FURTHER, MAPS, every
-from tests.operators.cells import lowered
-from tests.operators.known import DRAWN, NEAR, NOT_LOWERED, NOT_RUN, OF_SIZES
+from tests.support.operators.building import Place
+from tests.support.operators.cases import DTYPES, FURTHER, MAPS, every
+from tests.support.operators.cells import lowered
+from tests.support.operators.known import DRAWN, NEAR, NOT_LOWERED, NOT_RUN, OF_SIZES
 
 INTRODUCTION = """\
 # ONNX's operators and dtypes
 
 Every operator of ONNX and of ai.onnx.ml that onnx 1.23 defines, called as `ops.onnx.<Operator>` and
 `ops.onnx.ml.<Operator>` on operands of each dtype: built and typed, lowered for the CPU provider, and run.
-`tests/test_operator_table.py` builds and lowers every cell anew, runs every one that is said to run, and compares with
-ONNX's own evaluator, or with a formula where that has none: {run} of {built} cells that are built are run, all that
-are not have their reason below. This page is made by `python docs/make_tables.py`.
+`tests/ops/test_operator_table.py` builds and lowers every cell anew, runs every one that is said to run, and compares
+with ONNX's own evaluator, or with a formula where that has none: {run} of {built} cells that are built are run, all
+that are not have their reason below. This page is made by `python docs/make_tables.py`.
 
 The dtype of a cell is that of the operands or results by which an operator's kernel is chosen, in lists and optionals
 that of their elements. The column *built / lowered / run* counts the dtypes for which each is so, the last column has

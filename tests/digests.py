@@ -29,11 +29,11 @@ from graphcore.models import gpt2, llama, resnet, vit
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering import TARGETS, lower
 from graphcore.runtime.lowering.targets.releases import Runtime
-from tests.every_op import ALL, CASES
-from tests.old_files import calls, lstm, one_op
-from tests.operators.building import Place
-from tests.operators.cases import DTYPES, FURTHER, MAPS, every
-from tests.support import NEWEST
+from tests.support.every_op import ALL, CASES
+from tests.support.graphs import NEWEST
+from tests.support.old_files import calls, lstm, one_op
+from tests.support.operators.building import Place
+from tests.support.operators.cases import DTYPES, FURTHER, MAPS, every
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

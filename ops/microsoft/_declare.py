@@ -1,6 +1,6 @@
 """How the runtime's own operators are declared: a body of ops, and in which dtypes its kernel is used instead.
 
-A kernel is used where it was measured to give what the body gives (tests/test_microsoft_ops.py does it again).
+A kernel is used where it was measured to give what the body gives (tests/ops/test_microsoft.py does it again).
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ KERNELS, TRAPS, CELLS, SUITE, FILES = "kernels", "traps", "cells", "suite", "fil
 _COMMANDS: Mapping[str, Sequence[str]] = {
     KERNELS: (_PACKAGE,),
     TRAPS: (f"{_PACKAGE}.probing",),
-    CELLS: ("tests.scoring", "cells"),
-    SUITE: ("tests.scoring", "suite"),
+    CELLS: ("tests.support.scoring", "cells"),
+    SUITE: ("tests.support.scoring", "suite"),
 }
-_OLD_FILES = "tests.old_files"
+_OLD_FILES = "tests.support.old_files"
 """The check that files written for an old release run there."""
 
 

@@ -1,7 +1,7 @@
 """Every operator of the default ONNX domain, with operands that are valid in each dtype its schema allows.
 
 An operator with several cases has a kernel for a dtype when all of them run, each in the dtypes it is for. All values
-are ordinary: what an operator makes of NaN, infinities, overflow and empty tensors is for tests/test_lowering.py.
+are ordinary: what an operator makes of NaN, infinities, overflow and empty tensors is for tests/lowering.
 """
 
 from __future__ import annotations

@@ -1,0 +1,251 @@
+"""`graphcore promote` and `promotion.explain`: what each system gives for two dtypes, and why."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphcore import DType, Graph, PromotionSystem, TensorType, implicit_cast_type
+from graphcore.errors import DTypeError, PromotionError
+from graphcore.promotion import NAMES, LatticeSystem, explain, system
+from graphcore.promotion.anvil import Anvil, common_dtype
+from graphcore.promotion.max import LATTICE
+from graphcore.runtime.cli import main
+
+Call = Callable[..., tuple[int, str, str]]
+
+ROOT = Path(__file__).parents[2]
+SYSTEMS: list[PromotionSystem] = [
+    *map(system, NAMES),
+    system("array_api", profile="seed"),
+    system("allo_hls", revision="latest"),
+    system("allo_cpp", revision="latest"),
+]
+DTYPES = [
+    DType.of(name)
+    for name in (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 index address float16 bfloat16 float32 tensor_float32 "
+        "float64 float8_e4m3fn float8_e5m2 int4 int23 uint17 string"
+    ).split()
+]
+PAIRS = list(itertools.product(DTYPES, repeat=2))
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs the command: status, stdout, stderr."""
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        status = main(argv)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+# The command
+
+
+def test_promote_prints_every_system_when_none_is_named(call: Call) -> None:
+    assert call("promote", "int8", "uint64") == (
+        0,
+        "system         int8 uint64  why\n"
+        "max            float16      int8 < int16 < int32 < int64 < float16 > uint64\n"
+        "max_published  float16      printed in row int8, column uint64\n"
+        "kernel_float   -            forbidden: signed with unsigned\n"
+        "anvil          int64        signed with unsigned: signed, twice as wide as the unsigned one, at most 64 bits\n"
+        "array_api      -            undefined: no table has int8 with uint64\n"
+        "allo_hls       uint64       signed with unsigned: the unsigned one, which is no narrower; "
+        "+ and - give int66, * gives int72\n"
+        "allo_cpp       uint64       signed with unsigned: the unsigned one, which is no narrower\n",
+        "",
+    )
+
+
+def test_promote_prints_one_system_when_it_is_named(call: Call) -> None:
+    assert call("promote", "int32?", "int16", "--system", "anvil")[1] == (
+        "system  int32? int16  why\nanvil   int16         an ambiguous dtype with a known one: the known one\n"
+    )
+    status, out, _ = call("promote", "bool", "index", "--system", "max", "--system", "max_published")
+    assert status == 0
+    assert out.splitlines()[1:] == [
+        "max            uint64      bool < uint8 < uint16 < uint32 < uint64 > index",
+        "max_published  int64       printed in row bool, column index; on the lattice they meet in uint64",
+    ]
+
+
+def test_promote_knows_float8_and_odd_widths(call: Call) -> None:
+    assert call("promote", "float8", "int8", "--system", "kernel_float")[1].splitlines() == [
+        "system        float8_e4m3fn int8  why",
+        "kernel_float  float8_e4m3fn       a float with an integer: the float",
+    ]
+    assert call("promote", "int23", "uint17", "--system", "allo_hls")[1].splitlines()[1] == (
+        "allo_hls  int23         signed with unsigned: the signed one, which is wider; + and - give int24, "
+        "* gives int40"
+    )
+    assert call("promote", "float8", "int23")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "said"),
+    [
+        (("float99", "int8"), 1, "DTypeError: no dtype is called 'float99'"),
+        (("int8", "float99?"), 1, "DTypeError: no dtype is called 'float99?'"),
+        (("int8", "int0"), 1, "DTypeError: no dtype is called 'int0'"),
+        (("int8", "int" + "9" * 5000), 1, "DTypeError: no dtype is called 'int999"),
+        (("int8", ""), 1, "DTypeError: no dtype is called ''"),
+        (("int8", "int8", "--system", "numpy"), 1, "PromotionError: no promotion system is called 'numpy'"),
+        (("int8",), 2, "usage: graphcore promote"),
+        (("int8", "int8", "int8"), 2, "usage: graphcore"),
+        (("int8", "int8", "--sys", "max"), 2, "usage: graphcore"),
+    ],
+)
+def test_promote_says_what_is_wrong_when_used_wrongly(
+    call: Call, argv: tuple[str, ...], status: int, said: str
+) -> None:
+    got, out, err = call("promote", *argv)
+    assert (got, out) == (status, "")
+    assert err.startswith(said)
+    assert "Traceback" not in err
+
+
+def test_promote_needs_no_onnxruntime() -> None:
+    code = (
+        "import sys; sys.modules['onnxruntime'] = None; from graphcore.runtime.cli import main; "
+        "sys.exit(main(['promote', 'int8', 'uint8', '--system', 'max']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "system  int8 uint8  why\nmax     int16       int8 < int16 > uint8\n",
+        "",
+    )
+
+
+# What explain says
+
+
+@pytest.mark.parametrize("rules", SYSTEMS, ids=str)
+def test_explain_agrees_with_implicit_cast_type_over_all_pairs(rules: PromotionSystem) -> None:
+    for lhs, rhs in PAIRS:
+        said = explain(lhs, rhs, rules)
+        assert said.system == str(rules)
+        assert said.reason
+        if said.dtype is not None:
+            assert implicit_cast_type(lhs, rhs, rules) is said.dtype
+            assert (said.kind, said.ambiguous, said.result) == ("common", False, said.dtype.name)
+            continue
+        assert said.result == "-"
+        with pytest.raises(PromotionError) as raised:
+            implicit_cast_type(lhs, rhs, rules)
+        refusal = raised.value.summary
+        assert (said.kind == "forbidden") is ("forbidden" in refusal)
+        assert (said.kind == "undefined") is ("undefined" in refusal)
+        assert said.kind != "no rule" or "No " in refusal or "no rule" in refusal
+
+
+def test_explain_counts_refusals_by_kind() -> None:
+    def count(name: str) -> dict[str, int]:
+        kinds = [explain(lhs, rhs, name).kind for lhs, rhs in PAIRS]
+        return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+
+    assert count("max") == {"common": 16 * 16 + 6, "unknown": 484 - 262}
+    assert count("kernel_float") == {"common": 15 * 15 - 34, "forbidden": 32, "no rule": 2, "unknown": 484 - 225}
+    assert count("anvil") == {"common": 121, "unknown": 484 - 121}
+    assert set(count("array_api")) == {"common", "undefined"}
+    # index meets integers and bool, and none of the four floats.
+    assert count("allo_cpp")["no rule"] == 8
+
+
+def test_explain_shows_a_path_of_edges_on_the_lattice() -> None:
+    for lhs, rhs in itertools.product(LATTICE, repeat=2):
+        said = explain(lhs, rhs)
+        if lhs is rhs:
+            assert said.reason == "the same dtype"
+            continue
+        steps = re.split(" ([<>]) ", said.reason)
+        names, signs = [DType.of(n) for n in steps[::2]], steps[1::2]
+        assert (names[0], names[-1]) == (lhs, rhs)
+        assert signs == sorted(signs), "up, then down"
+        assert names[signs.count("<")] is said.dtype
+        for here, sign, there in zip(names, signs, names[1:], strict=False):
+            below, above = (here, there) if sign == "<" else (there, here)
+            assert above in LATTICE[below], said.reason
+
+
+def test_explain_follows_the_edges_of_ones_own_system() -> None:
+    own = LatticeSystem("own", {DType.int8: [DType.int32], DType.uint8: [DType.int32], DType.int32: [DType.float64]})
+    assert explain("int8", "uint8", own).reason == "int8 < int32 > uint8"
+    assert explain("float64", "uint8", own).reason == "float64 > int32 > uint8"
+    assert explain("bool", "uint8", own).kind == "unknown"
+    split = LatticeSystem("split", {DType.int8: [DType.int16], DType.uint8: [DType.uint16]})
+    refused = explain("int16", "uint16", split)
+    assert (refused.kind, refused.reason) == ("no rule", "int16 and uint16 have no common dtype in split")
+
+
+class First(PromotionSystem):
+    name = "first"
+    dtypes = frozenset({DType.int8, DType.int16})
+
+    def common(self, lhs: DType, rhs: DType) -> DType:
+        return lhs
+
+
+def test_explain_names_the_system_when_it_knows_no_reason() -> None:
+    assert explain("int8", "int16", First()).reason == "as first says"
+    assert explain("int8", "int8", First()).reason == "the same dtype"
+
+
+def test_explain_gives_the_flags_of_anvil() -> None:
+    eleven = sorted(Anvil.dtypes, key=str)
+    for (lhs, left), (rhs, right) in itertools.product(itertools.product(eleven, (False, True)), repeat=2):
+        said = explain(lhs.name + "?" * left, rhs.name + "?" * right, "anvil")
+        assert (said.dtype, said.ambiguous) == common_dtype(lhs, rhs, left, right)
+    said = explain("float32?", "int8", "anvil")
+    assert (said.result, said.reason) == ("float32?", "an ambiguous float with a known integer or bool: the float")
+    assert explain("int32?", "bool", "anvil").reason == "an ambiguous number with a known bool: the number"
+    assert explain("int32?", "int8?", "anvil").reason == (
+        "the same sign: the wider; both are ambiguous, and so is the result"
+    )
+
+
+def test_explain_gives_constants_of_kernel_float() -> None:
+    said = explain("float64?", "int8", "kernel_float")
+    assert (said.result, said.reason) == ("int8", "a constant takes the dtype of what it meets")
+    assert explain("float64?", "int8?", "kernel_float").result == "float64?"
+
+
+def test_explain_refuses_a_default_where_the_system_knows_none() -> None:
+    said = explain("int32?", "int8", "max")
+    assert (said.dtype, said.kind, said.reason) == (None, "unknown", "max has no dtypes that are only a default")
+
+
+def test_explain_gives_the_growth_of_hls() -> None:
+    integers = [d for d in DTYPES if (d.is_integer or d is DType.bool) and d not in (DType.index, DType.address)]
+    for rules in (system("allo_hls"), system("allo_hls", revision="latest")):
+        graph = Graph("all", {d.name: TensorType(d, ["n"]) for d in integers}, promotion=rules)
+        for lhs, rhs in itertools.product(integers, repeat=2):
+            x, y = graph[lhs.name], graph[rhs.name]
+            said = explain(lhs, rhs, rules).reason
+            added, subtracted, product = (made.dtype.name for made in (x + y, x - y, x * y))
+            sums = f"+ and - give {added}" if added == subtracted else f"+ gives {added}, - gives {subtracted}"
+            assert said.endswith(f"; {sums}, * gives {product}")
+
+
+def test_explain_says_where_hls_stops_growing() -> None:
+    assert explain("int65536", "int8", "allo_hls").reason == (
+        "the same sign: the wider; the result has 65537 bits; 65536 are the most"
+    )
+
+
+def test_explain_raises_for_what_is_no_dtype_and_no_system() -> None:
+    with pytest.raises(DTypeError, match="no dtype is called 'float7'"):
+        explain("float7", "int8")
+    with pytest.raises(PromotionError, match="no promotion system is called 'numpy'"):
+        explain("int8", "int8", "numpy")

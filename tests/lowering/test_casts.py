@@ -1,0 +1,162 @@
+"""Traps of onnxruntime in casts: those that it merges, and those whose values are not what docs/numbers.md promises."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType, ops
+from graphcore.runtime.kernel_probe.probes import found
+from graphcore.runtime.kernel_probe.probes.casts import of_casts
+from graphcore.runtime.lowering.build.casts import MERGED as MERGED_TRAP
+from graphcore.runtime.lowering.build.casts import Casts
+from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.ort import release
+from tests.support import reference
+from tests.support.graphs import Array
+
+pytestmark = pytest.mark.releases
+
+D = DType
+
+MERGED = """
+bfloat16 int64: int32 uint32
+bfloat16 uint64: uint32
+float16 bfloat16: int8 uint8
+float16 float32: uint32
+float16 float64: uint32
+float16 int64: int32
+float32 bfloat16: int8 uint8
+float32 float16: int8 uint8
+float32 int64: int16 int32 uint16 uint32
+float32 uint32: uint16
+float32 uint64: uint16 uint32
+float64 bfloat16: int8 uint8
+float64 float16: int8 uint8
+float64 float32: int16 int8 uint16 uint8
+float64 int64: int16 int32 int8 uint16 uint32 uint8
+float64 uint32: uint16 uint8
+float64 uint64: uint16 uint32 uint8
+float8_e4m3fn float64: uint32
+float8_e4m3fn int64: int32
+float8_e5m2 float64: uint32
+float8_e5m2 int64: int32
+int16 bfloat16: int8 uint8
+int16 float16: int8 uint8
+int32 bfloat16: int8 uint8
+int32 float16: int8 uint8
+int32 float32: int16 int8 uint16 uint8
+int64 bfloat16: int8 uint8
+int64 float16: int8 uint8
+int64 float32: int16 int8 uint16 uint8
+int64 float64: int16 int32 int8 uint16 uint32 uint8
+uint16 bfloat16: int8 uint8
+uint16 float16: int8 uint8
+uint32 bfloat16: int8 uint8
+uint32 float16: int8 uint8
+uint32 float32: int16 int8 uint16 uint8
+uint32 float64: int16 int32 int4 int8 uint16 uint4 uint8
+uint64 bfloat16: int8 uint8
+uint64 float16: int8 uint8
+uint64 float32: int16 int8 uint16 uint8
+uint64 float64: int16 int32 int8 uint16 uint32 uint8
+"""
+"""The casts, first middle: last, whose values onnxruntime changes by leaving out the middle one."""
+
+TRIPLES = [
+    (D.of(first), D.of(middle), D.of(last))
+    for head, _, tail in (line.partition(":") for line in MERGED.split("\n") if line)
+    for first, middle in [head.split()]
+    for last in tail.split()
+]
+SOURCES = sorted({first for first, _, _ in TRIPLES}, key=str)
+
+
+def values_of(dtype: DType) -> Array:
+    """Among others those that a detour through 32 bits or float32 would change."""
+    values = reference.samples(dtype, 300, 3)
+    if dtype not in (D.float32, D.float64):
+        return values
+    large = [2.0**33 + 3 * 2**10, 2.0**33 + 3, 2.0**31 + 771, 5e9, 3 - 1e-12, 32767.9999999]
+    return np.concatenate([values, np.array(large, dtype.numpy)])
+
+
+def test_there_are_101_casts_that_change_when_merged() -> None:
+    assert len(TRIPLES) == len(set(TRIPLES)) == 101
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_cast_after_cast_is_right_where_the_runtime_merges_them(source: DType) -> None:
+    triples = [triple for triple in TRIPLES if triple[0] is source]
+    graph = Graph("casts", {"x": TensorType(source, ["n"])})
+    graph.output(*(graph["x"].cast(middle).cast(last) for _, middle, last in triples))
+    values = values_of(source)
+    for (_, middle, last), got in zip(triples, gc.InferenceSession().load(graph)(values), strict=True):
+        want = reference.cast(reference.cast(values, source, middle), middle, last)
+        assert (got == want).all(), (source, middle, last)
+
+
+def merged_and_apart(first: DType, middle: DType, last: DType) -> list[bytes]:
+    """What onnxruntime gives for the casts as they are, and for those that cannot be merged."""
+    graph = Graph("casts", {"x": TensorType(first, ["n"]), "y": TensorType(first, ["n"])})
+    x, y = (graph.op("Cast", [s], {"to": middle}, [TensorType(middle, ["n"])])[0] for s in graph.inputs)
+    (y,) = graph.op("BitCast", [y], {"to": middle}, [TensorType(middle, ["n"])])
+    graph.output(*(graph.op("Cast", [s], {"to": last}, [TensorType(last, ["n"])])[0] for s in (x, y)))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    model = graph.to_onnx(target="onnx").SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    fed = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(values_of(first), first.onnx)
+    results = session.run_with_ort_values(None, {"x": fed, "y": fed})
+    return [ctypes.string_at(r.data_ptr(), r.tensor_size_in_bytes()) for r in results]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_runtime_still_changes_values_by_merging_casts(source: DType) -> None:
+    if not traps.seen().ranges[MERGED_TRAP].includes(release.runtime().version):
+        pytest.skip("the installed onnxruntime was not seen to merge casts")
+    for triple in TRIPLES:
+        if triple[0] is source:
+            merged, apart = merged_and_apart(*triple)
+            assert merged != apart, triple
+
+
+# What else lowering does about casts is in the probes of `measure/probes/casts.py`
+
+
+def test_float32_is_rounded_to_tensor_float32_and_without_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = of_casts(
+        lambda x: x.cast(D.tf32).cast(D.float32), [1 + 2.0**-11 + 2.0**-20], [1 + 2.0**-10], D.float32, D.float32
+    )
+    assert not found(probe)
+    monkeypatch.setattr(Casts, "round_tf32", lambda casts, symbol: symbol)
+    assert found(probe)
+
+
+def test_minus_zero_of_float8_is_true_to_the_runtime_and_false_to_us() -> None:
+    for dtype in (D.float8_e4m3fn, D.float8_e5m2):
+
+        def build(x: Any, dtype: DType = dtype) -> Any:
+            return x.cast(dtype).cast(D.bool)
+
+        probe = of_casts(build, [-0.0, 0.0, 1.0], [False, False, True], D.float32, D.bool)
+        assert probe.is_right(probe.run())
+
+
+@pytest.mark.numbers
+def test_bytes_of_bools_other_than_0_and_1_do_not_leak() -> None:
+    fed = np.array([2, 0, 255, 1], np.uint8).view(bool)
+    graph = Graph("bools", {"x": TensorType(D.bool, ["n"])})
+    x = graph["x"]
+    graph.output(x.cast(D.int32), ops.sum(x), ~x, x == np.array(True), ops.argmax(x), x @ x, ops.reshape(x, (-1, 1)))
+    cast, total, flipped, equal, first, product, moved = gc.InferenceSession().load(graph)(fed)
+    assert cast.tolist() == [1, 0, 1, 1]
+    assert (int(total), int(first), product.view(np.uint8).tolist()) == (3, 0, 1)
+    assert flipped.view(np.uint8).tolist() == [0, 1, 0, 0]
+    assert equal.view(np.uint8).tolist() == moved[:, 0].view(np.uint8).tolist() == [1, 0, 1, 1]

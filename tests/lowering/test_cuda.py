@@ -1,0 +1,437 @@
+"""The CUDA target, without a GPU: where its operators would run, and what they give where the CPU can run them.
+
+`runnable` is the target less the kernels that the CPU has none of, so that what it lowers to can be run. Its `Where`
+loses the sign of zero, which the CUDA provider's does not, so zeros are compared without.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType, ops
+from graphcore.arrays.casting import cast_array, round_tf32
+from graphcore.build.declare import REGISTRY
+from graphcore.errors import GraphError
+from graphcore.ir.symbol import Node
+from graphcore.runtime import session as sessions
+from graphcore.runtime.inspection.placement import planned
+from graphcore.runtime.kernel_probe.cuda_table import kernels as kernels_of
+from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.targets.legality import Legality, legality
+from tests.ops.test_sweep import assert_near, assert_same
+from tests.support import reference
+from tests.support.every_op import ALL, CASES, graph_of
+
+Array = np.ndarray[Any, Any]
+D = DType
+SIGNED = [D.int8, D.int16, D.int32, D.int64]
+UNSIGNED = [D.uint8, D.uint16, D.uint32, D.uint64]
+HALVES = [D.float16, D.bfloat16]
+FAMILIES = sorted({op.family for op in REGISTRY.values()})
+
+LEFT = {
+    "fft": {"DFT"}, "ifft": {"DFT"}, "rfft": {"DFT"}, "irfft": {"DFT"},
+    "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"}, "fma": {"BitCast"},
+    "dequantize": {"BitCast"},
+    "list_split": {"SplitToSequence"}, "list_unstack": {"SplitToSequence"},
+    "string_of": {"Cast", "RegexFullMatch", "Where"},
+}  # fmt: skip
+"""The library's ops of which something is left to the CPU, and what: there are no kernels of DFT and BitCast, none that
+cut tensors into lists, and none of strings."""
+
+
+class _OnCPU(gc.InferenceSession):
+    """Lowers for CUDA and runs on the CPU."""
+
+    @property
+    def target(self) -> Any:
+        return "cuda"
+
+
+@pytest.fixture
+def runnable(monkeypatch: pytest.MonkeyPatch) -> _OnCPU:
+    cpu, cuda = legality("cpu"), legality("cuda")
+    right = {op: (cuda.dtypes(op) or frozenset(), cpu.dtypes(op)) for op in cuda.table}
+    table = {op: own if host is None else own & host for op, (own, host) in right.items()}
+    rules = Legality("cuda", table, detours=True, host=cpu)
+    monkeypatch.setattr("graphcore.runtime.lowering.legality", lambda target, runtime: rules)
+    return _OnCPU()
+
+
+def lowered(function: Callable[..., Any], *dtypes: DType, dims: list[int | str] | None = None) -> Graph:
+    graph = Graph("one", {f"x{i}": TensorType(d, dims or ["n"]) for i, d in enumerate(dtypes)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = function(*graph.inputs)
+    graph.output(*(made if isinstance(made, (tuple, list)) else (made,)))
+    return lower(graph, "cuda")
+
+
+def operators(graph: Graph) -> Counter[str]:
+    return Counter(node.op_type for node in graph.nodes)
+
+
+# Where operators run
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_every_op_runs_on_the_device_when_of_any_dtype(dtype: DType) -> None:
+    left: dict[str, set[str]] = {}
+    for name, case in CASES.items():
+        if dtype in case.refused:
+            continue
+        made = lower(graph_of([name], dtype)[0], "cuda")
+        found = {o.operator for o in planned(made, "cuda").left}
+        if found:
+            left[name] = found
+        for node in made.nodes:
+            if node.op_type == "Cast" and isinstance(node.inputs[0], gc.Symbol):
+                before = node.inputs[0].producer
+                merged = isinstance(before, Node) and before.op_type == "Cast"
+                assert not merged or node.inputs[0].dtype in (D.bool, D.float8_e4m3fn, D.float8_e5m2), name
+    assert {name: found for name, found in left.items() if not found <= LEFT.get(name, set())} == {}
+
+
+def test_table_of_what_is_left_names_ops_of_the_library() -> None:
+    assert {name for name in LEFT if name in CASES} >= {"fft", "ifft", "rfft", "irfft"}
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_narrow_arithmetic_is_native_on_the_device(dtype: DType) -> None:
+    made = lowered(lambda x, y: ops.sqrt((x + y) * x - y / x), dtype, dtype)
+    assert operators(made) == {"Add": 1, "Mul": 1, "Div": 1, "Sub": 1, "Sqrt": 1}
+    matrix = lowered(lambda x: x @ x.T, dtype, dims=["n", 4])
+    assert operators(matrix) == {"Transpose": 1, "MatMul": 1}
+
+
+def test_narrow_activations_round_once() -> None:
+    for function in (ops.gelu, ops.sigmoid, ops.softplus, ops.tan):
+        made = lowered(function, D.float16)
+        assert operators(made)["Cast"] >= 2
+        assert all(n.op_type in ("Cast", "Reshape") for n in made.nodes if n.inputs[0].dtype is D.float16)  # type: ignore[union-attr]
+
+
+def test_what_stays_as_it_is_for_float32() -> None:
+    made = lowered(lambda x, y: ops.where(x > y, ops.exp(x) + y, ops.tanh(y)), D.float32, D.float32)
+    assert operators(made) == {"Greater": 1, "Where": 1, "Exp": 1, "Add": 1, "Tanh": 1}
+
+
+def test_no_bits_are_viewed_when_integers_change_sign() -> None:
+    made = lowered(lambda x: [ops.max(x), ops.cumsum(x), ops.argmax(x), x >> 3], D.uint64)
+    assert "BitCast" not in operators(made)
+    assert "BitShift" not in operators(made)
+
+
+def test_bits_of_floats_are_left_to_the_cpu_with_the_reason() -> None:
+    graph = Graph("bits", {"x": TensorType(D.float32, ["n"])})
+    (made,) = graph.op("BitCast", [graph["x"]], {"to": D.int32.onnx}, [TensorType(D.int32, ["n"])])
+    graph.output(made)
+    (left,) = planned(lower(graph, "cuda"), "cuda").left
+    assert (left.operator, left.provider, left.reason) == ("BitCast", "CPUExecutionProvider", "no kernel")
+
+
+@pytest.mark.parametrize("dtype", [D.float16, D.float32, D.float64], ids=str)
+def test_bits_that_a_long_axis_is_sorted_by_are_left_to_the_cpu(dtype: DType) -> None:
+    short = planned(lowered(lambda x: ops.sort(x), dtype, dims=[512]), "cuda")
+    assert not short.left
+    long = planned(lowered(lambda x: ops.sort(x), dtype, dims=["n"]), "cuda")
+    assert {o.operator for o in long.left} == {"BitCast"}
+
+
+# Values, where the CPU can run them
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_op_gives_what_is_promised_when_lowered_for_the_device(runnable: _OnCPU, family: str, dtype: DType) -> None:
+    names = [name for name, op in REGISTRY.items() if op.family == family and dtype not in CASES[name].refused]
+    if not names:
+        return
+    graph, made, arrays = graph_of(names, dtype)
+    results = list(runnable.load(graph)(*arrays))
+    for name in names:
+        symbols, case = made[name], CASES[name]
+        got, results = results[: len(symbols)], results[len(symbols) :]
+        own = case.arrays(dtype)
+        if dtype is D.tf32:  # of what is fed, too, the sign of zero is lost
+            own = [a + np.float32(0) if a.dtype == np.float32 else a for a in own]
+        for symbol, result, want in zip(symbols, got, case.wanted(dtype, own), strict=True):
+            if case.near and symbol.dtype.is_float:
+                assert_near(name, result, want, symbol.dtype, 4 if symbol.dtype is D.float32 else 1)
+            else:
+                assert_same("max", result, want, *own)
+
+
+@pytest.mark.parametrize("source", ALL, ids=str)
+def test_cast_equals_reference_when_lowered_for_the_device(runnable: _OnCPU, source: DType) -> None:
+    x = reference.samples(source, 400, 5)
+    graph = Graph("casts", {"x": TensorType(source, ["n"])})
+    graph.output(**{f"out{i}": ops.cast(graph["x"], target) for i, target in enumerate(ALL)})
+    for target, got in zip(ALL, runnable.load(graph)(x), strict=True):
+        assert_same("max", got, reference.cast(x, source, target), x)
+
+
+@pytest.mark.parametrize("dtype", [D.int8, D.uint8], ids=str)
+def test_bitwise_equals_numpy_for_all_pairs_of_bytes(runnable: _OnCPU, dtype: DType) -> None:
+    every = np.arange(256).astype(dtype.numpy)
+    x, y = np.repeat(every, 256), np.tile(every, 256)
+    check_bitwise(runnable, x, y, dtype)
+    check_shifts(runnable, x, y, dtype)
+
+
+@pytest.mark.parametrize("dtype", [d for d in (*SIGNED, *UNSIGNED) if d.bits > 8], ids=str)
+def test_bitwise_equals_numpy_for_wide_integers(runnable: _OnCPU, dtype: DType) -> None:
+    edges = [0, 1, 2, 255, 256, int(dtype.max), int(dtype.max) - 1, int(dtype.min), int(dtype.min) + 1]
+    edges += [1 << i for i in range(dtype.bits - 1)]
+    edges += [-1, -2, -256] if dtype.is_signed else []
+    ends = np.array(edges, dtype.numpy)
+    raw = np.random.default_rng(3).integers(0, 1 << 64, 5000, np.uint64, endpoint=False)
+    x = np.concatenate([np.repeat(ends, len(ends)), raw.astype(dtype.numpy)])
+    y = np.concatenate([np.tile(ends, len(ends)), raw[::-1].astype(dtype.numpy)])
+    check_bitwise(runnable, x, y, dtype)
+    check_shifts(runnable, x, y, dtype)
+    counts = np.arange(-3 if dtype.is_signed else 0, 70)
+    check_shifts(runnable, x, np.resize(counts, len(x)).astype(dtype.numpy), dtype)
+
+
+def check_bitwise(session: _OnCPU, x: Array, y: Array, dtype: DType) -> None:
+    graph = Graph("bits", {"x": TensorType(dtype, ["n"]), "y": TensorType(dtype, ["n"])})
+    a, b = graph.inputs
+    masks = [0, 1, 15, 127, int(dtype.max), int(dtype.min), int(dtype.max) - 7, 85]
+    graph.output(a & b, a | b, a ^ b, ~a, *(a & m for m in masks), *(a ^ m for m in masks))
+    made = lower(graph, "cuda")
+    assert not any(op.startswith("Bit") for op in operators(made))
+    got = session.load(graph)(x, y)
+    numbers = [np.array(m, dtype.numpy) for m in masks]
+    want = [x & y, x | y, x ^ y, ~x, *(x & m for m in numbers), *(x ^ m for m in numbers)]
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g, w)
+
+
+def check_shifts(session: _OnCPU, x: Array, count: Array, dtype: DType) -> None:
+    graph = Graph("shifts", {"x": TensorType(dtype, ["n"]), "y": TensorType(dtype, ["n"])})
+    a, b = graph.inputs
+    graph.output(a << b, a >> b, a << 3, a >> 3)
+    left, right, by_three, from_three = session.load(graph)(x, count)
+    np.testing.assert_array_equal(left, reference.shift("<<", x, count, dtype))
+    np.testing.assert_array_equal(right, reference.shift(">>", x, count, dtype))
+    np.testing.assert_array_equal(by_three, x << np.array(3, dtype.numpy))
+    np.testing.assert_array_equal(from_three, x >> np.array(3, dtype.numpy))
+
+
+@pytest.mark.parametrize("dtype", [D.int32, D.int64, D.uint32, D.uint64], ids=str)
+def test_sums_and_products_wrap_when_computed_in_float64(runnable: _OnCPU, dtype: DType) -> None:
+    random = np.random.default_rng(7)
+    x = random.integers(0, 1 << 64, (40, 300), np.uint64, endpoint=False).astype(dtype.numpy)
+    x[:3] = np.array([[dtype.max], [dtype.min], [dtype.max]], dtype.numpy)
+    for dims in (["n", "m"], [40, 300]):
+        graph = Graph("sums", {"x": TensorType(dtype, dims)})
+        a = graph["x"]
+        graph.output(
+            ops.sum(a, axis=1), ops.sum(a), a @ a.T, ops.max(a, axis=1), ops.argmin(a, axis=0), ops.prod(a, axis=1)
+        )  # fmt: skip
+        total, everything, product, greatest, least, folded = runnable.load(graph)(x)
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(total, x.sum(axis=1, dtype=x.dtype))
+            np.testing.assert_array_equal(everything, x.sum(dtype=x.dtype))
+            np.testing.assert_array_equal(product, x @ x.T)
+            np.testing.assert_array_equal(folded, x.prod(axis=1, dtype=x.dtype))
+        np.testing.assert_array_equal(greatest, x.max(axis=1))
+        np.testing.assert_array_equal(least, x.argmin(axis=0))
+
+
+@pytest.mark.parametrize("dtype", [d for d in ALL if d is not D.bool], ids=str)
+def test_sorting_keeps_the_order_of_equal_numbers_when_an_axis_is_long(runnable: _OnCPU, dtype: DType) -> None:
+    x = np.resize(reference.samples(dtype, 90, 4), (2, 700))
+    keys = reference.exact(x) if dtype.is_float else x  # NumPy, too, puts NaN last
+    graph = Graph("sorts", {"x": TensorType(dtype, [2, "n"]), "s": TensorType(dtype, [2, 90])})
+    graph.output(ops.argsort(graph["x"]), ops.argsort(graph["s"]), ops.top_k(graph["x"], 9)[1])
+    long, short, first = runnable.load(graph)(x, x[:, :90])
+    np.testing.assert_array_equal(long, np.argsort(keys + 0, axis=1, kind="stable"))
+    np.testing.assert_array_equal(short, np.argsort(keys[:, :90] + 0, axis=1, kind="stable"))
+    backwards = np.argsort(keys[:, ::-1] + 0, axis=1, kind="stable")[:, ::-1]
+    np.testing.assert_array_equal(first, (x.shape[1] - 1 - backwards)[:, :9])
+
+
+def patterns() -> Array:
+    """float32 of all signs and exponents, whose mantissas lie at, and on both sides of, what rounds and ties."""
+    heads = np.concatenate([np.arange(8), np.array([511, 512, 513, 1021, 1022, 1023])]).astype(np.uint32) << 13
+    tails = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF], np.uint32)
+    exponents = np.arange(512, dtype=np.uint32) << 23
+    return (exponents[:, None, None] | heads[:, None] | tails).reshape(-1).view(np.float32)
+
+
+def test_tf32_rounds_all_patterns_without_their_bits(runnable: _OnCPU) -> None:
+    x = np.concatenate([patterns(), np.random.default_rng(1).integers(0, 1 << 32, 500_000, np.uint32).view(np.float32)])
+    graph = Graph("tf32", {"x": TensorType(D.float32, ["n"])})
+    graph.output(graph["x"].cast(D.tf32))
+    (got,) = runnable.load(graph)(x)
+    np.testing.assert_array_equal(got, round_tf32(x))
+
+
+@pytest.mark.parametrize("target", [D.tf32, *HALVES, D.float8_e4m3fn, D.float8_e5m2], ids=str)
+def test_float64_rounds_once_without_its_bits(runnable: _OnCPU, target: DType) -> None:
+    bits = {D.tf32: 10, D.float16: 10, D.bfloat16: 7, D.float8_e4m3fn: 3, D.float8_e5m2: 2}[target]
+    heads = (1 + np.arange(2 << bits) / (2 << bits))[:: max(1, (2 << bits) // 64)]
+    ties = np.concatenate([heads, 1 + (2 * np.arange(1 << bits)[:: max(1, (1 << bits) // 64)] + 1) / (2 << bits)])
+    scaled = np.ldexp(ties, np.arange(-160, 135)[:, None]).reshape(-1)
+    near = np.concatenate([scaled, np.nextafter(scaled, 0), np.nextafter(scaled, np.inf)])
+    rest = [0.0, np.inf, np.nan, 1e300, 5e-324, 65519.999999, 65520.0, 464.0, 464.0000001, 61439.9999999, 61440.0]
+    x = np.concatenate([near, -near, rest])
+    graph = Graph("once", {"x": TensorType(D.float64, ["n"])})
+    graph.output(graph["x"].cast(target))
+    (got,) = runnable.load(graph)(x)
+    assert_same("max", got, cast_array(x, D.float64, target), x)
+
+
+def test_sign_of_zero_is_kept_when_rounding_without_bits() -> None:
+    x = np.array([0.0, -0.0, 1e-40, -1e-40, 1e-45, -1e-45, 1.0, -1.0], np.float32)
+    for source, target in ((D.float32, D.tf32), (D.float64, D.float16), (D.float64, D.tf32)):
+        graph = Graph("zeros", {"x": TensorType(source, ["n"])})
+        graph.output(y=graph["x"].cast(target))
+        model = graph.to_onnx(target="cuda")
+        (got,) = ReferenceEvaluator(model).run(None, {"x": x.astype(source.numpy)})
+        want = cast_array(x.astype(source.numpy), source, target)
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("dtype", [D.int4, D.uint4], ids=str)
+def test_nibbles_are_cast_by_quantisation(runnable: _OnCPU, dtype: DType) -> None:
+    graph = Graph("nibbles", {"x": TensorType(D.int64, ["n"])})
+    small = graph["x"].cast(dtype)
+    graph.output(small, small.cast(D.int32))
+    assert not planned(lower(graph, "cuda"), "cuda").left
+    x = np.array([*range(-40, 40), 1 << 40, -(1 << 63), (1 << 63) - 1])
+    got, wide = runnable.load(graph)(x)
+    want = cast_array(x, D.int64, dtype)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(wide, want.astype(np.int32))
+
+
+# Sessions
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, dict[str, str]]]:
+    """As if the CUDA provider were installed: the options that each session is started with. The CPU runs it."""
+    found: list[dict[str, dict[str, str]]] = []
+    real = onnxruntime.InferenceSession
+
+    def start(model: Any, options: Any, *, providers: list[str], provider_options: list[Any], **rest: Any) -> Any:
+        found.append(dict(zip(providers, provider_options, strict=True)))
+        return real(model, options, providers=["CPUExecutionProvider"], **rest)
+
+    both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", start)
+    monkeypatch.setattr(sessions, "require_started", lambda *_: None)
+    return found
+
+
+def product(*dtypes: DType) -> Graph:
+    graph = Graph("products", {f"x{i}": TensorType(d, [3, 3]) for i, d in enumerate(dtypes)})
+    graph.output(*(x @ x for x in graph.inputs))
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "use_tf32"),
+    [
+        ([D.float32], "0"), ([D.tf32], "1"), ([D.tf32, D.tf32], "1"), ([D.tf32, D.float32], "0"),
+        ([D.tf32, D.int32], "1"), ([D.tf32, D.float64], "1"), ([D.tf32, D.float8_e5m2], "0"),
+    ],
+)  # fmt: skip
+def test_tensor_cores_multiply_float32_when_all_of_it_is_rounded(
+    started: list[dict[str, dict[str, str]]], dtypes: list[DType], use_tf32: str
+) -> None:
+    gc.InferenceSession("cuda").load(product(*dtypes))
+    assert started == [{"CUDAExecutionProvider": {"use_tf32": use_tf32}}]
+
+
+def test_tensor_cores_round_nothing_else_when_an_op_multiplies_in_float32(
+    started: list[dict[str, dict[str, str]]],
+) -> None:
+    graph = Graph("mixed", {"x": TensorType(D.tf32, [3, 3]), "h": TensorType(D.bfloat16, [1, 4, 4, 2])})
+    filters = np.ones((2, 2, 1, 2), np.float32)
+    out = ops.conv2d_transpose(graph["h"], graph.constant(filters, D.float32).cast(D.bfloat16))
+    graph.output(graph["x"] @ graph["x"], out)
+    gc.InferenceSession("cuda").load(graph)
+    assert started[0]["CUDAExecutionProvider"]["use_tf32"] == "0"
+
+
+def test_provider_options_are_handed_on(started: list[dict[str, dict[str, str]]]) -> None:
+    options = {"cuda": {"enable_cuda_graph": True, "device_id": 1, "use_tf32": 1}}
+    gc.InferenceSession(["cuda", "cpu"], provider_options=options).load(product(D.float32))
+    assert started == [
+        {
+            "CUDAExecutionProvider": {"use_tf32": "1", "enable_cuda_graph": "1", "device_id": "1"},
+            "CPUExecutionProvider": {},
+        }
+    ]
+
+
+def test_provider_options_are_refused_when_for_no_provider() -> None:
+    with pytest.raises(GraphError, match="'cuda', which is not among the providers"):
+        gc.InferenceSession(provider_options={"cuda": {"device_id": 0}})
+    with pytest.raises(GraphError, match="provider_options for 'cpu' are 1"):
+        gc.InferenceSession(provider_options={"cpu": 1})  # type: ignore[dict-item]
+
+
+def test_placement_tells_what_the_session_recorded() -> None:
+    graph = Graph("placed", {"x": TensorType(D.float32, ["n"])})
+    with graph.layer("block"):
+        made = ops.exp(graph["x"]) + 1
+    graph.output(y=made)
+    placement = gc.InferenceSession().load(graph).placement()
+    assert Counter(o.operator for o in placement.operators) == {"Exp": 1, "Add": 1}
+    assert {o.provider for o in placement.operators} == {"CPUExecutionProvider"}
+    assert not placement.left
+    assert str(placement) == "2 on CPUExecutionProvider"
+
+
+def test_placement_shows_what_is_left_to_the_cpu_and_why() -> None:
+    placement = planned(lowered(lambda x: ops.rfft(x.cast(D.float32)) + 1, D.int8, dims=[8]), "cuda")
+    assert {o.operator for o in placement.left} == {"DFT"}
+    assert str(placement).splitlines()[-1].split() == ["1", "DFT", "CPUExecutionProvider:", "no", "kernel"]
+
+
+# The table
+
+
+def test_table_is_made_of_the_statuses_of_a_registry() -> None:
+    registry = {
+        "_meta": "about it",
+        "Abs": {"types": {"float": "CUDA", "int8": "CPU-fallback", "bool": "INVALID_GRAPH", "bfloat16": "CUDA+fn"}},
+        "Cast": {"types": {"float8e4m3fn": "CUDA", "float4e2m1": "CUDA", "double": "NOT_IMPLEMENTED"}},
+        "SequenceAt": {"types": {}, "static": {"types": {"S": ["seq(float16", "seq(bool"], "T": ["double"]}}},
+        "SplitToSequence": {"types": {"float": "mixed"}, "static": None},
+        "Sequence*": {"types": {"float": "CUDA"}},
+    }
+    assert kernels_of(registry) == {
+        "Abs": [D.float32, D.bfloat16],
+        "Cast": [D.float8_e4m3fn],
+        "SequenceAt": [D.float16, D.bool],
+        "SplitToSequence": [],
+    }
+
+
+def test_table_has_no_kernel_for_bits_and_some_for_halves() -> None:
+    rules = legality("cuda")
+    table = {op: rules.dtypes(op) or frozenset() for op in rules.table}
+    assert not any(table[op] for op in ("BitCast", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"))
+    for op in ("Add", "Sub", "Mul", "Div", "Sqrt", "MatMul"):
+        assert set(HALVES) <= table[op]
+    assert operator.contains(table["CumSum"], D.float32)
+    assert D.float16 not in table["CumSum"]

@@ -1,0 +1,76 @@
+"""Recurrent networks of no sequences or no steps, which end the process where onnxruntime runs them alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import graphcore as gc
+from tests.support.hostile import FLOAT, model, value
+
+pytestmark = pytest.mark.releases
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+HIDDEN, FEATURES = 2, 3
+
+
+def network(op: str, dims: list[int | str], *, first: bool, direction: str) -> gc.runtime.Model:
+    rng = np.random.default_rng(0)
+    directions = 2 if direction == "bidirectional" else 1
+    w = rng.standard_normal((directions, GATES[op] * HIDDEN, FEATURES)).astype(np.float32)
+    r = rng.standard_normal((directions, GATES[op] * HIDDEN, HIDDEN)).astype(np.float32)
+    results = ["y", "h", "c"][: 3 if op == "LSTM" else 2]
+    inputs = [value("x", FLOAT, dims)]
+    operands = ["x", "w", "r"]
+    if first:
+        inputs.append(value("h0", FLOAT, [directions, dims[1], HIDDEN]))
+        operands += ["", "", "h0"]
+    node = helper.make_node(op, operands, results, hidden_size=HIDDEN, direction=direction)
+    constants = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(r, "r")]
+    proto = model([node], inputs, [value(n, FLOAT, None) for n in results], constants, opset=22)
+    return gc.InferenceSession().load(proto)
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.parametrize(("steps", "sequences"), [(0, 2), (3, 0), (0, 0)])
+@pytest.mark.parametrize("first", [False, True], ids=["from zero", "from h0"])
+@pytest.mark.parametrize("op", GATES)
+def test_results_are_empty_when_there_is_nothing_to_go_through(
+    op: str, first: bool, steps: int, sequences: int, is_static: bool, direction: str
+) -> None:
+    directions = 2 if direction == "bidirectional" else 1
+    dims: list[int | str] = [steps, sequences, FEATURES] if is_static else ["steps", "sequences", FEATURES]
+    network_ = network(op, dims, first=first, direction=direction)
+    feeds = {"x": np.ones((steps, sequences, FEATURES), np.float32)}
+    if first:
+        feeds["h0"] = np.full((directions, sequences, HIDDEN), 0.25, np.float32)
+    y, h, *_ = network_(**feeds)
+    assert y.shape == (steps, directions, sequences, HIDDEN)
+    assert h.shape == (directions, sequences, HIDDEN)
+    if op == "GRU" and sequences:
+        np.testing.assert_array_equal(h, feeds["h0"] if first else np.zeros_like(h))
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("first", [False, True], ids=["from zero", "from h0"])
+@pytest.mark.parametrize("op", GATES)
+def test_results_are_those_of_known_sizes_when_sizes_are_not_known(op: str, first: bool) -> None:
+    rng = np.random.default_rng(1)
+    feeds = {"x": rng.standard_normal((3, 2, FEATURES)).astype(np.float32)}
+    if first:
+        feeds["h0"] = rng.standard_normal((1, 2, HIDDEN)).astype(np.float32)
+    known = network(op, [3, 2, FEATURES], first=first, direction="forward")(**feeds)
+    unknown = network(op, ["steps", "sequences", FEATURES], first=first, direction="forward")(**feeds)
+    for a, b in zip(known, unknown, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_gru_is_refused_when_it_has_no_features() -> None:
+    constants = [numpy_helper.from_array(np.ones((1, 6, n), np.float32), name) for name, n in (("w", 0), ("r", HIDDEN))]
+    node = helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=HIDDEN)
+    inputs = [value("x", FLOAT, ["t", "b", 0])]
+    with pytest.raises(gc.GraphcoreError, match="no features"):
+        gc.InferenceSession().load(model([node], inputs, [value("y", FLOAT, None)], constants, opset=22))

@@ -1,0 +1,44 @@
+"""ONNX's own tests of single nodes, of files that `Graph.load` and `Graph.export(target="onnx")` make of the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+import pytest
+
+from tests.onnx.test_backend_suite import ONNX, Runner
+from tests.support.backend.known import KNOWN, NEAR, RANDOM
+
+pytestmark = [pytest.mark.slow, pytest.mark.releases]
+
+CHUNKS = 10
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    made = Runner()
+    yield made
+    made.close()
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_exported_files_give_what_the_models_give(runner: Runner, chunk: int) -> None:
+    outcomes = {name: runner.outcome(name, "exported") for name in runner.names[chunk::CHUNKS]}
+    assert "crash" not in outcomes.values(), outcomes
+    if onnx.__version__.startswith(ONNX):
+        assert not {name: made for name, made in outcomes.items() if made != "ok" and name not in KNOWN}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_onnxruntime_itself_runs_exported_files_where_it_runs_the_models(runner: Runner, chunk: int) -> None:
+    names = [name for name in runner.names[chunk::CHUNKS] if name not in RANDOM]
+    taken = [name for name in names if runner.outcome(name, "bare") in ("ok", "near")]
+    outcomes = {name: runner.outcome(name, "exported-bare") for name in taken}
+    failed = {name: made for name, made in outcomes.items() if made not in ("ok", "near")}
+    if not onnx.__version__.startswith(ONNX):
+        assert "crash" not in failed.values(), failed
+        return
+    assert not {name: made for name, made in failed.items() if name not in NEAR}
+    assert len(taken) >= len(names) * 3 // 4

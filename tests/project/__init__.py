@@ -1,0 +1,1 @@
+"""Tests of the project: its documents, examples and lock."""

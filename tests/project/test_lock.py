@@ -1,0 +1,51 @@
+"""The lock pins what pyproject.toml asks for: one version of each package, on every system and Python."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+LINES = [
+    line
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    if not line.lstrip().startswith("#")
+]
+SYSTEMS = {
+    "linux": {"sys_platform": "linux", "platform_machine": "x86_64", "platform_system": "Linux"},
+    "linux-arm": {"sys_platform": "linux", "platform_machine": "aarch64", "platform_system": "Linux"},
+    "macos": {"sys_platform": "darwin", "platform_machine": "arm64", "platform_system": "Darwin"},
+}
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+
+
+def asked() -> list[Requirement]:
+    """Return what make demo and make test install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    return [Requirement(line) for line in (*project["dependencies"], *extras["models"], *extras["dev"])]
+
+
+def test_every_line_is_an_exact_version() -> None:
+    assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line) for line in LINES), LINES
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_lock_has_one_version_that_is_allowed_of_each_dependency(system: str, python: str) -> None:
+    environment = {**SYSTEMS[system], "python_version": python, "python_full_version": f"{python}.0"}
+    pins: dict[str, str] = {}
+    for line in LINES:
+        pin = Requirement(line)
+        if pin.marker is None or pin.marker.evaluate(environment):
+            assert pin.name not in pins, line
+            pins[pin.name] = str(pin.specifier).removeprefix("==")
+    for dependency in asked():
+        if dependency.marker is None or dependency.marker.evaluate(environment):
+            name = canonicalize_name(dependency.name)
+            assert dependency.specifier.contains(pins[name]), f"{dependency}: run make lock"

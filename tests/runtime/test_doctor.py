@@ -1,0 +1,331 @@
+"""`graphcore doctor`: what it finds of the installed state and of others, as text and as JSON; it never raises."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import onnxruntime
+import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+from graphcore.runtime import doctor
+from graphcore.runtime.cli import doctor as diagnosing
+from graphcore.runtime.cli import main
+from graphcore.runtime.doctor import Distribution, Provider, machine, packages, providers, release, report
+from graphcore.runtime.doctor.findings import Notebook
+from graphcore.runtime.lowering.targets import traps
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.lowering.targets.releases import Range, table_of
+from graphcore.runtime.ort import release as installed
+from tests.support.pretended import Pretend, lacking, listed, pretended
+
+Call = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
+    yield from pretended(monkeypatch)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs the command: its status and what it prints."""
+
+    def run(*argv: str) -> tuple[int, str]:
+        status = main(["doctor", *argv])
+        out, err = capsys.readouterr()
+        assert not err
+        return status, out
+
+    return run
+
+
+def texts(found: doctor.Report, subject: str) -> list[str]:
+    return [f"{one.level}: {one.text} ({one.help})" for one in found.findings if one.subject == subject]
+
+
+# As it is installed
+
+
+def test_doctor_says_what_is_installed(call: Call) -> None:
+    status, out = call()
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0].endswith(f"with onnxruntime {onnxruntime.__version__}: graphs run")
+    for title in ("versions", "release", "providers", "machine"):
+        assert title in lines
+    assert any(line.split() == ["CPUExecutionProvider", "starts"] for line in lines)
+
+
+def test_doctor_writes_json_with_the_keys_of_its_page(call: Call) -> None:
+    status, out = call("--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["runs"] is True
+    assert list(found) == ["runs", "packages", "release", "traps", "providers", "machine", "installs", "findings"]
+    assert list(found["release"]) == [
+        "version", "build", "is_measured", "takes_opset", "takes_ir", "opset", "ir", "table", "registry", "lacks",
+        "adds",
+    ]  # fmt: skip
+    assert list(found["machine"]) == [
+        "system", "architecture", "processor", "cores", "threads", "usable", "limit", "instructions", "bytes_saturate",
+        "huge_pages", "gathers",
+    ]  # fmt: skip
+    assert list(found["packages"]) == ["versions", "distributions", "imported"]
+    assert found["packages"]["versions"]["onnxruntime"] == found["release"]["version"] == onnxruntime.__version__
+    assert found["release"]["takes_opset"] >= found["release"]["opset"] >= 24
+    assert {"name": "CPUExecutionProvider", "has_started": True, "reason": ""} in found["providers"]
+
+
+def test_doctor_takes_less_than_two_seconds_as_a_process() -> None:
+    took = []
+    for _ in range(3):  # on a machine that does other things too
+        begun = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "graphcore", "doctor"], capture_output=True, text=True, check=False
+        )
+        took.append(time.perf_counter() - begun)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert min(took) < 2
+
+
+# Another release
+
+
+@pytest.fixture(autouse=True)
+def rules_are_made_anew() -> Iterator[None]:
+    """What was lowered for by pretended traps is not what other tests lower for."""
+    yield
+    legality.cache_clear()
+
+
+def test_doctor_says_which_table_and_traps_count_when_the_release_was_not_measured(
+    pretend: Pretend, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = table_of("cpu").newest.version
+    found = traps.Seen((newest,), {"Sign int64": Range("", "1.20.1"), "Div int8": Range()})
+    monkeypatch.setattr(traps, "seen", lambda: found)
+    monkeypatch.setattr(release, "seen", lambda: found)
+    pretend([*lacking("Where int8", "TopK"), SimpleNamespace(**{**vars(listed()[0]), "op_name": "Hyper"})])
+    status, out = call("--traps")
+    assert status == 0
+    assert "onnxruntime 99.0, or this build of it, was not measured" in " ".join(out.split())
+    assert f"pip install onnxruntime=={newest}" in out
+    assert f"that of {newest}, the nearest that was measured" in out
+    assert "fewer than the table of " in out
+    assert "1 of 2 measured ones are in force" in out
+    shown = {line.strip().partition("  ")[0]: line.split("  ")[-1] for line in out.splitlines()}
+    assert shown["Div int8"].endswith("in force: seen in every release")
+    assert shown["Sign int64"].endswith("not here: seen up to 1.20.1")
+    made = report().release
+    assert made is not None
+    assert (made.is_measured, made.registry, made.table) == (False, "read", newest)
+    assert "int8" in made.lacks["Where"]
+    assert made.lacks["TopK"]
+
+
+@pytest.mark.parametrize("registry", ["unreadable", "unsafe"])
+def test_doctor_says_why_the_build_was_not_asked(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch, registry: str
+) -> None:
+    pretend([])
+    if registry == "unsafe":
+        monkeypatch.setattr(state, "get_available_providers", lambda: ["MineExecutionProvider"])
+    found = report()
+    assert found.runs
+    assert found.release is not None
+    assert found.release.registry == registry
+    assert any("the table stands" in line for line in diagnosing.text(found))
+
+
+def test_doctor_fails_when_the_release_is_too_old_to_run_graphs(
+    pretend: Pretend, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(version="1.5.0")
+    monkeypatch.setattr(installed, "takes", lambda opset, ir=8: opset <= 12)
+    status, out = call()
+    assert status == 1
+    assert "graphs do not run" in out.splitlines()[0]
+    assert "does not take opset 24" in out
+    assert "pip install -U onnxruntime" in out
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize(
+    ("version", "value", "is_noted"),
+    [("1.28.0", None, False), ("1.32.0", None, True), ("99.0", "0", True), ("99.0", "1", False)],
+)
+def test_doctor_notes_telemetry_where_it_was_seen_and_is_not_switched_off(
+    monkeypatch: pytest.MonkeyPatch, pretend: Pretend, version: str, value: str | None, is_noted: bool
+) -> None:
+    pretend(version=version)
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("ORT_DISABLE_TELEMETRY", value)
+    assert bool(texts(report(), "telemetry")) is is_noted
+
+
+# Other packages
+
+
+class Installed:
+    """A distribution, as importlib.metadata finds it."""
+
+    def __init__(self, name: str, version: str, module: str = "onnxruntime") -> None:
+        self.metadata, self.version, self._module = {"Name": name}, version, module
+        self.files = [f"{module}/__init__.py"]
+
+    def read_text(self, name: str) -> str | None:
+        return f"{self._module}\n" if name == "top_level.txt" else None
+
+
+def test_doctor_says_which_is_imported_when_two_packages_bring_one_module(
+    monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    there = [
+        Installed("onnxruntime_gpu", "1.30.0"),
+        Installed("onnxruntime", "1.32.0"),
+        Installed("onnxruntime-extensions", "0.14", "onnxruntime_extensions"),
+        Installed("numpy", "2.0", "numpy"),
+    ]
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: there)
+    monkeypatch.setattr(onnxruntime, "package_name", "onnxruntime-gpu", raising=False)
+    assert packages.distributions() == (
+        Distribution("onnxruntime", "1.32.0"),
+        Distribution("onnxruntime-gpu", "1.30.0"),
+    )
+    status, out = call()
+    assert status == 0  # graphs run, on one of the two
+    told = " ".join(out.split())
+    assert "onnxruntime 1.32.0, onnxruntime-gpu 1.30.0; imported is onnxruntime-gpu" in told
+    assert "keep one: pip uninstall -y onnxruntime onnxruntime-gpu, then pip install onnxruntime-gpu" in told
+
+
+def test_doctor_fails_when_one_package_took_files_of_the_other_with_it(
+    monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: [Installed("onnxruntime-gpu", "1.30.0")])
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace())
+    status, out = call()
+    assert status == 1
+    assert "problem: onnxruntime cannot be imported" in out
+    assert "pip install --force-reinstall --no-deps onnxruntime-gpu" in out
+    assert out.splitlines()[0].endswith("with onnxruntime that cannot be imported: graphs do not run")
+
+
+def test_doctor_fails_when_there_is_no_onnxruntime(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+    monkeypatch.setattr("importlib.metadata.distributions", list)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    status, out = call("--json")
+    found = json.loads(out)
+    assert status == 1
+    assert found["findings"][0]["help"] == "pip install onnxruntime"
+    assert found["release"] is None
+    assert found["machine"]["architecture"] == platform.machine()
+
+
+# Providers
+
+
+def test_doctor_says_why_a_provider_does_not_start(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+    names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
+    status, out = call("--json")
+    found = json.loads(out)
+    assert status == 0
+    assert [one["has_started"] for one in found["providers"]] == [False, True]
+    assert "CUDAExecutionProvider" in found["providers"][0]["reason"]  # which the build says that it does not have
+    assert "CUDAExecutionProvider" not in found["installs"]
+    (note,) = [one for one in found["findings"] if one["subject"] == "providers"]
+    assert note["text"].startswith("CUDAExecutionProvider is installed and does not start: ")
+    assert "cuDNN" in note["help"]
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("print('MineExecutionProvider CPUExecutionProvider')", None),
+        ("import os; os.abort()", "its process ended with status -6 and said nothing"),
+        ("import time; time.sleep(60)", "it had not after 0.5 s"),
+        ("raise ValueError('the device is gone')", "ValueError: the device is gone"),
+        (
+            "import sys; sys.exit('\\x1b[1;31m2026 [E:onnxruntime:Default, a.cc:1 Create] /src/a.cc:2 Get() "
+            "[ONNXRuntimeError] : 1 : FAIL : Failed to load /lib/c.so with error: libcublas.so.13: no such file')",
+            "libcublas.so.13: no such file",
+        ),
+    ],
+)
+def test_start_of_a_provider_is_told_whatever_becomes_of_its_process(
+    monkeypatch: pytest.MonkeyPatch, program: str, reason: str | None
+) -> None:
+    pipe = subprocess.PIPE
+    monkeypatch.setattr(providers, "SECONDS", 0.5 if "sleep" in program else 5.0)
+    monkeypatch.setattr(
+        providers,
+        "_child",
+        lambda name: subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe),
+    )
+    book = Notebook()
+    (made,) = providers.Starting(["MineExecutionProvider"]).providers(book)
+    assert made == Provider("MineExecutionProvider", reason is None, reason or "")
+    assert len(book.findings) == (reason is not None)
+
+
+# Looks that fail
+
+
+def broken(*args: Any, **kwargs: Any) -> Any:
+    raise OSError("out of order")
+
+
+@pytest.mark.parametrize(
+    ("home", "name"),
+    [
+        (machine, "processor"),
+        (machine, "cpu_limit"),
+        (machine, "_saturates"),
+        (machine, "instructions"),
+        (packages, "distributions"),
+        (packages, "versions"),
+        (release, "beside_table"),
+        (release, "in_force"),
+        (release, "_newest"),
+        (providers, "_child"),
+        (providers, "_reason"),
+        (installed, "build_commit"),
+        (installed, "newest_opset"),
+        (doctor, "_installed"),
+        (doctor, "_run"),
+    ],
+)
+def test_doctor_says_it_when_a_look_fails(
+    monkeypatch: pytest.MonkeyPatch, pretend: Pretend, call: Call, home: Any, name: str
+) -> None:
+    pretend()
+    monkeypatch.setattr(traps, "seen", lambda: traps.Seen((), {"Div int8": Range()}))
+    monkeypatch.setattr(release, "seen", traps.seen)
+    monkeypatch.setattr(
+        onnxruntime, "get_available_providers", lambda: ["MineExecutionProvider", "CPUExecutionProvider"]
+    )
+    monkeypatch.setattr(home, name, broken)
+    status, out = call()
+    assert "could not be looked at: OSError: out of order" in " ".join(out.split())
+    assert "Traceback" not in out
+    assert status == ("graphs do not run" in out)
+    call("--json")
+
+
+def test_doctor_fails_when_a_graph_gives_other_numbers(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+    import graphcore as gc
+
+    monkeypatch.setattr(gc.runtime.Model, "__call__", lambda self, *feeds: [feeds[1]])
+    status, out = call()
+    assert status == 1
+    assert "problem: [-7, 7] // 2 + [0.5, 0.25] gives [0.5, 0.25], and not [-3.5, 3.25]" in out

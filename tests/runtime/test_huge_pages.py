@@ -1,0 +1,139 @@
+"""Memory that is gathered in large pages: what lies there stays, and nothing is taken that was not in use."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import graphcore as gc
+from graphcore.errors import GraphError
+from graphcore.runtime.memory import huge_pages
+from tests.support.graphs import Array
+
+LARGE = 2 << 20
+
+
+def mapped(size: int) -> Array:
+    """Memory of the process' own, of which nothing is in use."""
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+
+
+def in_use(array: Array, row: str) -> int:
+    """Bytes of a row of what the system says of the memory around an array."""
+    text = Path("/proc/self/smaps").read_text()
+    for start, end, said in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) (.*?)^VmFlags", text, re.MULTILINE | re.DOTALL):
+        if int(start, 16) <= array.ctypes.data < int(end, 16):
+            return int(re.search(rf"^{row}: *(\d+) kB", said, re.MULTILINE)[1]) * 1024  # type: ignore[index]
+    raise AssertionError("there is no such memory")
+
+
+def test_memory_holds_what_it_held_when_it_is_gathered() -> None:
+    want = np.random.default_rng(0).integers(0, 256, 5 * LARGE, np.uint8)
+    with huge_pages.gathered(True):
+        array = mapped(5 * LARGE)
+        array[...] = want
+    np.testing.assert_array_equal(array, want)
+    assert in_use(array, "Anonymous") >= array.nbytes
+
+
+def test_pieces_that_are_gathered_are_in_large_pages() -> None:
+    array = mapped(5 * LARGE)
+    array[...] = 7
+    start, before = array.ctypes.data, in_use(array, "AnonHugePages")
+    done = huge_pages._collapse([(start, start + array.nbytes)], LARGE)
+    assert 0 <= done <= 5
+    assert in_use(array, "AnonHugePages") - before <= done * LARGE <= in_use(array, "AnonHugePages")
+
+
+def test_memory_that_is_not_in_use_is_not_taken() -> None:
+    with huge_pages.gathered(True):
+        array = mapped(32 * LARGE)
+        array[::LARGE] = 1
+    assert int(array.astype(np.int64).sum()) == 32
+    sparse = mapped(32 * LARGE)
+    sparse[::LARGE] = 1
+    before = in_use(sparse, "Rss")
+    start = sparse.ctypes.data
+    assert huge_pages._collapse([(start, start + sparse.nbytes)], LARGE) == 0
+    assert in_use(sparse, "Rss") == before
+
+
+def test_memory_that_is_gone_is_passed_over() -> None:
+    array = mapped(4 * LARGE)
+    start = array.ctypes.data
+    del array
+    assert huge_pages._collapse([(start, start + 4 * LARGE), (start, start), (start + 1, start + 2)], LARGE) == 0
+
+
+@pytest.mark.parametrize("enabled", [None, "always madvise [never]\n", "[always] madvise never\n"])
+def test_nothing_is_looked_at_where_there_are_no_large_pages(
+    enabled: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huge_pages, "_SETTINGS", tmp_path)
+    monkeypatch.setattr(huge_pages, "_MAPS", tmp_path / "maps")  # not there
+    if enabled is not None:
+        (tmp_path / "enabled").write_text(enabled)
+    with huge_pages.gathered(True):
+        pass
+    with huge_pages.gathered(False):
+        pass
+
+
+RANGES = st.lists(st.integers(0, 40), max_size=8, unique=True).map(
+    lambda ends: list(zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False))
+)
+
+
+@given(RANGES, RANGES)
+def test_parts_of_ranges_are_those_that_no_other_has(ranges: Any, others: Any) -> None:
+    def points(ranges: Any) -> set[int]:
+        return {point for start, end in ranges for point in range(start, end)}
+
+    made = huge_pages._without(ranges, others)
+    assert points(made) == points(ranges) - points(others)
+    assert all(start < end for start, end in made)
+
+
+def doubling() -> gc.Graph:
+    graph = gc.Graph("dense", {"x": gc.TensorType("float32", ["rows", 1024])})
+    weight = np.random.default_rng(0).standard_normal((1024, 1024), np.float32)
+    graph.output(graph["x"] @ graph.weight("w", weight))
+    return graph
+
+
+def test_model_gives_the_same_wherever_its_weights_lie() -> None:
+    x = np.random.default_rng(1).standard_normal((3, 1024), np.float32)
+    made = [gc.InferenceSession(huge_pages=wanted).load(doubling())(x)[0] for wanted in (True, False, None)]
+    np.testing.assert_array_equal(made[0], made[1])
+    np.testing.assert_array_equal(made[0], made[2])
+
+
+@pytest.mark.parametrize("wanted", ["on", 1, 0, "auto"])
+def test_option_that_is_no_choice_is_refused(wanted: Any) -> None:
+    with pytest.raises(GraphError, match="huge_pages="):
+        gc.InferenceSession(huge_pages=wanted)
+
+
+def test_models_that_write_in_place_are_gathered_and_others_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from graphcore.models import llama
+
+    asked: list[bool] = []
+
+    def gathered(is_wanted: bool) -> Any:
+        asked.append(is_wanted)
+        return huge_pages.gathered(is_wanted)
+
+    monkeypatch.setattr("graphcore.runtime.session.gathered", gathered)
+    for graph in (llama.build(llama.Config(layers=1, vocabulary=64), cache=8), doubling()):
+        for wanted in (None, True, False):
+            gc.InferenceSession(huge_pages=wanted).load(graph)
+    assert asked == [True, True, False, False, True, False]

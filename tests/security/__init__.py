@@ -1,0 +1,1 @@
+"""Tests of untrusted files and models."""

@@ -1,0 +1,186 @@
+"""Ops that compute element by element."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from graphcore import DType, ops
+from graphcore.build.declare import REGISTRY
+from tests.ops.test_activation import ELEMENTWISE as ACTIVATIONS
+from tests.ops.test_elementwise import REAL
+from tests.support import reference
+from tests.support.every.case import (
+    BOOL,
+    FLOATS,
+    NONE,
+    Array,
+    Case,
+    double_of_integers,
+    exact,
+    operands,
+    own,
+    real,
+    to_bool,
+    truth,
+)
+
+D = DType
+PAIR = ("n 4", "n 4")
+ONE = ("n 4",)
+
+
+def arithmetic(name: str, symbol: str, refused: frozenset[DType] = NONE) -> Case:
+    """One of + - * // % ** and the extremes, by `reference.arithmetic`."""
+
+    def want(dtype: DType, x: Array, y: Array) -> Array:
+        return reference.arithmetic(symbol, x, y, dtype).reshape(x.shape).astype(x.dtype)
+
+    return Case(operands(*PAIR), REGISTRY[name].function, want, own, refused, near=symbol == "**")
+
+
+def same(name: str, formula: Callable[[Array], Any], refused: frozenset[DType] = NONE) -> Case:
+    """Computed in the dtype itself: floats in float32, integers exactly."""
+
+    def want(dtype: DType, x: Array) -> Array:
+        if dtype is D.bool or (not dtype.is_float and name in ("floor", "ceil", "round", "trunc")):
+            return x
+        if dtype.is_float:
+            return reference._float(formula, dtype, x)
+        return reference.wrapped([formula(np.asarray(int(v), object)) for v in x.ravel()], dtype).reshape(x.shape)
+
+    return Case(operands(*ONE), REGISTRY[name].function, want, own, refused)
+
+
+def shift(name: str, symbol: str) -> Case:
+    def want(dtype: DType, x: Array, count: Array) -> Array:
+        return reference.shift(symbol, x, count, dtype).reshape(x.shape)
+
+    return Case(operands(*PAIR), REGISTRY[name].function, want, own, FLOATS | BOOL)
+
+
+def bitwise(name: str, formula: Callable[..., Any]) -> Case:
+    def want(dtype: DType, *x: Array) -> Array:
+        if dtype is D.bool:
+            return np.asarray(formula(*x)) if name != "bitwise_not" else ~x[0]
+        return reference.wrapped(formula(*map(exact, x)), dtype)
+
+    return Case(operands(*(ONE if name == "bitwise_not" else PAIR)), REGISTRY[name].function, want, own, FLOATS)
+
+
+def quotient(dtype: DType, x: Array, y: Array) -> Array:
+    target = double_of_integers(dtype)
+    return reference._float(np.divide, target, reference.cast(x, dtype, target), reference.cast(y, dtype, target))
+
+
+def both(dtype: DType, x: Array, y: Array) -> list[Array]:
+    return [reference.arithmetic(symbol, x, y, dtype).reshape(x.shape).astype(x.dtype) for symbol in ("//", "%")]
+
+
+def fused(dtype: DType, x: Array, y: Array, z: Array) -> Array:
+    """x * y + z of exact fractions, rounded once; float64 rounds the product too."""
+    if dtype is D.bool:
+        return np.asarray((x & y) | z)
+    if not dtype.is_float:
+        return reference.wrapped(exact(x) * exact(y) + exact(z), dtype)
+    if dtype is D.float64:
+        return np.asarray(x * y + z)
+    sums = [_odd(*parts) for parts in zip(*(v.astype(np.float64).ravel() for v in (x, y, z)), strict=True)]
+    return reference.rounded(np.array(sums, np.longdouble).reshape(x.shape), dtype)
+
+
+def _odd(x: float, y: float, z: float) -> np.longdouble:
+    """x * y + z in an extended float whose last bit says whether anything was lost."""
+    plain = np.longdouble(x) * np.longdouble(y) + np.longdouble(z)
+    if not np.isfinite(plain):
+        return plain
+    true = Fraction(x) * Fraction(y) + Fraction(z)
+    if true == Fraction(*plain.as_integer_ratio()):
+        return plain
+    below = Fraction(*plain.as_integer_ratio()) < true
+    other = np.nextafter(plain, np.longdouble(np.inf if below else -np.inf))
+    return plain if int(np.abs(np.frexp(plain)[0]) * np.longdouble(2) ** 64) % 2 else other
+
+
+def compared(name: str, symbol: str) -> Case:
+    return Case(operands(*PAIR), REGISTRY[name].function, lambda dtype, x, y: reference.compare(symbol, x, y), to_bool)
+
+
+def clipped(dtype: DType, x: Array, low: Array, high: Array) -> Array:
+    if dtype is D.bool:
+        return np.asarray((x | low) & high)
+    wide = (v.astype(np.float32) if dtype.is_float and dtype.bits < 32 else v for v in (x, low, high))
+    value, least, greatest = wide
+    return np.minimum(np.maximum(value, least), greatest).astype(x.dtype)
+
+
+def positive_part(dtype: DType, x: Array) -> Array:
+    return np.where(x < 0, np.zeros((), x.dtype), x)
+
+
+def wide(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """A formula of float64, which is enough for what is not compared beyond 1e-12."""
+    return lambda *x: formula(*(v.astype(np.float64) for v in x))
+
+
+def activation(name: str, alike: str = "") -> Case:
+    call, formula = ACTIVATIONS[alike or name]
+    return real(["n 8: unit"], call, wide(formula))
+
+
+CASES: dict[str, Case] = {
+    "add": arithmetic("add", "+"),
+    "sub": arithmetic("sub", "-", BOOL),
+    "mul": arithmetic("mul", "*"),
+    "div": Case(operands(*PAIR), operator.truediv, quotient, double_of_integers),
+    "floor_div": arithmetic("floor_div", "//"),
+    "mod": arithmetic("mod", "%"),
+    "divmod": Case(operands(*PAIR), divmod, both, own),
+    "pow": arithmetic("pow", "**"),
+    "maximum": arithmetic("maximum", "max"),
+    "minimum": arithmetic("minimum", "min"),
+    "negate": same("negate", np.negative, BOOL),
+    "positive": same("positive", np.positive),
+    "abs": same("abs", np.abs),
+    "sign": same("sign", np.sign),
+    "square": same("square", np.square),
+    "floor": same("floor", np.floor),
+    "ceil": same("ceil", np.ceil),
+    "round": same("round", np.rint),
+    "trunc": same("trunc", np.trunc),
+    "left_shift": shift("left_shift", "<<"),
+    "right_shift": shift("right_shift", ">>"),
+    "bitwise_and": bitwise("bitwise_and", operator.and_),
+    "bitwise_or": bitwise("bitwise_or", operator.or_),
+    "bitwise_xor": bitwise("bitwise_xor", operator.xor),
+    "bitwise_not": bitwise("bitwise_not", operator.invert),
+    "logical_and": truth(PAIR, ops.logical_and, np.logical_and),
+    "logical_or": truth(PAIR, ops.logical_or, np.logical_or),
+    "logical_xor": truth(PAIR, ops.logical_xor, lambda x, y: (x != 0) != (y != 0)),
+    "logical_not": truth(ONE, ops.logical_not, lambda x: x == 0),
+    "equal": compared("equal", "=="),
+    "not_equal": compared("not_equal", "!="),
+    "less": compared("less", "<"),
+    "less_equal": compared("less_equal", "<="),
+    "greater": compared("greater", ">"),
+    "greater_equal": compared("greater_equal", ">="),
+    "is_nan": truth(ONE, ops.is_nan, lambda x: np.isnan(x.astype(np.longdouble))),
+    "is_inf": truth(ONE, ops.is_inf, lambda x: np.isinf(x.astype(np.longdouble))),
+    "is_finite": truth(ONE, ops.is_finite, lambda x: np.isfinite(x.astype(np.longdouble))),
+    "fma": Case(operands(*PAIR, "n 4"), ops.fma, fused, own),
+    "atan2": real(["n 4: tame", "n 4: tame"], ops.atan2, wide(np.arctan2)),
+    **{name: real(["n 8: tame"], REGISTRY[name].function, wide(formula)) for name, formula in REAL.items()},
+    "relu": Case(operands(*ONE), ops.relu, positive_part, own),
+    "clip": Case(operands("n 4", "n 4", "n 4"), ops.clip, clipped, own),
+    "swiglu": real(["n 8: unit", "n 8: unit"], ops.swiglu, wide(lambda x, y: ACTIVATIONS["silu"][1](x) * y)),
+    "prelu": real(["n 8: unit", "8: unit"], ops.prelu, lambda x, slope: np.where(x < 0, x * slope, x), near=False),
+    **{
+        name: activation(name)
+        for name in "sigmoid silu gelu softplus softsign hardswish hardsigmoid mish elu selu celu leaky_relu "
+        "thresholded_relu hardtanh glu softmax logsoftmax".split()
+    },
+}

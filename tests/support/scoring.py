@@ -1,0 +1,133 @@
+"""`python -m tests.support.scoring cells|suite --output path`: how much is right on the installed onnxruntime.
+
+cells: those of `tests/support/every/score.py`. suite: ONNX's own tests of nodes. No test, but what
+`python -m graphcore.runtime.kernel_probe --releases` asks of each release.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import queue
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from onnx.backend.test.case.node import collect_testcases
+
+from graphcore.errors import LossyCastWarning
+from graphcore.ir.graph import Graph
+from graphcore.runtime.kernel_probe.workers import Died, Worker
+from graphcore.runtime.session import InferenceSession
+from tests.support.backend.worker import outcome, ways
+from tests.support.every.engines import OPS, types_of
+from tests.support.every.score import CELLS, DTYPES, agrees, operands, wanted
+
+
+def wrong_cells(processes: int = 2) -> tuple[int, dict[str, str]]:
+    """Return how many cells there are, and what is wrong with those that are not right."""
+    groups = [(left.name, None if right is None else right.name) for left in DTYPES for right in (*DTYPES, None)]
+    found = _asked(_cells, groups, processes)
+    wrong: dict[str, str] = {}
+    for group, answer in found.items():
+        if isinstance(answer, Died):
+            wrong[str(group)] = f"the process ends: {answer.how}"
+        else:
+            wrong.update(answer)
+    return len(CELLS), wrong
+
+
+def _cells(left: str, right: str | None) -> dict[str, str]:
+    """Return what is wrong with the cells of two dtypes."""
+    wrong = {}
+    for cell in CELLS:
+        if cell.left.name != left or (None if cell.right is None else cell.right.name) != right:
+            continue
+        given = operands(cell)
+        graph = Graph("score", types_of(cell, given))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LossyCastWarning)
+            function: Callable[..., Any] = OPS[cell.op]
+            graph.output(function(*(graph[name] for name in types_of(cell, given))))
+        name = f"{cell.op} {left}" if right is None else f"{cell.op} {left} {right}"
+        try:
+            (got,) = InferenceSession().load(graph)(*given)
+        except Exception as error:  # of many kinds
+            wrong[name] = f"{type(error).__name__}: {error}"[:200]
+            continue
+        if not agrees(cell, got, wanted(cell, *given)):
+            wrong[name] = "values"
+    return wrong
+
+
+def failed_tests(processes: int = 2) -> tuple[int, dict[str, str]]:
+    """Return how many node tests ONNX has, and how those went that did not pass."""
+    names = [(name,) for name in sorted(_tests())]
+    found = _asked(_outcome, names, processes)
+    outcomes = {name: f"crash: {a.how}" if isinstance(a, Died) else str(a) for (name,), a in found.items()}
+    return len(names), {name: made[:200] for name, made in outcomes.items() if made != "ok"}
+
+
+def _outcome(name: str) -> str:
+    warnings.simplefilter("ignore")
+    return outcome(_tests()[name], _loads())
+
+
+@functools.cache
+def _tests() -> Mapping[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in collect_testcases(None)}
+
+
+@functools.cache
+def _loads() -> Callable[[Any], Any]:
+    return ways(Path(tempfile.gettempdir()))["loaded"]
+
+
+def _asked(function: Callable[..., Any], todo: list[Any], processes: int) -> dict[Any, Any]:
+    """Return what a function gives for each tuple of operands, in processes that may die."""
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for question in todo:
+        waiting.put(question)
+    found: dict[Any, Any] = {}
+
+    def drive() -> None:
+        worker: Worker | None = None
+        while not waiting.empty():
+            try:
+                question = waiting.get_nowait()
+            except queue.Empty:
+                break
+            worker = worker or Worker(function)
+            found[question] = worker.ask(*question, timeout=300.0)
+            if isinstance(found[question], Died):
+                worker = None
+        if worker is not None:
+            worker.end()
+
+    with ThreadPoolExecutor(processes) as pool:
+        for driver in [pool.submit(drive) for _ in range(processes)]:
+            driver.result()
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.scoring", description=__doc__)
+    parser.add_argument("what", choices=("cells", "suite"))
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
+    arguments = parser.parse_args()
+    count, wrong = (wrong_cells if arguments.what == "cells" else failed_tests)(arguments.jobs)
+    arguments.output.write_text(json.dumps({"count": count, "wrong": dict(sorted(wrong.items()))}, indent=1))
+    print(f"{count - len(wrong)} of {count} right", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Tests of dtypes, dims and types."""
