@@ -57,7 +57,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What pytest's --junit-xml says of a run."""
+    """The results of a run, as pytest's --junit-xml has them."""
 
     tests: int
     failures: tuple[Failure, ...]

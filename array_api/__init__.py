@@ -12,9 +12,11 @@ if __name__ != "graphcore.array_api":
     raise ImportError(f"this is graphcore's array API namespace: import it as graphcore.array_api, not as {__name__}")
 
 import math
+import sys as _sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from graphcore.array_api import _operators as _operators  # attaches the operators to Array
 from graphcore.array_api._creation import *
 from graphcore.array_api._data_types import *
 from graphcore.array_api._eager.array import Array as Array
@@ -25,6 +27,7 @@ from graphcore.array_api._linear_algebra import *
 from graphcore.array_api._manipulation import *
 from graphcore.array_api._searching import *
 from graphcore.array_api._statistics import *
+from graphcore.errors import GraphError as _GraphError
 
 __array_api_version__ = "2024.12"
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
@@ -40,8 +43,26 @@ if TYPE_CHECKING:
     from graphcore.array_api import fft, linalg
 
 
+def _namespace(api_version: str | None = None) -> Any:
+    """Return this module. Raises `GraphError` for an edition that it does not follow."""
+    if api_version is not None and api_version not in API_VERSIONS:
+        raise _GraphError(
+            f"__array_namespace__: there is no edition {api_version!r}",
+            help=f"use one of {', '.join(API_VERSIONS)}, or leave it out",
+        )
+    return _sys.modules[__name__]
+
+
+def _array_namespace(self: Array, /, *, api_version: str | None = None) -> Any:
+    """Return the module with the standard's functions. Raises `GraphError` for an edition that it does not follow."""
+    return _namespace(api_version)
+
+
+setattr(Array, "__array_namespace__", _array_namespace)  # noqa: B010 - Array declares it for type checkers
+
+
 def __getattr__(name: str) -> Any:
-    """The extensions, loaded when first used."""
+    """Return an extension, loaded when first used."""
     if name not in ("fft", "linalg"):
         raise AttributeError(f"module 'graphcore.array_api' has no attribute {name!r}")
     return import_module(f"graphcore.array_api.{name}")

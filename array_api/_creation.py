@@ -125,7 +125,7 @@ def _shape_of(op: str, shape: DimLike | Sequence[DimLike]) -> tuple[int, ...]:
 
 
 def _is_symbolic(shape: Any) -> builtins.bool:
-    """Whether a shape, or a number, has a Dim that only the run knows: then a Symbol of the current graph is made."""
+    """Return whether a shape or number has a Dim that only the run knows, which makes a Symbol of the current graph."""
     dims = shape if isinstance(shape, (tuple, list)) else (shape,)
     return any(isinstance(dim, (str, Symbol)) or (isinstance(dim, Dim) and not dim.is_static) for dim in dims)
 
@@ -282,8 +282,8 @@ def _check_holds(op: str, value: int | float, dtype: DType) -> None:
 
 def _whole_steps(count: int, start: int, step: int, dtype: DType) -> Symbol:
     # In 64 bits sums and products wrap to the right number whatever lies between.
-    carrier = DType.uint64 if dtype is DType.uint64 else DType.int64
-    made = ops.cast(ops.range(count), carrier) * _wrapped(step, carrier) + _wrapped(start, carrier)
+    wide = DType.uint64 if dtype is DType.uint64 else DType.int64
+    made = ops.cast(ops.range(count), wide) * _wrapped(step, wide) + _wrapped(start, wide)
     return ops.cast(made, dtype)
 
 

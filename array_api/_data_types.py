@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[DType, ...]] = {
 """The kinds that `isdtype` knows, with the standard's dtypes that are of them."""
 
 DEFAULT_FLOAT = DType.float32
-"""What Python floats become, as in graphs."""
+"""The dtype of Python floats, as in graphs."""
 DEFAULT_INTEGER = DType.int64
 
 
@@ -97,7 +97,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: Any = True, device: str | None =
 
 
 def can_cast(from_: Any, to: DType, /) -> Any:
-    """Whether type promotion may make `to` of a dtype, or of that of a Symbol or Array. Returns a bool."""
+    """Return whether type promotion may make `to` of a dtype, or of the dtype of a Symbol or Array."""
     source, target = dtype_of(from_), DType.of(to)
     try:
         return joined("can_cast", (source, target), _system((from_,))) is target
@@ -148,7 +148,7 @@ _BY_KIND = {Kind.bool: "bool", Kind.signed: "signed integer", Kind.unsigned: "un
 
 
 def isdtype(dtype: DType, kind: Any) -> Any:
-    """Whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those. Returns a bool.
+    """Return whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those.
 
     Of dtypes that are not the standard's, such as bfloat16, it says what their values are. Raises `DTypeError` for
     what is no kind.

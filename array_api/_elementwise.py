@@ -158,7 +158,7 @@ def imag(x: Tensor, /) -> Tensor:
 
 @function
 def signbit(x: Tensor, /) -> Tensor:
-    """Whether the sign bit is set: of negative numbers, of -0.0, and of NaNs that have it.
+    """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs that have it.
 
     x: floats of any shape. Returns bool. Raises as `abs` for other dtypes.
     """

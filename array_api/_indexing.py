@@ -11,8 +11,8 @@ from graphcore.array_api._eager.array import Array, OutOfBounds
 from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._eager.scalars import as_arrays, is_scalar, joined
 from graphcore.array_api._manipulation import checked_axis
-from graphcore.build.operands import same_dim
-from graphcore.errors import DTypeError
+from graphcore.build.shapes import same_dim
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
 
@@ -41,7 +41,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 @function
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """x[key] for an Array x."""
+    """Return x[key] of a Symbol; Arrays compute with it too."""
     if isinstance(key, Symbol) and key.dtype is DType.bool and not key.rank:
         # Of a truth value there are no or one position, along an axis that is new.
         return ops.unsqueeze(x, 0)[ops.unsqueeze(key, 0)]
@@ -51,14 +51,28 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def _chooses_nothing(x: Symbol, mask: Symbol) -> bool:
-    """Whether a mask fits but for axes of length 0, which go with any."""
+    """Return whether a mask fits but for axes of length 0, which go with any."""
     if mask.rank > x.rank or not any(dim == 0 for dim in mask.shape):
         return False
     return all(dim == 0 or same_dim(dim, own) for dim, own in zip(mask.shape, x.shape, strict=False))
 
 
-def setitem(x: Array, key: Any, value: Any) -> None:
-    """x[key] = value for an Array x: its own memory is written.
+def subscript(x: Array, key: Any, /) -> Array:
+    """Return x[key] for an Array x. Raises `OutOfBounds` for positions that it has not."""
+    index = key if type(key) is tuple else (key,)
+    if len(index) == x.ndim and all(type(item) is int for item in index):
+        for axis, (position, size) in enumerate(zip(index, x.shape, strict=True)):
+            if not -size <= position < size:
+                raise OutOfBounds(f"getitem: index {position} is outside of axis {axis}, which has {size} elements")
+        return Array(x._data[index])
+    try:
+        return getitem(x, key)  # type: ignore[no-any-return]
+    except ShapeError as error:
+        raise OutOfBounds(error.summary, operands={"x": x}, help=error.help) from None
+
+
+def setitem(x: Array, key: Any, value: Any, /) -> None:
+    """Write x[key] = value into the memory of an Array x.
 
     value: a Symbol has no values to write; a scalar must go with x, an array be of a dtype that promotes to that of x.
     Raises `PromotionError` and `DTypeError` for others, `OutOfBounds` for a key or shapes that do not fit.

@@ -1,4 +1,4 @@
-"""What the namespace says of itself: its capabilities, devices and dtypes."""
+"""The namespace's information about itself: its capabilities, devices and dtypes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["__array_namespace_info__"]
 
 
 class Info:
-    """What `__array_namespace_info__` gives."""
+    """The result of `__array_namespace_info__`."""
 
     __slots__ = ()
 
     def capabilities(self) -> dict[str, Any]:
-        """What is optional in the standard, and whether it is there."""
+        """Return which optional parts of the standard there are."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
@@ -30,7 +30,7 @@ class Info:
         return [DEVICE]
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        """What Python numbers and positions become. There are no complex dtypes, so that there is no such key."""
+        """Return the dtypes of Python numbers and positions. There are no complex dtypes, so there is no such key."""
         check_device("default_dtypes", device)
         return {"real floating": DEFAULT_FLOAT, "integral": DEFAULT_INTEGER, "indexing": DEFAULT_INTEGER}
 
@@ -45,5 +45,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
-    """What the namespace says of itself."""
+    """Return the namespace's information about itself."""
     return Info()

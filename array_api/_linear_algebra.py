@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from graphcore import ops
 from graphcore.array_api._eager.dispatch import Tensor, function
-from graphcore.build.operands import same_dim
+from graphcore.build.shapes import same_dim
 
 __all__ = ["matmul", "tensordot", "vecdot"]
 
@@ -26,7 +26,7 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def _is_empty(x1: Tensor, x2: Tensor) -> bool:
-    """Whether one of them is known to have no elements."""
+    """Return whether one of them is known to have no elements."""
     return any(dim == 0 for x in (x1, x2) for dim in x.shape)
 
 

@@ -10,8 +10,8 @@ from graphcore import ops
 from graphcore.array_api._eager.array import OutOfBounds
 from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.build import primitives as e
-from graphcore.build.operands import axes_of, axis_of
-from graphcore.build.operands import broadcast_shapes as joint_shape
+from graphcore.build.shapes import axes_of, axis_of
+from graphcore.build.shapes import broadcast_shapes as joint_shape
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.types.tensor_types import Shape
@@ -70,7 +70,7 @@ def _sizes(x: Symbol, rank: int) -> Symbol:
     own = ops.shape_of(x)
     if x.rank == rank:
         return own
-    return ops.concat([x.graph._vector([1] * (rank - x.rank)), own])
+    return ops.concat([x.graph.build.vector([1] * (rank - x.rank)), own])
 
 
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:

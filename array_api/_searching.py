@@ -49,7 +49,7 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 @function
 def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """How many elements are not 0, in int64."""
+    """Return the number of elements that are not 0, in int64."""
     return ops.count_nonzero(x, axis, keepdims)
 
 
@@ -117,7 +117,7 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -126,14 +126,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor
@@ -146,7 +146,7 @@ class _Runs(NamedTuple):
     """At which position each stands in what was sorted; the first of equal ones comes first."""
     values: Symbol
     is_first: Symbol
-    """Whether an element, in order, is the first of its value."""
+    """True for each element, in order, that is the first of its value."""
 
     @property
     def starts(self) -> Symbol:
@@ -160,8 +160,8 @@ class _Runs(NamedTuple):
 
 
 def _runs(flat: Symbol) -> _Runs:
-    carried = ops.cast(flat, DType.uint8) if flat.dtype is DType.bool else flat
-    order = ops.argsort(carried)
+    sortable = ops.cast(flat, DType.uint8) if flat.dtype is DType.bool else flat
+    order = ops.argsort(sortable)
     ordered = ops.gather(flat, order)
     positions = _positions(flat)
     is_zeroth = ops.equal(positions, 0)
@@ -175,7 +175,7 @@ def _positions(x: Symbol) -> Symbol:
 
 
 def _counts(starts: Symbol, flat: Symbol) -> Symbol:
-    """How long the runs are that begin at the positions."""
+    """Return the lengths of the runs that begin at the positions."""
     return ops.concat([starts[1:], ops.shape_of(flat)]) - starts
 
 
@@ -224,7 +224,7 @@ def unique_values(x: Tensor, /) -> Tensor:
 def _isin(x1: Tensor, x2: Tensor, invert: bool) -> Tensor:
     left, right = met("isin", "join", x1, x2)
     asked, known = ops.reshape(left, -1), ops.reshape(right, -1)
-    # Sorted together with those that are asked for behind: what is among them begins a run of equal ones.
+    # Sorted together, known elements first: a known one begins each run of equal elements that are among them.
     runs = _runs(ops.concat([known, asked]))
     size = ops.gather(ops.shape_of(known), 0)
     found = ops.less(ops.gather(ops.gather(runs.order, runs.starts), runs.numbers), size)
@@ -233,7 +233,7 @@ def _isin(x1: Tensor, x2: Tensor, invert: bool) -> Tensor:
 
 
 def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
-    """Whether each element of x1 is among those of x2; with `invert` whether it is not. NaN is among none.
+    """Return whether each element of x1 is among those of x2; with `invert` whether it is not. NaN is among none.
 
     x1, x2: any shapes, of dtypes that meet; one may be an int. Returns bool in the shape of x1. Raises
     `PromotionError` where the dtypes do not meet.

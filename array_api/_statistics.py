@@ -35,20 +35,20 @@ def sum(x: Tensor, /, *, axis: Axes = None, dtype: DType | None = None, keepdims
     """The sum over axes.
 
     x: numbers of any shape. axis: one, several, or None for all. dtype: of the result, by default that of floats, and
-    int64 or uint64 for integers. keepdims: leave the axes in, with length 1. The sum of nothing is 0.
+    int64 or uint64 for integers. keepdims: leave the axes in, with length 1. An empty sum is 0.
     """
     return ops.sum(_summable(x, dtype), axis, keepdims)
 
 
 @function
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:
-    """The product over axes. The product of nothing is 1. All else is as in `sum`."""
+    """The product over axes. An empty product is 1. All else is as in `sum`."""
     return ops.prod(_summable(x, dtype), axis, keepdims)
 
 
 @function
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean over axes, of floats. The mean of nothing is NaN."""
+    """The arithmetic mean over axes, of floats. An empty mean is NaN."""
     return ops.mean(x, axis, keepdims)
 
 
@@ -111,13 +111,13 @@ def _with_initial(x: Symbol, axis: int, value: int, is_wanted: bool) -> Symbol:
 
 @function
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements are true, that is not 0; NaN is true. Returns bool, True for no elements."""
+    """Return whether all elements are true, that is not 0; NaN is true. The result is bool, True for no elements."""
     return ops.all(x, axis, keepdims)
 
 
 @function
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether any element is true, that is not 0; NaN is true. Returns bool, False for no elements."""
+    """Return whether any element is true, that is not 0; NaN is true. The result is bool, False for no elements."""
     return ops.any(x, axis, keepdims)
 
 

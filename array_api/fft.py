@@ -18,7 +18,7 @@ from graphcore.array_api._data_types import DEFAULT_FLOAT, astype, checked
 from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._manipulation import concat
 from graphcore.build import primitives as e
-from graphcore.build.operands import axes_of
+from graphcore.build.shapes import axes_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType

@@ -22,7 +22,8 @@ from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._linear_algebra import matmul, tensordot, vecdot
 from graphcore.array_api._manipulation import matrix_transpose
 from graphcore.array_api._statistics import sum as _sum
-from graphcore.build.operands import axes_of, broadcast_shapes, promote, same_dim
+from graphcore.build.operands import promote
+from graphcore.build.shapes import axes_of, broadcast_shapes, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
@@ -36,28 +37,28 @@ __all__ = [
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns."""
+    """The result of `eigh`."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns."""
+    """The result of `qr`."""
 
     Q: Tensor
     R: Tensor
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns."""
+    """The result of `slogdet`."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns."""
+    """The result of `svd`."""
 
     U: Tensor
     S: Tensor
@@ -80,7 +81,7 @@ def _matrices(op: str, x: Symbol) -> None:
 
 
 def _square(op: str, x: Symbol) -> None:
-    """Refuses what is no stack of square matrices of floats."""
+    """Raise an error for anything but a stack of square matrices of floats."""
     _floats(op, x)
     _matrices(op, x)
     m, n = x.shape[-2:]
@@ -93,7 +94,7 @@ def _square(op: str, x: Symbol) -> None:
 
 
 def _sized(op: str, x: Symbol) -> None:
-    """Refuses what is no stack of matrices of floats of which the lesser side is known."""
+    """Raise an error for anything but a stack of float matrices whose lesser side is known."""
     _floats(op, x)
     _matrices(op, x)
     if orthogonal.least(*x.shape[-2:]) is None:

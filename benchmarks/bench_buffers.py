@@ -1,10 +1,10 @@
-"""A cache of 64 MB that a Model keeps in a buffer, beside one that is fed and fetched by hand in each call.
+"""A cache of 64 MB in a buffer of a Model, beside one that is fed and fetched by hand in each call.
 
 python -m benchmarks.bench_buffers
 
-Each call stores one row and reads eight. What is fetched by hand is an array that onnxruntime allocates in each call; a
-buffer has two arrays that take turns, or, where it is declared `in_place`, one of which a row is written. The last rows
-are a small model: what keeping state costs beside `run` where there is next to nothing to keep.
+Each call stores one row and reads eight. By hand onnxruntime allocates the fetched array in each call; a buffer has two
+arrays that alternate, or, where it is declared `in_place`, one array of which a row is written. The last rows are a
+small model: the cost of state beside `run` where the state is tiny.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_buffer(rows: int, width: int, in_place: bool) -> Model:
 
 
 def by_hand(rows: int, width: int) -> Any:
-    """The session of the same model as a plain one with one more input and output."""
+    """Return a session of the same model, exported with one more input and output."""
     return with_buffer(rows, width, False).session
 
 

@@ -17,7 +17,8 @@ from onnx import helper
 
 from benchmarks.timing import Bounds, compare
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.onnx.proto.model_proto import OPSET, encode, join
+from graphcore.onnx.opset import OPSET
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.export import lowered
 
 NODES = 10_000
@@ -28,7 +29,7 @@ Step = Callable[[Symbol, Symbol], Symbol]
 
 
 def build(other: DType, step: Step, steps: int) -> Graph:
-    """`x = step(x, y)`, over and over; x is float32, y of dtype `other`."""
+    """Build `x = step(x, y)` repeatedly; x is float32, y of dtype `other`."""
     graph = Graph("chain", {"x": TensorType(DType.float32, ["batch", 64]), "y": TensorType(other, [64])})
     x, y = graph.inputs
     for _ in range(steps):
@@ -37,7 +38,7 @@ def build(other: DType, step: Step, steps: int) -> Graph:
     return graph
 
 
-# What is built, the dtype of y, the step, and the nodes that a step makes.
+# The name, the dtype of y, the step, and the nodes that a step makes.
 CASES: tuple[tuple[str, DType, Step, int], ...] = (
     ("x + y, one dtype", DType.float32, lambda x, y: x + y, 1),
     ("x * 2.0, a Python number", DType.float32, lambda x, y: x * 2.0, 1),
@@ -47,7 +48,7 @@ CASES: tuple[tuple[str, DType, Step, int], ...] = (
 
 
 def peer_nodes(graph: Graph) -> tuple[list[onnx.NodeProto], Callable[[], list[onnx.NodeProto]]]:
-    """The nodes of a graph as protobufs, and a function that makes them with onnx.helper as a user would."""
+    """Return the nodes of a graph as protobufs, and a function that makes them with onnx.helper as a user would."""
     wanted: list[tuple[str, list[str], list[str], dict[str, Any]]] = [
         (
             node.op_type,
@@ -68,7 +69,7 @@ def peer_nodes(graph: Graph) -> tuple[list[onnx.NodeProto], Callable[[], list[on
 
 
 def peer_writer(graph: Graph, nodes: list[onnx.NodeProto]) -> Callable[[], bytes]:
-    """A function that makes a model of the nodes and writes it, with the constants of the graph's own model."""
+    """Return a function that makes a model of the nodes and writes it, with the constants of the graph's own model."""
     model = onnx.ModelProto.FromString(join(encode(lowered(graph, "cpu"))))
     inputs, outputs = list(model.graph.input), list(model.graph.output)
     initializers, opset = list(model.graph.initializer), helper.make_opsetid("", OPSET)
@@ -96,7 +97,7 @@ def main() -> int:
 
         bounds.ratio(f"build  {what}", compare(ours, make), BUILD_BOUND, each=len(nodes), unit="us")
         if any(node.op_type == "Cast" for node in graph.nodes):
-            continue  # lowering rewrites casts, which onnx.helper has no counterpart of
+            continue  # lowering rewrites casts; onnx.helper has no counterpart
 
         def write(graph: Graph = graph) -> bytes:
             return join(encode(lowered(graph, "cpu")))

@@ -22,7 +22,7 @@ BOUND = 1.3
 
 
 def chain(inputs: int) -> Model:
-    """`(sum + sum) * sum` of the inputs: two nodes for one input, and one for each more."""
+    """Build `(sum + sum) * sum` of the inputs: two nodes for one input, and one for each further input."""
     graph = Graph("chain", {f"x{i}": TensorType(DType.float32, ["n", 4]) for i in range(inputs)})
     total = graph.inputs[0]
     for symbol in graph.inputs[1:]:

@@ -1,13 +1,13 @@
-"""Decoding with a Llama-like model of 100 million weights, beside onnxruntime that is fed by hand.
+"""Decoding with a Llama-like model of 100 million weights, beside onnxruntime fed by hand.
 
 python -m benchmarks.bench_decode
 
 The peer is a bare session of the file that the decoder exports, whose attention is GroupQueryAttention, with one cache
-bound as input and as output, and only the token and the length written between steps. Which of two sessions starts
-first decides where their weights lie, so a ratio is the mean of two: with ours started first, and with the peer. Random
-weights; a prompt that is read off the clock, of half of a cache of 256 and seven eighths of one of 900; 8 greedy steps
-a turn; one thread and its time on the processor. The row of two threads is by the wall, beside the same with one; the
-row of memory is what the process has more of its own after 100 steps, beside the cache, which was there before them.
+bound as input and as output, and only the token and the length written between steps. The order in which two sessions
+start decides where their weights lie in memory, so a ratio is the mean of both orders. Random weights; an untimed
+prompt of half of a cache of 256 and seven eighths of one of 900; 8 greedy steps per turn; CPU time of one thread. The
+row of two threads is wall time, beside the same with one; the row of memory is the growth of private memory over 100
+steps, beside the cache, allocated before.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ByHand:
 
 
 def beside_hand(graph: Graph, cache: int, folder: Path) -> Ratio:
-    """The mean of both orders of start."""
+    """Return the mean of both orders of start."""
     path = folder / "llama.onnx"
     graph.export(path)
     ratios = []

@@ -3,8 +3,8 @@
     python -m benchmarks.bench_dtypes
 
 int8, bfloat16, float16 and tensor_float32 give the numbers of docs/numbers.md, rounded after every op; "fast" is
-`precision="fast"`. "raw float16" is onnxruntime's own float16 path, which rounds where it likes: the same model without
-graphcore's lowering. Ratios above 1 say how much slower a dtype is than float32 in the same run.
+`precision="fast"`. "raw float16" is onnxruntime's own float16 path, which does not round after every op: the same model
+without graphcore's lowering. A ratio above 1 means slower than float32 in the same run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def two_products(x: Symbol, y: Symbol) -> Symbol:
     return x @ y @ y
 
 
-# What is computed, the shape of x and y, and how often a timed run repeats it.
+# The name, the function, the shape of x and y, and the repetitions in a timed run.
 Function = Callable[[Symbol, Symbol], Symbol]
 WORK: dict[str, tuple[Function, list[int], int]] = {
     "chain of 8": (chain, [ELEMENTS], 8),
@@ -55,7 +55,7 @@ WORK: dict[str, tuple[Function, list[int], int]] = {
     "matmul of matmul": (two_products, [SIDE, SIDE], 4),
 }
 
-# The dtype, its precision, and the most it may cost of what float32 costs, for each piece of work.
+# The dtype, its precision, and the greatest ratio to float32 for each computation.
 CASES: tuple[tuple[DType, Precision, tuple[float, float, float]], ...] = (
     (DType.int8, "exact", (0.6, 1.5, 1.5)),
     (DType.bfloat16, "exact", (8.0, 1.7, 1.7)),
@@ -83,13 +83,13 @@ def arrays_of(work: str, dtype: DType) -> tuple[Array, Array]:
 
 
 def runner(work: str, dtype: DType, precision: Precision) -> Run:
-    """Runs it through graphcore, as often as a timed run does."""
+    """Return a timed run through graphcore."""
     model = gc.InferenceSession(precision=precision, intra_op_num_threads=THREADS).load(graph_of(work, dtype))
     return partial(_repeat, partial(model, *arrays_of(work, dtype)), WORK[work][2])
 
 
 def raw_runner(work: str) -> Run:
-    """Runs onnxruntime's own float16 path."""
+    """Return a timed run of onnxruntime's own float16 path."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.log_severity_level = 4

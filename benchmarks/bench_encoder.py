@@ -1,4 +1,4 @@
-"""A 110M-parameter encoder: building it and saving it beside onnx-ir, and the memory of saving and of loading it.
+"""A 110M-parameter encoder: building and saving it beside onnx-ir, and the memory of saving and loading it.
 
     python -m benchmarks.bench_encoder
 
@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 
 def make_weights() -> dict[str, Array]:
-    """Random weights by name; dense layers are [in, out]."""
+    """Return random weights by name; dense layers are [in, out]."""
     random = np.random.default_rng(0)
     shapes: dict[str, tuple[int, ...]] = {"words": (WORDS, WIDTH), "places": (LENGTH, WIDTH), "norm": (WIDTH,)}
     for i in range(LAYERS):
@@ -51,7 +51,7 @@ def make_weights() -> dict[str, Array]:
 
 
 def build(weights: dict[str, Array]) -> Graph:
-    """The encoder as a Graph."""
+    """Build the encoder as a Graph."""
     graph = Graph("encoder", {"ids": TensorType(DType.int64, ["batch", LENGTH])})
 
     def weight(name: str) -> Symbol:
@@ -143,13 +143,13 @@ def save_bounds(bounds: Bounds, weights: dict[str, Array], folder: Path) -> None
 
 
 def peak() -> int:
-    """The most bytes that this process has had in memory."""
+    """Return the peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def measure(what: str, folder: Path) -> dict[str, float]:
-    """In a process of its own: the growth of memory, in sizes of the weights, and seconds."""
-    gc.InferenceSession()  # what is imported is not counted
+    """Return the growth of memory of a new process, in sizes of the weights, and the seconds."""
+    gc.InferenceSession()  # imports do not count
     before = peak()
     weights = make_weights()
     size = sum(array.nbytes for array in weights.values())
@@ -169,7 +169,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "model"
         folder.mkdir()
-        # First, since a new process counts the peak of the one that made it.
+        # First, since a new process inherits the peak of its parent.
         for what, said, most in (
             ("export", "memory of build and export, weights counted", EXPORT_MEMORY_BOUND),
             ("load", "memory of load and first result, beside the weights", LOAD_MEMORY_BOUND),

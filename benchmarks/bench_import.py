@@ -1,4 +1,4 @@
-"""`import graphcore` beside the import of onnx, which it cannot go below: new processes, modules compiled already.
+"""`import graphcore` beside the import of onnx, its lower bound: new processes, modules compiled already.
 
 python -m benchmarks.bench_import
 """

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_limbs
 
 Each result is exact and comes out as uint32 digits along a last axis. The peer is one Mul of int64, which wraps; both
-run through graphcore, in turn, on one thread. Ratios say how many int64 products one wide product takes.
+run through graphcore, in turn, on one thread. A ratio is the cost of a wide product in int64 products.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUNDS = 7
 
 Run = Callable[[], object]
 
-# The factors' dtype, how many there are, the product's dtype, and the most it may cost of an int64 product.
+# The factors' dtype, their number, the product's dtype, and the greatest ratio to an int64 product.
 CASES: tuple[tuple[DType, int, DType, float], ...] = (
     (DType.int32, 3, DType.int(96), 20.0),
     (DType.int(48), 2, DType.int(96), 25.0),
@@ -41,7 +41,7 @@ def graph_of(factor: DType, count: int, product: DType) -> Graph:
 
 
 def runner(factor: DType, count: int, product: DType) -> Run:
-    """Runs it, as often as a timed run does."""
+    """Return a timed run."""
     random = np.random.default_rng(0)
     least, greatest = int(factor.min), int(factor.max)
     arrays = [random.integers(least, greatest, ELEMENTS, factor.numpy, endpoint=True) for _ in range(count)]

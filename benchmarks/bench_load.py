@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_load
 
-A float32 perceptron of 24 layers made with onnx.helper, its weights inside of the file; the same with its weights
-beside it; and a graph of 10,000 small nodes, read only.
+A float32 perceptron of 24 layers made with onnx.helper, its weights inside of the file; the same with external weights;
+and a graph of 10,000 small nodes, read only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NODES = 10_000
 ROUNDS, LOADS = 5, 5
 LOAD_BOUND = 1.3
 RUN_BOUND = 1.1
-READ_BOUND = 12  # each node becomes Python objects, which parsing and inference in C++ do not make
+READ_BOUND = 12  # each node becomes Python objects, unlike in the C++ parser
 START_BOUND = 4
 
 
@@ -76,7 +76,7 @@ def main() -> int:
         x = np.ones((8, WIDTH), np.float32)
         for what, path in (("weights inside", inside), ("weights beside", beside)):
             bounds.ratio(f"load 100 MB, {what}", _alone(path), LOAD_BOUND)
-            # One thread each: those of two sessions that wait for work disturb each other.
+            # One thread each: waiting threads of two sessions disturb each other.
             ours, peer = gc.InferenceSession(intra_op_num_threads=1).load(path), _bare(path, threads=1)
             assert np.array_equal(ours(x)[0], peer.run(None, {"x": x})[0])
             ran = compare(lambda m=ours: m(x), lambda s=peer: s.run(None, {"x": x}), 41)  # type: ignore[misc]
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def _alone(path: str) -> Ratio:
-    """How long a load takes in a process of its own: in one, what the other freed is there for the next to take."""
+    """Return the seconds of a load in a new process: in one process, a load would reuse memory that another freed."""
     seconds: dict[str, list[float]] = {"ours": [], "peer": []}
     for number in range(ROUNDS):
         for which in ("ours", "peer") if number % 2 else ("peer", "ours"):
@@ -99,7 +99,7 @@ def _alone(path: str) -> Ratio:
 
 
 def load_once(which: str, path: str) -> float:
-    """The seconds of the quickest of a few loads: of the first, libraries and new memory have their part."""
+    """Return the seconds of the fastest of a few loads: the first includes libraries and new memory."""
     session = gc.InferenceSession()
     load: Callable[[str], object] = session.load if which == "ours" else _bare
     taken = []

@@ -1,8 +1,8 @@
-"""Lowering 10,000 nodes, beside building them; and nothing at all where every node is legal already.
+"""Lowering 10,000 nodes, beside building them; next to no time where every node is legal already.
 
     python -m benchmarks.bench_lower
 
-Lowering goes on without the garbage collector, building with it.
+The garbage collector is off while lowering and on while building.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step = Callable[[Symbol, Symbol], Symbol]
 
 
 def build(dtype: DType, step: Step) -> Graph:
-    """`x = step(x, y)`, over and over, in one dtype."""
+    """Build `x = step(x, y)` repeatedly, in one dtype."""
     graph = Graph("chain", {"x": TensorType(dtype, ["batch", 64]), "y": TensorType(dtype, [64])})
     x, y = graph.inputs
     x = step(x, y)
@@ -40,7 +40,7 @@ def _in_turn(x: Symbol, y: Symbol) -> Symbol:
     return (x.cast(DType.float32) + 1.0).cast(x.dtype) + y
 
 
-# What is lowered, and whether it is legal as it is.
+# The name, the graph, and whether it is legal already.
 CASES: tuple[tuple[str, DType, Step, bool], ...] = (
     ("float32 x + y", DType.float32, lambda x, y: x + y, True),
     ("int8 x + y", DType.int8, lambda x, y: x + y, True),
@@ -53,7 +53,7 @@ CASES: tuple[tuple[str, DType, Step, bool], ...] = (
 
 
 def seconds(graph: Graph, rounds: int = 5) -> float:
-    """What lowering it for the CPU takes, the median of some rounds."""
+    """Return the seconds of lowering for the CPU, the median of some rounds."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()

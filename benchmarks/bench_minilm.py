@@ -1,10 +1,10 @@
-"""all-MiniLM-L6-v2 through a Model, beside onnxruntime on the form of it that was measured to be the fastest.
+"""all-MiniLM-L6-v2 through a Model, beside onnxruntime on the fastest form of it that was measured.
 
     python -m benchmarks.bench_minilm
 
-Sentences of 128 tokens, one and 32 at a time, one thread and its time on the processor. The form is written with
-onnx.helper alone (benchmarks/peers/minilm_by_hand.py). The other row is the file that graphcore exports, in a bare
-session with its own options: Model adds its checks of what is fed, and chooses the session's options.
+Sentences of 128 tokens, one and 32 at a time, CPU time of one thread. The form is written with onnx.helper alone
+(benchmarks/peers/minilm_by_hand.py). The other row is the file that graphcore exports, in a bare session with its own
+options: Model adds checks of its feeds, and chooses the session's options.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.timing import Bounds, compare
 from graphcore.errors import MissingExtraError
 from graphcore.models import minilm
 
-BY_HAND, EXPORTED = 1.02, 1.1  # about 1: the noise of such a ratio is up to a tenth
+BY_HAND, EXPORTED = 1.02, 1.1  # about 1: the noise of the ratio is up to a tenth
 LENGTH = 128
 ROUNDS = {1: 60, 32: 9}
 

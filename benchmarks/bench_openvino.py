@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_openvino
 
-Where the package onnxruntime-openvino is not installed there is nothing to compare. Sentences of 128 tokens, all cores,
-by the wall clock; the two take turns, with a pause ahead of each, in which the threads of the other stop waiting for
-work. The cosines are those to float32 on the CPU provider.
+Does nothing without the package onnxruntime-openvino. Sentences of 128 tokens, all cores, wall time; the two alternate,
+with a pause before each in which the other's threads stop waiting for work. The cosines are to float32 on the CPU
+provider.
 """
 
 from __future__ import annotations

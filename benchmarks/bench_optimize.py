@@ -1,4 +1,4 @@
-"""Optimising 10,000 nodes with all passes: where nothing goes, and where nearly everything does.
+"""Optimising 10,000 nodes with all passes: where no node is removed, and where nearly all are.
 
 python -m benchmarks.bench_optimize
 """
@@ -30,7 +30,7 @@ def _known(x: Symbol, y: Symbol) -> Symbol:
     return x + (two * two - y.cast(DType.float64).cast(DType.float32))
 
 
-# What is built, over and over: x = step(x, y).
+# The name and the step of x = step(x, y), built repeatedly.
 CASES: tuple[tuple[str, Step], ...] = (
     ("x + y: nothing goes", lambda x, y: x + y),
     ("exp(y) + x: one exp stays", lambda x, y: ops.exp(y) + x),
@@ -43,7 +43,7 @@ CASES: tuple[tuple[str, Step], ...] = (
 
 
 def build(step: Step) -> Graph:
-    """A graph of 10,000 nodes, or a few less."""
+    """Build a graph of 10,000 nodes, or a few less."""
     graph = Graph("chain", {"x": TensorType(DType.float32, ["batch", 64]), "y": TensorType(DType.float32, [64])})
     start, y = graph.inputs
     x = start
@@ -58,7 +58,7 @@ def build(step: Step) -> Graph:
 
 
 def seconds(graph: Graph, rounds: int = 5) -> float:
-    """What optimising it takes, the median of some rounds."""
+    """Return the seconds of optimising, the median of some rounds."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()

@@ -1,11 +1,10 @@
-"""Models in graphcore and in every peer that is installed, all in turn in one run.
+"""Models in graphcore and in every installed peer, alternating in one run.
 
-    pip install -r benchmarks/peers/requirements.txt      # as many of them as wanted
-    python -m benchmarks.bench_peers
-    python -m benchmarks.bench_peers --models minilm resnet --compile minilm resnet
+    pip install -r benchmarks/peers/requirements.txt      # or some of them python -m benchmarks.bench_peers python -m
+    benchmarks.bench_peers --models minilm resnet --compile minilm resnet
 
-PyTorch's compiler takes a minute for a model and needs one of C++: where there is one, MiniLM is compiled.
-Processor time and wall time, medians with quartiles, one thread on one core by default, as parts of graphcore's.
+PyTorch's compiler takes a minute per model and needs a C++ compiler: where there is one, MiniLM is compiled. CPU time
+and wall time, medians with quartiles, one thread on one core by default, as ratios to graphcore's.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main() -> int:
     compiled = ["minilm"] if shutil.which("c++") or shutil.which("g++") else []
     parser.add_argument("--compile", nargs="*", choices=[*SUBJECTS], default=compiled, help="by PyTorch's compiler too")
     options = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):  # some peers take as many threads as there are cores
+    if hasattr(os, "sched_setaffinity"):  # some peers start a thread per core
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     bounds = Bounds()
     for model in options.models:
@@ -61,7 +60,7 @@ def main() -> int:
 
 
 def _compare(subject: Subject, case: Case, found: dict[str, Run], bounds: Bounds) -> None:
-    """Prints and records a row for each, and what is bounded."""
+    """Print and record a row for each, and the bounded figures."""
     made: dict[str, Array] = {}
     times = _times(case, found, made)
     medians = {name: statistics.median(cpu for _, cpu in taken) for name, taken in times.items()}
@@ -83,18 +82,17 @@ def _compare(subject: Subject, case: Case, found: dict[str, Run], bounds: Bounds
         )
     for ours, peer, most in subject.bounds:
         if ours in medians and peer in medians:
-            pairs = zip(times[ours], times[peer], strict=True)  # of a round, for a machine's speed changes
+            pairs = zip(times[ours], times[peer], strict=True)  # by round, since a machine's speed changes
             ratio = statistics.median(first / second for (_, first), (_, second) in pairs)
             bounds.figure(f"{case.name}: {ours} beside {peer}", ratio, most, "x")
 
 
 def _times(case: Case, found: dict[str, Run], made: dict[str, Array]) -> dict[str, list[tuple[float, float]]]:
-    """Seconds by the wall and on the processor of each in every round, after one that does not count. made: is given
-    the results."""
+    """Return wall and CPU seconds of each in every round, after an untimed one. made: receives the results."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
     names = list(found)
     gc.collect()
-    gc.freeze()  # what the packages hold: looking through all of it takes longer than a turn
+    gc.freeze()  # a scan of all objects of the packages takes longer than a turn
     for number in range(case.rounds + 1):
         for name in names if number % 2 else names[::-1]:
             gc.collect()

@@ -1,10 +1,10 @@
-"""What promotion by each system adds to building a node.
+"""The cost of promotion by each system in building a node.
 
     python -m benchmarks.bench_promotion
 
 Graphs of 5,000 ops of two operands. The peer is the same in the default system on operands of one dtype, where there is
-nothing to promote: what a node costs more than there is what its system adds. A system is asked about a pair of types
-once; from then on a graph remembers the answer. kernel_float makes two nodes of a comparison, the second one a cast.
+no promotion: a node's extra cost is its system's. A graph caches the answer for a pair of types. kernel_float makes two
+nodes of a comparison, the second one a cast.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Step = Callable[[Symbol, Symbol], Symbol]
 
 
 def chain(name: str, left: DType, right: DType, step: Step) -> Callable[[], Graph]:
-    """Builds `step(x, y)` over and over, from operands that are not changed: a node each, or two."""
+    """Build `step(x, y)` repeatedly from the same operands: one or two nodes each."""
 
     def build() -> Graph:
         types = {"x": TensorType(left, [64]), "y": TensorType(right, [64])}
@@ -49,7 +49,7 @@ def add(x: Symbol, y: Symbol) -> Symbol:
     return x + y
 
 
-# What is built, the dtypes of x and y (in every system but the one of strict kinds they meet), the step.
+# The name, the dtypes of x and y (every system but the one of strict kinds promotes them), the step.
 CASES: tuple[tuple[str, DType, DType, Step], ...] = (
     ("x + y, one dtype", DType.float32, DType.float32, add),
     ("x + y, int8 and int32", DType.int8, DType.int32, add),
@@ -59,7 +59,7 @@ CASES: tuple[tuple[str, DType, DType, Step], ...] = (
 
 
 def least(*functions: Callable[[], object]) -> list[float]:
-    """The least seconds of each, taken in turns: what the work itself takes, as a difference of two is looked at."""
+    """Return the least seconds of each, alternating: the time of the work itself, as differences are reported."""
     taken = [float("inf")] * len(functions)
     for _ in range(ROUNDS):
         for i, function in enumerate(functions):
@@ -67,7 +67,7 @@ def least(*functions: Callable[[], object]) -> list[float]:
             start = time.perf_counter()
             made = function()
             taken[i] = min(taken[i], time.perf_counter() - start)
-            del made  # after the clock has stopped
+            del made  # after the timing
     return taken
 
 

@@ -2,9 +2,8 @@
 
     python -m benchmarks.bench_qmatmul
 
-One thread, and its time on the processor. For each encoding the time is a part of that of `x @ weight` in float32, and
-the memory what the lowered graph holds of the weight, as a part of float32's. "level 4" is `accuracy_level=4`: x is
-held in int8 there.
+CPU time of one thread. For each encoding, the time relative to `x @ weight` in float32, and the bytes of the weight in
+the lowered graph relative to float32's. "level 4" is `accuracy_level=4`: x is stored in int8.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from graphcore.runtime.lowering import lower
 Array = np.ndarray[Any, Any]
 Product = Callable[[Symbol, Array], Symbol]
 
-# Rows, what is summed up, columns, and how often a timed run repeats it.
+# Rows, the summed axis, columns, and the repetitions in a timed run.
 SIZES = ((1, 768, 3072, 100), (128, 384, 1536, 10), (512, 1024, 1024, 2))
 
 
@@ -41,7 +40,7 @@ def of(encoding: str, block_size: int | None = None, symmetric: bool = True, **o
     return product
 
 
-# The most that each may cost of what float32 costs, for each size.
+# The greatest ratio to float32 for each size.
 PRODUCTS: dict[str, tuple[Product, tuple[float, float, float]]] = {
     "int8 dynamic": (of("int8", dynamic=True), (0.9, 0.8, 0.7)),
     "int8 dynamic, zero points": (of("int8", symmetric=False, dynamic=True), (0.9, 0.8, 0.7)),
@@ -63,7 +62,7 @@ PRODUCTS: dict[str, tuple[Product, tuple[float, float, float]]] = {
 
 
 def loaded(product: Product, weight: Array) -> tuple[Model, float]:
-    """A model of one product, and the bits for each number of the weight that it holds."""
+    """Return a model of one product, and the bits per number of its weight."""
     graph = Graph("product", {"x": TensorType(DType.float32, ["m", weight.shape[1]])})
     graph.output(product(graph[0], weight))
     arrays = {

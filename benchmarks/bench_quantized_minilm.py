@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_quantized_minilm
 
-Sentences of 128 tokens, one and 32 at a time, and 32 cut into fours where float32 takes them whole, or cut too. One
-thread, and its time on the processor. The cosines are those of real sentences to their float32 embeddings.
+Sentences of 128 tokens, one and 32 at a time, and 32 in batches of four, beside float32 in one batch or in batches of
+four. CPU time of one thread. The cosines are those of real sentences to their float32 embeddings.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def main() -> int:
 
 
 def parts(model: gc.Model, ids: np.ndarray[Any, Any], size: int) -> Callable[[], None]:
-    """A call of the model on some rows of a batch after others."""
+    """Return a call of the model on consecutive parts of a batch."""
     ones = np.ones_like(ids)
 
     def run() -> None:
@@ -120,12 +120,12 @@ def parts(model: gc.Model, ids: np.ndarray[Any, Any], size: int) -> Callable[[],
 
 
 def worst(report: Report) -> float:
-    """The largest error of a weight."""
+    """Return the largest error of a weight."""
     return max(row.error for row in report.quantized)
 
 
 def tokens(sentences: Sequence[str] = SENTENCES) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Sentences as ids and mask, padded on the right."""
+    """Return sentences as ids and mask, padded on the right."""
     encoded = minilm._tokenizer().encode_batch(list(sentences))
     ids = np.zeros((len(encoded), max(len(e.ids) for e in encoded)), np.int64)
     mask = np.zeros_like(ids)
@@ -136,7 +136,7 @@ def tokens(sentences: Sequence[str] = SENTENCES) -> tuple[np.ndarray[Any, Any], 
 
 
 def file_size(graph: gc.Graph) -> int:
-    """Bytes of the exported file."""
+    """Return the bytes of the exported file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "minilm.onnx"
         graph.export(path)

@@ -1,10 +1,10 @@
-"""Attention on each release of onnxruntime: what a session is given, beside the same in primitives.
+"""Attention on each release of onnxruntime: as a session runs it, beside primitives.
 
     python -m benchmarks.bench_releases [1.27.0 1.32.0 ...]
 
 A release has the kernel of Attention at some opsets and not at others, or a kernel that is wrong; a session is given
-the opset that has it, or primitives. One thread, time on the processor, both sides in one process of the release's own
-environment (graphcore/runtime/kernel_probe/venvs.py). Without arguments: all measured releases that are supported.
+the opset that has it, or primitives. CPU time of one thread, both sides in one process of the release's own environment
+(graphcore/runtime/kernel_probe/venvs.py). Without arguments: all measured releases that are supported.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def measure() -> dict[str, Any]:
         ratio = compare(_call(model, given), _call(bare, given), ROUNDS, clock=time.process_time)
         lowered = lower(of, "cpu", runtime=runtime(), optimize="all")
         kernels = sum(node.op_type == "Attention" for node in lowered.nodes)
-        made[name] = {"ratio": astuple(ratio), "kernels": kernels, "opset": lowered._domains.get("", runtime().opset)}
+        made[name] = {"ratio": astuple(ratio), "kernels": kernels, "opset": lowered.opsets.get("", runtime().opset)}
     return made
 
 

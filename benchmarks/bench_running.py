@@ -1,10 +1,10 @@
-"""Running: bound calls, second starts, a model of 1 GB from its file, batches in pieces and requests in batches.
+"""Running: bound calls, warm starts, a model of 1 GB from its file, batches in chunks and requests in batches.
 
     python -m benchmarks.bench_running
 
-Everything is beside its peer in one run. The 1 GB model is 16 float32 matrices of random numbers that one row goes
-through; each of its starts is a process of its own, whose memory the system tells: what is anonymous is the process'
-own, where the pages of a mapped file are the system's to drop.
+Everything is measured beside its peer in one run. The 1 GB model is 16 float32 matrices of random numbers, multiplied
+with one row; each start is a new process, whose memory the system reports: anonymous pages are the process's own, those
+of a mapped file can be dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = np.ndarray[Any, Any]
 
 
 def encoder(layers: int = 43, width: int = 64, heads: int = 4) -> Graph:
-    """An encoder of 2,000 nodes, of primitives, with a symbolic batch and length."""
+    """Build an encoder of 2,000 primitive nodes, with a symbolic batch and length."""
     random = np.random.default_rng(0)
     graph = Graph("encoder", {"x": TensorType(DType.float32, ["batch", "length", width])})
 
@@ -106,7 +106,7 @@ def second_starts(bounds: Bounds, folder: Path) -> None:
     graph = encoder()
     path = folder / "encoder.onnx"
     graph.export(path)
-    nodes = len(graph._nodes)
+    nodes = len(graph.nodes)
     session = gc.InferenceSession()
     for what, model in (("file", path), ("Graph", graph)):
         session.load(model, cache_dir=folder / "warm")
@@ -134,14 +134,14 @@ def gigabyte(bounds: Bounds, folder: Path) -> None:
     for number in range(6):
         for how, found in runs.items():
             made = child("benchmarks.bench_running", how, stored if how == "safetensors" else path)
-            if number:  # the first one reads the file from the disk
+            if number:  # the first reads the file from the disk
                 found.append(made)
 
     def median(how: str, what: str) -> float:
         return statistics.median(run[what] for run in runs[how])
 
     for how, what in (("export", "own export"), ("safetensors", "safetensors")):
-        quickest = min(run["first"] for run in runs[how])  # what else the machine does counts twice in so short a time
+        quickest = min(run["first"] for run in runs[how])  # other load on the machine disturbs so short a time
         bounds.figure(f"1 GB, {what}: to the first result", quickest, SECONDS, "s")
         bounds.figure(f"1 GB, {what}: memory of its own", median(how, "own"), MEGABYTES, "MB")
     bounds.figure("1 GB, prepacked: peak, of the weights", median("packed", "peak") / size, PEAK, "x")
@@ -152,12 +152,12 @@ def gigabyte(bounds: Bounds, folder: Path) -> None:
 
 
 def start_once(how: str, path: str) -> dict[str, float]:
-    """Seconds from a file to the first result, and MB of memory, in this process."""
+    """Return seconds from a file to the first result, and MB of memory, in this process."""
     x = np.ones((1, WIDTH), np.float32)
     session = gc.InferenceSession()
     warm = Graph("warm", {"x": TensorType(DType.float32, [1])})
     warm.output(warm["x"] + 1)
-    session.load(warm.to_onnx())  # what importing leaves for the first use, and what reading files imports
+    session.load(warm.to_onnx())  # late imports at the first use and at reading files
     start = time.perf_counter()
     if how == "bare":
         onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})

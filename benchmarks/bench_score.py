@@ -1,9 +1,9 @@
-"""How many of the 2,397 cells of `tests.support.every.score` an engine builds, runs and gets right.
+"""The number of the 2,397 cells of `tests.support.every.score` that an engine builds, runs and gets right.
 
 python -m benchmarks.bench_score
 
-Values are small whole numbers without 0, so that no engine divides by nothing: a cell counts where the dtype of the
-result is that in which the operands meet, and its values are NumPy's. `graphcore` is also scored on extreme ones.
+Values are small integers without 0, so that no engine divides by 0: a cell counts where the dtype of the result is the
+common dtype of the operands, and its values are NumPy's. `graphcore` is also scored on extreme ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def passes(engine: Callable[..., Array], cell: Cell, values: Callable[[Cell], tu
     arrays = values(cell)
     try:
         return agrees(cell, engine(cell, *arrays), wanted(cell, *arrays))
-    except Exception:  # whatever an engine says no with
+    except Exception:  # any exception is a refusal
         return False
 
 

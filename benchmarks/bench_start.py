@@ -1,11 +1,11 @@
-"""Starts: from nothing but imported modules to the first result, each in a process of its own.
+"""Starts: from imported modules to the first result, each in a new process.
 
     python -m benchmarks.bench_start
 
-MiniLM is read from its safetensors file, built, loaded and asked for the embedding of one sentence of 12 tokens, which
-are given: the tokenizer is not on the clock. Beside it are bare onnxruntime sessions of the file that it is exported
-to, with the weights inside and in a file beside it. The time is the clock's, the median of the processes; the quickest
-is shown too, and what the processor did, since whatever else the machine does counts twice in so short a time.
+MiniLM is read from its safetensors file, built, loaded and run on one sentence of 12 tokens, without the tokenizer.
+Beside it are bare onnxruntime sessions of its exported file, with weights inside and with external weights. The time is
+wall time, the median of the processes; the least and the CPU time are shown too, since other load on the machine
+disturbs so short a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ START_BOUND = 0.06
 PACKED_BOUND = 0.08
 SUM_BOUND = 0.02
 SCREEN_BOUND = 0.03
-FINISHED_BOUND = 1.7  # what is given there was built and lowered before
+FINISHED_BOUND = 1.7  # a warm start of a file lowered before
 BARE_BOUND = 1.0
 INSIDE_BOUND = 0.5
 PACKING_BOUND = 1.0
@@ -96,22 +96,22 @@ STARTS: dict[str, Callable[[Path], object]] = {
 
 
 def start_once(name: str, folder: str) -> dict[str, float]:
-    """Seconds to the first result, by the clock and of the processor, in this process."""
-    _ = gc.InferenceSession  # which imports the runtime
+    """Return the seconds to the first result in this process: wall time and CPU time."""
+    _ = gc.InferenceSession  # imports the runtime
     begun, before = time.process_time(), time.perf_counter()
     STARTS[name](Path(folder))
     return {"first": time.perf_counter() - before, "processor": time.process_time() - begun}
 
 
 class Starts:
-    """The starts of so many rounds, each round one of each kind."""
+    """The starts of some rounds, each round one of each kind."""
 
     def __init__(self, names: list[str], folder: str) -> None:
         self._found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for number in range(ROUNDS + 1):
             for name, found in self._found.items():
                 made = child("benchmarks.bench_start", name, folder)
-                if number:  # the first one compiles modules and reads files from the disk
+                if number:  # the first compiles modules and reads files from the disk
                     found.append(made)
 
     def median(self, name: str, what: str = "first") -> float:
@@ -128,7 +128,7 @@ class Starts:
 
 
 def packing(bounds: Bounds, graph: Graph) -> None:
-    """What the default gains in each call for the time that it takes at the start."""
+    """Return the gain of the default per call, for its cost at the start."""
     session = gc.InferenceSession(intra_op_num_threads=1)
     models = [session.load(graph, prepack=prepack) for prepack in ("on", "off")]
     for length in (12, 128):

@@ -1,10 +1,10 @@
-"""What the first session of a process costs more where the release of onnxruntime was not measured.
+"""The extra cost of the first session of a process on a release of onnxruntime that was not measured.
 
     python -m benchmarks.bench_unmeasured
 
-The installed release is told to be 99.0 in every other process: it is asked which opset, format and kernels it has.
-Each process builds x + y, or README's first screen, loads and runs it, with everything imported before the clock
-starts. Beside the clock's time is the processor's, which other programs on the machine disturb less.
+In every other process the installed release is declared to be 99.0: its opset, format and kernels are then probed. Each
+process builds x + y, or README's first example, loads and runs it, with everything imported beforehand. Beside wall
+time is CPU time, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ KINDS = ("measured", "unmeasured")
 
 
 def start_once(name: str, kind: str) -> list[float]:
-    """Return the milliseconds to the first result in this process: the clock's, and the processor's."""
-    _ = gc.InferenceSession  # which imports the runtime
+    """Return the milliseconds to the first result in this process: wall time and CPU time."""
+    _ = gc.InferenceSession  # imports the runtime
     if kind == "unmeasured":
         onnxruntime.__version__ = "99.0"
     elif installed.measured_release() is None:  # told to be one
@@ -42,7 +42,7 @@ def start_once(name: str, kind: str) -> list[float]:
 
 
 def _more(found: dict[str, list[list[float]]], which: int) -> float:
-    """Return what an unmeasured release costs more: the median over rounds."""
+    """Return the extra cost of an unmeasured release: the median over rounds."""
     return float(statistics.median(b[which] - a[which] for a, b in zip(*found.values(), strict=True)))
 
 
@@ -53,7 +53,7 @@ def main() -> int:
         for number in range(ROUNDS + 1):
             for kind in KINDS if number % 2 else reversed(KINDS):
                 taken = child("benchmarks.bench_unmeasured", name, kind)
-                if number:  # the first one compiles modules and reads files from the disk
+                if number:  # the first compiles modules and reads files from the disk
                     found[kind].append(taken)
         more, processor = (_more(found, which) for which in (0, 1))
         usual, asked = (statistics.median(run[0] for run in runs) for runs in found.values())

@@ -1,8 +1,8 @@
-"""Every op in every dtype and every pair of dtypes on a provider: what differs from the reference, what it leaves.
+"""Check every op in every dtype and every pair of dtypes on a provider against the reference.
 
 `python -m benchmarks.cuda_check [--provider cuda] [--minutes 8] [--only add,sort]`, for a machine with a GPU; with
 `--provider cpu` for one without. Prints the cells that differ, the counts by op, and the operators that the provider
-left to the CPU. Ends with 1 where a cell differs, and says what there was no time for.
+left to the CPU. Exits with 1 where a cell differs, and lists the cells that there was no time for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Job = tuple[str, Callable[[], None]]
 
 @dataclass
 class Outcome:
-    """What came of the cells so far."""
+    """The results of the cells so far."""
 
     passed: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ class Outcome:
     skipped: int = 0
 
     def check(self, cell: str, test: Callable[[], None]) -> None:
-        """One cell, "op dtype": passed unless the test raises."""
+        """Run one cell, "op dtype": passed unless the test raises."""
         op = cell.split()[0]
         try:
             test()
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def every_op(session: Any, outcome: Outcome, only: set[str]) -> Iterator[Job]:
-    """A graph for each family of ops and dtype; one for each op where that fails to run."""
+    """Run a graph for each family of ops and dtype; one for each op where that fails to run."""
     for family in sorted({op.family for op in REGISTRY.values()}):
         for dtype in ALL:
             names = [
@@ -95,7 +95,7 @@ def _one(session: Any, name: str, dtype: DType) -> None:
 
 
 def sweeps(outcome: Outcome) -> Iterator[Job]:
-    """The sweeps of the tests: casts, moves, sums, reductions, and operators on all pairs of dtypes."""
+    """Run the sweeps of the tests: casts, moves, sums, reductions, and operators on all pairs of dtypes."""
     table: list[tuple[str, Callable[..., None], list[tuple[DType, ...]]]] = [
         ("casts", test_sweep.test_cast_equals_reference_when_between_any_two_dtypes, [(d,) for d in ALL]),
         ("reductions", test_sweep.test_reductions_equal_reference_when_of_any_dtype, [(d,) for d in DTYPES]),
@@ -130,7 +130,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     only = {name for name in arguments.only.split(",") if name}
     session = functools.partial(gc.InferenceSession, arguments.provider)
-    session()  # says what is missing before anything is built
+    session()  # reports a missing package before anything is built
     gc.InferenceSession = session  # type: ignore[misc,assignment]  # what the tests run on
     outcome = Outcome()
     begin = time.perf_counter()

@@ -1,5 +1,6 @@
-"""Models that PyTorch exports, loaded beside bare onnxruntime: what is found in them, how far results differ, how long
-a call takes. `python -m benchmarks.exports` needs torch, transformers and onnxscript, and takes an hour.
+"""Models that PyTorch exports, loaded beside bare onnxruntime: fusions, differences of results, and times of calls.
+
+`python -m benchmarks.exports` needs torch, transformers and onnxscript, and takes an hour.
 
     python -m benchmarks.exports --models BERT Llama   # some of them, in rows on the screen
     python -m benchmarks.exports --page docs/exports.md
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, Any]:
-    """The row of a model, measured once for a folder."""
+    """Return the row of a model, measured once for a folder."""
     stem = f"{case.name.replace(' ', '_').replace(',', '')}.{exporter}.{attention}"
     path, figures = folder / f"{stem}.onnx", folder / f"{stem}.json"
     if figures.exists():
@@ -73,7 +74,7 @@ def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, 
         try:
             with _quiet():
                 export(case, exporter, attention, path)
-        except Exception as error:  # whatever an exporter raises of a model that it does not know
+        except Exception as error:  # any error of an exporter
             path.unlink(missing_ok=True)
             row["not exported"] = type(error).__name__
     if "not exported" not in row:
@@ -84,7 +85,7 @@ def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing on the screen, of PyTorch's code in C++ either, which prints whole graphs that it cannot write."""
+    """Suppress all output, that of PyTorch's C++ code too, which prints whole graphs that it cannot write."""
     kept = [(number, os.dup(number)) for number in (1, 2)]
     sys.stdout.flush()
     with open(os.devnull, "w") as nowhere:
@@ -100,7 +101,7 @@ def _quiet() -> Iterator[None]:
 
 
 def measured(case: Case, path: Path) -> dict[str, Any]:
-    """What loading a file and calling it gives beside bare onnxruntime."""
+    """Measure loading a file and calling it beside bare onnxruntime."""
     try:
         model = gc.InferenceSession(intra_op_num_threads=1).load(path)
     except gc.errors.GraphcoreError as error:
@@ -137,7 +138,7 @@ def measured(case: Case, path: Path) -> dict[str, Any]:
     arrays = {name: a for name, a in feeds(case, batch, length, mask).items() if name in names}
     ratio, each = None, 1
     if not any(text.startswith("fails") for text in odd):
-        collector.freeze()  # what PyTorch has made takes long to look through in each round
+        collector.freeze()  # scanning PyTorch's objects takes long in each round
         start = time.process_time()
         bare.run(None, arrays)
         each = max(1, round(LEAST / (time.process_time() - start)))
@@ -163,7 +164,7 @@ def _often(function: Callable[[], object], count: int) -> Callable[[], object]:
 
 
 def _shapes(case: Case) -> list[tuple[int, int, str]]:
-    """Batch, length and kind of mask; the first that runs is timed. The last is that of the export."""
+    """Return batch, length and kind of mask; the first that runs is timed. The last is that of the export."""
     if not any("s" in dims for dims in case.inputs.values()):
         return [(1, 1, "whole"), (3, 1, "whole")]
     shapes = [(1, 128, "whole"), (2, 128, "whole"), (1, 7, "whole"), (1, 1, "whole")]
@@ -173,7 +174,7 @@ def _shapes(case: Case) -> list[tuple[int, int, str]]:
 
 
 def _difference(got: Array, want: Array) -> float | None:
-    """The largest, as a part of the largest number; None where shapes or places of NaN are others."""
+    """Return the largest difference relative to the largest number; None where shapes or positions of NaN differ."""
     if got.shape != want.shape or (np.isnan(got) != np.isnan(want)).any():
         return None
     known = ~np.isnan(want)
@@ -222,10 +223,10 @@ transformers writes attention. Each file is loaded by `gc.InferenceSession().loa
   others, the sizes of the export, 2 rows of 16.
 - **Differs by**: the largest difference over batches of 1 to 3, lengths of 1, 7, 20, 33 and 128, masks that hide the
   ends of rows and masks that hide a whole row, as a part of the largest number of the result.
-- **Forms**: what stands in place of primitives ([passes.md](passes.md#forms)). Softmax is left where a bias follows
+- **Fusions**: what stands in place of primitives ([passes.md](passes.md#fusions)). Softmax is left where a bias follows
   from the queries (DeBERTa, SAM), where scores are capped (Gemma 2) and where attention has three axes (Bloom).
 
-| model | exporter | time | differs by | forms |
+| model | exporter | time | differs by | fusions |
 |---|---|---|---|---|
 """
 

@@ -1,4 +1,4 @@
-"""docs/performance.md and its picture, of the figures that `make bench` leaves.
+"""Write docs/performance.md and its picture from the figures of `make bench`.
 
 python -m benchmarks.page build/figures.jsonl
 """
@@ -76,7 +76,7 @@ def _reach(rows: list[Found]) -> Iterator[str]:
 
 
 def _notes(wanted: set[str]) -> Iterator[str]:
-    """The sections of the notes that explain what did not hold."""
+    """Return the sections of the notes that explain missed bounds."""
     first, *sections = ("\n" + NOTES.read_text()).split("\n### ")
     kept = [section for section in sections if section.split("\n", 1)[0] in wanted]
     if kept:
@@ -106,7 +106,7 @@ def _versions() -> str:
 
 
 def _picture(peers: list[dict[str, Any]], path: Path) -> bool:
-    """Bars of the ratios, where matplotlib is installed."""
+    """Draw bars of the ratios, where matplotlib is installed."""
     try:
         import matplotlib
     except ImportError:

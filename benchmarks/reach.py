@@ -1,10 +1,9 @@
-"""What is asked of graphcore's speed: each figure, the program that measures it, and whether it holds in a run.
+"""The speed targets of graphcore: each figure, the program that measures it, and whether a run reaches it.
 
     python -m benchmarks.reach build/figures.jsonl
 
-A program holds itself to a bound that catches what grows slower, and this table says what is to be reached; the two
-are the same where it is reached with room for noise. What a run could not measure, for it needs a package that is not
-there, is told as such.
+A program's own bound catches regressions; this table has the targets. The two are equal where a target is reached with
+room for noise. Figures that need a package that is not installed are reported as not measured.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ PROVIDER = "onnxruntime-openvino"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A row. figure: what its program calls it. most: of `unit`. needs: the packages that it is measured with.
+    """A target. figure: its name in the program. most: in `unit`. needs: the packages to measure it.
 
-    why: the section of benchmarks/notes.md that explains what does not hold.
+    why: the section of benchmarks/notes.md that explains a missed target.
     """
 
     program: str
@@ -37,14 +36,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A row and what a run gave for it: None where it has not measured it."""
+    """A target and its figure in a run, None if not measured."""
 
     asked: Asked
     value: float | None
 
     @property
     def holds(self) -> bool | None:
-        """With three digits, as the figure is shown: more of them are noise."""
+        """Return whether the target is reached in three digits, as shown: further digits are noise."""
         return None if self.value is None else float(f"{self.value:.3g}") <= self.asked.most
 
     @property
@@ -55,13 +54,13 @@ class Found:
 
 
 def found(figures: Sequence[dict[str, Any]]) -> list[Found]:
-    """Every row with its figure of a run. figures: what `make bench` leaves."""
+    """Return every target with its figure of a run. figures: the file of `make bench`."""
     made = {(row["program"], row["what"]): float(row["value"]) for row in figures if row["kind"] == "bounds"}
     return [Found(asked, made.get((asked.program, asked.figure))) for asked in ROWS]
 
 
 def lines(rows: Sequence[Found]) -> Iterator[str]:
-    """The table as text."""
+    """Return the table as text."""
     wide = max(len(row.asked.figure) for row in rows)
     for row in rows:
         asked = row.asked

@@ -1,4 +1,4 @@
-"""Comparing with a peer: both take turns in one run, since a machine's speed changes from minute to minute."""
+"""Comparison with a peer: both alternate in one run, since a machine's speed changes from minute to minute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How long ours takes for each second of the peer's: the median over rounds. ours, peer: median seconds."""
+    """The seconds of ours per second of the peer's: the median over rounds. ours, peer: median seconds."""
 
     value: float
     ours: float
@@ -31,10 +31,9 @@ def compare(
     before: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
-    """Times both in turn, each first in every other round, after one round that does not count.
+    """Time both in turn, each first in every other round, after an untimed round.
 
-    before: called ahead of each, off the clock. clock: `time.process_time` counts what the processor did for us, which
-    other processes disturb less.
+    before: called before each, untimed. clock: `time.process_time` counts CPU time, which other processes disturb less.
     """
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
@@ -52,24 +51,24 @@ def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> floa
     start = clock()
     made = function()
     taken = clock() - start
-    del made  # after the clock has stopped
+    del made  # after the timing
     return taken
 
 
 class Bounds:
-    """Prints a row for each figure and remembers whether one was above its bound."""
+    """Prints a row per figure and records whether one was above its bound."""
 
     def __init__(self) -> None:
         self.missed: list[str] = []
 
     def ratio(self, what: str, ratio: Ratio, most: float, each: int = 1, unit: str = "ms") -> None:
-        """A ratio that is to be at most `most`; the seconds are shown divided by `each`."""
+        """Check a ratio that must be at most `most`; the seconds are shown divided by `each`."""
         scale = {"us": 1e6, "ms": 1e3}[unit] / each
         detail = f"{ratio.ours * scale:8.2f} {unit} to {ratio.peer * scale:8.2f} {unit}"
         self.figure(what, ratio.value, most, "x", detail)
 
     def figure(self, what: str, value: float, most: float, unit: str, detail: str = "") -> None:
-        """Any figure that is to be at most `most`."""
+        """Check a figure that must be at most `most`."""
         held = value <= most
         if not held:
             self.missed.append(what)
@@ -82,7 +81,7 @@ class Bounds:
 
 
 def record(kind: str, row: dict[str, Any]) -> None:
-    """Adds a figure to the file that GRAPHCORE_FIGURES names, a JSON document a line, if it names one."""
+    """Append a figure to the file that GRAPHCORE_FIGURES names, if any, as a line of JSON."""
     path = os.environ.get("GRAPHCORE_FIGURES")
     if path:
         with open(path, "a") as file:
@@ -90,6 +89,6 @@ def record(kind: str, row: dict[str, Any]) -> None:
 
 
 def child(module: str, *arguments: str) -> Any:
-    """What a fresh interpreter that runs a module prints as its last line, read as JSON."""
+    """Run a module in a new interpreter; return the last line that it prints, read as JSON."""
     done = subprocess.run([sys.executable, "-m", module, *arguments], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""The table of docs/custom_ops.md: the runtime's own operators, as they are declared."""
+"""The table of docs/custom_ops.md: onnxruntime's own operators, as declared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PAGE = Path(__file__).parent / "custom_ops.md"
 
 
 def table() -> str:
-    """A row for each operator."""
+    """Return the table, one row per operator."""
     lines = ["| operator | what it gives | body | the CPU's kernel is used for | |", "|---|---|---|---|---|"]
     return "\n".join([*lines, *(_row(name, ROWS[name]) for name in microsoft.__all__)])
 
@@ -23,7 +23,7 @@ def _row(name: str, row: Row) -> str:
 
 
 def custom_page() -> str:
-    """docs/custom_ops.md with its table made anew."""
+    """Return docs/custom_ops.md with its table updated."""
     before, begin, rest = _PAGE.read_text().partition("<!-- microsoft -->\n")
     _, end, after = rest.partition("<!-- end microsoft -->")
     return f"{before}{begin}{table()}\n{end}{after}"

@@ -38,6 +38,38 @@ ORDER: dict[str, tuple[str, ...]] = {
         "errors",
         "support _version",
     ),
+    "runtime": (
+        "cli",
+        "doctor",
+        "__init__",
+        "kernel_probe quantizer tracing",
+        "session",
+        "batcher warm_start",
+        "model",
+        "buffers",
+        "calls",
+        "export ort",
+        "inspection openvino",
+        "lowering",
+        "fusions memory python_ops replaced_weights",
+    ),
+    "runtime.lowering": (
+        "report",
+        "__init__",
+        "pipeline",
+        "file_versions legalisation",
+        "decompositions functions",
+        "build dtypes expansion fuse_bias to_opset",
+        "guards summary targets",
+    ),
+    "onnx": (
+        "operators",
+        "read",
+        "versions",
+        "schemas",
+        "proto",
+        "notes opset",
+    ),
 }
 """By folder what may import what: each row only rows below it, and what stands in one row each other's nothing."""
 
@@ -93,7 +125,7 @@ def imports() -> tuple[Import, ...]:
 def _of_file(module: str, path: Path) -> Iterator[Import]:
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
-    for node, is_late, is_type in _statements(ast.parse(text), False, False):
+    for node, is_late, is_type in statements(ast.parse(text)):
         reason = _comment(lines, node.lineno - 1)
         for target in sorted(_targets(node)):
             if target != module:
@@ -108,21 +140,22 @@ def _comment(lines: list[str], index: int) -> str:
     return beside or (above[2:] if above.startswith("# ") else "")
 
 
-def _statements(
-    node: ast.AST, is_late: bool, is_type: bool
+def statements(
+    node: ast.AST, is_late: bool = False, is_type: bool = False
 ) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    """Yield each import below a node, whether it is late, and whether it is for types alone."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield node, is_late, is_type
         return
     if isinstance(node, ast.If) and ast.unparse(node.test).removeprefix("typing.") == "TYPE_CHECKING":
         for statement in node.body:
-            yield from _statements(statement, is_late, True)
+            yield from statements(statement, is_late, True)
         for statement in node.orelse:
-            yield from _statements(statement, is_late, is_type)
+            yield from statements(statement, is_late, is_type)
         return
     is_late = is_late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     for child in ast.iter_child_nodes(node):
-        yield from _statements(child, is_late, is_type)
+        yield from statements(child, is_late, is_type)
 
 
 def _targets(node: ast.Import | ast.ImportFrom) -> set[str]:

@@ -1,4 +1,4 @@
-"""Writes the typed stubs of `ops.onnx` and `ops.onnx.ml` from ONNX's schemas: run it with a new onnx."""
+"""Write the typed stubs of `ops.onnx` and `ops.onnx.ml` from ONNX's schemas: run it after an update of onnx."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Body: TypeAlias = Graph | Callable[..., Any]
 """
 
 _UNUSED = "from graphcore.types.tensor_types import Type\n"
-"""What no operator of ai.onnx.ml needs."""
+"""The import that no operator of ai.onnx.ml needs."""
 
 _TYPES: dict[int, str] = {
     KINDS.INT: "_I",
@@ -52,7 +52,7 @@ _TYPES: dict[int, str] = {
 
 
 def stub(of: Entry) -> list[str]:
-    """The lines of an operator: one, or two overloads where more results can be asked for."""
+    """Return the lines of an operator: one, or two overloads where further results are optional."""
     if of.gives_list:
         return [_line(of, "int | None = None", "list[Symbol]")]
     if not of.takes_outputs:
@@ -88,7 +88,7 @@ def _line(of: Entry, outputs: str, returned: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """The stubs by file name."""
+    """Return the stubs by file name."""
     main = [line for name in names("") for line in stub(entry(name))]
     machine = [line for name in names("ai.onnx.ml") for line in stub(entry(name, "ai.onnx.ml"))]
     imports, types = HEAD.split("from graphcore.types.dtypes")

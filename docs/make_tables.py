@@ -1,4 +1,4 @@
-"""Writes the tables of the documents from the code: run it after declaring ops, or another onnx is installed."""
+"""Write the tables of the documents from the code: run it after declaring ops or an update of onnx."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcore.build.declare import MEANINGS, REGISTRY
 from graphcore.onnx.versions.table import CHANGES
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))  # for the cases of tests/, and the other part of this script
+sys.path.insert(0, str(HERE.parent))  # for the cases of tests/, and the other modules of this script
 
 DTYPES_INTRODUCTION = """\
 # Ops and dtypes
@@ -31,7 +31,7 @@ on to narrower floats; 1e-12 in float64). This page is made by `python docs/make
 
 
 def ops_page() -> str:
-    """The table of ops, by family."""
+    """Return docs/ops.md: the table of ops, by family."""
     families: dict[str, list[str]] = {}
     for name, op in sorted(REGISTRY.items()):
         python = f" `{op.operator.replace('|', chr(92) + '|')}`" if op.operator else ""
@@ -53,7 +53,7 @@ def ops_page() -> str:
 
 
 def dtypes_page() -> str:
-    """For every op and dtype what lowering for the CPU makes of it."""
+    """Return docs/dtypes.md: for every op and dtype the result of lowering for the CPU."""
     from tests.support.every.case import ALL
     from tests.support.every.states import state
     from tests.support.every_op import CASES
@@ -71,7 +71,7 @@ def dtypes_page() -> str:
 
 
 def onnx_page() -> str:
-    """docs/onnx.md with its tables made anew."""
+    """Return docs/onnx.md with its tables updated."""
     from tests.support.backend.known import KNOWN
 
     changed = {f"{domain}:{op}" if domain else op: rows for domain, ops in CHANGES.items() for op, rows in ops.items()}
@@ -86,14 +86,14 @@ def onnx_page() -> str:
 
 
 def _filled(text: str, name: str, content: str) -> str:
-    """The text with what stands between two marks made anew."""
+    """Return the text with the part between two marks replaced."""
     before, begin, rest = text.partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition(f"<!-- end {name} -->")
     return f"{before}{begin}{content}\n{end}{after}"
 
 
 def promotion_pages() -> dict[str, str]:
-    """docs/promotion.md and a page for each system, by path, with their tables made anew."""
+    """Return docs/promotion.md and a page for each system, by path, with their tables updated."""
     from docs.promotion_tables import PAGES
 
     made = {}
@@ -106,14 +106,14 @@ def promotion_pages() -> dict[str, str]:
 
 
 def max_page() -> str:
-    """docs/max.md: the names of the MAX Graph API and what they are called here."""
+    """Return docs/max.md: the names of the MAX Graph API and their counterparts here."""
     from docs.max_tables import page
 
     return page()
 
 
 def custom_page() -> str:
-    """docs/custom_ops.md: the runtime's own operators."""
+    """Return docs/custom_ops.md: onnxruntime's own operators."""
     from docs.custom_tables import custom_page
 
     return custom_page()

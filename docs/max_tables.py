@@ -1,4 +1,4 @@
-"""docs/max.md: every name of the MAX Graph API, from max_names.txt, with what it is called here."""
+"""docs/max.md: every name of the MAX Graph API, from max_names.txt, with its counterpart here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HOMES = {
     "symbol.mojo": "",
     "type.mojo": "",
 }
-"""Where names of a section are looked for that have no line of their own below; ops elsewhere."""
+"""The prefixes of a section's names that have no line of their own below; ops elsewhere."""
 
 _IMMUTABLE = "- | a Shape is immutable, as a key of what is remembered by type; "
 _CAPTURED = (
@@ -230,7 +230,7 @@ COUNTERPARTS: dict[str, dict[str, str]] = {
 
 
 def sections() -> dict[str, list[str]]:
-    """The names of max_names.txt by section."""
+    """Return the names of max_names.txt by section."""
     found: dict[str, list[str]] = {}
     for part in re.split(r"^\[", NAMES.read_text(), flags=re.MULTILINE)[1:]:
         title, _, names = part.partition("]")
@@ -239,7 +239,7 @@ def sections() -> dict[str, list[str]]:
 
 
 def counterpart(section: str, name: str) -> tuple[list[str], str]:
-    """The names under `graphcore` that stand for one of MAX, none at all for some, and a remark or the reason."""
+    """Return the names under `graphcore` for one of MAX, possibly none, and a remark or the reason."""
     told = COUNTERPARTS.get(section, {}).get(name)
     if told is None:
         return [HOMES.get(section, "ops.") + name], ""
@@ -252,7 +252,7 @@ def _shown(path: str) -> str:
 
 
 def _summary(path: str) -> str:
-    """What the docstring of a counterpart of the same name begins with."""
+    """Return the first sentence of the docstring of a counterpart of the same name."""
     found: Any = gc
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -263,7 +263,7 @@ def _summary(path: str) -> str:
 
 
 def page() -> str:
-    """docs/max.md."""
+    """Return docs/max.md."""
     listed = sections()
     lines = [INTRODUCTION.rstrip()]
     for section, names in listed.items():

@@ -49,7 +49,7 @@ _FAMILIES = {
 
 
 def operators_page() -> str:
-    """How far each operator goes in each dtype."""
+    """Return docs/operators.md: the state of each operator in each dtype."""
     families: dict[str, list[str]] = {}
     total = [0, 0, 0]
     for domain, name in every():
@@ -65,7 +65,7 @@ def operators_page() -> str:
 
 
 def state(domain: str, name: str, dtype: DType) -> tuple[str, str]:
-    """How far a cell goes, of "-", "built", "lowered" and "run", and what is shown of it."""
+    """Return the state of a cell, of "-", "built", "lowered" and "run", and its text."""
     cell = lowered(Place(domain, name, dtype))
     if cell.state != "lowered":
         return cell.state, cell.state
@@ -93,7 +93,7 @@ def _family(domain: str, name: str) -> str:
 
 
 def _reasons() -> list[str]:
-    """What is built and not run, and what is not on every graph, by reason."""
+    """Return the cells that are built and not run, or not run in every graph, by reason."""
     maps = ", ".join(f"`ml.{name}`" for name in sorted(MAPS))
     taken = "It takes a map and no tensor: models that others wrote may have such inputs, which are handed on."
     return [
@@ -115,7 +115,7 @@ def _reasons() -> list[str]:
 
 
 def _listed(reasons: Mapping[tuple[str, DType], str]) -> list[str]:
-    """Rows of cells that have the same reason."""
+    """Return rows of cells that have the same reason."""
     found: dict[tuple[str, str], list[DType]] = {}
     for (name, dtype), reason in reasons.items():
         found.setdefault((name, reason), []).append(dtype)

@@ -1,4 +1,4 @@
-"""The tables of docs/promotion.md and of the pages of its systems, as `make_tables.py` puts them there."""
+"""The tables of docs/promotion.md and of the pages of its systems; `make_tables.py` writes them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2)
 
 
 def rows_of(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in (head, *rows)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 def pairs(dtypes: Sequence[DType], cell: Callable[[DType, DType], str]) -> str:
-    """A table of all pairs: rows are left operands, columns right ones."""
+    """Return a table of all pairs: rows are left operands, columns right ones."""
     return rows_of(["", *dtypes], [[f"**{a}**", *(cell(a, b) for b in dtypes)] for a in dtypes])
 
 
@@ -44,7 +44,7 @@ def met(rules: PromotionSystem | str) -> Callable[[DType, DType], str]:
 
 
 def given(rules: PromotionSystem, op: str, *dtypes: DType) -> str:
-    """The dtype of an op's result on operands of these dtypes, `-` where it is refused."""
+    """Return the dtype of an op's result on operands of these dtypes, `-` where it is refused."""
     try:
         return str(rules.resolve(Key(op, REGISTRY[op].rule, True), [Operand(d) for d in dtypes]).result)
     except NoPromotion:
@@ -83,7 +83,7 @@ _EXPRESSIONS: dict[str, Callable[..., Symbol]] = {
 
 
 def rules() -> str:
-    """The dtypes of some expressions in every system."""
+    """Return the dtypes of some expressions in every system."""
     rows = []
     for written, made in _EXPRESSIONS.items():
         cells = []
@@ -99,7 +99,7 @@ def rules() -> str:
 
 
 def verdict(cells: Sequence[str]) -> str:
-    """Whether systems agree; what is refused by one is left to the others."""
+    """Return whether systems agree, without those that refuse."""
     defined = {cell for cell in cells if cell != "-"}
     if len(defined) > 1:
         return "conflict"
@@ -107,7 +107,7 @@ def verdict(cells: Sequence[str]) -> str:
 
 
 def disagreements() -> list[tuple[str, ...]]:
-    """For each pair of the shared dtypes: what every system gives, what NumPy gives, and the verdict."""
+    """Return, for each pair of the shared dtypes, the results of every system and of NumPy, and the verdict."""
     compared = ("max", "kernel_float", "anvil", "array_api", "allo_cpp")
     hls = system("allo_hls")
     found = []
@@ -124,13 +124,13 @@ def systems() -> str:
 
 
 def counts() -> str:
-    """How many pairs have which verdict."""
+    """Return the number of pairs of each verdict."""
     verdicts = [row[-1] for row in disagreements()]
     return rows_of(("verdict", "pairs"), [(kind, verdicts.count(kind)) for kind in sorted(set(verdicts), reverse=True)])
 
 
 def agreement() -> str:
-    """Each two systems: on how many pairs they agree, differ, and are defined alone."""
+    """Return, for each two systems, the numbers of pairs on which they agree, differ, and are defined alone."""
     table = disagreements()
     columns = ("max", "kernel_float", "anvil", "array_api", "allo_cpp", "allo_hls", "NumPy")
     rows = []
@@ -198,7 +198,7 @@ _OF_ONE = ("negate", "bitwise_not", "positive", "abs", "logical_not", "exp", "fl
 
 
 def allo_operators() -> str:
-    """What operators give on a few operands, in each style."""
+    """Return the results of operators on a few operands, in each style."""
     i23, u17, f16, index = DType.int(23), DType.uint(17), DType.float16, DType.index
     two = ((i23, u17), (i23, f16), (f16, DType.bfloat16), (index, i23), (i23, index), (index, index), (index, f16))
     one = ((i23,), (DType.uint(40),), (f16,), (index,))

@@ -1,4 +1,4 @@
-"""A model that remembers: the mean of the last three samples of a sensor, for two sensors at once, and from a file.
+"""A model with state: the mean of the last three samples of a sensor, for two sensors at once, and from a file.
 
 python examples/buffers.py
 """
@@ -36,7 +36,7 @@ if __name__ == "__main__":
     graph.export("smoother.onnx")
     session = onnxruntime.InferenceSession("smoother.onnx", providers=["CPUExecutionProvider"])
     state = {"window": np.zeros(3, np.float32), "count": np.array(0)}
-    for sample in SAMPLES:  # by hand: what comes out under a name with _out goes in again
+    for sample in SAMPLES:  # by hand: an output whose name ends in _out is the next call's input
         mean, window, count = session.run(
             ["mean", "window_out", "count_out"], {"sample": np.array(sample, np.float32), **state}
         )

@@ -1,4 +1,4 @@
-"""Operators of one's own: made of ops, computed by a Python function, and those of onnxruntime.
+"""Custom operators: made of ops, computed by a Python function, and those of onnxruntime.
 
 python examples/custom_op.py
 """
@@ -13,7 +13,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 
 @gc.custom_op("acme::Gate", promote="float")
 def gate(x: TensorType, w: TensorType, *, steep: float = 1.0) -> TensorType:
-    """The type rule: its parameters are the operator's."""
+    """Return the operator's result type; the parameters are the operator's."""
     if x.shape[-1] != w.shape[0]:
         raise ValueError(f"{x.shape[-1]} features meet {w.shape[0]} rows")
     return TensorType(x.dtype, [*x.shape[:-1], w.shape[1]])

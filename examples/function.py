@@ -18,7 +18,7 @@ def weight(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
 
 @gc.function
 def block(x: Symbol, params: dict[str, Symbol], heads: int) -> Symbol:
-    """Attention and a gated unit: params are operands, `heads` is a plain number."""
+    """Compute attention and a gated unit: params are operands, `heads` is a plain number."""
     batch, length, width = x.shape
     q, k, v = (
         part.reshape(batch, length, heads, width // heads).permute(0, 2, 1, 3)

@@ -1,4 +1,4 @@
-"""A decoder from a checkpoint: tokens as they are made, drawn ones, several prompts at once, and weights of 4 bits.
+"""A decoder from a checkpoint: streamed tokens, sampled ones, several prompts at once, and weights of 4 bits.
 
 python examples/generate.py
 """
@@ -21,7 +21,7 @@ CONFIG = {
 
 
 def checkpoint(folder: Path) -> None:
-    """What the folder of a model on the hub has, with random weights."""
+    """Write a checkpoint as the hub has it, with random weights."""
     (folder / "config.json").write_text(json.dumps(CONFIG))
     random = np.random.default_rng(0)
     shapes = llama.shapes(llama.Config.read(CONFIG))

@@ -1,4 +1,4 @@
-"""A model that onnxruntime refuses, three times over, read as a Graph and run: too new, mixed dtypes, no kernels.
+"""A model that onnxruntime refuses for three reasons (opset too new, mixed dtypes, no kernels), loaded and run.
 
 python examples/mend_model.py
 """
@@ -16,7 +16,7 @@ from graphcore.errors import ModelError
 
 
 def gated(path: str) -> None:
-    """SwiGLU is of opset 28, its operands bfloat16, and what is added to it int8."""
+    """Return a model with SwiGLU of opset 28, bfloat16 operands, and an int8 one added to the result."""
     x, gate, y = (
         helper.make_tensor_value_info(name, TensorProto.BFLOAT16, ["batch", 2]) for name in ("x", "gate", "y")
     )

@@ -1,4 +1,4 @@
-"""An MLP that tells the inside of a circle from its outside: layers, weights, export, run.
+"""An MLP that classifies points as inside or outside of a circle: layers, weights, export, run.
 
 python examples/mlp.py
 """
@@ -11,7 +11,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 random = np.random.default_rng(0)
 SIZES = (2, 32, 1)
 
-# The hidden layer stays as it is drawn; the last one is fitted to it by least squares.
+# The hidden layer stays random; the last one is fitted to it by least squares.
 points = random.uniform(-1, 1, (2000, 2)).astype(np.float32)
 inside = (np.hypot(*points.T) < 0.7).astype(np.float32)
 hidden_weight = random.standard_normal((32, 2)).astype(np.float32) * 2
@@ -30,7 +30,7 @@ g = Graph("circle", {"points": TensorType(DType.float32, ["batch", 2])})
 
 
 def dense(x: Symbol, layer: str) -> Symbol:
-    """A layer of the network; its node is named after it."""
+    """Add a layer of the network; its node is named after it."""
     with g.layer(layer):
         return ops.linear(x, *(g.weight(f"{layer}.{part}", weights[f"{layer}.{part}"]) for part in ("weight", "bias")))
 

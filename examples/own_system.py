@@ -1,4 +1,4 @@
-"""A promotion system of one's own: a lattice of edges in which integers become floats that hold them.
+"""A custom promotion system: a lattice in which integers become floats that hold them.
 
 python examples/own_system.py
 """

@@ -1,4 +1,4 @@
-"""What is exported runs with nothing but onnxruntime and NumPy, also where onnxruntime has no kernels for its dtypes.
+"""An exported file runs with onnxruntime and NumPy alone, even if onnxruntime has no kernels for its dtypes.
 
 python examples/plain_onnxruntime.py
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def write(path: str) -> None:
-    """Needs graphcore. onnxruntime has no kernel that multiplies, adds up or divides int16, nor bfloat16."""
+    """Export a model, with graphcore. onnxruntime has no kernel that multiplies, sums or divides int16 or bfloat16."""
     from graphcore import DType, Graph, TensorType, ops
 
     g = Graph("level", {"samples": TensorType(DType.int16, ["channel", "time"])})
@@ -21,7 +21,7 @@ def write(path: str) -> None:
 
 
 def run(path: str) -> None:
-    """Needs no graphcore."""
+    """Run the file without graphcore."""
     import numpy as np
     import onnxruntime
 

@@ -1,4 +1,4 @@
-"""Dtypes that differ meet in one: int8 and bfloat16 in bfloat16, which onnxruntime has no kernels for.
+"""Different dtypes promote to a common one: int8 and bfloat16 to bfloat16, for which onnxruntime has no kernels.
 
 python examples/promotion.py
 """
@@ -14,7 +14,7 @@ y = ops.softmax(tokens * gain + 1)  # the cast of the tokens is in the graph
 g.output(prob=y)
 print(g)
 
-# Every system has its own answer, and some have none.
+# Systems differ, and some refuse.
 for lhs, rhs in (("int8", "bfloat16"), ("int8", "uint8"), ("int64", "uint64"), ("float16", "bfloat16")):
     print(f"{lhs} and {rhs} meet in {gc.implicit_cast_type(lhs, rhs)}")
 

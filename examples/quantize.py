@@ -1,4 +1,4 @@
-"""A classifier with weights of few bits: what was quantised, how large the files are, how near the answers stay.
+"""A classifier with quantised weights: the weights, the sizes of the files, and the errors.
 
 python examples/quantize.py
 """
@@ -25,7 +25,7 @@ def classifier() -> Graph:
 
 
 def size(graph: Graph) -> int:
-    """Of its file, in bytes."""
+    """Return the size of a graph's file in bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         graph.export(path)

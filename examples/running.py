@@ -1,4 +1,4 @@
-"""A model run in every way: bound to a shape, some time later, in pieces, for requests of many threads, and restarted.
+"""Every way to run a model: bound to a shape, asynchronously, in chunks, in batches of many threads, and warm-started.
 
 python examples/running.py
 """

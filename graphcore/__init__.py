@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-_here = os.path.dirname(os.path.abspath(__file__))
-if not os.path.isdir(os.path.join(_here, "ops")):  # a checkout without symlinks: the rooms lie beside this folder
-    __path__.append(os.path.dirname(_here))
+from graphcore._version import FOLDER as _FOLDER
+from graphcore._version import __version__ as __version__
+
+if not os.path.isdir(os.path.join(_FOLDER, "ops")):  # a checkout without symlinks: the rooms lie beside this folder
+    __path__.append(os.path.dirname(_FOLDER))
 
 from graphcore import errors, promotion
+from graphcore.build.operands import implicit_cast
 from graphcore.errors import GraphcoreError, LossyCastWarning
 from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, SymbolTuple
-from graphcore.promotion import PromotionSystem, implicit_cast, implicit_cast_type
+from graphcore.promotion import PromotionSystem, implicit_cast_type
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType
@@ -32,11 +35,9 @@ if TYPE_CHECKING:
     from graphcore.custom_ops.declaration import CustomOp, custom_op
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
 
-from graphcore.support.gc_pause import settle as _settle
+from graphcore.support.gc_pause import freeze as _freeze
 
-_settle()
-
-__version__ = "0.1.0"
+_freeze()
 
 __all__ = [
     "Batcher",

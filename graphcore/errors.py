@@ -19,7 +19,7 @@ from graphcore.support.source_lines import Line, user_line
 
 @runtime_checkable
 class Described(Protocol):
-    """What an error can show as an operand: its name, its type and the line that made it."""
+    """An operand that an error can show: its name, its type and the line that made it."""
 
     def _describe(self) -> tuple[str, str, str]: ...
 

@@ -1,17 +1,288 @@
-"""What the array API standard asks of a Symbol that is no op: its namespace, size and device."""
+"""The methods of Graph and Symbol that need more than a graph: ops, passes, files, the runtime.
+
+They are attached here, as the ops are attached to Symbol; the classes list them under TYPE_CHECKING for editors and
+type checkers. Code of the package calls the functions that they stand for. What is imported late is not needed to build
+a graph.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from graphcore import ops
+from graphcore.build.functions import Subgraph
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform import pickling
+from graphcore.promotion import PromotionSystem
+from graphcore.promotion.system import Scalar
+from graphcore.types.tensor_types import DimLike, Type
+
+if TYPE_CHECKING:
+    import onnx
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _array_namespace(self: Symbol, /, *, api_version: str | None = None) -> Any:
-    """The module with the standard's functions. Raises `GraphError` for an edition that it does not follow."""
-    from graphcore.array_api._eager.array import namespace
+def method(owner: type, name: str = "") -> Callable[[_Function], _Function]:
+    """Attach a function to a class as a method, under its own name or the one given."""
 
-    return namespace(api_version)
+    def attach(function: _Function) -> _Function:
+        function.__name__ = name or function.__name__
+        function.__qualname__ = f"{owner.__name__}.{function.__name__}"
+        setattr(owner, function.__name__, function)
+        return function
+
+    return attach
+
+
+# Of Graph
+
+
+@method(Graph, "__setitem__")
+def store(self: Graph, key: str, value: Any) -> None:
+    """Store to a buffer: `graph["cache"] = value`, see `ops.buffer_store`.
+
+    Raises `GraphError` for other names.
+    """
+    held = self.buffers.get(key)
+    if held is None:
+        raise GraphError(
+            f"graph[{key!r}] = ...: graph {self.name!r} has no buffer that is called so",
+            help=f"its buffers: {', '.join(map(repr, self.buffers)) or 'none'}",
+        )
+    if value is not held:  # `graph["cache"] += value` has stored already
+        ops.buffer_store(held, value)
+
+
+@method(Graph)
+def full(self: Graph, value: Scalar, shape: Sequence[DimLike], dtype: object = None) -> Symbol:
+    """Return a tensor of `shape`, which may have named dims, with `value` everywhere. See `ops.full`."""
+    with self:
+        return ops.full(shape, value, dtype=dtype)
+
+
+@method(Graph)
+def range(
+    self: Graph, start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: Any = None
+) -> Symbol:
+    """Return the numbers from `start` up to `stop`, `step` apart. See `ops.range`."""
+    with self:
+        return ops.range(start, stop, step, dtype=dtype, out_dim=out_dim)
+
+
+@method(Graph)
+def op(
+    self: Graph,
+    op_type: str,
+    inputs: Sequence[Symbol | np.ndarray[Any, Any] | Scalar | None] = (),
+    attributes: Mapping[str, Any] | None = None,
+    out_types: Sequence[Type] | None = None,
+    *,
+    domain: str = "",
+) -> tuple[Symbol, ...]:
+    """Emit any operator of any domain as it is: no promotion, no check of operands.
+
+    inputs: Symbols, arrays (they become constants), Python scalars, None for an optional input left out.
+    attributes: ints, floats, strings, arrays, Graphs and lists of them. out_types: one type an output; where they
+    are not given ONNX's own inference finds them. Returns the outputs. Raises `GraphError` where it finds none.
+    """
+    symbols = tuple(None if v is None else self.build.operand(v, op_type, f"input {i}") for i, v in enumerate(inputs))
+    if out_types is None:
+        from graphcore.onnx.schemas.inference import infer_types  # onnx takes longer to import than all of graphcore
+
+        out_types = infer_types(op_type, symbols, dict(attributes or {}), domain)
+    return self.build.emit_many(op_type, symbols, tuple(out_types), dict(attributes or {}), domain)
+
+
+@method(Graph)
+def subgraph(
+    self: Graph, name: str, fn: Callable[..., Any], types: Mapping[str, Type] | Sequence[Type] = ()
+) -> Callable[..., Any]:
+    """Return a function of declared operands, traced now, to be called any number of times.
+
+    name: of the function and of the layer of each call. fn: takes as many Symbols as there are types and returns a
+    Symbol, or a tuple, list or dict of them. types: by name, or a list; dims that are named may be any in a call.
+    Raises `GraphError` where `fn` uses Symbols from outside that are no constants, or returns none; calling it
+    raises `GraphError`, `DTypeError` or `ShapeError` for operands that are not as declared. See `gc.function`.
+
+        twice = g.subgraph("twice", lambda x: x + x, [TensorType(DType.float32, ["n"])])
+        y = twice(g[0])
+    """
+    return Subgraph(self, name, fn, types)
+
+
+def load(
+    source: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    *,
+    implicit_casts: bool = False,
+    promotion: str | PromotionSystem | None = None,
+) -> Graph:
+    """Read an ONNX model as a Graph.
+
+    source: a path, bytes or a ModelProto of opset 7 or newer. Weights stay in the mapped file; external data is
+    read from plain files in the model's folder only. Operators are brought to the opset that graphs are written
+    with; those of other domains stay as they are. implicit_casts: operands that should be of one dtype and are not
+    are cast to what the promotion system says. promotion: the system, by default the one that the model notes, or
+    "max". Raises `ModelError` for what is no valid model, `UnsafePathError` for data outside of its folder,
+    `ResourceLimitError` for one nested or expanded beyond all measure.
+    """
+    from graphcore.onnx.read.reader import load  # onnx, as above
+
+    return load(source, implicit_casts=implicit_casts, promotion=promotion)
+
+
+load.__qualname__ = "Graph.load"
+setattr(Graph, "load", staticmethod(load))  # noqa: B010 - as a static method
+
+
+@method(Graph)
+def copy(self: Graph) -> Graph:
+    """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
+    made = pickling.copied(self)
+    made.build.outputs(None)
+    return made
+
+
+@method(Graph)
+def optimize(
+    self: Graph, passes: Sequence[str | Callable[[Graph], Graph]] | None = None, *, limit: int = 1 << 20
+) -> Graph:
+    """Return a new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is.
+
+    passes: names or functions of `graphcore.passes`, by default all; they run together until they find nothing
+    more. limit: the bytes of the largest constant that folding makes. Inputs, outputs, names that users gave,
+    layers, lines, metadata and weights stay; bodies are optimised too. Raises `GraphError` for an unfinished
+    graph and for a pass that does not exist.
+    """
+    from graphcore.passes import optimize  # needless until a graph is optimised
+
+    return optimize(self, passes, limit=limit)
+
+
+@method(Graph)
+def to_onnx(
+    self: Graph,
+    *,
+    target: TargetName = "cpu",
+    precision: Precision = "exact",
+    inline: bool = False,
+    optimize: Optimize | None = None,
+    opset: int | None = None,
+    ir_version: int | None = None,
+    runtime: str | None = None,
+) -> onnx.ModelProto:
+    """Return the graph as an `onnx.ModelProto` with its weights inside.
+
+    target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for what a plain
+    onnxruntime session of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats
+    narrower than float32 in float32. inline: calls of functions are replaced by their bodies; otherwise they are
+    functions of the model where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit
+    for bit; "all" looks for what the provider runs faster in another form, whose sums in float32 may come in
+    another order, and runs the passes where there is some; "off" does neither. By default it is "all", for target
+    "onnx" "off". opset: ONNX's, from 17 to 26; by default the oldest in which all operators mean the same.
+    ir_version: of the file format, by default the one that goes with the opset. runtime: the release of
+    onnxruntime that is to run it, such as "1.20", which says both; opset is then one that it takes. Raises
+    `GraphError` for an unfinished self, for an opset or a release that is not known and for what has no form at
+    that opset, and `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
+    """
+    from graphcore.runtime.export import Options, model_proto  # onnx, as above
+
+    return model_proto(self, Options(target, precision, inline, optimize, opset, ir_version, runtime))
+
+
+@method(Graph)
+def export(
+    self: Graph,
+    path: str | os.PathLike[str],
+    *,
+    target: TargetName = "cpu",
+    precision: Precision = "exact",
+    external_data: bool | None = None,
+    inline: bool = False,
+    optimize: Optimize | None = None,
+    opset: int | None = None,
+    ir_version: int | None = None,
+    runtime: str | None = None,
+) -> None:
+    """Write the graph as an ONNX file, atomically: a whole file or none.
+
+    path: of the file. target, precision, inline, optimize, opset, ir_version, runtime: as for `to_onnx`, which
+    tells what raises `GraphError`. external_data: weights in a file of
+    their own beside it (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be
+    written.
+    """
+    from graphcore.runtime.export import Options, export  # onnx, as above
+
+    options = Options(target, precision, inline, optimize, opset, ir_version, runtime)
+    export(self, path, external_data, options)
+
+
+@method(Graph, "__str__")
+def text(self: Graph) -> str:
+    from graphcore.ir.printing import graph_text  # needless until a graph is printed
+
+    return graph_text(self)
+
+
+@method(Graph)
+def _repr_html_(self: Graph) -> str:
+    from graphcore.ir.printing import graph_html  # as above
+
+    return graph_html(self)
+
+
+@method(Graph)
+def _repr_svg_(self: Graph) -> str:
+    from graphcore.ir.printing import graph_svg  # as above
+
+    return graph_svg(self)
+
+
+setattr(Graph, "__getstate__", pickling.state_of)  # noqa: B010 - an assignment would be checked as an override
+setattr(Graph, "__setstate__", pickling.restore)  # noqa: B010
+
+
+# Of Symbol
+
+
+@method(Symbol)
+def insert_transformation(self: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
+    """Let everything that reads this Symbol now read `transform(self)` instead.
+
+    The transformation itself reads the Symbol.
+
+    transform: called once with the Symbol; returns one of the same dtype and shape. Nodes, bodies that capture the
+    Symbol, outputs (which keep their names) and what a buffer holds are changed; what uses the Symbol afterwards
+    reads it as it is. Symbols that come later get other numbers, and those without a name other names. A Model that
+    was loaded stays what it was. Returns the new Symbol. Raises `DTypeError` or `ShapeError` where the type
+    changes, `GraphError` where the result is made of what reads the Symbol, and for one of a finished body or of a
+    graph in which a body is being built; the graph is then as before.
+
+        hidden.insert_transformation(lambda h: ops.clip(h, -10, 10))
+    """
+    from graphcore.build.insert import insert  # needless for most graphs
+
+    return insert(self, transform)
+
+
+@method(Symbol, "__array_namespace__")
+def array_namespace(self: Symbol, /, *, api_version: str | None = None) -> Any:
+    """Return the module with the standard's functions. Raises `GraphError` for an edition that it does not follow."""
+    from graphcore.array_api import _namespace  # compiled functions of Arrays: most graphs need none
+
+    return _namespace(api_version)
+
+
+@method(Symbol)
+def to_device(self: Symbol, device: object, /, *, stream: object = None) -> Symbol:
+    """Return the Symbol itself."""
+    return self
 
 
 def _size(self: Symbol) -> int | None:
@@ -24,12 +295,5 @@ def _device(self: Symbol) -> None:
     """None: where a Symbol's tensor will be is the session's to say. The standard's functions take it as device=."""
 
 
-def _to_device(self: Symbol, device: object, /, *, stream: object = None) -> Symbol:
-    """The Symbol itself."""
-    return self
-
-
-setattr(Symbol, "__array_namespace__", _array_namespace)  # noqa: B010 - an assignment would be checked as an override
-setattr(Symbol, "size", property(_size))  # noqa: B010
+setattr(Symbol, "size", property(_size))  # noqa: B010 - an assignment would be checked as an override
 setattr(Symbol, "device", property(_device))  # noqa: B010
-setattr(Symbol, "to_device", _to_device)  # noqa: B010

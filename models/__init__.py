@@ -1,4 +1,4 @@
-"""Real models written with the library, and texts from those that are decoders."""
+"""Real models written with the library, and text generation with the decoders among them."""
 
 from graphcore.models.generation import generate, stream
 

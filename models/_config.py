@@ -1,4 +1,4 @@
-"""Reading the `config.json` of a checkpoint: every field is known, or an error names it."""
+"""Read the `config.json` of a checkpoint: unknown fields are errors."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ REQUIRED = object()
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What the configuration of a family may say.
+    """The fields of a family's configuration.
 
-    kinds: its `model_type`. fields: defaults by name, `REQUIRED` where there is none. types: int for whole numbers
-    above 0, float for numbers of 0 and above, bool, str, dict, or list for whole numbers above 0; None is taken where
-    it is the default. fixed: what is computed in one way only, and the values that say so. ignored: what else says
-    nothing of it.
+    kinds: its values of `model_type`. fields: defaults by name, `REQUIRED` where there is none. types: int for integers
+    above 0, float for numbers of 0 and above, bool, str, dict, or list for integers above 0; None is accepted where it
+    is the default. fixed: fields of which only some values are computed, and those values. ignored: fields without
+    influence.
     """
 
     kinds: tuple[str, ...]
@@ -50,7 +50,7 @@ class Schema:
 
 
 def content_of(source: Source) -> dict[str, Any]:
-    """The fields of a configuration. Raises `ModelError` for what is none."""
+    """Return the fields of a configuration. Raises `ModelError` for anything else."""
     if isinstance(source, Mapping):
         return dict(source)
     if not isinstance(source, (str, os.PathLike)):
@@ -79,9 +79,9 @@ def content_of(source: Source) -> dict[str, Any]:
 
 
 def read(source: Source, schema: Schema, ignore: Collection[str] = ()) -> dict[str, Any]:
-    """The values of a family's fields. ignore: further fields that are to be passed over.
+    """Return the values of a family's fields. ignore: further fields to ignore.
 
-    Raises `ModelError` that names all fields that are missing, unknown, or of values that nothing here computes.
+    Raises `ModelError` with the names of all fields that are missing, unknown, or of unsupported values.
     """
     if isinstance(ignore, str) or not isinstance(ignore, Collection) or not all(isinstance(n, str) for n in ignore):
         raise ModelError(f"config: ignore={_shown(ignore)} are no names of fields", help="give a list: ignore=['name']")
@@ -142,7 +142,7 @@ _ANNOTATED = {"int": int, "float": float, "bool": bool, "str": str, "tuple[int, 
 
 
 def require_values(config: Any) -> None:
-    """Raises `ModelError` that names all fields of a family's `Config` whose values are not of their kind.
+    """Raise `ModelError` that names all fields of a family's `Config` whose values are not of their kind.
 
     NumPy's numbers become Python's, and lists tuples.
     """
@@ -166,13 +166,13 @@ def _plain(value: Any) -> Any:
 
 
 def require(condition: bool, fault: str, help: str = "") -> None:
-    """Raises `ModelError` for fields that do not go together."""
+    """Raise `ModelError` for fields that do not go together."""
     if not condition:
         raise ModelError(f"config: {fault}", help=help)
 
 
 def classes(content: Mapping[str, Any]) -> int:
-    """How many classes a model tells apart: those of `id2label`, 2 where there is none, which is its default."""
+    """Return how many classes a model tells apart: those of `id2label`, 2 where there is none, which is its default."""
     named = content.get("id2label")
     if named is None:
         return 2

@@ -1,4 +1,4 @@
-"""What decoders have in common: tokens and lengths in, keys and values kept in buffers, logits out."""
+"""Shared parts of decoders: tokens and lengths as inputs, keys and values in buffers, logits as output."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphcore import Buffer, DType, Graph, Symbol, TensorType, ops
+from graphcore import ops
 from graphcore.errors import GraphError, ModelError
+from graphcore.ir.buffers import Buffer
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 MICROSOFT = "com.microsoft"
 
@@ -17,7 +22,7 @@ USUAL = 1024
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The heads of a decoder. positions: the most tokens that it was made for."""
+    """The heads of a decoder. positions: the greatest number of tokens that it supports."""
 
     layers: int
     heads: int
@@ -27,10 +32,10 @@ class Attention:
 
 
 class Step:
-    """A call of a decoder, on the tokens behind those that the cache has.
+    """A call of a decoder, on the tokens after those that the cache has.
 
     The cache of a layer is two buffers, `keys0` and `values0`, of [batch, kv_heads, cache, size]. `lengths` says how
-    many tokens there are then of each item; what lies behind them has no meaning. A first call, on prompts that are
+    many tokens there are then of each item; what lies after them has no meaning. A first call, on prompts that are
     padded on the right, begins where the longest of them has as many tokens as the call.
     """
 
@@ -60,24 +65,24 @@ class Step:
             self._count = ops.shape_of(self.tokens)[1]
             total = ops.max(ops.max(self.lengths, axis=0), self._count)
             self._before = ops.where(total == self._count, 0, self.lengths - self._count)
-            # Of what is no length in the cache there is no row, and the runtime fails.
+            # A length outside of the cache has no row, so that the run fails.
             is_none = (self.lengths < 1) | (self._before < 0)
             rows = self.graph.constant(np.arange(-1, cache, dtype=np.int32))
             self._last_keys = ops.gather(rows, ops.where(is_none, cache + 1, self.lengths))
             self._total = total.cast(DType.int32)
 
     def embedded(self, words: Symbol) -> Symbol:
-        """The rows of the tokens in an embedding of [vocabulary, width]; the runtime fails where one has none."""
+        """Return the rows of the tokens in an embedding of [vocabulary, width]; a token without a row fails the run."""
         has_none = self.tokens < 0  # Gather would count from the end
         return ops.gather(words, ops.where(has_none, int(words.shape[0]), self.tokens))
 
     def rows(self, x: Symbol) -> Symbol:
-        """Tokens of all items below each other: dense layers are then plain matrix products."""
+        """Merge batch and sequence into rows: dense layers are then plain matrix products."""
         batch, sequence = self.tokens.shape
         return x.reshape(batch * sequence, x.shape[-1])
 
     def positions(self) -> Symbol:
-        """The position of each token: int64[batch, sequence]."""
+        """Return the position of each token: int64[batch, sequence]."""
         sequence = self.tokens.shape[1]
         with self.graph:
             return self._before.unsqueeze(-1) + ops.range(0, sequence, dtype=DType.int64, out_dim=sequence)
@@ -85,16 +90,17 @@ class Step:
     def attend(
         self, layer: int, query: Symbol, key: Symbol, value: Symbol, angles: tuple[Symbol, Symbol] | None = None
     ) -> Symbol:
-        """What each token takes from those before it and itself, whose keys and values are kept: rows again.
+        """Return what each token takes from those before it and itself, whose keys and values are kept: rows again.
 
-        query: rows of heads * size; key, value: rows of kv_heads * size. angles: cosine and sine of how far positions
-        turn queries and keys, float32[positions, size / 2]; None where they do not.
+        query: rows of heads * size; key, value: rows of kv_heads * size. angles: cosine and sine of the rotation of
+        queries and keys by position, float32[positions, size / 2]; None without rotation.
         """
         batch, sequence = self.tokens.shape
         own = self.attention
         q, k, v = (x.reshape(batch, sequence, x.shape[-1]) for x in (query, key, value))
         past = [self.graph.buffers[f"{kind}{layer}"] for kind in ("keys", "values")]
-        # The kernel writes behind what the cache has, reads no more than there is, and turns queries and keys itself.
+        # The kernel writes after what the cache has, reads no more than there is, and turns queries and keys itself.
+        # The kernel appends to the cache, reads only its valid rows, and rotates queries and keys itself.
         mixed, *present = self.graph.op(
             "GroupQueryAttention",
             (q, k, v, *past, self._last_keys, self._total, *(angles or ())),
@@ -107,13 +113,13 @@ class Step:
         return self.rows(mixed)
 
     def last(self, rows: Symbol) -> Symbol:
-        """The row of the last token of each item: [batch, width]."""
+        """Return the row of the last token of each item: [batch, width]."""
         batch, sequence = self.tokens.shape
         at = self.lengths - self._before - 1
         return ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
 
     def output(self, rows: Symbol, head: Symbol, every_token: bool) -> Graph:
-        """Finishes the graph with the logits of the last token of each item, or of all. head: [vocabulary, width]."""
+        """Output the logits of the last token of each item, or of all tokens. head: [vocabulary, width]."""
         batch, sequence = self.tokens.shape
         with self.graph.layer("head"):
             if every_token:

@@ -1,4 +1,4 @@
-"""The weights of a model by name: those of a checkpoint, all of which must fit, or random ones."""
+"""The weights of a model by name: of a checkpoint, all of which must match, or random."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from graphcore import DType, Graph, Symbol
 from graphcore.arrays.casting import Array, is_masked
 from graphcore.checkpoints import Tensors, load_tensors
 from graphcore.errors import DTypeError, ModelError, ResourceLimitError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 
 Given: TypeAlias = "Mapping[str, Array] | str | os.PathLike[str] | None"
 """Arrays by name, the path of a checkpoint, or None for random weights."""
@@ -30,7 +32,7 @@ _SHOWN = 20
 
 
 class Weights:
-    """Arrays of a model's names and shapes, as Symbols of the graph that is built."""
+    """A model's arrays by name, as Symbols of the graph under construction."""
 
     def __init__(self, graph: Graph, arrays: Mapping[str, Array]) -> None:
         self._graph = graph
@@ -38,13 +40,13 @@ class Weights:
         self._made: dict[str, Symbol] = {}
 
     def __getitem__(self, name: str) -> Symbol:
-        """A weight in float32. One of fewer bits stays what it is in memory and in files, and is widened."""
+        """Return a weight in float32. A narrower one keeps its dtype in memory and files, and is cast in the graph."""
         if name not in self._made:
             self._made[name] = self._graph.weight(name, self._arrays[name]).cast(DType.float32)
         return self._made[name]
 
     def get(self, name: str) -> Symbol | None:
-        """A weight that there may be, such as a bias."""
+        """Return an optional weight, such as a bias, or None."""
         return self[name] if name in self._arrays else None
 
 
@@ -59,13 +61,13 @@ def arrays_of(
     tied: Mapping[str, str] | None = None,
     ignored: str = "",
 ) -> dict[str, Array]:
-    """The weights of a model by name.
+    """Return the weights of a model by name.
 
-    shapes: those that it has. seed: of random ones, where none are given. renamed: from the names of a file. gguf:
-    gives a GGUF file's tensors the names and layout of the model; architecture: what such a file calls it. tied: names
-    that a checkpoint may have beside another that is the same tensor. ignored: a pattern of names that are no weights.
-    Raises `ModelError` that names all that is missing, there for nothing, or of another shape or dtype, or for a seed
-    that is none, and `ResourceLimitError` for too many random ones.
+    shapes: of the model's weights. seed: of random ones, where none are given. renamed: maps the names of a file. gguf:
+    gives a GGUF file's tensors the names and layout of the model; architecture: its name in such a file. tied: names
+    that a checkpoint may have for a tensor that it has under another name too. ignored: a pattern of names that are no
+    weights. Raises `ModelError` with the names of all weights that are missing, unexpected, or of another shape or
+    dtype, or for an invalid seed, and `ResourceLimitError` for too many random ones.
     """
     if given is None:
         return random(shapes, seed)
@@ -121,7 +123,7 @@ def arrays_of(
 
 
 def _renamed(found: Mapping[str, Array], renamed: Callable[[str], str]) -> dict[str, Array]:
-    """The same by other names. Of two that would get one name, one keeps its own, and is there for nothing."""
+    """Rename tensors. Of two that would get one name, one keeps its own and is then unexpected."""
     made: dict[str, Array] = {}
     for name in found:
         new = renamed(name) if isinstance(name, str) else repr(name)
@@ -130,12 +132,12 @@ def _renamed(found: Mapping[str, Array], renamed: Callable[[str], str]) -> dict[
 
 
 def _is_taken(new: str, name: str, made: Mapping[str, Array], found: Mapping[str, Array]) -> bool:
-    """Whether a tensor's new name is that of another, which has it already or by itself."""
+    """Return whether a tensor's new name is that of another, which has it already or by itself."""
     return new in made or (new != name and new in found)
 
 
 def _gguf_parts(name: str) -> tuple[str | None, str, str]:
-    """`blk.3.attn_q.weight` as "3", "attn_q" and ".weight"; the first is None outside of a block."""
+    """Split `blk.3.attn_q.weight` into "3", "attn_q" and ".weight"; the first is None outside of a block."""
     found = re.fullmatch(r"(?:blk\.(\d+)\.)?(.*?)(\.\w+)?", name, re.DOTALL)
     assert found is not None
     return found[1], found[2], found[3] or ""
@@ -147,11 +149,10 @@ def from_gguf(
     layers: str,
     brought: Callable[[str | None, str, Array], Array],
 ) -> dict[str, Array]:
-    """The tensors of a GGUF file by the names of the model, those that it does not know by their own, as those that
-    would get a name twice.
+    """Return the tensors of a GGUF file by the names of the model; unknown and duplicate ones keep the file's names.
 
-    known: names in a block or outside of all, by the file's. layers: what the model's names of blocks begin with.
-    brought: from the block, the name and the array in the file to the array in the model.
+    known: names in a block or outside of all blocks, by the file's. layers: the prefix of the model's names of blocks.
+    brought: maps the block, the name and the array in the file to the array in the model.
     """
     made: dict[str, Array] = {}
     for name in tensors:
@@ -175,9 +176,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def random(shapes: Shapes, seed: int) -> dict[str, Array]:
-    """Weights that keep values near 1: normal ones of a variance of 1 / inputs, ones to multiply with, no biases.
+    """Return random weights that keep activations near 1: normal ones of variance 1 / inputs, scales of 1, biases of 0.
 
-    Raises `ModelError` for a seed that is no whole number from 0 on, and `ResourceLimitError` for too many.
+    Raises `ModelError` for a seed that is no integer from 0 on, and `ResourceLimitError` for too many.
     """
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
         raise ModelError(f"weights: seed={seed!r:.80} begins no random numbers", help="give a whole number from 0 on")

@@ -1,4 +1,4 @@
-"""Texts from decoders: a prompt is read in one call, and each token behind it made in another."""
+"""Texts from decoders: a prompt is read in one call, and each later token made in another."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def generate(
     stop: Collection[int] | Array = (),
     progress: bool = False,
 ) -> Any:
-    """The tokens that a decoder puts behind prompts: an int64 array, or a list of them for several prompts.
+    """The tokens that a decoder puts after prompts: an int64 array, or a list of them for several prompts.
 
-    model: what a session made of `llama.build` or `gpt2.build`, also quantised or from a file. tokens: a prompt, or
-    several of any lengths at once; each gives what it gives alone. max_new_tokens: the most for each; a prompt and they
-    must fit into the cache. temperature: 0 takes the likeliest token, above 0 it is drawn from the softmax of logits /
-    temperature; top_k: from the k likeliest alone; top_p: then from the fewest that have this probability together.
-    seed: a number, or a `numpy.random.Generator` to draw with. stop: tokens that end a text; they are its last.
-    progress: a line on stderr.
+    model: a loaded `llama.build` or `gpt2.build`, also quantised or from a file. tokens: a prompt, or several of any
+    lengths at once; each gets the same tokens as alone. max_new_tokens: the limit for each; together with the prompt
+    they must fit into the cache. temperature: 0 takes the likeliest token, above 0 it is drawn from the softmax of
+    logits / temperature; top_k: among the k likeliest; top_p: then among the fewest whose probabilities reach this sum.
+    seed: a number, or a `numpy.random.Generator`. stop: tokens that end a text, as its last. progress: show a line on
+    stderr.
 
-    The model's own buffers stay as they are. Raises `FeedError` for prompts that are empty, no tokens, or too long for
-    the cache, and for options that make no sense, `ModelError` for a model that is no decoder, and `RunError` for
-    logits that are no numbers.
+    The model's own buffers stay as they are. Raises `FeedError` for prompts that are empty, invalid, or too long for
+    the cache, and for invalid options, `ModelError` for a model that is no decoder, and `RunError` for NaN among the
+    logits.
     """
     prompts, is_single = _prompts(tokens)
     columns = list(
@@ -83,10 +83,10 @@ def stream(
     stop: Collection[int] | Array = (),
     progress: bool = False,
 ) -> Generator[Array, None, None]:
-    """`generate`, token by token: an iterator of int64[prompts] arrays, one for each step.
+    """Generate token by token: return an iterator of int64[prompts] arrays, one for each step.
 
-    An item that has come to its end has -1 from then on; the iterator ends with the last of them. Closing it early, or
-    dropping it, frees its cache, and nothing else is changed. Raises what `generate` does, before the first token.
+    An item that has ended has -1 from then on; the iterator ends with the last item. Closing or dropping it frees its
+    cache and changes nothing else. Raises as `generate` does, before the first token.
     """
     prompts, _ = _prompts(tokens)
     vocabulary, cache = _sizes(model)
@@ -121,8 +121,8 @@ def _steps(
         for number in range(most):
             (logits,) = state(fed, lengths)
             made = choice.of(logits)
-            # What has ended runs along, for a batch is computed as a whole.
-            fed = made[:, None].copy()  # whoever is given the tokens may write to them
+            # Ended items stay in the batch, which is computed as a whole.
+            fed = made[:, None].copy()  # the caller may write to the array it gets
             lengths += 1
             if ends.size:
                 ended, has_ended = has_ended, has_ended | np.isin(made, ends)
@@ -137,12 +137,12 @@ def _steps(
             bar.close()
 
 
-# What a token is chosen by
+# Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How tokens are chosen. generator: None for the likeliest."""
+    """The sampling options. generator: None for the likeliest token."""
 
     temperature: float
     top_k: int | None
@@ -150,8 +150,8 @@ class Choice:
     generator: np.random.Generator | None
 
     def of(self, logits: Array) -> Array:
-        """A token for each row: int64[batch]. logits: [batch, vocabulary]."""
-        likeliest = np.asarray(logits.argmax(-1), np.int64)  # what is no number counts as the largest
+        """Return a token for each row: int64[batch]. logits: [batch, vocabulary]."""
+        likeliest = np.asarray(logits.argmax(-1), np.int64)  # NaN counts as the largest
         if not all(math.isfinite(row[at]) for row, at in zip(logits, likeliest.tolist(), strict=True)):
             raise RunError(
                 "generate: the model gives logits that are no numbers",
@@ -165,7 +165,7 @@ class Choice:
         return np.asarray((totals > at).argmax(-1), np.int64)
 
     def probabilities(self, logits: Array) -> Array:
-        """The probability of each token to be drawn: float64[batch, vocabulary], sums of nearly 1."""
+        """Return the probability of each token to be drawn: float64[batch, vocabulary], rows that sum to nearly 1."""
         scores = logits.astype(np.float64)
         with np.errstate(over="ignore"):
             scores = (scores - scores.max(-1, keepdims=True)) / self.temperature
@@ -209,7 +209,7 @@ def _choice(temperature: float, top_k: int | None, top_p: float | None, seed: Se
     return Choice(float(temperature), top_k, top_p, generator)
 
 
-# What is given
+# Arguments
 
 
 def _is_number(value: object) -> bool:
@@ -229,7 +229,7 @@ def _ends(stop: Any) -> list[int]:
 
 
 def _prompts(tokens: Any) -> tuple[list[Array], bool]:
-    """The prompts, and whether there is one that is not in a list."""
+    """Return the prompts, and whether a single one was given without a list."""
     if not _is_list(tokens):
         raise _no_tokens(tokens)
     is_single = not len(tokens) or not _is_list(tokens[0])
@@ -265,7 +265,7 @@ def _no_tokens(given: object) -> FeedError:
 
 
 def _sizes(model: Model) -> tuple[int, int]:
-    """How many tokens a decoder knows, and how many its cache holds."""
+    """Return a decoder's vocabulary size, and the capacity of its cache in tokens."""
     if not hasattr(model, "state"):
         raise ModelError(
             f"generate: a {type(model).__name__} is no Model", help="load it: gc.InferenceSession().load(graph)"
@@ -287,7 +287,7 @@ def _is_tensor(type_: Type, dtype: DType, rank: int) -> bool:
 
 
 def _cache(model: Model) -> int | None:
-    """How many tokens the buffers of the first layer hold; None where there are no such buffers."""
+    """Return the capacity of the first layer's buffers in tokens; None where there are none."""
     try:
         keys = model.state().buffers["keys0"]
     except (ModelError, FeedError):
@@ -296,7 +296,7 @@ def _cache(model: Model) -> int | None:
 
 
 class _Progress:
-    """A line on stderr that says how far it has come."""
+    """A line on stderr that shows the progress."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""GPT-2: learnt positions, LayerNorm before each part, GELU, and a head that is the embedding."""
+"""GPT-2: learnt position embeddings, LayerNorm before each block, GELU, and a head tied to the embedding."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from graphcore import Graph, Symbol, ops
+from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.checkpoints import Tensors
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._decoding import Attention, Step
@@ -47,8 +49,11 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a GPT-2. The defaults are a small one, of 3.5 million weights. inner: the width within the dense
-    layers. approximate: which GELU, as in `ops.gelu`. tied: the head is the embedding."""
+    """The shape of a GPT-2. The defaults are a small one, of 3.5 million weights.
+
+    inner: the width inside the dense layers. approximate: the kind of GELU, as in `ops.gelu`. tied: the head is the
+    embedding.
+    """
 
     vocabulary: int = 1024
     width: int = 256
@@ -61,7 +66,7 @@ class Config:
     tied: bool = True
 
     def __post_init__(self) -> None:
-        """Raises `ModelError` for values of which no network is made."""
+        """Raise `ModelError` for values that no network has."""
         _config.require_values(self)
         require(self.width % self.heads == 0, f"width {self.width} is no multiple of heads {self.heads}")
         kinds = sorted({*ACTIVATIONS.values()})
@@ -69,10 +74,10 @@ class Config:
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """The Config of a `config.json`, a dict of its fields or its path.
+        """Read a Config from a `config.json`: a dict of its fields or its path.
 
-        ignore: fields to pass over although nobody here knows them. Raises `ModelError` that names all fields that are
-        missing, unknown or of values that are not computed.
+        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown or
+        of unsupported values.
         """
         given = _config.read(source, SCHEMA, ignore)
         width, heads, layers = given["n_embd"], given["n_head"], given["n_layer"]
@@ -94,7 +99,7 @@ class Config:
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights, by the names that checkpoints have. Those of dense layers are [inputs, outputs]."""
+    """Return the shapes of the weights, by the names in checkpoints. Those of dense layers are [inputs, outputs]."""
     width, inner = config.width, config.inner
     made: dict[str, tuple[int, ...]] = {
         "transformer.wte.weight": (config.vocabulary, width),
@@ -121,7 +126,7 @@ def build(
     every_token: bool = False,
     seed: int = 0,
 ) -> Graph:
-    """The decoder as a Graph, for `models.generate` or any onnxruntime session.
+    """Build the decoder as a Graph, for `models.generate` or any onnxruntime session.
 
     Operands, inputs and outputs are those of `llama.build`; the names of weights may lack `transformer.` in front.
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
@@ -176,7 +181,7 @@ class _Decoder:
 
 
 def _prefixed(name: str) -> str:
-    """The name of a weight in files of the model without its head."""
+    """Return the name of a weight in files of the model without its head."""
     return f"transformer.{name}" if re.match(r"wte\.|wpe\.|h\.\d+\.|ln_f\.", name) else name
 
 
@@ -197,7 +202,7 @@ _GGUF = {
 
 
 def named(tensors: Tensors[Array]) -> dict[str, Array]:
-    """The tensors of a GGUF file by the names of the model, dense layers as [inputs, outputs]."""
+    """Return the tensors of a GGUF file by the names of the model, dense layers as [inputs, outputs]."""
 
     def brought(block: str | None, stem: str, array: Array) -> Array:
         return array.T.copy() if block is not None and array.ndim == 2 else array

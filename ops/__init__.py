@@ -1,4 +1,4 @@
-"""The operator library: one declaration an op, one file a family."""
+"""The operator library: one declaration per op, one file per family."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from graphcore.ops.sorting import *
 from graphcore.ops.strings import *
 from graphcore.ops.vectors import *
 
-# Every declared op is a name of this package, whatever else the files above hold.
+# Every declared op is a name of this package; other names of the files above are not.
 globals().update({name: declaration.function for name, declaration in REGISTRY.items()})
 __all__ = sorted(REGISTRY)
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """The runtime's own operators, declared when they are first asked for."""
+    """Return the operators of onnxruntime's own domain, declared at first use."""
     if name != "microsoft":
         raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}")
     from importlib import import_module

@@ -6,18 +6,10 @@ import math
 from typing import Any
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import EXPANSIONS, LIBRARY, expansion, op, unary
-from graphcore.build.operands import (
-    apply,
-    axis_of,
-    broadcast,
-    graph_of,
-    promote,
-    promote_one,
-    resolve,
-    retype,
-    same_dim,
-)
+from graphcore.build.declare import EXPANSIONS, LIBRARY, expansion, op
+from graphcore.build.elementwise import unary
+from graphcore.build.operands import apply, graph_of, promote, promote_one, resolve
+from graphcore.build.shapes import axis_of, broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import elementwise
@@ -33,8 +25,8 @@ from graphcore.types.tensor_types import _shape, tensor_type
 def softmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The exponentials of x divided by their sum over an axis: weights that sum to 1.
 
-    x: at least one axis, numbers or bools; integers become floats. Returns its shape. -inf gets weight 0; a row of
-    nothing else is NaN. Raises `ShapeError` for what is no axis of x. ONNX Softmax.
+    x: at least one axis, numbers or bools; integers become floats. Returns its shape. -inf gets weight 0; a row of -inf
+    alone is NaN. Raises `ShapeError` for what is no axis of x. ONNX Softmax.
     """
     return _over_axis("softmax", "Softmax", x, axis)
 
@@ -52,7 +44,7 @@ def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
 def _over_axis(name: str, op_type: str, x: TensorLike, axis: int) -> Symbol:
     symbol, dtype = promote_one(name, "float", x)
     position = axis_of(name, axis, symbol.rank, {"x": symbol})
-    return symbol.graph._emit(op_type, (symbol,), retype(symbol, dtype), {"axis": position})
+    return symbol.graph.build.emit(op_type, (symbol,), retype(symbol, dtype), {"axis": position})
 
 
 @op(onnx="Split, Sigmoid, Mul", rule="float")
@@ -72,14 +64,14 @@ def glu(x: TensorLike, axis: int = -1) -> Symbol:
             help="give an even number of features: the values, then as many gates",
         )
     shape = _shape([*symbol.shape[:position], size // 2, *symbol.shape[position + 1 :]])
-    return symbol.graph._emit("Glu", (symbol,), tensor_type(dtype, shape), {"axis": position}, LIBRARY)
+    return symbol.graph.build.emit("Glu", (symbol,), tensor_type(dtype, shape), {"axis": position}, LIBRARY)
 
 
 @expansion("Glu")
 def _glu(x: Symbol, axis: int) -> Symbol:
     half = _shape([*x.shape[:axis], x.shape[axis] // 2, *x.shape[axis + 1 :]])
     types = [tensor_type(x.dtype, half)] * 2
-    values, gates = x.graph._emit_many("Split", (x,), types, {"axis": axis, "num_outputs": 2})
+    values, gates = x.graph.build.emit_many("Split", (x,), types, {"axis": axis, "num_outputs": 2})
     return e.emit("Mul", values, e.emit("Sigmoid", gates))
 
 
@@ -92,7 +84,7 @@ def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
     """
     (gate, up), dtype = promote("swiglu", "float", {"gate": gate, "up": up})
     shape = broadcast("swiglu", {"gate": gate, "up": up})
-    return gate.graph._emit("SwiGlu", (gate, up), tensor_type(dtype, shape), None, LIBRARY)
+    return gate.graph.build.emit("SwiGlu", (gate, up), tensor_type(dtype, shape), None, LIBRARY)
 
 
 @expansion("SwiGlu")
@@ -121,10 +113,10 @@ def relu(x: TensorLike) -> Symbol:
     """
     symbol, dtype = promote_one("relu", "number", x)
     if dtype.is_float:
-        return symbol.graph._emit("Relu", (symbol,), symbol.type)
+        return symbol.graph.build.emit("Relu", (symbol,), symbol.type)
     if not dtype.is_signed:
         return symbol
-    return symbol.graph._emit("Max", (symbol, symbol.graph._scalar(0, dtype)), symbol.type)
+    return symbol.graph.build.emit("Max", (symbol, symbol.graph.build.scalar(0, dtype)), symbol.type)
 
 
 @op(onnx="Selu", rule="float")
@@ -150,9 +142,9 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
     choice("gelu", "approximate", approximate, ("none", "tanh", "quick"))
     if approximate == "quick":
         symbol, dtype = promote_one("gelu", "float", x)
-        return symbol.graph._emit("QuickGelu", (symbol,), retype(symbol, dtype), None, LIBRARY)
+        return symbol.graph.build.emit("QuickGelu", (symbol,), retype(symbol, dtype), None, LIBRARY)
     symbol, dtype = promote_one("gelu", "float", x)
-    return symbol.graph._emit("Gelu", (symbol,), retype(symbol, dtype), {"approximate": approximate})
+    return symbol.graph.build.emit("Gelu", (symbol,), retype(symbol, dtype), {"approximate": approximate})
 
 
 @op(onnx="Elu", rule="float")
@@ -212,7 +204,7 @@ def hardsigmoid(x: TensorLike, alpha: float = 1 / 6, beta: float = 0.5) -> Symbo
 def _parametric(name: str, op_type: str, x: TensorLike, **numbers: float) -> Symbol:
     symbol, dtype = promote_one(name, "float", x)
     domain = domain_for(dtype, *numbers.values())
-    return symbol.graph._emit(op_type, (symbol,), retype(symbol, dtype), dict(numbers), domain)
+    return symbol.graph.build.emit(op_type, (symbol,), retype(symbol, dtype), dict(numbers), domain)
 
 
 @op(onnx="PRelu", rule="float")
@@ -229,9 +221,9 @@ def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
         raise ShapeError(
             f"prelu: slope of shape {slope.shape} does not broadcast to x",
             operands=roles,
-            help="give a scalar, or a slope with axes of 1 behind it: slope.reshape(channels, 1, 1)",
+            help="give a scalar, or a slope with axes of size 1 after it: slope.reshape(channels, 1, 1)",
         )
-    return symbol.graph._emit("PRelu", (symbol, slope), retype(symbol, dtype))
+    return symbol.graph.build.emit("PRelu", (symbol, slope), retype(symbol, dtype))
 
 
 # Clipping
@@ -239,7 +231,7 @@ def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
 
 @op(onnx="Clip", rule="number")
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Symbol:
-    """x with what is below `min` raised to it, and then what is above `max` lowered to it; NaN stays.
+    """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays.
 
     x: any shape, numbers or bools, whose dtype the result has. min, max: shapes that broadcast with x, or None for no
     bound; their dtypes must meet that of x in x's. Raises `DTypeError` for a bound that does not fit the dtype of x,
@@ -260,14 +252,14 @@ def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Sy
 
 def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike | None) -> Symbol:
     graph = graph_of(name, [x, low, high])
-    symbol, dtype = promote_one(name, "number", x if isinstance(x, Symbol) else graph._operand(x, name, "x"))
+    symbol, dtype = promote_one(name, "number", x if isinstance(x, Symbol) else graph.build.operand(x, name, "x"))
     least = None if low is None else _bound(name, symbol, "min", low)
     greatest = None if high is None else _bound(name, symbol, "max", high)
     if least is None and greatest is None:
         return symbol
     if dtype is not DType.bool and not any(b is not None and b.rank for b in (least, greatest)):
         inputs = (symbol, least, greatest) if greatest is not None else (symbol, least)
-        return graph._emit("Clip", inputs, symbol.type)
+        return graph.build.emit("Clip", inputs, symbol.type)
     broadcast(name, {role: s for role, s in (("x", symbol), ("min", least), ("max", greatest)) if s is not None})
     if least is not None:
         symbol = elementwise.maximum(symbol, least)
@@ -277,7 +269,7 @@ def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike 
 def _bound(name: str, x: Symbol, role: str, value: TensorLike) -> Symbol:
     """A bound as a Symbol of x's dtype."""
     literal: Any = value if type(value) in (bool, int, float) else None
-    symbol = None if literal is not None else x.graph._operand(value, name, role)
+    symbol = None if literal is not None else x.graph.build.operand(value, name, role)
     roles = {"x": x, role: value if symbol is None else symbol}
     answer = resolve(x.graph, Key(name, "number"), roles, (x, symbol), (None, literal))
     if answer.result is not x.dtype:
@@ -289,7 +281,7 @@ def _bound(name: str, x: Symbol, role: str, value: TensorLike) -> Symbol:
     return apply(x.graph, name, roles, (x, symbol), (None, literal), answer)[1]
 
 
-# What they are made of, where there is no kernel
+# Expansions, for dtypes without a kernel
 
 
 def _expm1_times(x: Symbol, factor: float) -> Symbol:
@@ -298,7 +290,7 @@ def _expm1_times(x: Symbol, factor: float) -> Symbol:
 
 
 def _below_zero(x: Symbol, there: Symbol) -> Symbol:
-    """`there` where x is negative, else x."""
+    """Return `there` where x is negative, else x."""
     return e.where(e.less(x, e.const(x, 0.0)), there, x)
 
 

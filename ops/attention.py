@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from graphcore.build.declare import op
-from graphcore.build.operands import Roles, graph_of, promote, same_dim
+from graphcore.build.operands import graph_of, promote
+from graphcore.build.shapes import Roles, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared import attention as attention  # declares what the operators are made of
+from graphcore.ops.shared import attention as attention  # declares the operators' expansions
 from graphcore.ops.shared import rotary as rotary
 from graphcore.ops.shared.attributes import domain_for, real
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
@@ -34,16 +35,16 @@ def scaled_dot_product_attention(
     """softmax(q @ k^T * scale + mask) @ v, head by head.
 
     q: [batch, heads, queries, size]. k: [batch, kv_heads, keys, size]. v: [batch, kv_heads, keys, v_size]. heads is a
-    multiple of kv_heads; each of these serves so many neighbouring heads. Or all three with their heads side by side,
-    q [batch, queries, heads*size] and k and v likewise: then q_num_heads and kv_num_heads say how many those are.
-    attn_mask: a shape that broadcasts to [batch, heads, queries, keys]; bools, true for what is looked at, or floats,
-    added to the scores. is_causal: a query sees no key behind its own position. scale: of the scores, 1/sqrt(size) for
+    multiple of kv_heads; each kv head serves that many neighbouring heads. Or all three with their heads side by side,
+    q [batch, queries, heads*size] and k and v likewise: then q_num_heads and kv_num_heads give their numbers.
+    attn_mask: a shape that broadcasts to [batch, heads, queries, keys]; bools, true for keys that are seen, or floats,
+    added to the scores. is_causal: a query sees no key after its own position. scale: of the scores, 1/sqrt(size) for
     None. softcap: if not 0, scores become softcap * tanh(scores / softcap) before the mask. nonpad_kv_seqlen: [batch],
-    int64, how many of the keys count; the queries then are the last ones before that end.
-    q, k, v and a mask of floats are promoted together; integers become floats. Returns [batch, heads, queries, v_size],
-    or [batch, queries, heads*v_size]; 0 for a query that sees no key. Raises `ShapeError` for shapes and numbers of
-    heads that do not go together, `DTypeError` for a mask of integers and lengths that are not.
-    Vaswani et al. 2017, arXiv:1706.03762; Ainslie et al. 2023, arXiv:2305.13245; ONNX Attention.
+    int64, how many keys are valid; the queries are then the last positions before that end. q, k, v and a mask of
+    floats are promoted together; integers become floats. Returns [batch, heads, queries, v_size], or [batch, queries,
+    heads*v_size]; 0 for a query that sees no key. Raises `ShapeError` for shapes and numbers of heads that do not go
+    together, `DTypeError` for a mask of integers and lengths that are not. Vaswani et al. 2017, arXiv:1706.03762;
+    Ainslie et al. 2023, arXiv:2305.13245; ONNX Attention.
     """
     name = "scaled_dot_product_attention"
     factor = None if scale is None else real(name, "scale", scale)
@@ -51,7 +52,7 @@ def scaled_dot_product_attention(
         raise ShapeError(f"{name}: scale={scale} is not positive", help="leave out scale for 1/sqrt(size)")
     cap = real(name, "softcap", softcap, least=0)
     graph = graph_of(name, (q, k, v, attn_mask, nonpad_kv_seqlen))
-    mask = None if attn_mask is None else graph._operand(attn_mask, name, "attn_mask")
+    mask = None if attn_mask is None else graph.build.operand(attn_mask, name, "attn_mask")
     if mask is not None and mask.dtype is not DType.bool and not mask.dtype.is_float:
         raise DTypeError(
             f"{name}: attn_mask holds {mask.dtype}, neither bools nor floats",
@@ -78,7 +79,7 @@ def scaled_dot_product_attention(
         attributes["softcap"] = cap
     lengths = None
     if nonpad_kv_seqlen is not None:
-        lengths = _lengths(name, graph._operand(nonpad_kv_seqlen, name, "nonpad_kv_seqlen"), sq)
+        lengths = _lengths(name, graph.build.operand(nonpad_kv_seqlen, name, "nonpad_kv_seqlen"), sq)
     if mask is not None:
         mask = _whole_mask(name, mask, roles, _heads(sq, q_num_heads))
     inputs: tuple[Symbol | None, ...] = (sq, sk, sv)
@@ -86,7 +87,7 @@ def scaled_dot_product_attention(
         inputs = (*inputs, mask, None, None, lengths)
     elif mask is not None:
         inputs = (*inputs, mask)
-    return graph._emit("Attention", inputs, tensor_type(dtype, shape), attributes, domain_for(dtype, factor, cap))
+    return graph.build.emit("Attention", inputs, tensor_type(dtype, shape), attributes, domain_for(dtype, factor, cap))
 
 
 def _heads(x: Symbol, heads: int | None) -> Dim:
@@ -94,7 +95,7 @@ def _heads(x: Symbol, heads: int | None) -> Dim:
 
 
 def _attended(name: str, roles: dict[str, Symbol], q_heads: int | None, kv_heads: int | None) -> Shape:
-    """The shape of the result. Raises `ShapeError` where those of the operands do not go together."""
+    """Return the shape of the result. Raises `ShapeError` where the operands' shapes do not match."""
     q, k, v = roles.values()
     if not (q.rank == k.rank == v.rank and q.rank in (3, 4)):
         raise ShapeError(
@@ -167,11 +168,11 @@ def _lengths(name: str, lengths: Symbol, q: Symbol) -> Symbol:
             operands=roles,
             help="give one length for each item of the batch",
         )
-    return lengths.graph._cast(lengths, DType.int64)
+    return lengths.graph.build.cast(lengths, DType.int64)
 
 
 def _whole_mask(name: str, mask: Symbol, roles: dict[str, Symbol], heads: Dim) -> Symbol:
-    """The mask with whole axes of queries and keys, for onnxruntime broadcasts none but those before them."""
+    """Expand the mask's axes of queries and keys: onnxruntime broadcasts only the axes before them."""
     q, k, _ = roles.values()
     sequence = 2 if q.rank == 4 else 1
     wanted = [q.shape[0], heads, q.shape[sequence], k.shape[sequence]]
@@ -190,7 +191,7 @@ def _whole_mask(name: str, mask: Symbol, roles: dict[str, Symbol], heads: Dim) -
         sizes.append(dim if dim.is_static else Axis(symbol, sequence))
     target = shape_vector(mask.graph, sizes)
     shape = _shape([*own[:-2], *wanted[2:]])
-    return mask.graph._emit("Expand", (mask, target), tensor_type(mask.dtype, shape))
+    return mask.graph.build.emit("Expand", (mask, target), tensor_type(mask.dtype, shape))
 
 
 @op(onnx="RotaryEmbedding", rule="float")
@@ -209,7 +210,7 @@ def rotary_embedding(
     sine of the angles, [batch, sequence, turned/2], or [positions, turned/2] with position_ids: [batch, sequence],
     integers from 0 to positions - 1. x and the caches are promoted together; integers become floats.
     rotary_embedding_dim: how many features of each head are turned, an even number; 0 for all. interleaved: a pair is
-    two neighbours instead of a feature and the one half the turned features behind it. Returns the shape of x. Raises
+    two neighbours instead of a feature and the one turned/2 features after it. Returns the shape of x. Raises
     `ShapeError` for shapes that do not go together, `DTypeError` for position_ids that are no integers.
     Su et al. 2021, arXiv:2104.09864; ONNX RotaryEmbedding.
     """
@@ -220,7 +221,7 @@ def rotary_embedding(
     roles = {"x": sx, "cos_cache": cos, "sin_cache": sin}
     positions = None
     if position_ids is not None:
-        positions = graph._operand(position_ids, name, "position_ids")
+        positions = graph.build.operand(position_ids, name, "position_ids")
         roles["position_ids"] = positions
     sequence, size = _turned_axes(name, sx, num_heads, roles)
     turned = whole(name, "rotary_embedding_dim", rotary_embedding_dim, 0)
@@ -246,17 +247,17 @@ def rotary_embedding(
                 help="cast it: .cast(DType.int64)",
             )
         _expect(name, "position_ids", positions, wanted, roles)
-        positions = graph._cast(_whole_batch(positions, sx), DType.int64)
+        positions = graph.build.cast(_whole_batch(positions, sx), DType.int64)
     attributes = {"interleaved": int(bool(interleaved)), "rotary_embedding_dim": turned}
     if sx.rank == 3:
         assert num_heads is not None
         attributes["num_heads"] = int(num_heads)
     inputs = (sx, cos, sin) if positions is None else (sx, cos, sin, positions)
-    return graph._emit("RotaryEmbedding", inputs, tensor_type(dtype, sx.shape), attributes)
+    return graph.build.emit("RotaryEmbedding", inputs, tensor_type(dtype, sx.shape), attributes)
 
 
 def _turned_axes(name: str, x: Symbol, num_heads: int | None, roles: Roles) -> tuple[int, Dim]:
-    """The axis of positions, and the size of a head."""
+    """Return the axis of positions, and the size of a head."""
     if x.rank not in (3, 4):
         raise ShapeError(
             f"{name}: x has rank {x.rank}, not 4 or 3",
@@ -289,7 +290,7 @@ def _turned_axes(name: str, x: Symbol, num_heads: int | None, roles: Roles) -> t
 
 
 def _expect(name: str, role: str, symbol: Symbol, wanted: list[Dim], roles: Roles, first: str = "") -> None:
-    """Raises `ShapeError` unless the shape is the one wanted, or has 1 where that has the batch."""
+    """Raise `ShapeError` unless the shape is the one wanted, or has 1 in place of the batch."""
     fits = symbol.rank == len(wanted) and all(
         same_dim(d, w) or (not axis and d == 1) for axis, (d, w) in enumerate(zip(symbol.shape, wanted, strict=True))
     )
@@ -303,11 +304,11 @@ def _expect(name: str, role: str, symbol: Symbol, wanted: list[Dim], roles: Role
 
 
 def _whole_batch(symbol: Symbol, x: Symbol) -> Symbol:
-    """With the batch of x where it is given once for all of it."""
+    """Expand a batch of 1 to the batch of x."""
     batch = x.shape[0]
     if symbol.shape[0] != 1 or batch == 1:
         return symbol
     ones: list[Size] = [ONE] * (symbol.rank - 1)
     target = shape_vector(x.graph, [batch if batch.is_static else Axis(x, 0), *ones])
     shape = _shape([batch, *symbol.shape[1:]])
-    return x.graph._emit("Expand", (symbol, target), tensor_type(symbol.dtype, shape))
+    return x.graph.build.emit("Expand", (symbol, target), tensor_type(symbol.dtype, shape))

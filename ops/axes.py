@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.build.declare import op
-from graphcore.build.operands import axes_of, axis_of, operand, retype
+from graphcore.build.operands import operand
+from graphcore.build.shapes import axes_of, axis_of, retype
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import in_pieces
@@ -35,7 +36,9 @@ def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     if not axes:
         return symbol
     shape = _shape([d for i, d in enumerate(symbol.shape) if i not in axes])
-    return symbol.graph._emit("Squeeze", (symbol, symbol.graph._vector(sorted(axes))), retype(symbol, shape=shape))
+    return symbol.graph.build.emit(
+        "Squeeze", (symbol, symbol.graph.build.vector(sorted(axes))), retype(symbol, shape=shape)
+    )
 
 
 @op(onnx="Unsqueeze", method=True)
@@ -55,8 +58,8 @@ def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     dims = list(symbol.shape)
     for found in sorted(axes):
         dims.insert(found, Dim(1))
-    vector = symbol.graph._vector(sorted(axes))
-    return symbol.graph._emit("Unsqueeze", (symbol, vector), retype(symbol, shape=_shape(dims)))
+    vector = symbol.graph.build.vector(sorted(axes))
+    return symbol.graph.build.emit("Unsqueeze", (symbol, vector), retype(symbol, shape=_shape(dims)))
 
 
 def _given(name: str, axis: Any, roles: dict[str, Symbol]) -> int | tuple[int, ...]:
@@ -139,7 +142,7 @@ def _transposed(name: str, x: Symbol, axes: Any) -> Symbol:
     if given == tuple(range(x.rank)):
         return x
     type_ = retype(x, shape=_shape([x.shape[a] for a in given]))
-    return x.graph._emit("Transpose", (x,), type_, {"perm": list(given)})
+    return x.graph.build.emit("Transpose", (x,), type_, {"perm": list(given)})
 
 
 setattr(Symbol, "permute", in_pieces(permute))  # noqa: B010 - an assignment would be checked as an override

@@ -6,7 +6,8 @@ from typing import Any
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
-from graphcore.build.operands import promote_one, retype
+from graphcore.build.operands import promote_one
+from graphcore.build.shapes import retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import Axis, shape_vector
@@ -42,7 +43,7 @@ def _triangle(name: str, x: TensorLike, k: int, *, upper: bool) -> Symbol:
 
 
 def _trilu(x: Symbol, k: int, *, upper: bool) -> Symbol:
-    return e.emit("Trilu", x, x.graph._scalar(k, DType.int64), shape=x.shape, upper=int(upper))
+    return e.emit("Trilu", x, x.graph.build.scalar(k, DType.int64), shape=x.shape, upper=int(upper))
 
 
 def _matrices(name: str, x: TensorLike) -> Symbol:
@@ -76,7 +77,7 @@ def band_part(
             if upper >= 0:
                 symbol = _trilu(symbol, upper, upper=False)
             return _trilu(symbol, -lower, upper=True) if lower >= 0 else symbol
-        # All outside of a band that is open on one side lies on the other.
+        # Where a band is open on one side, everything outside of it lies on the other.
         if lower < 0 <= upper:
             return _trilu(symbol, upper + 1, upper=True)
         if upper < 0 <= lower:
@@ -84,11 +85,11 @@ def band_part(
     zero = e.const(symbol, False if symbol.dtype is DType.bool else 0)
     inside = _band_mask(symbol, lower, upper)
     pair = (zero, symbol) if exclude else (symbol, zero)
-    return symbol.graph._emit("Where", (inside, *pair), retype(symbol))
+    return symbol.graph.build.emit("Where", (inside, *pair), retype(symbol))
 
 
 def _bound(role: str, value: Any, roles: dict[str, Any]) -> int | Symbol:
-    """A bound as an int, -1 for none, or as an int64 scalar."""
+    """Return a bound as an int, -1 for none, or as an int64 scalar."""
     if value is None:
         return -1
     if isinstance(value, Symbol):
@@ -98,7 +99,7 @@ def _bound(role: str, value: Any, roles: dict[str, Any]) -> int | Symbol:
                 operands={**roles, role: value},
                 help="give one integer, of rank 0",
             )
-        return value.graph._cast(value, DType.int64)
+        return value.graph.build.cast(value, DType.int64)
     if not isinstance(value, int) or isinstance(value, bool):
         raise DTypeError(f"band_part: {role}={value!r} is no count", operands=roles, help="give an int or a Symbol")
     if value < -1:
@@ -107,26 +108,26 @@ def _bound(role: str, value: Any, roles: dict[str, Any]) -> int | Symbol:
 
 
 def _band_mask(x: Symbol, lower: int | Symbol, upper: int | Symbol) -> Symbol:
-    """Where the band is, bool [m, n]."""
+    """Return a mask that is true inside the band, bool [m, n]."""
     graph = x.graph
     rows, columns = (_positions(x, x.rank - 2 + i) for i in (0, 1))
     down = e.emit("Unsqueeze", rows, e.ints(x, [1]), shape=Shape([*rows.shape, 1]))
     beyond = e.emit("Sub", columns, down)  # positive above the main diagonal
-    zero = graph._scalar(0, DType.int64)
-    low, high = (s if isinstance(s, Symbol) else graph._scalar(s, DType.int64) for s in (lower, upper))
+    zero = graph.build.scalar(0, DType.int64)
+    low, high = (s if isinstance(s, Symbol) else graph.build.scalar(s, DType.int64) for s in (lower, upper))
     inside_low = e.emit("LessOrEqual", e.emit("Neg", beyond), low, dtype=DType.bool)
     inside_high = e.emit("LessOrEqual", beyond, high, dtype=DType.bool)
     return e.both(e.either(e.less(low, zero), inside_low), e.either(e.less(high, zero), inside_high))
 
 
 def _positions(x: Symbol, axis: int) -> Symbol:
-    """0 to the length of an axis, int64 [length]."""
+    """Return 0, 1, ... along an axis, int64 [length]."""
     graph = x.graph
     dim = x.shape[axis]
     if dim.is_static:
-        length = graph._scalar(int(dim), DType.int64)
+        length = graph.build.scalar(int(dim), DType.int64)
     else:
         size = shape_vector(graph, [Axis(x, axis)])
         length = e.emit("Squeeze", size, e.ints(x, [0]), shape=_shape(()))
-    zero, one = graph._scalar(0, DType.int64), graph._scalar(1, DType.int64)
-    return graph._emit("Range", (zero, length, one), tensor_type(DType.int64, _shape([dim])))
+    zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
+    return graph.build.emit("Range", (zero, length, one), tensor_type(DType.int64, _shape([dim])))

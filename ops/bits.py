@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import binary, expansion, unary
+from graphcore.build.declare import expansion
+from graphcore.build.elementwise import binary, unary
+from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.indexing.positions import known
 from graphcore.types.dtypes import DType
 
 # Bits
 
-_CARRIER = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint64}
+_UNSIGNED = {8: DType.uint8, 16: DType.uint16, 32: DType.uint32, 64: DType.uint64}
 
 
 @expansion("ShiftLeft")
@@ -28,7 +29,7 @@ def _shift_right(x: Symbol, count: Symbol) -> Symbol:
 
 
 def _shifted(x: Symbol, count: Symbol, direction: str) -> Symbol:
-    """BitShift, which ONNX has for unsigned integers, on the bits of any integer, with every count seen to."""
+    """Shift the bits of any integer by any count; ONNX BitShift takes unsigned integers only."""
     own = x.dtype
     if own.bits < 8:
         wide = DType.int8 if own.is_signed else DType.uint8
@@ -38,32 +39,32 @@ def _shifted(x: Symbol, count: Symbol, direction: str) -> Symbol:
 
 def _shifted_by(x: Symbol, count: Symbol, direction: str, bits: int) -> Symbol:
     own = x.dtype
-    carrier = _CARRIER[own.bits]
+    unsigned = _UNSIGNED[own.bits]
     wide = e.cast(count, DType.int8 if count.dtype.is_signed else DType.uint8) if count.dtype.bits < 8 else count
-    counts = known(wide)
+    counts = constant_array(wide)
     certain = counts is not None and bool(((counts >= 0) & (counts < bits)).all())
     if certain and counts is not None and direction == "LEFT" and (own.is_signed or own is DType.uint16):
-        # BitShift has none of these; a product wraps to the same bits.
+        # BitShift lacks these dtypes; a product wraps to the same bits.
         return e.emit("Mul", x, _powers(x, counts))
     inside = None if certain else _inside(wide, bits)
-    steps = e.cast(_where_inside(wide, inside), carrier)
+    steps = e.cast(_where_inside(wide, inside), unsigned)
     if direction == "RIGHT" and own.is_signed:
         # The unsigned view shifts in zeros: flip the bits of negative numbers before and after.
         mask = e.emit("Neg", e.cast(e.less(x, e.const(x, 0)), own))
-        flipped = e.bitcast(e.emit("BitwiseXor", x, mask), carrier)
+        flipped = e.bitcast(e.emit("BitwiseXor", x, mask), unsigned)
         moved = e.bitcast(e.emit("BitShift", flipped, steps, direction=direction), own)
         return e.emit("BitwiseXor", _where_inside(moved, inside), mask)
-    moved = e.bitcast(e.emit("BitShift", e.bitcast(x, carrier), steps, direction=direction), own)
+    moved = e.bitcast(e.emit("BitShift", e.bitcast(x, unsigned), steps, direction=direction), own)
     return _where_inside(moved, inside)
 
 
 def _where_inside(x: Symbol, inside: Symbol | None) -> Symbol:
-    """x, and 0 where a count is outside: a product, since onnxruntime has Where for few integers."""
+    """Return x, and 0 where a count is outside: a product, since onnxruntime has Where for few integers."""
     return x if inside is None else e.emit("Mul", x, e.cast(inside, x.dtype))
 
 
 def _inside(count: Symbol, bits: int) -> Symbol | None:
-    """Whether a count is one of 0 to `bits` - 1; None where its dtype can say no other."""
+    """Return whether a count is in 0 to `bits` - 1; None where its dtype holds no other."""
     inside = None
     if count.dtype.is_signed:
         inside = e.opposite(e.less(count, e.const(count, 0)))
@@ -74,9 +75,9 @@ def _inside(count: Symbol, bits: int) -> Symbol | None:
 
 
 def _powers(x: Symbol, counts: np.ndarray[Any, Any]) -> Symbol:
-    """Two to the power of each count, in the dtype of `x`."""
+    """Return two to the power of each count, in the dtype of `x`."""
     ones = np.ones((), x.dtype.numpy)
-    return x.graph._constant(np.asarray(np.left_shift(ones, counts.astype(x.dtype.numpy))), x.dtype)
+    return x.graph.build.constant(np.asarray(np.left_shift(ones, counts.astype(x.dtype.numpy))), x.dtype)
 
 
 left_shift = binary(
@@ -112,7 +113,7 @@ bitwise_not = unary(
 
 # Logic of truth values: numbers are true where they are not 0
 
-logical_and = binary("logical_and", "And", "logical", "Whether both are true. ONNX And.")
-logical_or = binary("logical_or", "Or", "logical", "Whether either is true. ONNX Or.")
-logical_xor = binary("logical_xor", "Xor", "logical", "Whether one only is true. ONNX Xor.")
-logical_not = unary("logical_not", "Not", "logical", "Whether x is not true. ONNX Not.")
+logical_and = binary("logical_and", "And", "logical", "True where both are true. ONNX And.")
+logical_or = binary("logical_or", "Or", "logical", "True where either is true. ONNX Or.")
+logical_xor = binary("logical_xor", "Xor", "logical", "True where exactly one is true. ONNX Xor.")
+logical_not = unary("logical_not", "Not", "logical", "True where x is not true. ONNX Not.")

@@ -1,4 +1,4 @@
-"""Buffers: what is stored to, and read again, in the order in which the graph is built."""
+"""Buffers: mutable values of a graph; stores and loads take effect in the order in which the graph is built."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue, may_hold, value_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops._assigning import assigned
 from graphcore.ops.creation import constant, full
+from graphcore.ops.indexing import assigned
 from graphcore.ops.shape import cast
 from graphcore.types.dtypes import DType
 
@@ -24,42 +24,42 @@ _NUMBERS = (bool, int, float, str)
 
 @op(onnx="none, or ConstantOfShape", rule="keep")
 def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
-    """A buffer within the graph, which begins anew in every run.
+    """A buffer inside the graph, initialised anew in every run.
 
-    initial: what it holds at first: a Symbol, array or number of any dtype and shape, or a `Buffer` for its own
-    initial value (zeros by default), whose named dims a Symbol of the graph must have. It can hold other values of
-    that dtype and rank, and of that shape where dims are numbers. A buffer that lasts from call to call is an input:
-    `Graph("g", {"cache": Buffer(...)})`. Raises `ShapeError` for dims that nobody knows, `GraphError` for a `Buffer`
-    outside of `with graph:`. Buffers have no ONNX operator: what is read is the value stored last.
+    initial: its first value: a Symbol, array or number of any dtype and shape, or a `Buffer` for its own initial value
+    (zeros by default), whose named dims a Symbol of the graph must have. It can hold other values of that dtype and
+    rank, and of that shape where dims are numbers. A buffer that lasts from call to call is an input: `Graph("g",
+    {"cache": Buffer(...)})`. Raises `ShapeError` for unknown dims, `GraphError` for a `Buffer` outside of `with
+    graph:`. Buffers have no ONNX operator: a load reads the value stored last.
     """
     if isinstance(initial, Buffer):
         value = _at_first(initial)
         return value_of(value.graph, initial, value)
     graph = operands.graph_of("buffer_create", (initial,))
-    value = graph._operand(initial, "buffer_create", "initial")
+    value = graph.build.operand(initial, "buffer_create", "initial")
     value = cast(value, value.dtype) if value.ambiguous else value
     return value_of(value.graph, Buffer(value.dtype, value.shape), value)
 
 
 @op(onnx="none", rule="keep")
 def buffer_load(buffer: Symbol) -> Symbol:
-    """What a buffer holds at this point of the graph: a Symbol that later stores do not change.
+    """The value of a buffer at this point of the graph: a Symbol that later stores do not change.
 
-    buffer: of any dtype and shape; as an operand of any op it is read the same way. Returns a Symbol of its dtype, of
-    the shape of what was stored last. Raises `DTypeError` for what is no buffer.
+    buffer: of any dtype and shape; as an operand of any op it is read the same way. Returns a Symbol of its dtype and
+    of the shape stored last. Raises `DTypeError` for anything but a buffer.
     """
     held = _checked("buffer_load", buffer)
-    return held.graph._own(held, "buffer_load", "buffer")
+    return held.graph.build.own(held, "buffer_load", "buffer")
 
 
 @op(onnx="none, or Cast", rule="keep")
 def buffer_store(buffer: Symbol, value: TensorLike) -> None:
-    """Makes a buffer hold another value, from here on in the order in which the graph is built.
+    """Store a value to a buffer, from here on in the order in which the graph is built.
 
     value: a Symbol or array of a dtype that the buffer's holds exactly, to which it is cast, or a Python number that it
     holds; of the buffer's rank, and of its dims where they are numbers. Raises `DTypeError` for another dtype and for
-    what is no buffer, `ShapeError` for another shape, `GraphError` within the body of a branch, loop or function that
-    the buffer does not belong to.
+    anything but a buffer, `ShapeError` for another shape, `GraphError` within the body of a branch, loop or function
+    that the buffer does not belong to.
     """
     held = _checked("buffer_store", buffer)
     graph = _open("buffer_store", held)
@@ -75,7 +75,7 @@ def buffer_store(buffer: Symbol, value: TensorLike) -> None:
 
 @op(onnx="ScatterND, Range, Slice", rule="keep")
 def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
-    """Stores to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND.
+    """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND.
 
     value: as for `buffer_store`, of a shape that broadcasts to that of the part. slices: one or a tuple or list of
     ints, integer scalars, slices with any step but 0 whose bounds are ints, Dims, None or integer Symbols, and `...`.
@@ -95,7 +95,7 @@ def _at_first(buffer: Buffer) -> Symbol:
     if initial is None:
         nothing: Any = "" if type_.dtype is DType.string else False
         return full(type_.shape, constant(nothing, type_.dtype) if type_.dtype.bits > 64 else nothing, type_.dtype)
-    held = Graph.current()._constant(np.asarray(initial), type_.dtype)
+    held = Graph.current().build.constant(np.asarray(initial), type_.dtype)
     return held if initial.ndim else full(type_.shape, held, type_.dtype)
 
 
@@ -110,10 +110,10 @@ def _checked(op: str, value: object) -> BufferValue:
 
 
 def _open(op: str, held: BufferValue) -> Graph:
-    """The buffer's graph, which must be the one that is being built."""
+    """Return the buffer's graph, which must be the one under construction."""
     graph = held.graph
-    inner = graph if graph._inner is graph else graph._open()
-    if inner is not graph or graph._inner is graph:
+    inner = graph if graph.scope.is_finished else graph.build.innermost()
+    if inner is not graph or graph.scope.is_finished:
         raise GraphError(
             f"{op}: buffer {held.name!r} is stored to within {inner.name!r}, a body that it does not belong to",
             operands={"buffer": held},
@@ -123,8 +123,8 @@ def _open(op: str, held: BufferValue) -> Graph:
 
 
 def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
-    """What is stored, in the dtype of the buffer."""
-    from graphcore.passes.casts import holds
+    """Return the value to store, in the dtype of the buffer."""
+    from graphcore.passes.casts import holds  # 10 ms to import, which graphs without buffers do not need
 
     dtype = held.buffer.type.dtype
     if type(value) in _NUMBERS:
@@ -133,7 +133,7 @@ def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
         except DTypeError as error:
             why = error.summary.removeprefix("constant: ")
             raise DTypeError(f"{op}: {why}", operands={"buffer": held}, help=f"give what {dtype} holds") from None
-    made = graph._operand(value, op, "value")
+    made = graph.build.operand(value, op, "value")
     if made.ambiguous:
         return cast(made, dtype)
     if made.dtype is dtype or holds(dtype, made.dtype):
@@ -146,11 +146,11 @@ def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
 
 
 def _hold(held: BufferValue, value: Symbol) -> None:
-    held.graph._end_expressions([value])
+    held.graph.build.end_expressions([value])
     held._hold(value)
 
 
-# Python's own spellings of stores
+# Stores by assignment
 
 
 def _setitem(self: BufferValue, index: Any, value: Any) -> None:

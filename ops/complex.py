@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import broadcast, operand, promote, retype, same_dim
+from graphcore.build.operands import operand, promote
+from graphcore.build.shapes import broadcast, retype, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import Axis
@@ -16,7 +17,7 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 @op(onnx="Unsqueeze, Concat", rule="join")
 def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
-    """Complex numbers out of their real and imaginary parts.
+    """Complex numbers from their real and imaginary parts.
 
     real, imag: of one shape [...]; their dtypes meet in a common one. Returns [..., 2]. Raises `ShapeError` for
     different shapes. ONNX Unsqueeze and Concat.
@@ -31,14 +32,14 @@ def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
         )
     graph = real.graph
     dims = [a if not a.is_dynamic else b for a, b in zip(real.shape, imag.shape, strict=True)]
-    last = graph._vector([-1])
-    parts = tuple(graph._emit("Unsqueeze", (s, last), retype(s, shape=Shape([*s.shape, 1]))) for s in (real, imag))
-    return graph._emit("Concat", parts, tensor_type(dtype, _shape([*dims, Dim(2)])), {"axis": -1})
+    last = graph.build.vector([-1])
+    parts = tuple(graph.build.emit("Unsqueeze", (s, last), retype(s, shape=Shape([*s.shape, 1]))) for s in (real, imag))
+    return graph.build.emit("Concat", parts, tensor_type(dtype, _shape([*dims, Dim(2)])), {"axis": -1})
 
 
 @op(onnx="Reshape", rule="keep")
 def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
-    """Complex numbers out of real and imaginary parts that alternate on the last axis.
+    """Complex numbers from real and imaginary parts that alternate on the last axis.
 
     interleaved: [..., 2 * n], of any dtype. Returns [..., n, 2]. Raises `ShapeError` for a scalar and for a last axis
     of odd length. ONNX Reshape.
@@ -89,7 +90,7 @@ def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     roles = {"lhs": lhs, "rhs": rhs}
     _check_complex("mul_complex", roles)
     dims = broadcast("mul_complex", roles)[:-1]
-    return lhs.graph._emit("MulComplex", (lhs, rhs), tensor_type(dtype, Shape([*dims, 2])), None, LIBRARY)
+    return lhs.graph.build.emit("MulComplex", (lhs, rhs), tensor_type(dtype, Shape([*dims, 2])), None, LIBRARY)
 
 
 @expansion("MulComplex")
@@ -104,8 +105,8 @@ def _mul_complex(lhs: Symbol, rhs: Symbol) -> Symbol:
 
 
 def _part(x: Symbol, position: int) -> Symbol:
-    index = x.graph._scalar(position, DType.int64)
-    return x.graph._emit("Gather", (x, index), retype(x, shape=x.shape[:-1]), {"axis": x.rank - 1})
+    index = x.graph.build.scalar(position, DType.int64)
+    return x.graph.build.emit("Gather", (x, index), retype(x, shape=x.shape[:-1]), {"axis": x.rank - 1})
 
 
 def _check_complex(name: str, roles: dict[str, Symbol]) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.operands import as_index, axis_of, cast_operand, graph_of, report_lossy, resolve, same_dim
+from graphcore.build.operands import as_index, cast_operand, graph_of, report_lossy, resolve
 from graphcore.build.primitives import emit, greater
 from graphcore.build.pytree import Structure, labels_of, rebuilt
+from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir.bodies import body_of, building, finish
+from graphcore.ir import bodies as ir_bodies
+from graphcore.ir.bodies import building, finish, new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.bodies import (
@@ -47,21 +49,21 @@ _CONDITION = tensor_type(DType.bool, _shape(()))
 
 @op(onnx="If", rule="join")
 def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., Any], *operands: Any) -> Any:
-    """What one of two functions gives, chosen while the graph runs; the other is not computed.
+    """The results of one of two functions, chosen when the graph runs; the other is not computed.
 
     pred: a scalar, bool or a number that is true when it is not 0. then_fn, else_fn: called once each with the
-    operands; they may use any other Symbol of the graph as well. What they give, a Symbol or a tuple, list or dict of
-    them, is put together alike in both. operands: whatever the functions take.
-    Returns values put together as then_fn's: of the dtype that both branches meet in, with casts inside the branches,
+    operands; they may use any other Symbol of the graph as well. Both return the same structure: a Symbol, or a tuple,
+    list or dict of Symbols. operands: the functions' arguments.
+    Returns values in the structure of then_fn's: of the common dtype of both branches, with casts inside the branches,
     and of dims that both have (others are unknown). Raises `PromotionError` or `DTypeError` for dtypes that do not
-    meet, `ShapeError` for ranks that differ, `GraphError` for results put together in another way. ONNX If.
+    meet, `ShapeError` for ranks that differ, `GraphError` for results of another structure. ONNX If.
     """
     checked_function("cond", then_fn=then_fn, else_fn=else_fn)
     graph = graph_of("cond", [pred, *[o for o in operands if isinstance(o, Symbol)]])
     test = condition(
-        "cond", pred if isinstance(pred, Symbol) else graph._operand(pred, "cond", "pred"), "pred", numbers=True
+        "cond", pred if isinstance(pred, Symbol) else graph.build.operand(pred, "cond", "pred"), "pred", numbers=True
     )
-    bodies = [body_of(graph, name, {}) for name in ("then", "else")]
+    bodies = [new_body(graph, name, {}) for name in ("then", "else")]
     made = []
     for body, function in zip(bodies, (then_fn, else_fn), strict=True):
         with building(body):
@@ -80,11 +82,11 @@ def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., A
         with building(body):
             finish(body, [_brought(body, value, type_) for value, type_ in zip(results, met, strict=True)])
     attributes = {"then_branch": bodies[0], "else_branch": bodies[1]}
-    return rebuilt(like, iter(graph._emit_many("If", (test,), met, attributes)))
+    return rebuilt(like, iter(graph.build.emit_many("If", (test,), met, attributes)))
 
 
 def _met(graph: Graph, pair: dict[str, Any]) -> Type:
-    """The type that the values of two branches have in common."""
+    """Return the common type of the values of two branches."""
     types = [v.type for v in pair.values() if isinstance(v, Symbol)]
     if any(not isinstance(t, TensorType) for t in types):
         if len(types) == 2 and are_lists(types[0], types[1]):
@@ -111,24 +113,24 @@ def _met(graph: Graph, pair: dict[str, Any]) -> Type:
 
 
 def _brought(body: Graph, value: Any, type_: Type) -> Symbol:
-    """A branch's value in the dtype that both have in common."""
+    """Cast a branch's value to the common dtype."""
     if not isinstance(value, Symbol):
         assert isinstance(type_, TensorType)
-        return body._scalar(value, type_.dtype)
+        return body.build.scalar(value, type_.dtype)
     return cast_operand(value, type_.dtype) if isinstance(type_, TensorType) else value
 
 
 @op(onnx="Loop")
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
-    """What is left of a state that a function makes anew for as long as a condition of it holds.
+    """The last state of a loop that runs as long as a condition on its state holds.
 
-    cond_fn: from the state to a scalar bool; asked before each turn, so that there may be none. body_fn: from the
-    state to the next one. init: the state at first, a Symbol or a tuple, list or dict of them. A tuple or list is
+    cond_fn: from the state to a scalar bool; evaluated before each iteration, so that there may be none. body_fn: from
+    the state to the next one. init: the state at first, a Symbol or a tuple, list or dict of them. A tuple or list is
     given to the functions as arguments of their own, a dict by its names. Both may use any other Symbol of the graph,
     and are called more than once.
-    Returns the last state, put together as init. Its dtypes and ranks stay; dims that change are unknown. Raises
+    Returns the last state, in the structure of init. Its dtypes and ranks stay; dims that change are unknown. Raises
     `DTypeError` or `ShapeError` where a dtype or rank changes or the condition is no scalar bool, `GraphError` for
-    states put together in another way. ONNX Loop.
+    states of another structure. ONNX Loop.
     """
     checked_function("while_loop", cond_fn=cond_fn, body_fn=body_fn)
     like, graph, start = begun("while_loop", init)
@@ -140,7 +142,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
         made = called(body_fn, rebuilt(like, iter(state)))
         after = next_state("while_loop", body, made, like, state)
         goes_on = condition("while_loop", called(cond_fn, rebuilt(like, iter(after))), "what cond_fn gives")
-        return body._own(goes_on, "while_loop", "what cond_fn gives"), after, []
+        return body.build.own(goes_on, "while_loop", "what cond_fn gives"), after, []
 
     made, _ = _loop("while_loop", graph, None, goes, start, turn)
     return rebuilt(like, iter(made))
@@ -148,15 +150,14 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
 
 @op(onnx="Loop")
 def for_loop(trip_count: TensorLike, body_fn: Callable[..., Any], init: Any = None, *, collect: bool = False) -> Any:
-    """What is left of a state that a function makes anew a number of times.
+    """The last state of a loop with a number of iterations.
 
-    trip_count: an int or integer scalar Symbol; there are no turns where it is 0 or negative. body_fn: from the number
-    of the turn (from 0, an int64 scalar) and the state to the next state, or with `collect` to (next state, outputs).
-    init: the state at first, a Symbol, a tuple, list or dict of them, or None. A tuple or list is given to body_fn as
-    arguments of their own, a dict by its names. body_fn may use any other Symbol of the graph, and may be called more
-    than once.
-    Returns the last state, put together as init, or with `collect` (last state, outputs): each output stacked along a
-    new first axis, which is the turns. Raises as `while_loop` does. ONNX Loop.
+    trip_count: an int or integer scalar Symbol; 0 or less means no iterations. body_fn: from the iteration number (from
+    0, an int64 scalar) and the state to the next state, or with `collect` to (next state, outputs). init: the state at
+    first, a Symbol, a tuple, list or dict of them, or None. A tuple or list is given to body_fn as arguments of their
+    own, a dict by its names. body_fn may use any other Symbol of the graph, and may be called more than once.
+    Returns the last state, in the structure of init, or with `collect` (last state, outputs): each output stacked along
+    a new first axis, that of the iterations. Raises as `while_loop` does. ONNX Loop.
     """
     checked_function("for_loop", body_fn=body_fn)
     like, graph, start = begun("for_loop", init, trip_count)
@@ -174,7 +175,7 @@ def for_loop(trip_count: TensorLike, body_fn: Callable[..., Any], init: Any = No
         outputs[:] = [extra_like]
         return body.inputs[1], after, collected
 
-    goes = None if start else graph._scalar(True, DType.bool)  # a Loop has two inputs at least
+    goes = None if start else graph.build.scalar(True, DType.bool)  # a Loop has two inputs at least
     made, stacked = _loop("for_loop", graph, trips, goes, start, turn)
     last = rebuilt(like, iter(made))
     return (last, rebuilt(outputs[0], iter(stacked))) if collect else last
@@ -186,19 +187,19 @@ def scan(
 ) -> Any:
     """A function applied along an axis, with a state from each place to the next.
 
-    body_fn: from (state, x) to (next state, y); both are put together as `init` and `xs` are, and y in any way. init:
+    body_fn: from (state, x) to (next state, y); state and x have the structures of `init` and `xs`, y has any. init:
     the state at first, a Symbol or a tuple, list or dict of them, or None. xs: a Symbol or a tuple, list or dict of
-    one or more; x is what they have at one place of `axis`, without that axis. reverse: from the last place to the
-    first; a y has the place of its x all the same. out_axis: the axis of the ys that is the places. body_fn may use
-    any other Symbol of the graph, and is called once.
-    Returns (last state, ys), put together as body_fn has them. Raises `ShapeError` for xs of lengths that differ and
-    for a state that changes its shape, otherwise as `while_loop` does. ONNX Scan, inside an If where there may be
-    no places.
+    one or more; x is their slices at one position of `axis`, without that axis. reverse: from the last position to the
+    first; each y still has the position of its x. out_axis: the axis of the ys along which they are stacked. body_fn
+    may use any other Symbol of the graph, and is called once.
+    Returns (last state, ys), in the structures that body_fn returns. Raises `ShapeError` for xs of lengths that differ
+    and for a state that changes its shape, otherwise as `while_loop` does. ONNX Scan, inside an If where the axis may
+    be empty.
     """
     checked_function("scan", body_fn=body_fn)
     over, along = taken_apart(xs)
     like, graph, start = begun("scan", init, *along)
-    roles = dict(zip(labels_of(over, "xs"), [graph._operand(x, "scan", "xs") for x in along], strict=True))
+    roles = dict(zip(labels_of(over, "xs"), [graph.build.operand(x, "scan", "xs") for x in along], strict=True))
     if not roles:
         raise GraphError("scan: xs has no Symbols to go along", help="give one or more, or use ops.for_loop")
     for label, value in (*zip(labels_of(like, "state"), start, strict=True), *roles.items()):
@@ -220,7 +221,7 @@ def scan(
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What a Scan does, wherever it is emitted."""
+    """A Scan to emit: its operands, its body and its types."""
 
     function: Callable[..., Any]
     state: Structure
@@ -232,11 +233,11 @@ class _Scan:
     out_axis: int
 
     def emitted(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
-        """The results of the node, and how the ys are put together."""
+        """Emit the node; return its results and the structure of the ys."""
         parts = [_without(x, axis) for x, axis in zip(self.xs, self.axes, strict=True)]
         types = [s.type for s in start]
         named = {f"state{i}": t for i, t in enumerate(types)} | {f"x{i}": t for i, t in enumerate(parts)}
-        body = body_of(graph, "body", named)
+        body = new_body(graph, "body", named)
         state, x = body.inputs[: len(types)], body.inputs[len(types) :]
         with building(body):
             made = self.function(rebuilt(self.state, iter(state)), rebuilt(self.over, iter(x)))
@@ -257,28 +258,27 @@ class _Scan:
         if self.reverse and ys:
             attributes["scan_output_directions"] = [1] * len(ys)
         stacked = [stacked_type(y.type, self.length, end) for y, end in zip(ys, ends, strict=True)]
-        given = tuple([graph._own(s, "scan", "an operand") for s in (*start, *self.xs)])
+        given = tuple([graph.build.own(s, "scan", "an operand") for s in (*start, *self.xs)])
         last = [flagged(t, s.ambiguous) for t, s in zip(types, after, strict=True)]
-        return graph._emit_many("Scan", given, [*last, *stacked], attributes), like
+        return graph.build.emit_many("Scan", given, [*last, *stacked], attributes), like
 
     def unless_empty(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
-        """The same in one branch of an If, whose other has what is right without any places.
+        """Emit the Scan in one branch of an If; the other branch has the results of an empty axis.
 
-        onnxruntime's Scan fails where there are none.
+        onnxruntime's Scan fails on an empty axis.
         """
         x, axis = self.xs[0], self.axes[0]
         size = emit("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=axis, end=axis + 1)
         size = emit("Squeeze", size, shape=_shape(()))
-        some, none = (body_of(graph, name, {}) for name in ("some", "none"))
-        with building(some):
+        with ir_bodies.body(graph, "some") as some:
             made, like = self.emitted(some, start)
             finish(some, made)
-        with building(none):
-            first = [none._own(s, "scan", "the state") for s in start]
+        with ir_bodies.body(graph, "none") as none:
+            first = [none.build.own(s, "scan", "the state") for s in start]
             finish(none, [*first, *[_empty(none, s.type) for s in made[len(first) :]]])
         attributes = {"then_branch": some, "else_branch": none}
-        is_some = greater(size, graph._scalar(0, DType.int64))
-        return graph._emit_many("If", (is_some,), [s.type for s in made], attributes), like
+        is_some = greater(size, graph.build.scalar(0, DType.int64))
+        return graph.build.emit_many("If", (is_some,), [s.type for s in made], attributes), like
 
 
 def _keep_shapes(before: Sequence[Symbol], after: Sequence[Symbol]) -> None:
@@ -293,19 +293,21 @@ def _keep_shapes(before: Sequence[Symbol], after: Sequence[Symbol]) -> None:
 
 
 def _without(x: Symbol, axis: int) -> Type:
-    """The type of what is at one place of an axis."""
+    """Return the type of a slice at one position of an axis."""
     return tensor_type(x.dtype, _shape([d for i, d in enumerate(x.shape) if i != axis]), x.ambiguous)
 
 
 def _empty(body: Graph, type_: Type) -> Symbol:
-    """A tensor of that type without elements: dims that cannot be found in the graph are 0."""
+    """Return an empty tensor of a type: dims that cannot be found in the graph are 0."""
     assert isinstance(type_, TensorType)
     if not type_.shape.is_ranked:
         raise ShapeError("scan: the rank of the outputs is not known", help="say it: ops.rebind(y, shape)")
     value = np.array("", object) if type_.dtype is DType.string else np.zeros((), type_.dtype.numpy)
     sizes = [_findable(body, dim) for dim in type_.shape]
     shape = shape_vector(body, sizes, op="scan")
-    return body._emit("Expand", (body._constant(value, type_.dtype), shape), tensor_type(type_.dtype, _shape(sizes)))
+    return body.build.emit(
+        "Expand", (body.build.constant(value, type_.dtype), shape), tensor_type(type_.dtype, _shape(sizes))
+    )
 
 
 def _findable(body: Graph, dim: Dim) -> Dim:
@@ -316,7 +318,7 @@ def _findable(body: Graph, dim: Dim) -> Dim:
     return dim
 
 
-# What the loops have in common
+# Shared by the loops
 
 
 def _loop(
@@ -327,14 +329,14 @@ def _loop(
     start: Sequence[Symbol],
     turn: Callable[[Graph, Symbol, Sequence[Symbol]], tuple[Symbol, list[Symbol], list[Symbol]]],
 ) -> tuple[tuple[Symbol, ...], tuple[Symbol, ...]]:
-    """A Loop whose body `turn` builds; it does so again until the types of the state hold for every turn."""
+    """Emit a Loop whose body `turn` builds; build it again until the types of the state hold for every iteration."""
     types = [known_type(s.type) for s in start]
     known = names_around(graph)
     while True:
         forget_others(known)
         guessed = [flagged(t, s.ambiguous) for t, s in zip(types, start, strict=True)]
         named = {"turn": _COUNTER, "goes_on": _CONDITION, **{f"state{i}": t for i, t in enumerate(guessed)}}
-        body = body_of(graph, "body", named)
+        body = new_body(graph, "body", named)
         index, _, *state = body.inputs
         with building(body):
             goes_on, after, collected = turn(body, as_index(index), state)
@@ -356,7 +358,7 @@ def _loop(
     length = _length_of(trips)
     stacked = [stacked_type(s.type, length, 0) for s in collected]
     last = [flagged(t, s.ambiguous) for t, s in zip(types, after, strict=True)]
-    made = graph._emit_many("Loop", (trips, goes, *start), [*last, *stacked], {"body": body})
+    made = graph.build.emit_many("Loop", (trips, goes, *start), [*last, *stacked], {"body": body})
     collected = [
         s if trips is None or (length.is_static and int(length)) else _shaped(s, trips) for s in made[len(types) :]
     ]
@@ -364,12 +366,12 @@ def _loop(
 
 
 def _trips(graph: Graph, count: TensorLike) -> Symbol:
-    """The number of turns as an int64 scalar."""
+    """Return the number of iterations as an int64 scalar."""
     if isinstance(count, int) and not isinstance(count, bool):
         if not -(2**63) <= count < 2**63:
             raise DTypeError(f"for_loop: trip_count {count} does not fit int64", help="give a smaller one")
-        return graph._scalar(count, DType.int64)
-    symbol = graph._operand(count, "for_loop", "trip_count")
+        return graph.build.scalar(count, DType.int64)
+    symbol = graph.build.operand(count, "for_loop", "trip_count")
     if not symbol.dtype.is_integer:
         raise DTypeError(
             f"for_loop: trip_count is {symbol.dtype}, not an integer",
@@ -386,24 +388,26 @@ def _trips(graph: Graph, count: TensorLike) -> Symbol:
 
 
 def _shaped(collected: Symbol, trips: Symbol) -> Symbol:
-    """The same in its shape: where there are no turns, onnxruntime takes dims that only the run knows for 0."""
+    """Restore the shape of a value: without iterations onnxruntime takes dims known only at run time for 0."""
     graph = collected.graph
     inner = list(collected.shape[1:]) if collected.shape.is_ranked else []
     if all(d.is_static for d in inner) or not all(d is _findable(graph, d) for d in inner):
         return collected
-    count = emit("Max", emit("Unsqueeze", trips, graph._vector([0]), shape=_shape([Dim(1)])), graph._vector([0]))
+    count = emit(
+        "Max", emit("Unsqueeze", trips, graph.build.vector([0]), shape=_shape([Dim(1)])), graph.build.vector([0])
+    )
     sizes = emit("Concat", count, shape_vector(graph, inner), shape=_shape([Dim(len(inner) + 1)]), axis=0)
     return emit("Reshape", collected, sizes, shape=collected.shape, allowzero=1)
 
 
 def _length_of(trips: Symbol | None) -> Dim:
-    """The number of turns, where it is known."""
+    """Return the number of iterations, where it is known."""
     array = getattr(trips.producer, "array", None) if trips is not None else None
     return Dim.dynamic() if array is None else Dim(max(0, int(np.asarray(array))))
 
 
 def _length(roles: dict[str, Symbol], axes: Sequence[int]) -> Dim:
-    """The length that all xs have along their axes."""
+    """Return the common length of all xs along their axes."""
     lengths = [x.shape[a] for x, a in zip(roles.values(), axes, strict=True)]
     known = [d for d in lengths if not d.is_dynamic] or lengths
     if any(provably_differ(known[0], d) for d in known):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.build.declare import op
-from graphcore.build.operands import Roles, promote, same_dim
+from graphcore.build.operands import promote
+from graphcore.build.shapes import Roles, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.spatial import (
@@ -63,11 +64,11 @@ def conv2d(
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
     needs no transposes. filter: [height, width, channels/groups, features], or [features, channels/groups, height,
     width] with filter_layout="FCRS"; it is not flipped. bias: [features], added to the result. They are promoted
-    together; integers become floats, for there is no convolution of integers yet.
+    together; integers become floats: there is no convolution of integers yet.
     stride, dilation: steps between windows and between the elements of one, in elements (height, width). padding:
-    zeros around the input, (height_before, height_after, width_before, width_after). groups: the channels and the
-    features are split in so many parts that do not see each other; `groups=channels` is a depthwise convolution.
-    Returns the features in the layout of x, of size
+    zeros around the input, (height_before, height_after, width_before, width_after). groups: the number of independent
+    parts into which channels and features are split; `groups=channels` is a depthwise convolution. Returns the features
+    in the layout of x, of size
     (size + before + after - dilation * (kernel - 1) - 1) // stride + 1.
     Raises `ShapeError` for wrong ranks, channels that do not agree, or a kernel larger than the padded input.
     """
@@ -113,10 +114,10 @@ def conv2d_transpose(
     """The transpose of a convolution of images: the gradient of `conv2d` with regard to its input. ONNX ConvTranspose.
 
     x: [batch, height, width, features], or [batch, features, height, width] with input_layout="NCHW". filter: as that
-    of the convolution, which led from channels to features: [height, width, channels/groups, features], or [features,
+    of the convolution from channels to features: [height, width, channels/groups, features], or [features,
     channels/groups, height, width] with filter_layout="FCRS". bias: [channels]. They are promoted together; integers
-    become floats. stride, dilation, groups: those of the convolution. padding: what is cut off the result,
-    (height_before, height_after, width_before, width_after). output_paddings: what is added behind it (height,
+    become floats. stride, dilation, groups: those of the convolution. padding: elements cut off the result,
+    (height_before, height_after, width_before, width_after). output_paddings: elements added at its end (height,
     width), less than the stride of that axis: a convolution gives one size for `stride` sizes of its input.
     Returns the channels in the layout of x, of size (size - 1) * stride + dilation * (kernel - 1) + 1 - before - after
     + output_padding. Raises `ShapeError` for wrong ranks, channels that do not agree, or a result of no size.
@@ -204,7 +205,7 @@ def _operands(
     input_layout: str,
     filter_layout: str,
 ) -> tuple[Symbol, Symbol, dict[str, Symbol]]:
-    """x and filter promoted, checked and in ONNX's layouts; and all operands by role, as errors show them."""
+    """Return x and filter promoted, checked and in ONNX's layouts, and all operands by role for errors."""
     layout_of(name, "input_layout", input_layout, INPUTS[count])
     layout_of(name, "filter_layout", filter_layout, FILTERS[count])
     given = {"x": x, "filter": filter} if bias is None else {"x": x, "filter": filter, "bias": bias}
@@ -263,4 +264,4 @@ def _emitted(
 ) -> Symbol:
     bias = roles.get("bias")
     operands = (inputs, filters) if bias is None else (inputs, filters, bias)
-    return inputs.graph._emit(op_type, operands, tensor_type(inputs.dtype, shape), attributes)
+    return inputs.graph.build.emit(op_type, operands, tensor_type(inputs.dtype, shape), attributes)

@@ -1,4 +1,4 @@
-"""Tensors made from nothing: constants, ranges, and tensors of one value."""
+"""Tensors made without operands: constants, ranges, and tensors of one value."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbo
     """A value known now, in the current graph.
 
     value: an array, a Python scalar or nested lists of them, of any shape. dtype: by default the array's own, or bool,
-    int64 or float32 for Python numbers, if the promotion system says no other. ambiguous: the dtype gives way to what
-    the constant meets, in "kernel_float" and "anvil". Raises `DTypeError` where `dtype` cannot hold an element,
+    int64 or float32 for Python numbers, unless the promotion system chooses another. ambiguous: the dtype yields to
+    that of the other operand, in "kernel_float" and "anvil". Raises `DTypeError` where `dtype` cannot hold an element,
     `GraphError` outside of `with graph:`. An ONNX initializer.
     """
     wanted = None if dtype is None else operands.dtype_of("constant", dtype)
@@ -73,12 +73,12 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
     dims = dims_of(name, shape)
     wanted = None if dtype is None else operands.dtype_of(name, dtype)
     if isinstance(value, Symbol):
-        value = graph._own(value, name, "value")
+        value = graph.build.own(value, name, "value")
         if value.rank:
             raise ShapeError(
                 f"{name}: value has shape {value.shape}", operands={"value": value}, help="give a number or a scalar"
             )
-        return _expanded(graph, graph._cast(value, wanted or value.dtype), dims, name)
+        return _expanded(graph, graph.build.cast(value, wanted or value.dtype), dims, name)
     array, own = array_of(value, wanted)
     if array.ndim:
         raise ShapeError(
@@ -98,9 +98,9 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
     else:
         array = casting.cast_array(array, held, target)
     if not dims or target is DType.string:
-        return _expanded(graph, graph._constant(array.reshape(()), target), dims, name)
+        return _expanded(graph, graph.build.constant(array.reshape(()), target), dims, name)
     vector = shape_vector(graph, dims, op=name)
-    return graph._emit(
+    return graph.build.emit(
         "ConstantOfShape",
         (vector,),
         tensor_type(target, _shape(dims)),
@@ -112,7 +112,7 @@ def _expanded(graph: Graph, value: Symbol, dims: Sequence[Dim], name: str) -> Sy
     if not dims:
         return value
     vector = shape_vector(graph, dims, op=name)
-    return graph._emit("Expand", (value, vector), tensor_type(value.dtype, _shape(dims)))
+    return graph.build.emit("Expand", (value, vector), tensor_type(value.dtype, _shape(dims)))
 
 
 # Ranges
@@ -127,10 +127,10 @@ def range(
 ) -> Symbol:
     """The numbers from `start` up to but without `stop`, `step` apart, a tensor of rank 1.
 
-    start, stop, step: numbers, scalar Symbols, or Dims and names (as int64); with one alone it is `stop`, from 0. They
-    meet in a common dtype, which `dtype` overrides. out_dim: the length, where Symbols say the bounds. Raises
-    `ShapeError` for a step of 0 and a wrong `out_dim`, `DTypeError` for bools and for bounds that `dtype` cannot hold.
-    ONNX Range, NumPy's arange.
+    start, stop, step: numbers, scalar Symbols, or Dims and names (as int64); one alone is `stop`, from 0. They promote
+    to a common dtype, which `dtype` overrides. out_dim: the length, where the bounds are Symbols. Raises `ShapeError`
+    for a step of 0 and a wrong `out_dim`, `DTypeError` for bools and for bounds that `dtype` cannot hold. ONNX Range,
+    NumPy's arange.
     """
     if stop is None:
         start, stop = 0, start
@@ -149,7 +149,7 @@ def range(
 
 
 def _bound(role: str, value: Any) -> Any:
-    """A bound as an int, a float or a symbolic Dim."""
+    """Return a bound as an int, a float or a symbolic Dim."""
     if isinstance(value, (str, Dim)):
         (dim,) = dims_of("range", [value])
         return int(dim) if dim.is_static else dim
@@ -171,7 +171,7 @@ def _length(said: Dim | None, length: Dim) -> Dim:
 
 
 def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
-    """A range of ints and Dims, counted in int64."""
+    """Emit a range of ints and Dims, counted in int64."""
     start, stop, step = (b if isinstance(b, Dim) else Dim(0) + b for b in bounds.values())
     target = dtype or DType.int64
     if not step.is_static:
@@ -185,15 +185,15 @@ def _whole(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim 
                 held_as(np.array(value), DType.of(np.array(value).dtype), target, "range")
     shape = _shape([_length(said, length)])
     symbols = tuple(
-        dim_value(graph, b, op="range") if isinstance(b, Dim) else graph._scalar(b, DType.int64)
+        dim_value(graph, b, op="range") if isinstance(b, Dim) else graph.build.scalar(b, DType.int64)
         for b in bounds.values()
     )
-    made = graph._emit("Range", symbols, tensor_type(DType.int64, shape))
-    return graph._cast(made, target)
+    made = graph.build.emit("Range", symbols, tensor_type(DType.int64, shape))
+    return graph.build.cast(made, target)
 
 
 def _real(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
-    """A range with a float among its bounds, all known: a constant, so that its length is that of NumPy's."""
+    """Return a range of known bounds with a float among them: a constant, so that its length is NumPy's."""
     start, stop, step = bounds.values()
     if any(isinstance(b, Dim) for b in bounds.values()):
         raise ShapeError(
@@ -207,11 +207,11 @@ def _real(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim |
     values = start + np.arange(length, dtype=np.float64) * step
     array = held_as(values, DType.float64, target, "range")
     _length(said, Dim(length))
-    return graph._constant(array, target)
+    return graph.build.constant(array, target)
 
 
 def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: Dim | None) -> Symbol:
-    """A range whose bounds are known when the graph runs."""
+    """Emit a range whose bounds are known when the graph runs."""
     roles = {
         role: dim_value(graph, value, op="range") if isinstance(value, (str, Dim)) else value
         for role, value in bounds.items()
@@ -225,5 +225,5 @@ def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: D
     target = dtype or met
     counted = met if met in _KERNELS else DType.float32 if met.is_float else DType.int64
     shape = _shape([Dim.dynamic() if said is None else said])
-    made = graph._emit("Range", tuple(graph._cast(s, counted) for s in symbols), tensor_type(counted, shape))
-    return graph._cast(made, target)
+    made = graph.build.emit("Range", tuple(graph.build.cast(s, counted) for s in symbols), tensor_type(counted, shape))
+    return graph.build.cast(made, target)

@@ -1,11 +1,12 @@
-"""Choosing among the boxes that a detector finds."""
+"""Selection among the boxes of a detector."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.operands import as_index, cast_operand, promote, same_dim
+from graphcore.build.operands import as_index, cast_operand, promote
+from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.types.dims import Dim
@@ -24,16 +25,15 @@ def non_maximum_suppression(
     center_point_box: bool = False,
     out_dim: DimLike | None = None,
 ) -> Symbol:
-    """The boxes that are left when of those that overlap only the one with the highest score is kept, class by class.
+    """The boxes that remain when, class by class, only the one with the highest score is kept of boxes that overlap.
 
     boxes: [batch, count, 4], rows of (y1, x1, y2, x2), any two opposite corners; or (x, y, width, height) of its middle
     and its size if center_point_box. scores: [batch, classes, count]. Both are floats, or integers that become floats;
-    they are compared in float32. max_output_boxes_per_class: how many are kept at most, of a class in an image.
-    iou_threshold: boxes whose intersection is a greater part of their union than this overlap, from 0 to 1.
-    score_threshold: what has no higher score than this is left out; None leaves nothing out. out_dim: what to call the
-    number of boxes that are kept, which is unknown otherwise. Returns int64 [out_dim, 3], rows of (image, class, box)
-    by image, class and falling score. Raises `ShapeError` for wrong ranks and sizes, `DTypeError` for numbers that are
-    none or out of range. ONNX NonMaxSuppression.
+    they are compared in float32. max_output_boxes_per_class: the most that are kept of a class in an image.
+    iou_threshold: from 0 to 1; boxes overlap if their intersection over union is greater. score_threshold: boxes with
+    no higher score are dropped; None drops none. out_dim: a name for the number of boxes kept, unknown otherwise.
+    Returns int64 [out_dim, 3], rows of (image, class, box) by image, class and falling score. Raises `ShapeError` for
+    wrong ranks and sizes, `DTypeError` for thresholds that are no numbers or out of range. ONNX NonMaxSuppression.
     """
     name = "non_maximum_suppression"
     (found, rated), _ = promote(name, "float", {"boxes": boxes, "scores": scores})
@@ -61,10 +61,13 @@ def non_maximum_suppression(
         )
     graph = found.graph
     given = [cast_operand(s, DType.float32) for s in (found, rated)]
-    limits: list[Symbol | None] = [graph._vector([int(most)]), graph.constant([float(iou_threshold)], DType.float32)]
+    limits: list[Symbol | None] = [
+        graph.build.vector([int(most)]),
+        graph.constant([float(iou_threshold)], DType.float32),
+    ]
     if score_threshold is not None:
         limits.append(graph.constant([float(score_threshold)], DType.float32))
     count = Dim.dynamic() if out_dim is None else _dim(out_dim)
     type_ = tensor_type(DType.int64, _shape([count, Dim(3)]))
     attributes = {"center_point_box": int(bool(center_point_box))}
-    return as_index(graph._emit("NonMaxSuppression", (*given, *limits), type_, attributes))
+    return as_index(graph.build.emit("NonMaxSuppression", (*given, *limits), type_, attributes))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import binary, expansion, op, unary
+from graphcore.build.declare import expansion, op
+from graphcore.build.elementwise import binary, unary
+from graphcore.ir.constants import constant_array, constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared.indexing.positions import known
 from graphcore.types.dtypes import DType, Kind
 
 _WHOLE = (Kind.bool, Kind.signed, Kind.unsigned)
@@ -19,7 +20,7 @@ _UNSIGNED = (Kind.bool, Kind.unsigned)
 def _floor_div(x: Symbol, y: Symbol) -> Symbol:
     zero = e.const(x, 0)
     if not x.dtype.is_float:
-        divisor = known(y)
+        divisor = constant_array(y)
         if x.dtype.is_signed and x.dtype.bits <= 32 and divisor is None:
             return _floor_div_of_floats(x, y)
         quotient = e.emit("Div", x, y)  # truncates
@@ -31,7 +32,7 @@ def _floor_div(x: Symbol, y: Symbol) -> Symbol:
         apart = e.less(e.emit("BitwiseXor", rest, y), zero)
         adjust = e.both(apart, e.opposite(e.equal(rest, zero)), e.opposite(e.equal(y, zero)))
         return e.emit("Sub", quotient, e.cast(adjust, x.dtype))
-    # NumPy's way: through the exact remainder, so that the quotient is never a whole number too high.
+    # As NumPy does: through the exact remainder, so that the quotient is never one too high.
     rest, apart = _remainder(x, y)
     quotient = e.emit("Div", e.emit("Sub", x, rest), y)
     quotient = e.where(apart, e.emit("Sub", quotient, e.const(x, 1)), quotient)
@@ -39,20 +40,20 @@ def _floor_div(x: Symbol, y: Symbol) -> Symbol:
     short = e.greater(e.emit("Sub", quotient, floor), e.const(x, 0.5))
     floor = e.where(short, e.emit("Add", floor, e.const(x, 1)), floor)
     true = e.emit("Div", x, y)
-    # A quotient of nothing has the sign of the true one.
+    # A quotient of 0 has the sign of the true quotient.
     nothing = e.emit("Mul", true, zero)
     return e.where(e.equal(y, zero), true, e.where(e.equal(quotient, zero), nothing, floor))
 
 
 def _floor_div_of_floats(x: Symbol, y: Symbol) -> Symbol:
-    """Through floats, which is the shorter way and the faster one: processors divide integers one by one.
+    """Divide through floats, which is faster: processors have no vector division of integers.
 
-    The quotient that is not whole is at least 1 / |x| of itself away from the next whole number, and so does not round
-    to it: float32 has 24 bits and x at most 16, float64 53 and x at most 32. MIN // -1 wraps as it comes back.
+    A quotient that is not an integer is at least 1 / |x| of itself away from the next one, and so does not round to it:
+    float32 has 24 bits and x at most 16, float64 53 and x at most 32. MIN // -1 wraps in the cast back.
     """
     wide, whole = (DType.float32, DType.int32) if x.dtype.bits <= 16 else (DType.float64, DType.int64)
     floor = e.emit("Floor", e.emit("Div", e.cast(x, wide), e.cast(y, wide)))
-    quotient = e.cast_within(floor, whole)  # of infinity and NaN anything, which is not chosen
+    quotient = e.cast_within(floor, whole)  # anything for infinity and NaN: not selected below
     return e.cast_within(e.where(e.equal(y, e.const(y, 0)), e.const(quotient, 0), quotient), x.dtype)
 
 
@@ -60,13 +61,13 @@ def _floor_div_of_floats(x: Symbol, y: Symbol) -> Symbol:
 def _floor_mod(x: Symbol, y: Symbol) -> Symbol:
     rest, apart = _remainder(x, y)
     zero = e.const(x, 0)
-    # A remainder of nothing has the divisor's sign.
+    # A remainder of 0 has the divisor's sign.
     nothing = e.emit("Mul", e.emit("Sign", y), zero)
     return e.where(e.equal(rest, zero), nothing, e.where(apart, e.emit("Add", rest, y), rest))
 
 
 def _remainder(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """The remainder of the truncated quotient, and whether its sign is not the divisor's."""
+    """Return the remainder of the truncated quotient, and whether its sign differs from the divisor's."""
     zero = e.const(x, 0)
     rest = e.emit("Mod", x, y, fmod=1)
     opposed = e.emit("Xor", e.less(rest, zero), e.less(y, zero))
@@ -87,7 +88,7 @@ def _bool_pow(x: Symbol, y: Symbol) -> Symbol:
 @expansion("IntegerPow")
 def _integer_pow(x: Symbol, y: Symbol) -> Symbol:
     """By repeated squaring, which wraps as it should; the exponent's bits choose the factors."""
-    power = _known_exponent(y)
+    power = constant_scalar(y, weights=True)
     one, zero = e.const(x, 1), e.const(x, 0)
     if power is not None and power >= 0:
         return _known_power(x, power)
@@ -110,15 +111,6 @@ def _integer_pow(x: Symbol, y: Symbol) -> Symbol:
     even = e.equal(e.emit("BitwiseAnd", y, one), zero)
     inverse = e.where(e.equal(x, one), one, e.where(e.equal(x, minus), e.where(even, one, minus), zero))
     return e.where(e.less(y, zero), inverse, result)
-
-
-def _known_exponent(y: Symbol) -> int | None:
-    from graphcore.ir.symbol import Constant
-
-    producer = y.producer
-    if isinstance(producer, Constant) and producer.array.size == 1 and not y.rank:
-        return int(producer.array.reshape(()))
-    return None
 
 
 def _known_power(x: Symbol, power: int) -> Symbol:
@@ -164,7 +156,7 @@ mod = binary(
     "mod",
     "Mod",
     "arithmetic",
-    "What is left of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder.",
+    "The remainder of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder.",
     dunder="mod",
     for_bool="BoolMod",
     for_float="FloorMod",

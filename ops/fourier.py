@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, and the windows that go before them. Complex numbers are a last axis of size 2."""
+"""Discrete Fourier transforms and windows. Complex numbers are a last axis of size 2."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 from graphcore.arrays import casting
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import axis_of, dtype_of, graph_of, promote_one
+from graphcore.build.operands import dtype_of, graph_of, promote_one
+from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.ir.symbol import Constant, Symbol, TensorLike
+from graphcore.ir.constants import constant_scalar
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, dim_value, shape_vector
 from graphcore.ops.shared.spatial import whole
@@ -37,10 +39,10 @@ def fft(
     """The discrete Fourier transform along an axis.
 
     x: [..., 2], the last axis real and imaginary parts, or real numbers if not input_is_complex; integers become
-    floats. n: the length of the signal, which is cut or followed by zeros to have it; by default its own. axis: of the
-    signal, counted without that of the parts. normalization: the sum is divided by 1 for "backward", by sqrt(n) for
-    "ortho", by n for "forward". Returns [..., 2] with size n along the axis. Raises `ShapeError` for other shapes, for
-    n below 1 and for what is no axis. NumPy's fft.fft; ONNX DFT.
+    floats. n: the length to which the signal is cut or padded with zeros; by default its own. axis: of the signal,
+    counted without the last axis of complex parts. normalization: the sum is divided by 1 for "backward", by sqrt(n)
+    for "ortho", by n for "forward". Returns [..., 2] with size n along the axis. Raises `ShapeError` for other shapes,
+    for n below 1 and for what is no axis. NumPy's fft.fft; ONNX DFT.
     """
     return _transform("fft", x, n, axis, normalization, is_complex=input_is_complex)
 
@@ -63,7 +65,7 @@ def ifft(
 
 @op(onnx="DFT", rule="float")
 def rfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = "backward") -> Symbol:
-    """The discrete Fourier transform of real numbers along an axis: the half of it that says all.
+    """The discrete Fourier transform of real numbers along an axis, without its redundant half.
 
     x: real numbers, at least one axis; integers become floats. n, axis, normalization: as for `fft`. Returns [..., 2]
     with size n // 2 + 1 along the axis. Raises as `fft` does. NumPy's fft.rfft; ONNX DFT.
@@ -83,9 +85,9 @@ def irfft(
     """The inverse of `rfft`: real numbers from the first half of their transform.
 
     x, axis, normalization, input_is_complex: as for `ifft`. n: the length of the result, by default 2 * (size - 1); an
-    odd one must be given. The imaginary part of what must be real (the first, and for an even n the last) does not
-    count. buffer_size_mb: MAX's limit on the memory of a GPU library, without meaning here. Returns real numbers, with
-    size n along the axis. Raises as `fft` does. NumPy's fft.irfft; MAX's irfft; ONNX DFT.
+    odd one must be given. Imaginary parts of the first number, and for an even n of the last, are ignored: they must be
+    real. buffer_size_mb: MAX's memory limit for a GPU library, ignored here. Returns real numbers, with size n along
+    the axis. Raises as `fft` does. NumPy's fft.irfft; MAX's irfft; ONNX DFT.
     """
     whole("irfft", "buffer_size_mb", buffer_size_mb, 1)
     return _transform("irfft", x, n, axis, normalization, is_complex=input_is_complex, inverse=True, onesided=True)
@@ -132,7 +134,7 @@ def _transform(
         "onesided": int(onesided),
         "normalization": normalization,
     }
-    return graph._emit("Fourier", (symbol, given), tensor_type(dtype, shape), attributes, LIBRARY)
+    return graph.build.emit("Fourier", (symbol, given), tensor_type(dtype, shape), attributes, LIBRARY)
 
 
 def _length(name: str, n: Any) -> Dim:
@@ -152,70 +154,66 @@ def _fourier(
     onesided: int,
     normalization: str,
 ) -> Symbol:
-    """Always by the forward kernel without scale: that of the inverse is rounded to float32 in float64 too."""
+    """Compute by the forward kernel without scale: the inverse kernel rounds its scale to float32 even in float64."""
     own = x.dtype
     shape = list(x.shape[:-1] if is_complex else x.shape)
     length = _signal_length(x, n, axis, bool(inverse and onesided))
-    known = _known(length)
+    known = constant_scalar(length, weights=True)
     if known is None or known & (known - 1):
-        # The kernel's algorithm for lengths that are no powers of two loses half the digits.
+        # For lengths that are no powers of two the kernel's algorithm loses half the digits.
         x = e.cast(x, DType.float64)
     if not is_complex:
-        x = e.emit("Unsqueeze", x, x.graph._vector([-1]), shape=_shape([*shape, Dim(1)]))
+        x = e.emit("Unsqueeze", x, x.graph.build.vector([-1]), shape=_shape([*shape, Dim(1)]))
     size = shape[axis] if n is None and not (inverse and onesided) else Dim.dynamic() if known is None else Dim(known)
     shape[axis] = size
     if not inverse:
         shape[axis] = size // 2 + 1 if onesided else size
         made = _dft(x, length, axis, [*shape, TWO], onesided)
     elif not onesided:
-        # Swapping real and imaginary parts before and behind turns the transform into its inverse.
+        # Swapping real and imaginary parts before and after turns the transform into its inverse.
         made = _swapped(_dft(_swapped(x), length, axis, [*shape, TWO]))
     else:
         weighted = _dft(_twice_but_ends(x, length, axis), length, axis, [*shape, TWO])
-        made = e.emit("Gather", weighted, x.graph._scalar(0, DType.int64), shape=_shape(shape), axis=-1)
+        made = e.emit("Gather", weighted, x.graph.build.scalar(0, DType.int64), shape=_shape(shape), axis=-1)
     return e.cast(_normalised(made, length, normalization, bool(inverse)), own)
 
 
 def _signal_length(x: Symbol, n: Symbol | None, axis: int, halved: bool) -> Symbol:
-    """The length of the signal, an int64 scalar."""
+    """Return the length of the signal, an int64 scalar."""
     if n is not None:
         return n
     graph = x.graph
     size = x.shape[axis]
     if size.is_static:
-        return graph._scalar(2 * (int(size) - 1) if halved else int(size), DType.int64)
+        return graph.build.scalar(2 * (int(size) - 1) if halved else int(size), DType.int64)
     found = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
     if not halved:
         return found
     return e.emit("Mul", e.emit("Sub", found, e.const(found, 1)), e.const(found, 2))
 
 
-def _known(length: Symbol) -> int | None:
-    return int(length.producer.array) if isinstance(length.producer, Constant) else None
-
-
 def _dft(x: Symbol, length: Symbol, axis: int, shape: list[Dim], onesided: int = 0) -> Symbol:
-    place = x.graph._scalar(axis, DType.int64)
+    place = x.graph.build.scalar(axis, DType.int64)
     return e.emit("DFT", x, length, place, shape=_shape(shape), onesided=onesided)
 
 
 def _swapped(x: Symbol) -> Symbol:
-    """With real and imaginary parts, or a real part only, in each other's place."""
+    """Swap real and imaginary parts; a real part alone becomes the imaginary one."""
     if x.shape[-1] == 1:
         pads = [0] * (2 * x.rank)
         pads[x.rank - 1] = 1
-        return e.emit("Pad", x, x.graph._vector(pads), shape=_shape([*x.shape[:-1], TWO]), mode="constant")
-    return e.emit("Gather", x, x.graph._vector([1, 0]), shape=x.shape, axis=-1)
+        return e.emit("Pad", x, x.graph.build.vector(pads), shape=_shape([*x.shape[:-1], TWO]), mode="constant")
+    return e.emit("Gather", x, x.graph.build.vector([1, 0]), shape=x.shape, axis=-1)
 
 
 def _twice_but_ends(x: Symbol, length: Symbol, axis: int) -> Symbol:
-    """The conjugate of half a spectrum, so that the real part of its transform is that of the whole spectrum.
+    """Return half a spectrum, conjugated and weighted: the real part of its transform is that of the whole spectrum.
 
-    What the first number and, for an even length, the middle one stand for is there once, what the others stand for
-    twice, and what is beyond the middle does not count.
+    The first number and, for an even length, the middle one count once, the others twice, and numbers beyond the middle
+    not at all.
     """
     graph = x.graph
-    zero, one, two = (graph._scalar(i, DType.int64) for i in (0, 1, 2))
+    zero, one, two = (graph.build.scalar(i, DType.int64) for i in (0, 1, 2))
     counted = e.emit("Squeeze", shape_vector(graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
     line = _shape([x.shape[axis]])
     place = e.emit("Range", zero, counted, one, dtype=DType.int64, shape=line)
@@ -223,15 +221,15 @@ def _twice_but_ends(x: Symbol, length: Symbol, axis: int) -> Symbol:
     inside = e.emit("LessOrEqual", doubled, length, dtype=DType.bool)
     ends = e.either(e.equal(place, zero), e.equal(doubled, length))
     weight = e.where(ends, e.const(x, 1.0), e.const(x, 2.0))
-    behind = list(range(1, x.rank - axis))
-    column = _shape([x.shape[axis], *(Dim(1) for _ in behind)])
-    weight = e.emit("Unsqueeze", weight, graph._vector(behind), shape=column)
-    inside = e.emit("Unsqueeze", inside, graph._vector(behind), shape=column)
+    trailing = list(range(1, x.rank - axis))
+    column = _shape([x.shape[axis], *(Dim(1) for _ in trailing)])
+    weight = e.emit("Unsqueeze", weight, graph.build.vector(trailing), shape=column)
+    inside = e.emit("Unsqueeze", inside, graph.build.vector(trailing), shape=column)
     parts = x
     if x.shape[-1] != 1:
         conjugate = np.array([1, -1], x.dtype.numpy)
-        parts = e.emit("Mul", x, graph._constant(conjugate, x.dtype), shape=x.shape)
-    # Chosen, not multiplied by 0: what does not count may be infinite.
+        parts = e.emit("Mul", x, graph.build.constant(conjugate, x.dtype), shape=x.shape)
+    # Selected, not multiplied by 0: numbers that do not count may be infinite.
     return e.where(inside, e.emit("Mul", parts, weight, shape=x.shape), e.const(x, 0.0))
 
 
@@ -289,15 +287,15 @@ def _window(name: str, length: Any, periodic: bool, dtype: object, terms: list[f
                 operands={"window_length": length},
                 help="give an int, a dim, or a scalar Symbol of int64",
             )
-        dim, count = Dim.dynamic(), graph._cast(length, DType.int64)
+        dim, count = Dim.dynamic(), graph.build.cast(length, DType.int64)
     else:
         dim = _dim(length) if isinstance(length, (Dim, str)) else Dim(whole(name, "window_length", length, 0))
         if dim.is_static:
             values = _window_values(int(dim), periodic, terms)
-            return graph._constant(casting.cast_array(values, DType.float64, wanted), wanted)
+            return graph.build.constant(casting.cast_array(values, DType.float64, wanted), wanted)
         count = dim_value(graph, dim, op=name)
     made = {"periodic": int(bool(periodic)), "terms": terms, "dtype": wanted}
-    return graph._emit("CosineWindow", (count,), tensor_type(wanted, _shape([dim])), made, LIBRARY)
+    return graph.build.emit("CosineWindow", (count,), tensor_type(wanted, _shape([dim])), made, LIBRARY)
 
 
 def _window_values(length: int, periodic: bool, terms: list[float]) -> np.ndarray[Any, Any]:
@@ -309,7 +307,7 @@ def _window_values(length: int, periodic: bool, terms: list[float]) -> np.ndarra
 
 @expansion("CosineWindow")
 def _cosine_window(length: Symbol, *, periodic: int, terms: list[float], dtype: DType) -> Symbol:
-    """In float64, so that the result is rounded once whatever its dtype."""
+    """Compute in float64, so that the result is rounded once whatever its dtype."""
     zero, one = (e.const(length, n) for n in (0, 1))
     place = e.cast(e.emit("Range", zero, length, one, shape=_shape([Dim.dynamic()])), DType.float64)
     whole_turn = length if periodic else e.emit("Sub", length, one)

@@ -1,4 +1,4 @@
-"""Taking elements by their positions, finding positions, choosing between elements."""
+"""Gathers: elements by their positions, positions of elements, and a choice between two tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 
 from graphcore.build import operands
 from graphcore.build.declare import op
-from graphcore.build.operands import axis_of, broadcast, broadcast_shapes, graph_of, retype, same_dim
+from graphcore.build.operands import graph_of
+from graphcore.build.shapes import axis_of, broadcast, broadcast_shapes, retype, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.indexing.positions import (
@@ -39,7 +40,7 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
     indices that are no integers, `ShapeError` for an axis that is none and for known indices out of bounds.
     """
     graph = graph_of("gather", (x, indices))
-    data = graph._operand(x, "gather", "x")
+    data = graph.build.operand(x, "gather", "x")
     at = axis_of("gather", axis, data.rank, {"x": data})
     index = index_operand(graph, "gather", indices, "indices")
     check_bounds("gather", index, data, at)
@@ -56,7 +57,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol
     for k unknown or too large, for batch dims that differ and for known indices out of bounds.
     """
     graph = graph_of("gather_nd", (x, indices))
-    data = graph._operand(x, "gather_nd", "x")
+    data = graph.build.operand(x, "gather_nd", "x")
     index = index_operand(graph, "gather_nd", indices, "indices")
     roles = {"x": data, "indices": index}
     is_count = isinstance(batch_dims, (int, np.integer)) and not isinstance(batch_dims, bool)
@@ -78,7 +79,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol
         check_bounds("gather_nd", index, data, batch_dims + column, column=column)
     shape = index.shape[:-1] + data.shape[batch_dims + depth :]
     attributes = {"batch_dims": int(batch_dims)} if batch_dims else None
-    return graph._emit("GatherND", (data, whole(index, DType.int64)), retype(data, shape=shape), attributes)
+    return graph.build.emit("GatherND", (data, whole(index, DType.int64)), retype(data, shape=shape), attributes)
 
 
 @op(onnx="GatherElements", rule="keep")
@@ -91,7 +92,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbo
     together and for known indices out of bounds.
     """
     graph = graph_of("take_along_axis", (x, indices))
-    data = graph._operand(x, "take_along_axis", "x")
+    data = graph.build.operand(x, "take_along_axis", "x")
     index = index_operand(graph, "take_along_axis", indices, "indices")
     roles = {"x": data, "indices": index}
     if data.rank != index.rank:
@@ -116,22 +117,22 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbo
     for symbol, other in ((data, index), (index, data)):
         wanted = _shape((*met[:at], symbol.shape[at], *met[at + 1 :]))
         made.append(symbol if symbol.shape == wanted else _expand_beside(symbol, other, at, wanted))
-    return graph._emit("GatherElements", tuple(made), retype(data, shape=made[1].shape), {"axis": at})
+    return graph.build.emit("GatherElements", tuple(made), retype(data, shape=made[1].shape), {"axis": at})
 
 
 @op(onnx="NonZero", rule="keep")
 def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
     """The coordinates of the elements that are not zero, one row each. ONNX NonZero, transposed.
 
-    x: of any number or bool dtype, rank >= 1; NaN is not zero. out_dim: what to call the number of rows, which is
-    unknown otherwise. Returns int64 [out_dim, rank of x], rows in the order of the elements. Raises `ShapeError`
-    for a scalar and `DTypeError` for strings.
+    x: of any number or bool dtype, rank >= 1; NaN is not zero. out_dim: a name for the number of rows, unknown
+    otherwise. Returns int64 [out_dim, rank of x], rows in the order of the elements. Raises `ShapeError` for a scalar
+    and `DTypeError` for strings.
     """
     data = operands.operand("nonzero", x)
     refuse_scalar("nonzero", data)
     rows = _known_or(out_dim)
     found = coordinates(as_condition("nonzero", data, "x"), rows)
-    return found.graph._emit(
+    return found.graph.build.emit(
         "Transpose", (found,), tensor_type(DType.int64, _shape((rows, Dim(data.rank)))), {"perm": [1, 0]}
     )
 
@@ -162,31 +163,31 @@ def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
 
 def _where(name: str, condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
     graph = graph_of(name, (condition, x, y))
-    chooser = as_condition(name, graph._operand(condition, name, "condition"), "condition")
+    chooser = as_condition(name, graph.build.operand(condition, name, "condition"), "condition")
     roles = {"x": x, "y": y}
     symbols, literals = operands._split(graph, name, roles)
     resolution = operands.resolve(graph, Key(name, "join"), roles, symbols, literals)
     left, right = operands.apply(graph, name, roles, symbols, literals, resolution)
     shape = broadcast(name, {"condition": chooser, "x": left, "y": right})
     type_ = tensor_type(resolution.result, shape, resolution.ambiguous)
-    return graph._emit("Where", (chooser, left, right), type_)
+    return graph.build.emit("Where", (chooser, left, right), type_)
 
 
 def _expand_beside(x: Symbol, other: Symbol, axis: int, shape: Shape) -> Symbol:
-    """x broadcast with every dim of `other` but the one at `axis`."""
+    """Broadcast x with every dim of `other` but the one at `axis`."""
     graph = x.graph
     if shape.is_static:
-        target = graph._vector([int(d) for d in shape])
+        target = graph.build.vector([int(d) for d in shape])
     else:
-        parts = [graph._vector([1])]
+        parts = [graph.build.vector([1])]
         if axis:
             parts.insert(0, runtime_shape(other, 0, axis))
         if axis + 1 < other.rank:
             parts.append(runtime_shape(other, axis + 1))
         target = parts[0]
         if len(parts) > 1:
-            target = graph._emit("Concat", tuple(parts), tensor_type(DType.int64, Shape([x.rank])), {"axis": 0})
-    return graph._emit("Expand", (x, target), retype(x, shape=shape))
+            target = graph.build.emit("Concat", tuple(parts), tensor_type(DType.int64, Shape([x.rank])), {"axis": 0})
+    return graph.build.emit("Expand", (x, target), retype(x, shape=shape))
 
 
 def _known_or(dim: DimLike | None) -> Dim:

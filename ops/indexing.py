@@ -1,19 +1,25 @@
-"""Square brackets: NumPy's basic and advanced indexing of Symbols. What they may hold is read in `_index.py`."""
+"""Square brackets: NumPy's basic and advanced indexing of Symbols, and `x[index] = value` as a new tensor.
+
+`shared/indexing/index.py` reads what stands between them.
+"""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.operands import axis_of, broadcast_shapes, operand, retype
-from graphcore.errors import ShapeError
+from graphcore.build.operands import operand
+from graphcore.build.shapes import axis_of, broadcast_shapes, retype
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.indexing.index import Array, Entry, Int, Mask, New, read
-from graphcore.ops.shared.indexing.positions import coordinates, known, runtime_shape, take, whole
+from graphcore.ops.shared.indexing.positions import coordinates, runtime_shape, take, whole
 from graphcore.ops.shared.indexing.slice import Slice
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -21,8 +27,10 @@ from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_ty
 
 __all__ = ["getitem", "slice", "slice_tensor"]
 
+_WRITTEN_OUT = 64  # positions along one axis that become a constant
+
 Item: TypeAlias = int | New
-"""What an axis of a result is: an axis of x (>= 0), a dim of the index arrays (-1 the first, -2 the second), or new."""
+"""The source of a result's axis: an axis of x (>= 0), a dim of the index arrays (-1: first, -2: second), or new."""
 
 
 @op(onnx="Gather, Slice, GatherND", rule="keep", dunder="getitem")
@@ -32,9 +40,9 @@ def getitem(x: TensorLike, index: Any) -> Symbol:
     x: of any dtype and shape. index: one or a tuple of ints and integer scalars (which drop their axis), slices with
     any step but 0 whose bounds are ints, Dims, None or integer Symbols, `...`, None (a new axis of size 1), integer
     arrays, lists and Symbols (which broadcast together), bool arrays and Symbols (the positions that are true).
-    Negative positions count from the end. (slice, dim) in a tuple says what a slice's length is called. Lengths follow
-    from the dims; those that depend on values are unknown. Raises `ShapeError` for too many indices, known positions
-    out of bounds, a step of 0 and masks that do not fit; `DTypeError` for what is no index.
+    Negative positions count from the end. (slice, dim) in a tuple names a slice's length. Lengths follow from the dims;
+    those that depend on values are unknown. Raises `ShapeError` for too many indices, known positions out of bounds, a
+    step of 0 and masks that do not fit; `DTypeError` for what is no index.
     """
     return _indexed("getitem", operand("getitem", x), index if type(index) is tuple else (index,))
 
@@ -44,7 +52,7 @@ def slice_tensor(x: TensorLike, indices: Any) -> Symbol:
     """`x[indices]` as a function. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze.
 
     x: of any dtype and shape. indices: one index or a list or tuple of indices, one an axis, as `x[...]` takes them;
-    (slice, dim) says what a slice's length is called. Raises as `getitem`.
+    (slice, dim) names a slice's length. Raises as `getitem`.
     """
     given = tuple(indices) if isinstance(indices, (list, tuple)) else (indices,)
     return _indexed("slice_tensor", operand("slice_tensor", x), given)
@@ -61,9 +69,9 @@ def slice(
     """The part of `x` between positions of some axes. ONNX Slice, and Gather for single positions.
 
     x: of any dtype and shape. slices: slices, ints, integer scalars, `...` and None as `x[...]` takes them, the first
-    of them for `axis`. out_dims: what the dims of the result are called, all of them; by default they follow from the
-    dims of `x`. keep_dims: a single position keeps its axis, of size 1. Raises `ShapeError` as `getitem` does, and
-    for out_dims that cannot be; `DTypeError` for what is no index.
+    of them for `axis`. out_dims: all dims of the result; by default they follow from the dims of `x`. keep_dims: a
+    single position keeps its axis, of size 1. Raises `ShapeError` as `getitem` does, and for out_dims that cannot be;
+    `DTypeError` for what is no index.
     """
     data = operand("slice", x)
     at = axis_of("slice", axis, data.rank, {"x": data})
@@ -85,13 +93,13 @@ def _indexed(
     wanted = _result_order(entries, order)
     moved = [order.index(item) for item in wanted if not isinstance(item, New)]
     if moved != sorted(moved):
-        y = y.graph._emit("Transpose", (y,), retype(y, shape=_shape(y.shape[i] for i in moved)), {"perm": moved})
+        y = y.graph.build.emit("Transpose", (y,), retype(y, shape=_shape(y.shape[i] for i in moved)), {"perm": moved})
     new = [position for position, item in enumerate(wanted) if isinstance(item, New)]
     return _with_new_axes(y, new, [item for item in wanted if isinstance(item, New)]) if new else y
 
 
 def _only_basic(x: Symbol, entries: list[Entry], out_dims: Sequence[DimLike], keep_dims: bool) -> list[Entry]:
-    """The entries of `slice`, with axes kept and dims called as asked."""
+    """Return the entries of `slice`, with `keep_dims` and `out_dims` applied."""
     if any(isinstance(e, (Array, Mask)) for e in entries):
         raise ShapeError(
             "slice: arrays of positions are no slices", operands={"x": x}, help="index with them: x[...], or ops.gather"
@@ -113,20 +121,20 @@ def _only_basic(x: Symbol, entries: list[Entry], out_dims: Sequence[DimLike], ke
 
 
 def _at_positions(x: Symbol, entries: list[Entry]) -> tuple[Symbol, list[int]]:
-    """x without the axes that single positions drop, and the axes of x that are left."""
+    """Return x without the axes that single positions drop, and the axes of x that remain."""
     axes = list(range(x.rank))
     for entry in entries:
         if isinstance(entry, Int):
             at = axes.index(entry.axis)
             position = entry.position
-            index = x.graph._scalar(position, DType.int64) if isinstance(position, int) else position
+            index = x.graph.build.scalar(position, DType.int64) if isinstance(position, int) else position
             x = take(x, index, at)
             del axes[at]
     return x, axes
 
 
 def _sliced(x: Symbol, axes: list[int], slices: list[Slice]) -> Symbol:
-    """All slices as one ONNX Slice."""
+    """Emit all slices as one ONNX Slice."""
     if not slices:
         return x
     graph = x.graph
@@ -134,29 +142,31 @@ def _sliced(x: Symbol, axes: list[int], slices: list[Slice]) -> Symbol:
     for entry in slices:
         dims[axes.index(entry.axis)] = entry.length
     starts, stops, steps = (_vector(x, [getattr(e, part) for e in slices]) for part in ("start", "stop", "step"))
-    inputs: tuple[Symbol, ...] = (x, starts, stops, graph._vector([axes.index(e.axis) for e in slices]))
+    inputs: tuple[Symbol, ...] = (x, starts, stops, graph.build.vector([axes.index(e.axis) for e in slices]))
     if any(e.step != 1 if isinstance(e.step, int) else True for e in slices):
         inputs += (steps,)
-    return graph._emit("Slice", inputs, retype(x, shape=_shape(dims)))
+    return graph.build.emit("Slice", inputs, retype(x, shape=_shape(dims)))
 
 
 def _vector(x: Symbol, values: list[int | Symbol]) -> Symbol:
-    """Numbers known now or when the graph runs (int64 scalars), as one int64 vector."""
+    """Join numbers known now or when the graph runs (int64 scalars) into one int64 vector."""
     numbers = [v for v in values if isinstance(v, int)]
     if len(numbers) == len(values):
-        return x.graph._vector(numbers)
+        return x.graph.build.vector(numbers)
     one = tensor_type(DType.int64, Shape([1]))
     parts = tuple(
-        x.graph._vector([v]) if isinstance(v, int) else x.graph._emit("Reshape", (v, x.graph._vector([1])), one)
+        x.graph.build.vector([v])
+        if isinstance(v, int)
+        else x.graph.build.emit("Reshape", (v, x.graph.build.vector([1])), one)
         for v in values
     )
     if len(parts) == 1:
         return parts[0]
-    return x.graph._emit("Concat", parts, tensor_type(DType.int64, Shape([len(parts)])), {"axis": 0})
+    return x.graph.build.emit("Concat", parts, tensor_type(DType.int64, Shape([len(parts)])), {"axis": 0})
 
 
 def _gathered(name: str, x: Symbol, axes: list[int], arrays: list[Array | Mask]) -> tuple[Symbol, list[Item]]:
-    """The elements at the arrays' positions, and what each axis of the result is: see `Item`."""
+    """Return the elements at the arrays' positions, and the `Item` of each axis of the result."""
     taken: list[int] = []
     for entry in arrays:
         taken += entry.axes
@@ -164,9 +174,9 @@ def _gathered(name: str, x: Symbol, axes: list[int], arrays: list[Array | Mask])
         rows = coordinates(arrays[0].mask, Dim.dynamic())
         if len(taken) > 1:
             turned = tensor_type(DType.int64, _shape(reversed(rows.shape)))
-            indices = x.graph._emit("Transpose", (rows,), turned, {"perm": [1, 0]})
+            indices = x.graph.build.emit("Transpose", (rows,), turned, {"perm": [1, 0]})
             return _gather_nd(x, axes, taken, indices)
-        flat = x.graph._emit("Squeeze", (rows, x.graph._vector([0])), retype(rows, shape=rows.shape[1:]))
+        flat = x.graph.build.emit("Squeeze", (rows, x.graph.build.vector([0])), retype(rows, shape=rows.shape[1:]))
         return _gather(x, axes, taken[0], flat)
     positions: list[Symbol] = []
     for entry in arrays:
@@ -186,9 +196,9 @@ def _gather_nd(x: Symbol, axes: list[int], taken: list[int], indices: Symbol) ->
     perm = [axes.index(axis) for axis in (*taken, *left)]
     graph = x.graph
     if perm != sorted(perm):
-        x = graph._emit("Transpose", (x,), retype(x, shape=_shape(x.shape[i] for i in perm)), {"perm": perm})
+        x = graph.build.emit("Transpose", (x,), retype(x, shape=_shape(x.shape[i] for i in perm)), {"perm": perm})
     shape = indices.shape[:-1] + x.shape[len(taken) :]
-    made = graph._emit("GatherND", (x, indices), retype(x, shape=shape))
+    made = graph.build.emit("GatherND", (x, indices), retype(x, shape=shape))
     return made, [*_array_axes(indices.rank - 1), *left]
 
 
@@ -197,13 +207,13 @@ def _array_axes(count: int) -> list[int]:
 
 
 def _rows(mask: Symbol) -> list[Symbol]:
-    """The coordinates of the true elements along each axis."""
+    """Return the coordinates of the true elements along each axis."""
     found = coordinates(mask, Dim.dynamic())
-    return [take(found, mask.graph._scalar(row, DType.int64), 0) for row in range(mask.rank)]
+    return [take(found, mask.graph.build.scalar(row, DType.int64), 0) for row in range(mask.rank)]
 
 
 def _stacked(name: str, positions: list[Symbol]) -> Symbol:
-    """Index arrays broadcast together, as the rows of one array: int64 [*broadcast, number of arrays]."""
+    """Broadcast index arrays together into the rows of one array: int64 [*broadcast, number of arrays]."""
     try:
         shape = broadcast_shapes([p.shape for p in positions])
     except ValueError as clash:
@@ -213,37 +223,39 @@ def _stacked(name: str, positions: list[Symbol]) -> Symbol:
             help="give them one shape, or index one axis after the other",
         ) from None
     graph = positions[0].graph
-    arrays = [known(p) for p in positions]
+    arrays = [constant_array(p) for p in positions]
     values = [a for a in arrays if a is not None]
     if len(values) == len(arrays):
-        return graph._constant(np.stack(np.broadcast_arrays(*values), axis=-1).astype(np.int64), DType.int64)
+        return graph.build.constant(np.stack(np.broadcast_arrays(*values), axis=-1).astype(np.int64), DType.int64)
     columns = []
     for column in _expanded([whole(p, DType.int64) for p in positions], shape):
         type_ = retype(column, shape=_shape((*column.shape, Dim(1))))
-        columns.append(graph._emit("Unsqueeze", (column, graph._vector([-1])), type_))
+        columns.append(graph.build.emit("Unsqueeze", (column, graph.build.vector([-1])), type_))
     rows = retype(columns[0], shape=_shape((*shape, Dim(len(columns)))))
-    return graph._emit("Concat", tuple(columns), rows, {"axis": -1})
+    return graph.build.emit("Concat", tuple(columns), rows, {"axis": -1})
 
 
 def _expanded(arrays: list[Symbol], shape: Shape) -> list[Symbol]:
-    """Arrays brought to the shape they broadcast to."""
+    """Expand arrays to their common broadcast shape."""
     if all(a.shape == shape and not shape.is_dynamic for a in arrays):
         return arrays
     graph = arrays[0].graph
     if shape.is_static:
-        target = graph._vector([int(d) for d in shape])
-        return [a if a.shape == shape else graph._emit("Expand", (a, target), retype(a, shape=shape)) for a in arrays]
+        target = graph.build.vector([int(d) for d in shape])
+        return [
+            a if a.shape == shape else graph.build.emit("Expand", (a, target), retype(a, shape=shape)) for a in arrays
+        ]
     # Expand broadcasts both ways, so the first array grows with each of the others to the shape of all.
     grown = arrays[0]
     for other in arrays[1:]:
         met = broadcast_shapes([grown.shape, other.shape])
-        grown = graph._emit("Expand", (grown, runtime_shape(other)), retype(grown, shape=met))
+        grown = graph.build.emit("Expand", (grown, runtime_shape(other)), retype(grown, shape=met))
     target = runtime_shape(grown)
-    return [grown, *(graph._emit("Expand", (a, target), retype(a, shape=shape)) for a in arrays[1:])]
+    return [grown, *(graph.build.emit("Expand", (a, target), retype(a, shape=shape)) for a in arrays[1:])]
 
 
 def _result_order(entries: list[Entry], order: list[Item]) -> list[Item]:
-    """The axes of the result by NumPy's rule: those of index arrays stand where the arrays do, or first.
+    """Order the axes of the result by NumPy's rule: those of index arrays stand where the arrays do, or first.
 
     They stand first where something else is between the arrays. A single position counts as an array beside arrays.
     """
@@ -266,4 +278,104 @@ def _with_new_axes(x: Symbol, positions: list[int], entries: list[New]) -> Symbo
     dims = list(x.shape)
     for position, entry in zip(positions, entries, strict=True):
         dims.insert(position, entry.length)
-    return x.graph._emit("Unsqueeze", (x, x.graph._vector(positions)), retype(x, shape=_shape(dims)))
+    return x.graph.build.emit("Unsqueeze", (x, x.graph.build.vector(positions)), retype(x, shape=_shape(dims)))
+
+
+# Assigning: `x[index] = value` as a new tensor
+
+
+def assigned(name: str, x: Symbol, items: tuple[Any, ...], value: Symbol) -> Symbol:
+    """Return `x` with `value`, of its dtype, at what an index of ints and slices names.
+
+    Raises as `getitem`, and `ShapeError` where the value does not broadcast to that.
+    """
+    entries = [e for e in read(name, x, items) if isinstance(e, (Int, Slice, New, Array, Mask))]
+    if any(not isinstance(e, (Int, Slice)) for e in entries):
+        raise DTypeError(
+            f"{name}: only ints, integer scalars, slices and `...` say where to store",
+            operands={"buffer": x},
+            help="store what ops.scatter_nd, ops.masked_scatter or ops.where give: ops.buffer_store(buffer, ...)",
+        )
+    parts = [e for e in entries if isinstance(e, (Int, Slice))]
+    depth = max((i + 1 for i, e in enumerate(parts) if isinstance(e, Int) or not e.is_whole), default=0)
+    rows = [_positions(x, e) for e in parts[:depth]]
+    wanted = _shape([e.length for e in parts if isinstance(e, Slice)])
+    sizes = [
+        runtime_shape(rows[i] if i < depth else x, *((0, 1) if i < depth else (i, i + 1)))
+        for i, e in enumerate(parts)
+        if isinstance(e, Slice) and not (value.shape == wanted and not wanted.is_dynamic)
+    ]
+    new = _broadcast(name, x, value, wanted, sizes)
+    if any(dim == 0 for dim in wanted):
+        return x
+    dropped = [i for i, e in enumerate(parts) if isinstance(e, Int)]
+    if dropped:
+        dims = _shape([Dim(1) if isinstance(e, Int) else e.length for e in parts])
+        new = x.graph.build.emit("Unsqueeze", (new, x.graph.build.vector(dropped)), retype(new, shape=dims))
+    if not depth:
+        return new
+    return x.graph.build.emit("ScatterND", (x, _grid(name, rows), new), x.type)
+
+
+def _positions(x: Symbol, entry: Int | Slice) -> Symbol:
+    """Return the positions along one axis, an int64 vector."""
+    graph = x.graph
+    if isinstance(entry, Int):
+        if isinstance(entry.position, int):
+            return graph.build.vector([entry.position])
+        return graph.build.emit(
+            "Reshape", (entry.position, graph.build.vector([1])), tensor_type(DType.int64, Shape([1]))
+        )
+    size = x.shape[entry.axis]
+    bounds = entry.start, entry.stop, entry.step
+    if size.is_static and all(isinstance(b, int) for b in bounds):
+        found = range(int(size))[builtins.slice(*bounds)]
+        if len(found) <= _WRITTEN_OUT:
+            return graph.build.vector([*found])
+    if size.is_static:
+        count = graph.build.scalar(int(size), DType.int64)
+    else:
+        vector = runtime_shape(x, entry.axis, entry.axis + 1)
+        count = graph.build.emit("Squeeze", (vector, graph.build.vector([0])), tensor_type(DType.int64, Shape()))
+    zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
+    every = graph.build.emit("Range", (zero, count, one), tensor_type(DType.int64, _shape([size])))
+    return every if entry.is_whole else _sliced(every, [0], [replace(entry, axis=0)])
+
+
+def _grid(name: str, rows: list[Symbol]) -> Symbol:
+    """Return the coordinates of every combination of positions: int64 [*lengths, number of axes]."""
+    depth = len(rows)
+    if depth == 1:
+        return _with_axes(rows[0], [1])
+    return _stacked(name, [_with_axes(row, [i for i in range(depth) if i != axis]) for axis, row in enumerate(rows)])
+
+
+def _with_axes(row: Symbol, axes: list[int]) -> Symbol:
+    """Return a vector with axes of size 1 before and after its own."""
+    graph, array = row.graph, constant_array(row)
+    if array is not None:
+        return graph.build.constant(np.expand_dims(array, tuple(axes)), DType.int64)
+    shape = _shape([Dim(1) if i in axes else row.shape[0] for i in range(len(axes) + 1)])
+    return graph.build.emit("Unsqueeze", (row, graph.build.vector(axes)), retype(row, shape=shape))
+
+
+def _broadcast(name: str, x: Symbol, value: Symbol, wanted: Shape, sizes: list[Symbol]) -> Symbol:
+    """Return the value in the shape of what is written. sizes: those of its axes when the graph runs."""
+    if value.shape == wanted and not wanted.is_dynamic:
+        return value
+    try:
+        met = broadcast_shapes([value.shape, wanted]) if len(value.shape) <= len(wanted) else None
+    except ValueError:
+        met = None
+    if met is None or any(a is not b and not b.is_dynamic for a, b in zip(met, wanted, strict=True)):
+        raise ShapeError(
+            f"{name}: the value does not broadcast to {wanted}, the shape of what is stored to",
+            operands={"buffer": x, "value": value},
+            help="give it that shape, or dims of 1 where it repeats",
+        )
+    graph = x.graph
+    if not sizes:
+        return value
+    length = tensor_type(DType.int64, Shape([len(sizes)]))
+    vector = sizes[0] if len(sizes) == 1 else graph.build.emit("Concat", tuple(sizes), length, {"axis": 0})
+    return graph.build.emit("Expand", (value, vector), retype(value, shape=wanted))

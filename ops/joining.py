@@ -1,4 +1,4 @@
-"""Tensors put together, taken apart, repeated and padded."""
+"""Concatenation, splitting and repetition of tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.operands import axis_of, operand, promote, retype
+from graphcore.build.operands import operand, promote
+from graphcore.build.shapes import axis_of, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol, TensorLike
 from graphcore.ops.shape import flatten
@@ -23,8 +24,8 @@ from graphcore.types.tensor_types import DimLike, Shape, _shape, tensor_type
 def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None = None) -> Symbol:
     """The tensors one after another along an axis.
 
-    values: one or more of one rank >= 1, alike but for that axis; they meet in a common dtype. out_dim: the size of
-    the axis in the result, by default the sum. Raises `ShapeError` where they do not go together. ONNX Concat.
+    values: one or more of one rank >= 1 and equal dims but for that axis; they promote to a common dtype. out_dim: the
+    size of the axis in the result, by default the sum. Raises `ShapeError` where the dims differ. ONNX Concat.
     """
     symbols, dtype = _joined("concat", values)
     roles = _roles(symbols)
@@ -52,7 +53,7 @@ def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None 
     shape = with_dims(shape, along, along + 1, total)
     if len(symbols) == 1 and shape == first.shape:
         return first
-    return first.graph._emit("Concat", tuple(symbols), tensor_type(dtype, shape), {"axis": along})
+    return first.graph.build.emit("Concat", tuple(symbols), tensor_type(dtype, shape), {"axis": along})
 
 
 @op(onnx="Unsqueeze, Concat", rule="join")
@@ -78,11 +79,11 @@ def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
     layers = []
     for symbol in symbols:
         thin = with_dims(symbol.shape, along, along, Dim(1))
-        layers.append(graph._emit("Unsqueeze", (symbol, graph._vector([along])), tensor_type(dtype, thin)))
+        layers.append(graph.build.emit("Unsqueeze", (symbol, graph.build.vector([along])), tensor_type(dtype, thin)))
     if len(layers) == 1:
         return layers[0]
     whole = with_dims(shape, along, along, Dim(len(layers)))
-    return graph._emit("Concat", tuple(layers), tensor_type(dtype, whole), {"axis": along})
+    return graph.build.emit("Concat", tuple(layers), tensor_type(dtype, whole), {"axis": along})
 
 
 def _joined(name: str, values: Sequence[TensorLike]) -> tuple[list[Symbol], DType]:
@@ -99,7 +100,7 @@ def _roles(symbols: Sequence[Symbol]) -> dict[str, Symbol]:
 
 
 def _alike(name: str, a: Shape, b: Shape, roles: dict[str, Symbol], *, but: int | None = None) -> Shape:
-    """Two shapes made one, unknown dims known from the other; the dims at `but` need not agree."""
+    """Merge two shapes, unknown dims taken from the other; the dims at `but` need not agree."""
     dims = []
     for axis, (left, right) in enumerate(zip(a, b, strict=True)):
         if axis != but and left is not right and not left.is_dynamic and not right.is_dynamic:
@@ -112,7 +113,7 @@ def _alike(name: str, a: Shape, b: Shape, roles: dict[str, Symbol], *, but: int 
     return _shape(dims)
 
 
-# Taking apart
+# Splitting
 
 
 @op(onnx="Split")
@@ -176,16 +177,16 @@ def _pieces(name: str, x: Symbol, sizes: list[Dim], axis: int) -> tuple[Symbol, 
     unknown = x.shape[axis].is_dynamic and all(size.is_dynamic for size in sizes)
     vector = _equal_sizes(x, axis, name, len(sizes)) if unknown else shape_vector(graph, sizes, (x,), op=name)
     types = [retype(x, shape=with_dims(x.shape, axis, axis + 1, size)) for size in sizes]
-    return graph._emit_many("Split", (x, vector), types, {"axis": axis})
+    return graph.build.emit_many("Split", (x, vector), types, {"axis": axis})
 
 
 def _equal_sizes(x: Symbol, axis: int, name: str, count: int) -> Symbol:
-    """The sizes of `count` pieces of an axis of which nothing is known."""
+    """Return the sizes of `count` pieces of an axis of unknown size."""
     graph = x.graph
     type_ = tensor_type(DType.int64, _shape([Dim(count)]))
     extra = [count - 1 - i if name == "chunk" else 0 for i in range(count)]
-    longer = graph._emit("Add", (shape_vector(graph, [Axis(x, axis)]), graph._vector(extra)), type_)
-    return graph._emit("Div", (longer, graph._vector([count])), type_)
+    longer = graph.build.emit("Add", (shape_vector(graph, [Axis(x, axis)]), graph.build.vector(extra)), type_)
+    return graph.build.emit("Div", (longer, graph.build.vector([count])), type_)
 
 
 # Repeating
@@ -207,16 +208,16 @@ def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
         return symbol
     shape = _shape([dim * count for dim, count in zip(symbol.shape, counts, strict=True)])
     vector = shape_vector(symbol.graph, counts, (symbol,), op="tile")
-    return symbol.graph._emit("Tile", (symbol, vector), retype(symbol, shape=shape))
+    return symbol.graph.build.emit("Tile", (symbol, vector), retype(symbol, shape=shape))
 
 
 def _with_axes(x: Symbol, axes: Iterable[int]) -> Symbol:
-    """`x` with new axes of size 1 at places given in order."""
+    """Return `x` with new axes of size 1 at positions given in order."""
     dims = list(x.shape)
     places = list(axes)
     for place in places:
         dims.insert(place, Dim(1))
-    return x.graph._emit("Unsqueeze", (x, x.graph._vector(places)), retype(x, shape=_shape(dims)))
+    return x.graph.build.emit("Unsqueeze", (x, x.graph.build.vector(places)), retype(x, shape=_shape(dims)))
 
 
 @op(onnx="Tile, Reshape")
@@ -227,7 +228,7 @@ def repeat_interleave(
 
     x: any shape and dtype. repeats: how many times, an int >= 0; or a number for each element of the axis, as a list,
     an array or an integer Symbol of rank 1. axis: None for all elements of the flattened tensor. out_dim: the size of
-    the axis in the result, where Symbols say the repeats. Raises `ShapeError` for negative repeats and for a wrong
+    the axis in the result, where the repeats are a Symbol. Raises `ShapeError` for negative repeats and for a wrong
     number of them. ONNX Tile and Reshape, or Gather; NumPy's repeat.
     """
     symbol = operand("repeat_interleave", x)
@@ -262,7 +263,7 @@ def _repeated_all(x: Symbol, count: int, axis: int) -> Symbol:
     copies = [1] * thin.rank
     copies[axis + 1] = count
     shape = with_dims(thin.shape, axis + 1, axis + 2, Dim(count))
-    tiled = x.graph._emit("Tile", (thin, x.graph._vector(copies)), retype(x, shape=shape))
+    tiled = x.graph.build.emit("Tile", (thin, x.graph.build.vector(copies)), retype(x, shape=shape))
     return flatten(tiled, axis, axis + 1)
 
 
@@ -274,13 +275,13 @@ def _repeated_each(x: Symbol, counts: np.ndarray[Any, Any], axis: int, roles: di
             help="give one for each element of the axis, or one int for all",
         )
     indices = np.repeat(np.arange(counts.size), counts).astype(np.int64)
-    return _gathered(x, x.graph._vector(indices.tolist()), axis, Dim(indices.size))
+    return _gathered(x, x.graph.build.vector(indices.tolist()), axis, Dim(indices.size))
 
 
 def _repeated_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, roles: dict[str, Symbol]) -> Symbol:
-    """Repeats known when the graph runs: element j of the result is the one before which j or fewer ones end."""
+    """Repeat by counts known when the graph runs: the source of element j is the number of runs that end by j."""
     graph = x.graph
-    graph._own(repeats, "repeat_interleave", "repeats")
+    graph.build.own(repeats, "repeat_interleave", "repeats")
     if not repeats.dtype.is_integer:
         raise DTypeError(
             f"repeat_interleave: repeats are integers, not {repeats.dtype}",
@@ -293,30 +294,30 @@ def _repeated_by(x: Symbol, repeats: Symbol, axis: int, out_dim: Dim | None, rol
             operands=roles,
             help="give one for each element of the axis",
         )
-    counts = graph._cast(repeats, DType.int64)
+    counts = graph.build.cast(repeats, DType.int64)
     length = Dim.dynamic() if out_dim is None else out_dim
-    ends = graph._emit("CumSum", (counts, graph._scalar(0, DType.int64)), counts.type)
+    ends = graph.build.emit("CumSum", (counts, graph.build.scalar(0, DType.int64)), counts.type)
     scalar = tensor_type(DType.int64, _shape(()))
-    total = graph._emit("ReduceSum", (counts, graph._vector([0])), scalar, {"keepdims": 0})
-    zero, one = graph._scalar(0, DType.int64), graph._scalar(1, DType.int64)
-    places = graph._emit("Range", (zero, total, one), tensor_type(DType.int64, _shape([length])))
+    total = graph.build.emit("ReduceSum", (counts, graph.build.vector([0])), scalar, {"keepdims": 0})
+    zero, one = graph.build.scalar(0, DType.int64), graph.build.scalar(1, DType.int64)
+    places = graph.build.emit("Range", (zero, total, one), tensor_type(DType.int64, _shape([length])))
     column = _with_axes(places, [1])
     over = tensor_type(DType.bool, _shape([length, counts.shape[0]]))
-    # Counted in float64, which is exact here and spares the detour that integer sums take.
-    ended = graph._cast(graph._emit("LessOrEqual", (ends, column), over), DType.float64)
+    # Counted in float64: exact here, and cheaper than the decomposition of integer sums.
+    ended = graph.build.cast(graph.build.emit("LessOrEqual", (ends, column), over), DType.float64)
     count = tensor_type(DType.float64, places.shape)
-    indices = graph._emit("ReduceSum", (ended, graph._vector([1])), count, {"keepdims": 0})
-    indices = graph._cast(indices, DType.int64)
+    indices = graph.build.emit("ReduceSum", (ended, graph.build.vector([1])), count, {"keepdims": 0})
+    indices = graph.build.cast(indices, DType.int64)
     return _gathered(x, indices, axis, length)
 
 
 def _gathered(x: Symbol, indices: Symbol, axis: int, length: Dim) -> Symbol:
     shape = with_dims(x.shape, axis, axis + 1, length)
-    return x.graph._emit("Gather", (x, indices), retype(x, shape=shape), {"axis": axis})
+    return x.graph.build.emit("Gather", (x, indices), retype(x, shape=shape), {"axis": axis})
 
 
 def _renamed(x: Symbol, axis: int, said: Dim, roles: dict[str, Symbol]) -> Symbol:
-    """The size of an axis as the user calls it."""
+    """Return the result with the axis's size named as the user does."""
     if provably_differ(said, x.shape[axis]):
         raise ShapeError(
             f"repeat_interleave: out_dim is {said} and the axis comes to {x.shape[axis]}",
@@ -325,4 +326,4 @@ def _renamed(x: Symbol, axis: int, said: Dim, roles: dict[str, Symbol]) -> Symbo
         )
     if said is x.shape[axis]:
         return x
-    return x.graph._emit("Identity", (x,), retype(x, shape=with_dims(x.shape, axis, axis + 1, said)))
+    return x.graph.build.emit("Identity", (x,), retype(x, shape=with_dims(x.shape, axis, axis + 1, said)))

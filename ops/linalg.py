@@ -8,7 +8,8 @@ from typing import Any
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
-from graphcore.build.operands import axes_of, axis_of, broadcast_shapes, graph_of, promote, same_dim
+from graphcore.build.operands import graph_of, promote
+from graphcore.build.shapes import axes_of, axis_of, broadcast_shapes, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared import einsum as _einsum
@@ -20,9 +21,9 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
 def _tensors(name: str, values: Mapping[str, TensorLike]) -> dict[str, Symbol]:
-    """Operands as Symbols, not promoted yet: what errors about shapes show."""
+    """Return the operands as Symbols, before promotion, for errors about shapes."""
     graph = graph_of(name, values.values())
-    return {role: graph._operand(value, name, role) for role, value in values.items()}
+    return {role: graph.build.operand(value, name, role) for role, value in values.items()}
 
 
 # Products
@@ -40,7 +41,7 @@ def matmul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     roles = _tensors("matmul", {"lhs": lhs, "rhs": rhs})
     shape = _product_shape(roles)
     (left, right), dtype = promote("matmul", "arithmetic", roles)
-    return left.graph._emit("MatMul", (left, right), tensor_type(dtype, shape))
+    return left.graph.build.emit("MatMul", (left, right), tensor_type(dtype, shape))
 
 
 def _product_shape(roles: dict[str, Symbol]) -> Shape:
@@ -102,7 +103,7 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
         inner = x.shape[-1] if not x.shape[-1].is_dynamic else Axis(x, x.rank - 1)
         rows = reshaped("linear", x, [first, inner], roles, out=_shape([count, x.shape[-1]]))
     type_ = tensor_type(dtype, Shape([rows.shape[0], outputs]))
-    product = graph._emit("Gemm", (rows, weight, *rest), type_, {"transB": 1})
+    product = graph.build.emit("Gemm", (rows, weight, *rest), type_, {"transB": 1})
     if x.rank == 2:
         return product
     leading: list[Wanted] = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape[:-1])]
@@ -112,9 +113,9 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
 
 def _linear_of_integers(x: Symbol, weight: Symbol, bias: Sequence[Symbol], type_: Any) -> Symbol:
     turned = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
-    made = x.graph._emit("MatMul", (x, turned), type_)
+    made = x.graph.build.emit("MatMul", (x, turned), type_)
     for symbol in bias:
-        made = x.graph._emit("Or" if type_.dtype is DType.bool else "Add", (made, symbol), type_)
+        made = x.graph.build.emit("Or" if type_.dtype is DType.bool else "Add", (made, symbol), type_)
     return made
 
 
@@ -261,9 +262,9 @@ def _paired_axes(
 def einsum(equation: str, *operands: TensorLike) -> Symbol:
     """The sum of products that an equation of axis letters describes: "bij,bjk->bik".
 
-    equation: a term of letters for each operand, then `->` and the letters of the result; without it, those that occur
-    once, in the order of the alphabet. A letter missing on the right is summed over, one twice in a term takes the
-    diagonal, `...` carries any axes along, broadcasting. operands: numbers or bools, which meet in a common dtype;
+    equation: a term of letters for each operand, then `->` and the letters of the result; without it, the letters that
+    occur once, in alphabetical order. A letter missing on the right is summed over, one twice in a term takes the
+    diagonal, `...` stands for any axes, which broadcast. operands: numbers or bools, which meet in a common dtype;
     integers wrap, bools are *or*ed after *and*. Raises `ShapeError` for an equation that does not fit the operands.
     ONNX Einsum, NumPy's einsum.
     """
@@ -279,15 +280,15 @@ def einsum(equation: str, *operands: TensorLike) -> Symbol:
     parsed, symbols = _einsum.plain(equation, parsed, symbols, sizes)
     graph = symbols[0].graph
     if dtype.is_float:
-        return graph._emit("Einsum", tuple(symbols), tensor_type(dtype, shape), {"equation": str(parsed)})
+        return graph.build.emit("Einsum", tuple(symbols), tensor_type(dtype, shape), {"equation": str(parsed)})
     if dtype is not DType.bool:
         return _einsum_of_integers(parsed, symbols, shape)
-    counted = [graph._cast(s, DType.int32) for s in symbols]
-    return graph._cast(_einsum_of_integers(parsed, counted, shape), DType.bool)
+    counted = [graph.build.cast(s, DType.int32) for s in symbols]
+    return graph.build.cast(_einsum_of_integers(parsed, counted, shape), DType.bool)
 
 
 def _einsum_of_integers(equation: Equation, symbols: Sequence[Symbol], shape: Shape) -> Symbol:
-    """Letters that one operand alone has are summed by ReduceSum, which lowering makes exact; Einsum would saturate."""
+    """Sum letters of a single operand by ReduceSum, which lowering makes exact; Einsum would saturate."""
     inputs, made = [], []
     for symbol, labels in zip(symbols, equation.inputs, strict=True):
         lone = [label for label in dict.fromkeys(labels) if equation.is_lone(label)]
@@ -299,4 +300,4 @@ def _einsum_of_integers(equation: Equation, symbols: Sequence[Symbol], shape: Sh
     if len(made) == 1 and inputs[0] == equation.output:
         return first if first is not symbols[0] else e.emit("Identity", first)
     attributes = {"equation": str(Equation(tuple(inputs), equation.output))}
-    return first.graph._emit("Einsum", tuple(made), tensor_type(first.dtype, shape), attributes)
+    return first.graph.build.emit("Einsum", tuple(made), tensor_type(first.dtype, shape), attributes)

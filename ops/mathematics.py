@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import binary, expansion, unary
+from graphcore.build.declare import expansion
+from graphcore.build.elementwise import binary, unary
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
 
@@ -17,7 +18,7 @@ log = unary("log", "Log", "float", "The natural logarithm; NaN below 0. ONNX Log
 
 @expansion("Log1p")
 def _log1p(x: Symbol) -> Symbol:
-    # Kahan's correction for what 1 + x rounds away; beyond it (infinities) the plain logarithm is right.
+    # Kahan's correction for the rounding of 1 + x; where that is infinite or 0, the plain logarithm is right.
     one = e.const(x, 1)
     near = e.emit("Add", one, x)
     log_near = e.emit("Log", near)
@@ -32,7 +33,7 @@ def _expm1(x: Symbol) -> Symbol:
     near = e.emit("Exp", x)
     less_one = e.emit("Sub", near, one)
     corrected = e.emit("Div", e.emit("Mul", less_one, x), e.emit("Log", near))
-    # Some kernels give a tiny number for what is nothing: where 1 hides it, its logarithm says too little.
+    # Where exp(x) - 1 rounds to -1 the correction is wrong: some kernels return a tiny exp(x), others 0.
     plain = e.either(e.emit("IsInf", near, dtype=DType.bool), e.equal(less_one, e.const(x, -1)))
     return e.where(e.equal(near, one), x, e.where(plain, less_one, corrected))
 
@@ -78,7 +79,7 @@ atanh = unary("atanh", "Atanh", "float", "The inverse hyperbolic tangent; NaN ou
 def _atan2(y: Symbol, x: Symbol) -> Symbol:
     zero = e.const(x, 0)
     pi = e.const(x, 3.141592653589793)
-    # The angle within a quarter turn, the quotient taken the way that cannot overflow.
+    # The angle within a quarter turn, from the quotient that cannot overflow.
     ax, ay = e.emit("Abs", x), e.emit("Abs", y)
     low, high = e.emit("Min", ax, ay), e.emit("Max", ax, ay)
     both_unlimited = e.both(e.emit("IsInf", ax, dtype=DType.bool), e.emit("IsInf", ay, dtype=DType.bool))
@@ -101,12 +102,12 @@ atan2 = binary("atan2", "Atan2", "float", "The angle in radians of the point (y,
 
 # Tests of floats
 
-is_nan = unary("is_nan", "IsNaN", "test", "Whether x is NaN; integers never are. ONNX IsNaN.")
-is_inf = unary("is_inf", "IsInf", "test", "Whether x is an infinity; integers never are. ONNX IsInf.")
+is_nan = unary("is_nan", "IsNaN", "test", "True where x is NaN; integers never are. ONNX IsNaN.")
+is_inf = unary("is_inf", "IsInf", "test", "True where x is an infinity; integers never are. ONNX IsInf.")
 is_finite = unary(
     "is_finite",
     "IsFinite",
     "test",
-    "Whether x is neither NaN nor an infinity.",
+    "True where x is neither NaN nor an infinity.",
     body=lambda x: e.opposite(e.either(e.emit("IsNaN", x, dtype=DType.bool), e.emit("IsInf", x, dtype=DType.bool))),
 )

@@ -1,4 +1,4 @@
-"""Normalisations: values brought to mean 0 and variance 1, or to length 1, over some axes."""
+"""Normalisations to mean 0 and variance 1, or to length 1, over some axes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import axis_of, promote, promote_one, retype, same_dim
+from graphcore.build.operands import promote, promote_one
+from graphcore.build.shapes import axis_of, retype, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import domain_for, real
@@ -30,7 +31,7 @@ def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None,
     (symbol, *rest), dtype = promote("layer_norm", "float", _given(x=x, gamma=gamma, beta=beta))
     _check_features("layer_norm", symbol, -1, ("gamma", "beta"), rest)
     attributes = {"axis": -1, "epsilon": small}
-    return symbol.graph._emit(
+    return symbol.graph.build.emit(
         "LayerNormalization", (symbol, *rest), retype(symbol, dtype), attributes, domain_for(dtype, small)
     )
 
@@ -51,7 +52,7 @@ def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-6, weight_of
     if offset:
         attributes["weight_offset"] = offset
     domain = LIBRARY if offset else domain_for(dtype, small)
-    return symbol.graph._emit("RMSNormalization", (symbol, scale), retype(symbol, dtype), attributes, domain)
+    return symbol.graph.build.emit("RMSNormalization", (symbol, scale), retype(symbol, dtype), attributes, domain)
 
 
 # Over channels: the second axis
@@ -79,7 +80,7 @@ def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: i
             help=f"give a num_groups that divides {channels}",
         )
     attributes = {"num_groups": groups, "epsilon": small}
-    return symbol.graph._emit(
+    return symbol.graph.build.emit(
         "GroupNormalization", (symbol, scale, shift), retype(symbol, dtype), attributes, domain_for(dtype, small)
     )
 
@@ -88,7 +89,7 @@ def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: i
 def instance_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: float = 1e-5) -> Symbol:
     """Values normalised within each channel of each item, times gamma plus beta.
 
-    x: [batch, channels, ...] with at least one axis behind the channels. gamma, beta: [channels]. They are promoted
+    x: [batch, channels, ...] with at least one axis after the channels. gamma, beta: [channels]. They are promoted
     together; integers become floats. epsilon: a Python number >= 0, added to the variance. Returns the shape of x.
     Raises `ShapeError` for other shapes. Ulyanov et al. 2016, arXiv:1607.08022; ONNX InstanceNormalization.
     """
@@ -96,7 +97,7 @@ def instance_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: f
     (symbol, scale, shift), dtype = promote("instance_norm", "float", {"x": x, "gamma": gamma, "beta": beta})
     _check_rank("instance_norm", symbol, 3)
     _check_features("instance_norm", symbol, 1, ("gamma", "beta"), [scale, shift])
-    return symbol.graph._emit(
+    return symbol.graph.build.emit(
         "InstanceNormalization",
         (symbol, scale, shift),
         retype(symbol, dtype),
@@ -120,7 +121,7 @@ def batch_norm(
     (symbol, *rest), dtype = promote("batch_norm", "float", given)
     _check_rank("batch_norm", symbol, 2)
     _check_features("batch_norm", symbol, 1, ("scale", "bias", "mean", "var"), rest)
-    return symbol.graph._emit(
+    return symbol.graph.build.emit(
         "BatchNormalization", (symbol, *rest), retype(symbol, dtype), {"epsilon": small}, domain_for(dtype, small)
     )
 
@@ -139,7 +140,7 @@ def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
     position = axis_of("lp_normalize", axis, symbol.rank, {"x": symbol})
     if isinstance(p, bool) or p not in (1, 2):
         raise ShapeError(f"lp_normalize: there is no p={p!r}", operands={"x": symbol}, help="p is 1 or 2")
-    return symbol.graph._emit("LpNormalization", (symbol,), retype(symbol, dtype), {"p": int(p), "axis": position})
+    return symbol.graph.build.emit("LpNormalization", (symbol,), retype(symbol, dtype), {"p": int(p), "axis": position})
 
 
 def _given(**operands: TensorLike | None) -> dict[str, TensorLike]:
@@ -148,16 +149,16 @@ def _given(**operands: TensorLike | None) -> dict[str, TensorLike]:
 
 def _check_rank(name: str, x: Symbol, least: int) -> None:
     if x.rank < least:
-        behind = "" if least == 2 else " and at least one axis behind them"
+        trailing = "" if least == 2 else " and at least one axis after them"
         raise ShapeError(
-            f"{name}: x has rank {x.rank}, but needs a batch axis, channels{behind}",
+            f"{name}: x has rank {x.rank}, but needs a batch axis, channels{trailing}",
             operands={"x": x},
             help="give x as [batch, channels, ...]; ops.unsqueeze adds an axis",
         )
 
 
 def _check_features(name: str, x: Symbol, axis: int, roles: Sequence[str], vectors: Sequence[Symbol]) -> None:
-    """Each vector must have one element for each place along an axis of x."""
+    """Raise `ShapeError` unless each vector has one element for each position along an axis of x."""
     what = "features" if axis == -1 else "channels"
     if not x.rank:
         raise ShapeError(f"{name}: x is a scalar, which has no axis of {what}", operands={"x": x}, help="give x axes")
@@ -171,11 +172,11 @@ def _check_features(name: str, x: Symbol, axis: int, roles: Sequence[str], vecto
             )
 
 
-# What they are made of, where there is no kernel or one that is not accurate
+# Expansions, where there is no kernel or no accurate one
 
 
 def _axes_constant(x: Symbol, axes: Sequence[int]) -> Symbol:
-    return x.graph._vector(list(axes))
+    return x.graph.build.vector(list(axes))
 
 
 def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
@@ -184,23 +185,23 @@ def _mean(x: Symbol, axes: Sequence[int]) -> Symbol:
 
 
 def _scaled(x: Symbol, axes: Sequence[int], epsilon: float) -> Symbol:
-    """x over the root of its mean square."""
+    """Return x over the root of its mean square."""
     variance = e.emit("Add", _mean(e.emit("Mul", x, x), axes), e.const(x, epsilon))
     return e.emit("Div", x, e.emit("Sqrt", variance))
 
 
 def _standardised(x: Symbol, axes: Sequence[int], epsilon: float) -> Symbol:
-    """Centred first: the difference of two large squares would leave nothing of a small variance."""
+    """Subtract the mean first: the difference of two large squares would lose a small variance."""
     return _scaled(e.emit("Sub", x, _mean(x, axes)), axes, epsilon)
 
 
 def _by_channel(x: Symbol, vector: Symbol) -> Symbol:
-    """A vector of channels, made to broadcast along the second axis of x."""
-    behind = list(range(1, x.rank - 1))
-    if not behind:
+    """Reshape a vector of channels to broadcast along the second axis of x."""
+    trailing = list(range(1, x.rank - 1))
+    if not trailing:
         return vector
-    shape = _shape([vector.shape[0], *(Dim(1) for _ in behind)])
-    return e.emit("Unsqueeze", vector, _axes_constant(x, behind), dtype=vector.dtype, shape=shape)
+    shape = _shape([vector.shape[0], *(Dim(1) for _ in trailing)])
+    return e.emit("Unsqueeze", vector, _axes_constant(x, trailing), dtype=vector.dtype, shape=shape)
 
 
 def _affine(x: Symbol, scale: Symbol, shift: Symbol) -> Symbol:
@@ -237,7 +238,7 @@ def _group_normalization(
     own = [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape)]
     per_group: Size = x.shape[1] // num_groups
     if not x.shape[1].is_static:
-        per_group = e.emit("Div", shape_vector(x.graph, own[1:2]), x.graph._vector([num_groups]))
+        per_group = e.emit("Div", shape_vector(x.graph, own[1:2]), x.graph.build.vector([num_groups]))
     apart = _shape([x.shape[0], Dim(num_groups), x.shape[1] // num_groups, *x.shape[2:]])
     split = shape_vector(x.graph, [own[0], Dim(num_groups), per_group, *own[2:]])
     grouped = e.emit("Reshape", x, split, dtype=x.dtype, shape=apart, allowzero=1)

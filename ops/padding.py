@@ -1,4 +1,4 @@
-"""Elements added around a tensor."""
+"""Padding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.operands import operand, promote, retype
+from graphcore.build.operands import operand, promote
+from graphcore.build.shapes import retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dims_of, shape_vector
@@ -51,7 +52,7 @@ def pad(
     _check_paddings(symbol, before, after, mode, roles)
     vector = shape_vector(symbol.graph, [*before, *after], (symbol,), op="pad")
     inputs = (symbol, vector, _pad_value(symbol, value)) if mode == "constant" else (symbol, vector)
-    return symbol.graph._emit("Pad", inputs, retype(symbol, shape=shape), {"mode": mode})
+    return symbol.graph.build.emit("Pad", inputs, retype(symbol, shape=shape), {"mode": mode})
 
 
 def _paddings(x: Symbol, paddings: Any, roles: dict[str, Symbol]) -> tuple[list[Dim], list[Dim]]:
@@ -78,7 +79,7 @@ def _paddings(x: Symbol, paddings: Any, roles: dict[str, Symbol]) -> tuple[list[
 
 
 def _check_paddings(x: Symbol, before: list[Dim], after: list[Dim], mode: str, roles: dict[str, Symbol]) -> None:
-    """What can be mirrored or wrapped is as much as there is."""
+    """Raise `ShapeError` where a reflection or wrap needs more elements than the axis has."""
     if mode == "constant":
         return
     for axis, dim in enumerate(x.shape):
@@ -104,7 +105,7 @@ def _pad_value(x: Symbol, value: TensorLike) -> Symbol:
     if isinstance(value, (bool, int, float)):
         (_, scalar), _ = promote("pad", "join", {"x": x, "value": value})
         return scalar
-    found = x.graph._operand(value, "pad", "value")
+    found = x.graph.build.operand(value, "pad", "value")
     roles = {"x": x, "value": found}
     if found.rank:
         raise ShapeError(f"pad: value has shape {found.shape}", operands=roles, help="give a scalar")

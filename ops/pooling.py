@@ -1,4 +1,4 @@
-"""Pooling over windows of images, and the way back from windows to images."""
+"""Pooling over windows of images, and images summed from windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore.build.declare import op
-from graphcore.build.operands import promote_one, same_dim
+from graphcore.build.operands import promote_one
+from graphcore.build.shapes import same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dims_of, shape_vector
@@ -34,7 +35,7 @@ def avg_pool2d(
     needs no transposes; integers become floats. kernel_size, stride, dilation: of the windows, in elements: one
     number or (height, width). padding: zeros around the input: (height_before, height_after, width_before,
     width_after), (height, width) or one number, each smaller than the kernel. ceil_mode: keep a last window that
-    reaches beyond the padded end, unless it begins behind the input. count_boundary: divide by the elements of
+    reaches beyond the padded end, unless it begins after the input. count_boundary: divide by the elements of
     padding as well, not only by those of the input.
     Returns the means in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1,
     rounded up with ceil_mode. Raises `ShapeError` for a wrong rank, padding that is too large, or a kernel larger than
@@ -77,7 +78,7 @@ def max_pool2d(
 ) -> Symbol:
     """The greatest element of each window of images. ONNX MaxPool.
 
-    x: numbers of any dtype, which stays. Padding counts as less than everything. The rest, the result and what it
+    x: numbers of any dtype, which is kept. Padding counts as less than everything. The rest, the result and what it
     raises: as for `avg_pool2d`.
     """
     return _pool(
@@ -149,7 +150,7 @@ def _pool(
         **more,
     }
     made = tensor_type(dtype, _shape([*inputs.shape[:2], *sizes]))
-    return relaid(inputs.graph._emit(op_type, (inputs,), made, attributes), "NCHW", input_layout)
+    return relaid(inputs.graph.build.emit(op_type, (inputs,), made, attributes), "NCHW", input_layout)
 
 
 @op(onnx="Col2Im", rule="float")
@@ -161,13 +162,13 @@ def fold(
     dilation: PerAxis = 1,
     padding: PerAxis = 0,
 ) -> Symbol:
-    """Images put together from windows; where windows overlap their elements add up. ONNX Col2Im.
+    """Images summed from windows; where windows overlap their elements are added. ONNX Col2Im.
 
-    x: [batch, channels * kernel height * kernel width, windows], floats (integers become floats): a column a window,
-    the windows in the order of rows. output_size: (height, width) of the images; dims of x may be named in it.
+    x: [batch, channels * kernel height * kernel width, windows], floats (integers become floats): one column per
+    window, the windows in row-major order. output_size: (height, width) of the images; dims of x may be named in it.
     kernel_size, stride, dilation, padding: of the windows, as for `avg_pool2d`.
     Returns [batch, channels, height, width]. Raises `ShapeError` for a wrong rank, for channels that the kernel's size
-    does not divide, and where the number of windows is not the one that the sizes give.
+    does not divide, and where the number of windows does not follow from the sizes.
     """
     name = "fold"
     symbol, dtype = promote_one(name, "float", x)
@@ -202,6 +203,6 @@ def fold(
     attributes = {"strides": strides, "dilations": dilations, "pads": [*before, *after]}
     made = tensor_type(dtype, _shape([batch, columns // area, *image]))
     graph = symbol.graph
-    return graph._emit(
-        "Col2Im", (symbol, shape_vector(graph, image, [symbol], op=name), graph._vector(kernel)), made, attributes
+    return graph.build.emit(
+        "Col2Im", (symbol, shape_vector(graph, image, [symbol], op=name), graph.build.vector(kernel)), made, attributes
     )

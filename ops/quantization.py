@@ -1,4 +1,4 @@
-"""Tensors held in few bits: quantising, dequantising, and products with weights that stay quantised."""
+"""Quantisation, dequantisation, and products with weights that stay quantised."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from graphcore.arrays.casting import native
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import axis_of, graph_of, operand, promote_one, same_dim
+from graphcore.build.operands import graph_of, operand, promote_one
+from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ModelError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol, TensorLike
@@ -31,17 +32,17 @@ def quantize(
     block_size: int | None = None,
     symmetric: bool = True,
 ) -> Quantized:
-    """`x` held in an encoding: its numbers, their scales and zero points.
+    """`x` quantised in an encoding: its numbers, their scales and zero points.
 
-    x: of any shape; promotion `float`, computed in float32. What is known now is encoded now, in any encoding; Symbols
-    are quantised when the graph runs, to int8 or int4. axis: of int8 the axis whose every index has a scale; None is
-    one scale for all. block_size: of int4, a power of two from 16 on (32) along the last axis. symmetric: without zero
+    x: of any shape; promotion `float`, computed in float32. Arrays are encoded at once, in any encoding; Symbols are
+    quantised when the graph runs, to int8 or int4. axis: for int8, the axis with one scale per index; None for a single
+    scale. block_size: for int4, a power of two from 16 on (by default 32) along the last axis. symmetric: without zero
     points. The numbers are those of `graphcore.quantization.encode`.
 
     Returns a `Quantized`: the Symbols `values`, `scale` (float32) and `zero_point` (or None). NaN or infinity when the
-    graph runs makes every number that shares its scale NaN once dequantised. Raises `DTypeError` for encodings and
-    arguments that do not exist, `ShapeError` for a last axis that blocks do not divide or that is not known, and
-    `ModelError` for NaN and infinity in what is known now. ONNX QuantizeLinear with scales that are computed.
+    graph runs makes every number that shares its scale NaN once dequantised. Raises `DTypeError` for unknown encodings
+    and arguments, `ShapeError` for a last axis that blocks do not divide or whose size is unknown, and `ModelError` for
+    NaN and infinity in an array. ONNX QuantizeLinear with computed scales.
     """
     chosen = encoding_of("quantize", encoding)
     encoders.check_arguments("quantize", chosen, axis, block_size, symmetric)
@@ -71,7 +72,7 @@ def quantize(
     types = [tensor_type(dtype, shape), tensor_type(DType.float32, of_scales)]
     if not symmetric:
         types.append(tensor_type(dtype, of_scales))
-    values, scale, *zeros = symbol.graph._emit_many("Quantize", (symbol,), types, attributes, LIBRARY)
+    values, scale, *zeros = symbol.graph.build.emit_many("Quantize", (symbol,), types, attributes, LIBRARY)
     zero = zeros[0] if zeros else None
     return Quantized(chosen.name, values, scale, zero, axis, attributes.get("block_size"))
 
@@ -83,12 +84,12 @@ def dequantize(
 ) -> Symbol:
     """The floats that quantised values stand for.
 
-    encoding: a name, with `quantized` in it; or what is quantised alone, which knows its own. quantized: a `Quantized`,
-    a `QuantizedTensor`, or blocks of GGUF: uint8[..., bytes of a row].
+    encoding: a name, followed by `quantized`; or the quantised value alone, which has its own. quantized: a
+    `Quantized`, a `QuantizedTensor`, or blocks of GGUF: uint8[..., bytes of a row].
 
-    Returns float32 of the shape that is meant, bit for bit what `QuantizedTensor.dequantize` gives. Raises `DTypeError`
-    for other encodings and dtypes, `ShapeError` for rows that are no whole blocks, `ModelError` for parts that do not
-    fit together. ONNX DequantizeLinear; of GGUF's encodings bit operations and sums.
+    Returns float32 of the unpacked shape, bit for bit as `QuantizedTensor.dequantize` does. Raises `DTypeError` for
+    other encodings and dtypes, `ShapeError` for rows that are no whole blocks, `ModelError` for parts that do not
+    match. ONNX DequantizeLinear; bit operations and sums for GGUF's encodings.
     """
     if isinstance(encoding, (Quantized, QuantizedTensor)):
         if quantized is not None:
@@ -111,7 +112,7 @@ def _dequantized(held: Quantized, chosen: Encoding) -> Symbol:
         attributes["block_size"] = held.block_size
     inputs = _inputs(held)
     type_ = tensor_type(DType.float32, _meant("dequantize", held, chosen))
-    return values.graph._emit("Dequantize", inputs, type_, attributes, LIBRARY)
+    return values.graph.build.emit("Dequantize", inputs, type_, attributes, LIBRARY)
 
 
 @op(onnx="MatMulInteger", rule="float")
@@ -127,27 +128,28 @@ def qmatmul(
     block_size: int | None = None,
     symmetric: bool = True,
 ) -> Symbol:
-    """The product of x with a transposed weight that is held in an encoding: x @ dequantize(weight).T.
+    """The product of x with a transposed quantised weight: x @ dequantize(weight).T.
 
     x: [..., k]; promotion `float`. weight: [n, k] as a `QuantizedTensor`, a `Quantized`, blocks of GGUF in uint8 (an
-    array or a Symbol), or an array of floats, which is encoded now with `axis`, `block_size` and `symmetric`, as
-    `graphcore.quantization.encode` has them with `search=True`, so that int8 has a scale for each of the n.
+    array or a Symbol), or an array of floats, which is encoded at once with `axis`, `block_size` and `symmetric`, as by
+    `graphcore.quantization.encode` with `search=True`, so that int8 has a scale for each of the n rows.
 
-    encoding: with "int8_split" x is taken apart into two digits of 8 bits too, when the graph runs, and of the four
-    products of digits three are computed, their sums exact integers: within the bound that docs/quantization.md has.
+    encoding: with "int8_split" x too is split into two digits of 8 bits when the graph runs, and three of the four
+    products of digits are computed, as exact integer sums: within the bound in docs/quantization.md.
 
-    dynamic: of int8 only, and int8_split always is; x is quantised too, when the graph runs, as one tensor to uint8:
-    the result is, bit for bit, that of ONNX's DynamicQuantizeLinear, MatMulInteger, and their sums in float32 times
-    (scale of x * scale of weight). All of it is NaN where x has NaN or infinity. digits: of dynamic int8; with 2 x is
-    taken apart as for int8_split, and the products of both digits are summed, within a bound that is there too.
+    dynamic: for int8 only; int8_split always is. x too is quantised when the graph runs, as one tensor to uint8: the
+    result equals, bit for bit, that of ONNX's DynamicQuantizeLinear and MatMulInteger, converted to float32 and
+    multiplied by (scale of x * scale of weight). Every element is NaN where x has NaN or infinity. digits: for dynamic
+    int8; with 2 x is split as for int8_split, and the products of both digits are summed, within a bound in the same
+    document.
 
     accuracy_level: 0 sums the products of x and the dequantised weight in float32 (float64 where x is float64); 4 lets
-    the CPU's kernel hold x in int8 with a scale a block, some 1 % off but faster, for weights that are known.
+    the CPU's kernel store x in int8 with a scale per block, some 1 % off but faster, for constant weights.
 
     Returns [..., n] in the float dtype of x, rounded once. Raises `DTypeError` for other dtypes, encodings and levels,
-    `ShapeError` for shapes that do not go together or that blocks do not divide, `ModelError` for a weight with NaN or
-    infinity, or of parts that do not fit. MAX's `qmatmul`; com.microsoft MatMulNBits and MatMulIntegerToFloat on the
-    CPU where the weight is known when the graph is lowered, and ONNX DequantizeLinear and MatMul otherwise.
+    `ShapeError` for shapes that do not match or that blocks do not divide, `ModelError` for a weight with NaN or
+    infinity, or whose parts do not match. MAX's `qmatmul`; com.microsoft MatMulNBits and MatMulIntegerToFloat on the
+    CPU where the weight is constant when the graph is lowered, and ONNX DequantizeLinear and MatMul otherwise.
     """
     chosen = encoding_of("qmatmul", encoding)
     is_split = chosen.name == "int8_split"
@@ -198,11 +200,11 @@ def qmatmul(
     if accuracy_level:
         attributes["accuracy_level"] = accuracy_level
     type_ = tensor_type(dtype, symbol.shape[:-1] + shape[:1])
-    return graph._emit("QMatMul", (symbol, *_inputs(held)), type_, attributes, LIBRARY)
+    return graph.build.emit("QMatMul", (symbol, *_inputs(held)), type_, attributes, LIBRARY)
 
 
 def _symbols(value: object) -> tuple[object, ...]:
-    """What says which graph is meant."""
+    """Return the Symbols that determine the graph."""
     if isinstance(value, Quantized):
         return (value.values,)
     return () if isinstance(value, QuantizedTensor) else (value,)
@@ -213,7 +215,7 @@ def _inputs(held: Quantized) -> tuple[Symbol, ...]:
 
 
 def _held(graph: Graph, tensor: QuantizedTensor) -> Quantized:
-    """A tensor's arrays as constants; those of the same tensor are made once."""
+    """Return a tensor's arrays as constants, made once per tensor and graph."""
     made: dict[int, tuple[QuantizedTensor, Quantized]] = graph.__dict__.setdefault("_tensors", {})
     found = made.get(id(tensor))
     if found is None:
@@ -221,20 +223,20 @@ def _held(graph: Graph, tensor: QuantizedTensor) -> Quantized:
         values = DType.int8 if data.dtype == np.int8 else DType.uint8
         held = Quantized(
             tensor.encoding.lower(),
-            graph._constant(native(data), values),
-            None if scales is None else graph._constant(native(scales), DType.float32),
-            None if zeros is None else graph._constant(native(zeros), DType.uint8),
+            graph.build.constant(native(data), values),
+            None if scales is None else graph.build.constant(native(scales), DType.float32),
+            None if zeros is None else graph.build.constant(native(zeros), DType.uint8),
             tensor.axis,
             tensor.block_size,
         )
-        found = made[id(tensor)] = tensor, held  # with the tensor itself, so that no other has its number
+        found = made[id(tensor)] = tensor, held  # keeps the tensor alive, so that no other gets its id
     return found[1]
 
 
 def _encoded(
     chosen: Encoding, weight: Any, axis: int | None, block_size: int | None, symmetric: bool
 ) -> QuantizedTensor | Symbol:
-    """A weight of floats encoded; blocks as they are."""
+    """Encode a weight of floats; return blocks as they are."""
     if isinstance(weight, Symbol):
         if weight.dtype.is_float:
             raise DTypeError(
@@ -255,7 +257,7 @@ def _encoded(
 
 
 def _quantized(op_name: str, role: str, chosen: Encoding, value: Any, graph: Graph) -> Quantized:
-    """What is quantised as Symbols of the graph. Raises what does not go together with the encoding."""
+    """Return the quantised value as Symbols of the graph. Raises errors for values that do not match the encoding."""
     if isinstance(value, (Quantized, QuantizedTensor)) and value.encoding.lower() != chosen.name:
         raise DTypeError(
             f"{op_name}: {role} is held in {value.encoding}, not in {chosen}",
@@ -269,7 +271,7 @@ def _quantized(op_name: str, role: str, chosen: Encoding, value: Any, graph: Gra
         ]
         assert symbols[0] is not None
         return Quantized(chosen.name, symbols[0], symbols[1], symbols[2], value.axis, value.block_size)
-    symbol = graph._operand(value, op_name, role)
+    symbol = graph.build.operand(value, op_name, role)
     if chosen.block_bytes is None:
         raise DTypeError(
             f"{op_name}: numbers of {chosen} mean nothing without scales", operands={role: symbol}, help=_WEIGHT
@@ -284,7 +286,7 @@ def _quantized(op_name: str, role: str, chosen: Encoding, value: Any, graph: Gra
 
 
 def _last(op_name: str, symbol: Symbol, role: str) -> int:
-    """The last dim, which must be known."""
+    """Return the last dim, which must be known."""
     if not symbol.shape.is_ranked or not symbol.rank or not symbol.shape[-1].is_static:
         raise ShapeError(
             f"{op_name}: the last dim of {role} is not known, and blocks lie along it",
@@ -295,7 +297,7 @@ def _last(op_name: str, symbol: Symbol, role: str) -> int:
 
 
 def _meant(op_name: str, held: Quantized, chosen: Encoding) -> Shape:
-    """The shape of the tensor that is meant. Raises `ModelError` for parts that do not go together."""
+    """Return the shape of the dequantised tensor. Raises `ModelError` for parts that do not match."""
     values, scale, zero = held.values, held.scale, held.zero_point
     roles = {role: s for role, s in (("values", values), ("scale", scale), ("zero_point", zero)) if s is not None}
     shape = values.shape
@@ -307,7 +309,7 @@ def _meant(op_name: str, held: Quantized, chosen: Encoding) -> Shape:
         raise ModelError(f"{op_name}: numbers of {chosen} mean nothing without scales", operands=roles, help=_WEIGHT)
     of_scales = _shape([])
     if chosen.name == "int4":
-        last = _last(op_name, values, "quantized") * (2 if values.dtype is DType.uint8 else 1)  # two in a byte
+        last = _last(op_name, values, "quantized") * (2 if values.dtype is DType.uint8 else 1)  # two per byte
         block = held.block_size
         fits = type(block) is int and block >= 16 and not block & block - 1 and not last % block
         _check(op_name, roles, fits, f"blocks of {block} are no power of two from 16 on that divides {last}")
@@ -338,18 +340,21 @@ def _check(op_name: str, roles: dict[str, Symbol], holds: bool, rule: str) -> No
         raise ModelError(f"{op_name}: the parts do not fit together: {rule}", operands=roles, help=_WEIGHT)
 
 
+# The operators' parts take 8 ms to import, which only graphs with quantised tensors need.
+
+
 @expansion("Quantize")
 def _quantize(x: Symbol, *, encoding: str, symmetric: int, axis: int | None = None, block_size: int = 0) -> Any:
-    from graphcore.ops.shared.quantized import products as q
+    from graphcore.ops.shared.quantized.products import quantized  # see above
 
-    return q.quantized(x, encoding, bool(symmetric), axis, block_size)
+    return quantized(x, encoding, bool(symmetric), axis, block_size)
 
 
 @expansion("Dequantize")
 def _dequantize(values: Symbol, *parts: Symbol, encoding: str, axis: int = 0, block_size: int = 0) -> Symbol:
-    from graphcore.ops.shared.quantized import products as q
+    from graphcore.ops.shared.quantized.products import dequantized  # see above
 
-    return q.dequantized(encoding, values, parts, axis, block_size)
+    return dequantized(encoding, values, parts, axis, block_size)
 
 
 @expansion("QMatMul")
@@ -363,17 +368,6 @@ def _qmatmul(
     digits: int = 1,
     accuracy_level: int = 0,
 ) -> Symbol:
-    from graphcore.ops.shared.quantized import products as q
+    from graphcore.ops.shared.quantized.split import matmul  # see above
 
-    if dynamic and 0 not in (values.shape[0], values.shape[1]):
-        if digits == 2:
-            from graphcore.ops.shared.quantized import split
-
-            return split.half_split_product(x, values, *parts)
-        return q.dynamic_product(x, values, *parts)
-    if encoding == "int8_split":
-        from graphcore.ops.shared.quantized import split
-
-        if split.is_summed(values):
-            return split.split_product(x, values, *parts)
-    return q.product(x, q.dequantized(encoding, values, parts, 0, block_size))
+    return matmul(x, values, parts, encoding, block_size, is_dynamic=bool(dynamic), digits=digits)

@@ -1,4 +1,4 @@
-"""Random numbers: of a seed that is told, the same in every session, run and dtype. See docs/random.md."""
+"""Random numbers from an explicit seed, the same in every session, run and dtype. See docs/random.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from graphcore.arrays import casting
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, op
-from graphcore.build.operands import axis_of, cast_operand, dtype_of, graph_of, operand, promote_one
+from graphcore.build.operands import cast_operand, dtype_of, graph_of, operand, promote_one
+from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -41,7 +42,7 @@ def random_uniform(
     seed: Seed,
     dtype: object = DType.float32,
 ) -> Symbol:
-    """Numbers spread evenly from `low` up to but without `high`, in the current graph or that of the seed.
+    """Uniformly distributed numbers from `low` up to but without `high`, in the current graph or that of the seed.
 
     shape: one dim or a sequence of ints, names and Dims; each name must be one that a Symbol of the graph has. low,
     high: Python numbers that the dtype holds. seed: an int of 64 bits, or an integer scalar Symbol; the same one gives
@@ -72,10 +73,10 @@ def random_normal(
     seed: Seed,
     dtype: object = DType.float32,
 ) -> Symbol:
-    """Numbers spread as the bell curve, after Box and Muller (1958).
+    """Normally distributed numbers, after Box and Muller (1958).
 
-    shape, seed, dtype: as for `random_uniform`. mean, std: Python numbers, std not below 0. The greatest that are drawn
-    are 6.8 deviations from the mean (8.7 in float64). Raises as `random_uniform` does. Operators of ONNX.
+    shape, seed, dtype: as for `random_uniform`. mean, std: Python numbers, std not below 0. The greatest are 6.8
+    deviations from the mean (8.7 in float64). Raises as `random_uniform` does. Operators of ONNX.
     """
     name = "random_normal"
     wanted = _float_dtype(name, dtype)
@@ -91,12 +92,12 @@ def random_normal(
 def random_int(
     shape: DimLike | Sequence[DimLike], low: int, high: int, *, seed: Seed, dtype: object = DType.int64
 ) -> Symbol:
-    """Integers spread evenly from `low` up to but without `high`.
+    """Uniformly distributed integers from `low` up to but without `high`.
 
     shape, seed: as for `random_uniform`. low, high: Python ints; the dtype holds low and high - 1. dtype: an integer of
-    up to 64 bits. Each is the remainder of 64 random bits: of n integers one is drawn more often than another by at
-    most n in 2^64. Raises `DTypeError` for other dtypes, seeds and limits that the dtype does not hold, `ShapeError`
-    for unknown dims and where low is not below high. Integer operators of ONNX.
+    up to 64 bits. Each is the remainder of 64 random bits: the frequencies of n integers differ by at most n in 2^64.
+    Raises `DTypeError` for other dtypes, seeds and limits that the dtype does not hold, `ShapeError` for unknown dims
+    and where low is not below high. Integer operators of ONNX.
     """
     name = "random_int"
     wanted = dtype_of(name, dtype)
@@ -116,10 +117,10 @@ def random_int(
     graph = graph_of(name, (seed,))
     drawn = _words(name, graph, dims_of(name, shape), seed)
     if high - low < 1 << 64:
-        drawn = e.emit("Mod", drawn, graph._scalar(int(high - low), _U64))
+        drawn = e.emit("Mod", drawn, graph.build.scalar(int(high - low), _U64))
     if low:
-        drawn = e.emit("Add", drawn, graph._scalar(int(low) % (1 << 64), _U64))
-    return graph._cast(drawn, wanted)
+        drawn = e.emit("Add", drawn, graph.build.scalar(int(low) % (1 << 64), _U64))
+    return graph.build.cast(drawn, wanted)
 
 
 @op(onnx="BitShift, BitwiseXor, Mul, Less", rule="float")
@@ -128,10 +129,10 @@ def bernoulli(
 ) -> Symbol:
     """True with a probability, else False.
 
-    p: probabilities, of any shape; integers become floats. What is 1 or more is always True, what is 0 or less and NaN
-    never. shape: of the result, where p is one number. seed: as for `random_uniform`. dtype: of the result, in which
-    True is 1. Raises `DTypeError` for other seeds, `ShapeError` for a shape beside a Symbol or array, and none beside
-    a number. ONNX Less of `random_uniform`.
+    p: probabilities, of any shape; integers become floats. A probability of 1 or more is always True, one of 0 or less
+    and NaN never. shape: of the result, where p is one number. seed: as for `random_uniform`. dtype: of the result, in
+    which True is 1. Raises `DTypeError` for other seeds, `ShapeError` for a shape with a Symbol or array, and for none
+    with a number. ONNX Less of `random_uniform`.
     """
     name = "bernoulli"
     wanted = dtype_of(name, dtype)
@@ -143,16 +144,16 @@ def bernoulli(
             raise ShapeError(
                 f"{name}: one probability, and no shape", help="say the shape: bernoulli(0.5, [3, 4], ...)"
             )
-        chance, sizes = graph._scalar(real(name, "p", p), F64), list[Size](dims_of(name, shape))
+        chance, sizes = graph.build.scalar(real(name, "p", p), F64), list[Size](dims_of(name, shape))
         own = F64
     else:
         if shape is not None:
             raise ShapeError(f"{name}: a shape beside probabilities, which have one", help="leave shape out")
         symbol, _ = promote_one(name, "float", p, "p")
         own = F64 if symbol.dtype is F64 else F32
-        chance, sizes = graph._cast(symbol, own), _sizes(symbol)
+        chance, sizes = graph.build.cast(symbol, own), _sizes(symbol)
     drawn = _drawn(name, UNIFORM, graph, sizes, seed, own, {"dtype": own, "low": 0.0, "high": 1.0})
-    return graph._cast(e.emit("Less", drawn, chance, dtype=DType.bool, shape=drawn.shape), wanted)
+    return graph.build.cast(e.emit("Less", drawn, chance, dtype=DType.bool, shape=drawn.shape), wanted)
 
 
 @op(onnx="Exp, CumSum, LessOrEqual, ReduceSum", rule="float")
@@ -171,7 +172,7 @@ def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -
     if samples is not None and (not isinstance(samples, int) or isinstance(samples, bool) or samples < 1):
         raise ShapeError(f"{name}: samples is {samples!r}", help="give a number of 1 or more")
     graph = graph_of(name, (symbol, seed))
-    logs = graph._cast(symbol, F64)
+    logs = graph.build.cast(symbol, F64)
     weights = e.emit("Exp", e.emit("Sub", logs, greatest(logs, axis=-1, keepdims=True), shape=logs.shape))
     sums = cumsum(weights, axis=-1)
     total, sums = sums[..., -1:], sums[..., :-1]
@@ -179,10 +180,10 @@ def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -
     drawn = _drawn(name, UNIFORM, graph, sizes, seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
     drawn = e.emit("Mul", drawn, total, shape=drawn.shape)
     shape = _shape([*drawn.shape, sums.shape[-1]])
-    drawn = e.emit("Unsqueeze", drawn, graph._vector([-1]), shape=_shape([*drawn.shape, Dim(1)]))
-    sums = e.emit("Unsqueeze", sums, graph._vector([-2]), shape=_shape([*sums.shape[:-1], Dim(1), sums.shape[-1]]))
+    drawn = e.emit("Unsqueeze", drawn, graph.build.vector([-1]), shape=_shape([*drawn.shape, Dim(1)]))
+    sums = e.emit("Unsqueeze", sums, graph.build.vector([-2]), shape=_shape([*sums.shape[:-1], Dim(1), sums.shape[-1]]))
     passed = e.emit("LessOrEqual", sums, drawn, dtype=DType.bool, shape=shape)
-    made = total_of(graph._cast(passed, _I64), axis=-1)
+    made = total_of(graph.build.cast(passed, _I64), axis=-1)
     return made if samples is not None else made[..., 0]
 
 
@@ -197,30 +198,30 @@ def permutation(n: DimLike, *, seed: Seed) -> Symbol:
     sizes = dims_of(name, n)
     if len(sizes) != 1:
         raise ShapeError(f"{name}: {n!r} is not one length", help="give one dim; ops.shuffle reorders a tensor")
-    return argsort(graph_of(name, (seed,))._cast(_words(name, graph_of(name, (seed,)), sizes, seed), _I64))
+    return argsort(graph_of(name, (seed,)).build.cast(_words(name, graph_of(name, (seed,)), sizes, seed), _I64))
 
 
 @op(onnx="Gather, TopK")
 def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
     """The parts of a tensor along an axis in random order.
 
-    x: any shape of rank 1 or more, any dtype. axis: along which; what is at one place of it stays together. seed: as
-    for `random_uniform`. Raises `ShapeError` for what is no axis, `DTypeError` for other seeds. ONNX Gather.
+    x: any shape of rank 1 or more, any dtype. axis: along which; the slice at each position stays whole. seed: as for
+    `random_uniform`. Raises `ShapeError` for what is no axis, `DTypeError` for other seeds. ONNX Gather.
     """
     symbol = operand("shuffle", x)
     along = axis_of("shuffle", axis, symbol.rank, {"x": symbol})
     graph = graph_of("shuffle", (symbol, seed))
-    order = argsort(graph._cast(_words("shuffle", graph, [_size_of(symbol, along)], seed), _I64))
+    order = argsort(graph.build.cast(_words("shuffle", graph, [_size_of(symbol, along)], seed), _I64))
     return gather(symbol, order, along)
 
 
 @op(onnx="Where", rule="float")
 def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
-    """The tensor with elements set to 0 at random, and the others divided by the share that stays.
+    """The tensor with elements set to 0 at random, and the others divided by the probability of being kept.
 
     x: any shape; integers become floats. rate: the probability that an element becomes 0, a Python number from 0 to 1.
-    seed: as for `random_uniform`. Raises `ShapeError` for a rate beyond that, `DTypeError` for other seeds. Of
-    Srivastava et al., "Dropout" (2014); ONNX Dropout in training has no seed that says what is drawn.
+    seed: as for `random_uniform`. Raises `ShapeError` for a rate beyond that, `DTypeError` for other seeds. From
+    Srivastava et al., "Dropout" (2014); the draws of ONNX Dropout in training are not defined by its seed.
     """
     name = "dropout"
     symbol, dtype = promote_one(name, "float", x)
@@ -229,9 +230,9 @@ def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
         raise ShapeError(f"{name}: rate is {rate}, above 1", help="give the share of elements to drop, 0 to 1")
     graph = graph_of(name, (symbol, seed))
     drawn = _drawn(name, UNIFORM, graph, _sizes(symbol), seed, F64, {"dtype": F64, "low": 0.0, "high": 1.0})
-    stays = e.emit("Less", drawn, graph._scalar(share, F64), dtype=DType.bool, shape=symbol.shape)
-    nothing = graph._scalar(0.0, dtype)
-    scaled = e.emit("Div", symbol, graph._scalar(share, dtype)) if _is_held(share, dtype) else symbol
+    stays = e.emit("Less", drawn, graph.build.scalar(share, F64), dtype=DType.bool, shape=symbol.shape)
+    nothing = graph.build.scalar(0.0, dtype)
+    scaled = e.emit("Div", symbol, graph.build.scalar(share, dtype)) if _is_held(share, dtype) else symbol
     return e.where(stays, scaled, nothing)
 
 
@@ -246,7 +247,7 @@ def _float_dtype(name: str, dtype: object) -> DType:
 
 
 def _held(name: str, role: str, value: float, dtype: DType) -> float:
-    """A number as the dtype holds it."""
+    """Round a number to the dtype."""
     number = real(name, role, value)
     if not holds(number, dtype):
         raise DTypeError(f"{name}: {role} is {value}, which {dtype} does not hold", help="give a smaller number")
@@ -258,12 +259,12 @@ def _is_held(share: float, dtype: DType) -> bool:
 
 
 def _seed(name: str, graph: Graph, seed: object) -> Symbol:
-    """The seed as an int64 scalar."""
+    """Return the seed as an int64 scalar."""
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         number = int(seed)
         if not -(1 << 63) <= number < 1 << 64:
             raise DTypeError(f"{name}: the seed {number} has more than 64 bits", help="give a smaller one")
-        return graph._scalar((number + (1 << 63)) % (1 << 64) - (1 << 63), _I64)
+        return graph.build.scalar((number + (1 << 63)) % (1 << 64) - (1 << 63), _I64)
     if not isinstance(seed, Symbol) or not seed.dtype.is_integer or seed.dtype.bits > 64:
         given = seed if isinstance(seed, Symbol) else repr(seed)
         raise DTypeError(
@@ -273,7 +274,7 @@ def _seed(name: str, graph: Graph, seed: object) -> Symbol:
         raise ShapeError(
             f"{name}: the seed has {seed.rank} axes", operands={"seed": seed}, help="give one element of it: seed[0]"
         )
-    return cast_operand(graph._own(seed, name, "seed"), _I64)
+    return cast_operand(graph.build.own(seed, name, "seed"), _I64)
 
 
 def _size_of(symbol: Symbol, axis: int) -> Size:
@@ -294,12 +295,12 @@ def _drawn(
     dtype: DType,
     attributes: dict[str, Any],
 ) -> Symbol:
-    """A node of the generator."""
+    """Emit a node of the generator."""
     shape = _shape([size.dim if isinstance(size, Axis) else size for size in sizes if not isinstance(size, Symbol)])
     operands = (shape_vector(graph, sizes, op=name), _seed(name, graph, seed))
-    return graph._emit(op_type, operands, tensor_type(dtype, shape), attributes, LIBRARY)
+    return graph.build.emit(op_type, operands, tensor_type(dtype, shape), attributes, LIBRARY)
 
 
 def _words(name: str, graph: Graph, sizes: Sequence[Size], seed: object) -> Symbol:
-    """64 random bits each, as uint64."""
+    """Draw 64 random bits for each element, as uint64."""
     return _drawn(name, BITS, graph, sizes, seed, _U64, {})

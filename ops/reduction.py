@@ -1,4 +1,4 @@
-"""Reductions: one number out of many, over some or all axes, or the position of one."""
+"""Reductions over some or all axes, and the positions of extremes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import as_index, axes_of, axis_of, operand, promote_one
+from graphcore.build.operands import as_index, operand, promote_one
+from graphcore.build.shapes import axes_of, axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.elementwise import maximum, minimum
@@ -29,11 +30,11 @@ def _reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
 
 
 def _emit_reduction(op_type: str, x: Symbol, axes: Sequence[int], keepdims: bool, dtype: DType | None = None) -> Symbol:
-    """One of ONNX's reductions; `x` itself where there is no axis to reduce."""
+    """Emit one of ONNX's reductions; return `x` itself where there is no axis to reduce."""
     if not axes:
         return x
     type_ = tensor_type(dtype or x.dtype, _reduced_shape(x.shape, axes, keepdims))
-    return x.graph._emit(op_type, (x, x.graph._vector(sorted(axes))), type_, {"keepdims": int(keepdims)})
+    return x.graph.build.emit(op_type, (x, x.graph.build.vector(sorted(axes))), type_, {"keepdims": int(keepdims)})
 
 
 def _check_not_empty(name: str, x: Symbol, axes: Sequence[int]) -> None:
@@ -54,9 +55,9 @@ def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The sum over axes.
 
     x: any shape, numbers or bools; bools are counted in int64, integers wrap in their own dtype, floats narrower than
-    32 bits are summed in float32. axis: one, several, or None for all; () sums nothing. keepdims: leave the axes in,
-    with length 1. The sum of nothing is 0. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
-    ONNX ReduceSum.
+    32 bits are summed in float32. axis: one, several, or None for all; () sums no axis. keepdims: keep the axes, with
+    length 1. The sum of no elements is 0. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX
+    ReduceSum.
     """
     symbol, dtype = promote_one("sum", "sum", x)
     axes = axes_of("sum", axis, symbol.rank, {"x": symbol})
@@ -70,7 +71,7 @@ def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The product over axes.
 
     x: any shape, numbers or bools; bools are taken as int64, integers wrap in their own dtype. axis: one, several, or
-    None for all; () multiplies nothing. keepdims: leave the axes in, with length 1. The product of nothing is 1.
+    None for all; () multiplies along no axis. keepdims: keep the axes, with length 1. The product of no elements is 1.
     Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX ReduceProd.
     """
     symbol, dtype = promote_one("prod", "sum", x)
@@ -82,14 +83,14 @@ def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
 @op(onnx="ReduceSum", rule="keep")
 def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """How many elements are not 0, in int64.
+    """The number of elements that are not 0, in int64.
 
-    x: any shape, numbers or bools; NaN counts. axis: one, several, or None for all. keepdims: leave the axes in, with
+    x: any shape, numbers or bools; NaN counts. axis: one, several, or None for all. keepdims: keep the axes, with
     length 1. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX Cast and ReduceSum.
     """
     symbol = _truth("count_nonzero", x)
     axes = axes_of("count_nonzero", axis, symbol.rank, {"x": operand("count_nonzero", x)})
-    counted = _emit_reduction("ReduceSum", symbol.graph._cast(symbol, DType.int64), axes, keepdims)
+    counted = _emit_reduction("ReduceSum", symbol.graph.build.cast(symbol, DType.int64), axes, keepdims)
     return as_index(counted)
 
 
@@ -100,8 +101,8 @@ def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> S
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The arithmetic mean over axes.
 
-    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all; () averages
-    nothing. keepdims: leave the axes in, with length 1. The mean of nothing is NaN. Raises `ShapeError` for what is no
+    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all; () averages no
+    axis. keepdims: keep the axes, with length 1. The mean of no elements is NaN. Raises `ShapeError` for what is no
     axis, `DTypeError` for strings. ONNX ReduceMean.
     """
     symbol, _ = promote_one("mean", "mean", x)
@@ -110,7 +111,7 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
 
 def _mean(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
-    """ReduceMean, and NaN where there may be nothing to average: what it gives then is not defined, often 0."""
+    """Emit ReduceMean, and NaN where the axes may be empty: ONNX leaves its result undefined then."""
     made = _emit_reduction("ReduceMean", x, axes, keepdims)
     count = _shape([x.shape[a] for a in axes]).size
     if (count.lower_bound or 0) >= 1:
@@ -125,9 +126,9 @@ def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: boo
     """The variance over axes: the mean squared distance from the mean.
 
     x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. correction:
-    what is taken from the number of elements before dividing by it, 0 for a population and 1 for a sample; NaN or
-    infinity where nothing is left. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no
-    axis, `DTypeError` for strings and a correction that is no number. The array API's `var`.
+    subtracted from the number of elements in the divisor, 0 for a population and 1 for a sample; NaN or infinity where
+    the divisor is 0. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
+    strings and a correction that is no number. The array API's `var`.
     """
     return _spread("var", "Variance", x, axis, correction, keepdims)
 
@@ -137,7 +138,7 @@ def stdev(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: b
     """The standard deviation over axes: the square root of the variance.
 
     x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. correction:
-    as for `var`. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
+    as for `var`. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
     strings and a correction that is no number. The array API's `std`.
     """
     return _spread("stdev", "StandardDeviation", x, axis, correction, keepdims)
@@ -154,7 +155,7 @@ def _spread(name: str, op_type: str, x: TensorLike, axis: Axes, correction: floa
         )
     type_ = tensor_type(dtype, _reduced_shape(symbol.shape, axes, keepdims))
     attributes = {"axes": sorted(axes), "correction": float(correction), "keepdims": int(keepdims)}
-    return symbol.graph._emit(op_type, (symbol,), type_, attributes, LIBRARY)
+    return symbol.graph.build.emit(op_type, (symbol,), type_, attributes, LIBRARY)
 
 
 @expansion("Variance")
@@ -168,7 +169,7 @@ def _variance(x: Symbol, *, axes: Sequence[int], correction: float, keepdims: in
 
 
 def _divisor(x: Symbol, axes: Sequence[int], correction: float) -> Symbol:
-    """The number of elements along the axes less the correction, but never below 0, as NumPy has it."""
+    """Return the number of elements along the axes less the correction, but at least 0, as in NumPy."""
     count = _shape([x.shape[a] for a in axes]).size
     if count.is_static:
         return e.const(x, builtins.max(int(count) - correction, 0.0))
@@ -184,11 +185,11 @@ def _standard_deviation(x: Symbol, *, axes: Sequence[int], correction: float, ke
 
 @op(onnx="ReduceLogSumExp", rule="float")
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """The logarithm of the sum of exponentials over axes, without overflow on the way.
+    """The logarithm of the sum of exponentials over axes, without intermediate overflow.
 
     x: any shape, numbers or bools; integers become the float that holds their range. axis: one, several, or None for
-    all; () gives x. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis,
-    `DTypeError` for strings. ONNX ReduceLogSumExp.
+    all; () gives x. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
+    strings. ONNX ReduceLogSumExp.
     """
     symbol, dtype = promote_one("logsumexp", "float", x)
     axes = axes_of("logsumexp", axis, symbol.rank, {"x": symbol})
@@ -203,8 +204,8 @@ def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, kee
     """The greatest over axes; of two tensors, the greater of each pair.
 
     x: any shape, numbers or bools; NaN wins. y: a tensor to compare with, which broadcasts. axis: one, several, or None
-    for all; () gives x. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for
-    axes of length 0, `DTypeError` for strings. ONNX ReduceMax, and Max for two.
+    for all; () gives x. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of
+    length 0, `DTypeError` for strings. ONNX ReduceMax, and Max for two.
     """
     if y is None:
         return _extreme("max", "ReduceMax", x, axis, keepdims)
@@ -217,8 +218,8 @@ def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, kee
     """The least over axes; of two tensors, the lesser of each pair.
 
     x: any shape, numbers or bools; NaN wins. y: a tensor to compare with, which broadcasts. axis: one, several, or None
-    for all; () gives x. keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for
-    axes of length 0, `DTypeError` for strings. ONNX ReduceMin, and Min for two.
+    for all; () gives x. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of
+    length 0, `DTypeError` for strings. ONNX ReduceMin, and Min for two.
     """
     if y is None:
         return _extreme("min", "ReduceMin", x, axis, keepdims)
@@ -271,7 +272,7 @@ def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
     """The position of the greatest along an axis, in int64; the first of equal ones.
 
     x: any shape, numbers or bools; NaN wins. axis: one, or None for the position in all elements in row-major order.
-    keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
+    keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
     `DTypeError` for strings. ONNX ArgMax.
     """
     return _position("argmax", "ArgMax", x, axis, keepdims)
@@ -282,7 +283,7 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
     """The position of the least along an axis, in int64; the first of equal ones.
 
     x: any shape, numbers or bools; NaN wins. axis: one, or None for the position in all elements in row-major order.
-    keepdims: leave the axes in, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
+    keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis and for axes of length 0,
     `DTypeError` for strings. ONNX ArgMin.
     """
     return _position("argmin", "ArgMin", x, axis, keepdims)
@@ -290,7 +291,7 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
 
 @op(onnx="ArgMax", rule="number")
 def arg_max(x: TensorLike, axis: int = -1) -> Symbol:
-    """`argmax` as MAX's Mojo API calls it: along the last axis if not told.
+    """`argmax` under the name of MAX's Mojo API: along the last axis by default.
 
     x: any shape of rank 1 or more, numbers or bools. Returns int64 without the axis. Raises as `argmax` does.
     ONNX ArgMax.
@@ -306,26 +307,26 @@ def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims
     _check_not_empty(name, symbol, builtins.range(rank) if chosen is None else [chosen])
     graph = symbol.graph
     if symbol.dtype is DType.bool:
-        symbol = graph._cast(symbol, DType.uint8)
+        symbol = graph.build.cast(symbol, DType.uint8)
     if chosen is None:
         symbol = reshaped(name, symbol, [None], roles)
     keep = keepdims and chosen is not None
     shape = _reduced_shape(symbol.shape, [chosen or 0], keep)
     attributes = {"axis": chosen or 0, "keepdims": int(keep)}
-    found = as_index(graph._emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
+    found = as_index(graph.build.emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
     if keepdims and chosen is None:
         return reshaped(name, found, [Dim(1)] * rank, roles)
     return found
 
 
-# Truth
+# Quantifiers
 
 
 @op(onnx="ReduceMax", rule="keep")
 def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """Whether any element is true, that is not 0.
+    """True if any element is true, that is, not 0.
 
-    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: leave the axes in, with
+    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: keep the axes, with
     length 1. Returns bool, False for no elements. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
     ONNX ReduceMax.
     """
@@ -336,9 +337,9 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
 @op(onnx="ReduceMin", rule="keep")
 def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
-    """Whether all elements are true, that is not 0.
+    """True if all elements are true, that is, not 0.
 
-    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: leave the axes in, with
+    x: any shape, bools or numbers; NaN is true. axis: one, several, or None for all. keepdims: keep the axes, with
     length 1. Returns bool, True for no elements. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
     ONNX ReduceMin.
     """
@@ -348,9 +349,9 @@ def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
 
 def _known(made: Symbol, truth: Symbol) -> Symbol:
-    """What quantifiers give is known, in systems in which the truth values may be only a default."""
-    if made.ambiguous and made is truth:  # of a scalar
-        return made.graph._emit("Cast", (made,), tensor_type(DType.bool, made.shape), {"to": DType.bool})
+    """Return the result as not ambiguous, in systems in which the dtype of the operand may be only a default."""
+    if made.ambiguous and made is truth:  # a scalar, returned as it is
+        return made.graph.build.emit("Cast", (made,), tensor_type(DType.bool, made.shape), {"to": DType.bool})
     made.ambiguous = False
     return made
 
@@ -359,9 +360,9 @@ def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims:
     bounds = [truth.shape[a].lower_bound for a in axes]
     if builtins.all(bound is not None and bound >= 1 for bound in bounds):
         return _emit_reduction(op_type, truth, axes, keepdims)
-    # The extremes of no bools are an error in onnxruntime; those of no uint8s are 0 and 255, as truth values right.
-    number = truth.graph._cast(truth, DType.uint8, truth.ambiguous)
-    return truth.graph._cast(_emit_reduction(op_type, number, axes, keepdims), DType.bool, truth.ambiguous)
+    # onnxruntime fails on the extremes of no bools; those of no uint8s are 0 and 255, the right truth values.
+    number = truth.graph.build.cast(truth, DType.uint8, truth.ambiguous)
+    return truth.graph.build.cast(_emit_reduction(op_type, number, axes, keepdims), DType.bool, truth.ambiguous)
 
 
 def _truth(name: str, x: TensorLike) -> Symbol:
@@ -370,4 +371,4 @@ def _truth(name: str, x: TensorLike) -> Symbol:
         raise DTypeError(
             f"{name} has no meaning for string", operands={"x": symbol}, help="compare first: x == value gives bools"
         )
-    return symbol.graph._cast(symbol, DType.bool)
+    return symbol.graph.build.cast(symbol, DType.bool)

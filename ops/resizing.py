@@ -1,4 +1,4 @@
-"""Resizing images by interpolation, and regions of them."""
+"""Resizing of images by interpolation, and pooling of regions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
-from graphcore.build.operands import graph_of, promote, promote_one, same_dim
+from graphcore.build.operands import graph_of, promote, promote_one
+from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared import regions as regions  # declares what RoiAlign is made of
+from graphcore.ops.shared import regions as regions  # declares the expansion of RoiAlign
 from graphcore.ops.shared.dims import Axis, Size, dims_of, product, shape_vector
 from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid, whole
 from graphcore.promotion.system import Rule
@@ -31,7 +32,7 @@ _ROUNDINGS = {
 
 @op(onnx="Resize", rule="float")
 def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = "bilinear") -> Symbol:
-    """The tensor at another size, its elements taken as samples at the middle of pixels. ONNX Resize.
+    """The tensor at another size, its elements being samples at pixel centres. ONNX Resize.
 
     x: of any shape. shape: the whole shape of the result, a dim for each axis of x; those equal to x's stay.
     interpolation: "bilinear" (`resize_linear`), "nearest" (`resize_nearest`, keeps the dtype) or "bicubic"
@@ -61,14 +62,14 @@ def resize_linear(
     """The tensor at another size, interpolated linearly along each axis that changes. ONNX Resize.
 
     x: floats (integers become floats) of any rank, at most three axes of which change. size: the whole shape of
-    the result, a dim for each axis of x; those equal to x's stay. coordinate_transformation_mode: where a result's
-    pixel lies in x: "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners" or "asymmetric", as
-    ONNX defines them. antialias: widen the filter where the size shrinks. exclude_outside: let what the filter covers
-    outside of x have no weight, instead of that of the edge; with antialias this is what image libraries do.
-    Raises `ShapeError` for a size of another rank, of unknown dims, or of too many axes that change.
+    the result, a dim for each axis of x; those equal to x's stay. coordinate_transformation_mode: the position of a
+    result's pixel in x: "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners" or "asymmetric", as
+    ONNX defines them. antialias: widen the filter where the size shrinks. exclude_outside: give positions of the filter
+    outside of x no weight, instead of the edge's value; with antialias this is what image libraries do.
+    Raises `ShapeError` for a size of another rank, unknown dims, or too many axes that change.
     """
     attributes: dict[str, Any] = {"mode": "linear"}
-    if antialias:  # without it nothing outside has a weight of its own
+    if antialias:  # without it no position outside has a weight
         attributes |= {"antialias": 1, "exclude_outside": int(bool(exclude_outside))}
     return _resized("resize_linear", "float", x, size, attributes, coordinate_transformation_mode)
 
@@ -82,10 +83,10 @@ def resize_nearest(
 ) -> Symbol:
     """The tensor at another size, every element a copy of the nearest one. ONNX Resize.
 
-    x: of any dtype, which stays, and any rank. size, coordinate_transformation_mode: as for `resize_linear`.
+    x: of any dtype, which is kept, and any rank. size, coordinate_transformation_mode: as for `resize_linear`.
     round_mode: which element is the nearest to a place between two: "half_down" or "half_up" for the nearer one and,
-    half-way, the one before or behind; "floor" or "ceil" always. ONNX's names of the first two, "round_prefer_floor"
-    and "round_prefer_ceil", are taken too. Raises `ShapeError` for a size of another rank or of unknown dims.
+    half-way, the one before or after; "floor" or "ceil" always. ONNX's names of the first two, "round_prefer_floor" and
+    "round_prefer_ceil", are taken too. Raises `ShapeError` for a size of another rank or of unknown dims.
     """
     if round_mode not in _ROUNDINGS:
         raise ShapeError(
@@ -167,17 +168,17 @@ def _resized(
 
 
 def _has_kernel(attributes: dict[str, Any], shape: Shape, target: Shape, changed: list[int]) -> bool:
-    """Whether onnxruntime resizes these axes of this shape as they are."""
+    """Return whether onnxruntime has a kernel that resizes these axes of this shape."""
     if attributes["mode"] == "linear":
         return (len(shape), changed) in ((4, [2, 3]), (4, [1, 2]), (5, [2, 3, 4]))
-    # The kernel for channels last does not shrink, and there it goes when a Transpose in front is moved behind.
+    # The kernel for channels last does not shrink, and is chosen when a Transpose before Resize is moved after it.
     bounds = [(target[axis] - shape[axis]).lower_bound for axis in changed]
     grows = all(bound is not None and bound >= 0 for bound in bounds)
     return (len(shape), changed) == (4, [2, 3]) and (grows or attributes["antialias"] == 1)
 
 
 def _along(name: str, symbol: Symbol, target: Shape, changed: list[int], attributes: dict[str, Any]) -> Symbol:
-    """The axes that change are brought to the end and the others together, which is a shape that has a kernel."""
+    """Move the axes that change to the end and merge the others: a kernel exists for that shape."""
     graph = symbol.graph
     kept = [axis for axis in range(symbol.rank) if axis not in changed]
     order = [*kept, *changed]
@@ -191,7 +192,7 @@ def _along(name: str, symbol: Symbol, target: Shape, changed: list[int], attribu
     front: list[Size] = []
     if images != 1:
         count = product(graph, [Axis(inputs, axis) for axis in range(len(kept))], [symbol], op=name)
-        # Not a shape that it has already: only a Reshape that does something keeps a Transpose from moving behind.
+        # The shape must change: only then does Reshape keep a Transpose from moving past Resize.
         first = len(kept) == 2 and inputs.shape[1] == 1
         front = [Dim(1), count] if first else [count, Dim(1)]
         own = [Dim(1), images] if first else [images, Dim(1)]
@@ -207,13 +208,13 @@ def _along(name: str, symbol: Symbol, target: Shape, changed: list[int], attribu
 
 
 def _sizes(symbol: Symbol, target: Shape, order: Sequence[int], changed: list[int]) -> list[Size]:
-    # Of all axes, never of those that change alone: onnxruntime moves Transposes over a Resize as if it had no
+    # Sizes of all axes, not only of those that change: onnxruntime moves Transposes past a Resize as if it had no
     # attribute `axes`.
     return [target[a] if a in changed or target[a].is_static else Axis(symbol, a) for a in order]
 
 
 def _emitted(inputs: Symbol, sizes: Symbol, shape: Shape, attributes: dict[str, Any]) -> Symbol:
-    return inputs.graph._emit("Resize", (inputs, None, None, sizes), tensor_type(inputs.dtype, shape), attributes)
+    return inputs.graph.build.emit("Resize", (inputs, None, None, sizes), tensor_type(inputs.dtype, shape), attributes)
 
 
 def _transposed(symbol: Symbol, order: list[int]) -> Symbol:
@@ -239,15 +240,15 @@ def roi_align(
     batch_indices: TensorLike | None = None,
     input_layout: str = "NHWC",
 ) -> Symbol:
-    """Regions of images, each brought to one size by pooling points sampled in it. ONNX RoiAlign.
+    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign.
 
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW". rois: [regions,
     5], each (index of the image, x1, y1, x2, y2); or [regions, 4] without the index, which batch_indices: [regions]
     of integers then gives. Coordinates times spatial_scale are pixels of x. x and rois are promoted together;
     integers become floats. output_height, output_width: bins of a region. sampling_ratio: points sampled in a bin
-    along each axis; 0 for as many as a bin has pixels, rounded up. aligned: pixel 0 has its middle at 0.5, not at 0.
+    along each axis; 0 for as many as a bin has pixels, rounded up. aligned: the centre of pixel 0 is at 0.5, not at 0.
     mode: "AVG" for the mean of the points, interpolated bilinearly, or "MAX" for the greatest of the weighted pixels
-    around all points, which is what ONNX defines. Points more than a pixel outside of the image count as 0.
+    around all points, as ONNX defines. Points more than a pixel outside of the image count as 0.
     Returns [regions, output_height, output_width, channels], or [regions, channels, output_height, output_width].
     From He et al., "Mask R-CNN" (2017). Raises `ShapeError` for wrong ranks and sizes, `DTypeError` for indices that
     are no integers.
@@ -255,7 +256,7 @@ def roi_align(
     name = "roi_align"
     layout_of(name, "input_layout", input_layout, INPUTS[2])
     graph = graph_of(name, (x, rois, batch_indices))
-    regions = graph._operand(rois, name, "rois")
+    regions = graph.build.operand(rois, name, "rois")
     (image, boxes), dtype = promote(name, "float", {"x": x, "rois": regions})
     roles = {"x": image, "rois": regions}
     of_rank(name, "x", image, input_layout, roles)
@@ -290,15 +291,15 @@ def roi_align(
     }
     inputs = relaid(image, input_layout, "NCHW")
     made = tensor_type(dtype, _shape([count, inputs.shape[1], Dim(height), Dim(width)]))
-    return relaid(graph._emit("RoiAlign", (inputs, boxes, indices), made, attributes), "NCHW", input_layout)
+    return relaid(graph.build.emit("RoiAlign", (inputs, boxes, indices), made, attributes), "NCHW", input_layout)
 
 
 def _image_indices(name: str, regions: Symbol, batch_indices: TensorLike | None, roles: dict[str, Symbol]) -> Symbol:
-    """The image of each region as int64; taken from the rois before promotion, so that none is rounded."""
+    """Return the image of each region as int64, taken from the rois before promotion, so that none is rounded."""
     if batch_indices is None:
-        first = regions.graph._scalar(0, DType.int64)
+        first = regions.graph.build.scalar(0, DType.int64)
         return e.cast(e.emit("Gather", regions, first, shape=regions.shape[:1], axis=1), DType.int64)
-    given = regions.graph._operand(batch_indices, name, "batch_indices")
+    given = regions.graph.build.operand(batch_indices, name, "batch_indices")
     if given.dtype.is_float or not given.dtype.is_number:
         raise DTypeError(
             f"{name}: batch_indices are {given.dtype}",

@@ -1,4 +1,4 @@
-"""Putting elements at positions."""
+"""Scatters: elements written at positions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 from graphcore.build import operands
 from graphcore.build.declare import op
-from graphcore.build.operands import axis_of, broadcast, graph_of, retype, same_dim
+from graphcore.build.operands import graph_of
+from graphcore.build.shapes import axis_of, broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -141,7 +142,7 @@ def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symb
     graph = graph_of("masked_scatter", (x, mask, updates))
     data, new = _same_dtype(graph, "masked_scatter", x, updates)
     refuse_scalar("masked_scatter", data)
-    chosen = as_condition("masked_scatter", graph._operand(mask, "masked_scatter", "mask"), "mask")
+    chosen = as_condition("masked_scatter", graph.build.operand(mask, "masked_scatter", "mask"), "mask")
     roles = {"x": data, "mask": chosen}
     if broadcast("masked_scatter", roles) != data.shape:
         raise ShapeError(
@@ -150,16 +151,16 @@ def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symb
             help="the mask chooses elements of x: its dims must be 1 or those of x",
         )
     if chosen.shape != data.shape:
-        chosen = graph._emit("Expand", (chosen, runtime_shape(data)), tensor_type(DType.bool, data.shape))
+        chosen = graph.build.emit("Expand", (chosen, runtime_shape(data)), tensor_type(DType.bool, data.shape))
     count = Dim.dynamic()
     rank = Dim(data.rank)
     found = coordinates(chosen, count)
-    rows = graph._emit("Transpose", (found,), tensor_type(DType.int64, _shape((count, rank))), {"perm": [1, 0]})
-    flat = graph._emit("Reshape", (new, graph._vector([-1])), retype(new, shape=_shape((new.shape.size,))))
+    rows = graph.build.emit("Transpose", (found,), tensor_type(DType.int64, _shape((count, rank))), {"perm": [1, 0]})
+    flat = graph.build.emit("Reshape", (new, graph.build.vector([-1])), retype(new, shape=_shape((new.shape.size,))))
     length = runtime_shape(rows, 0, 1)
-    zero = graph._vector([0])
-    taken = graph._emit("Slice", (flat, zero, length, zero), retype(new, shape=_shape((count,))))
-    return graph._emit("ScatterND", (data, rows, taken), data.type)
+    zero = graph.build.vector([0])
+    taken = graph.build.emit("Slice", (flat, zero, length, zero), retype(new, shape=_shape((count,))))
+    return graph.build.emit("ScatterND", (data, rows, taken), data.type)
 
 
 def _scatter(name: str, x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int, reduction: str) -> Symbol:
@@ -190,7 +191,7 @@ def _scatter(name: str, x: TensorLike, updates: TensorLike, indices: TensorLike,
             )
     check_bounds(name, index, data, at)
     attributes: dict[str, Any] = {"axis": at}
-    return graph._emit(
+    return graph.build.emit(
         "ScatterElements", (data, whole(index), new), data.type, attributes | _reduction(name, data, reduction)
     )
 
@@ -210,7 +211,7 @@ def _scatter_nd(name: str, x: TensorLike, updates: TensorLike, indices: TensorLi
         )
     for column in range(depth):
         check_bounds(name, index, data, column, column=column)
-    return graph._emit(
+    return graph.build.emit(
         "ScatterND", (data, whole(index, DType.int64), new), data.type, _reduction(name, data, reduction)
     )
 
@@ -221,14 +222,14 @@ def _reduction(name: str, x: Symbol, reduction: str) -> dict[str, Any]:
     if x.dtype is DType.string:
         raise DTypeError(f"{name}: this has no meaning for string", operands={"x": x}, help="use numbers or bools")
     if x.dtype is DType.bool:
-        # The larger of two bools is their *or*, which the runtime has under "add"; likewise for "min".
+        # The larger of two bools is their *or*, which onnxruntime computes under "add"; likewise for "min".
         reduction = {"max": "add", "min": "mul"}.get(reduction, reduction)
     return {"reduction": reduction}
 
 
 def _same_dtype(graph: Graph, name: str, x: TensorLike, updates: TensorLike) -> tuple[Symbol, Symbol]:
-    """x as it is, and updates in its dtype, if the promotion system lets them meet there."""
-    data = graph._operand(x, name, "x")
+    """Return x, and updates in its dtype, if that is their common dtype in the promotion system."""
+    data = graph.build.operand(x, name, "x")
     roles = {"x": data, "updates": updates}
     symbols, literals = operands._split(graph, name, roles)
     resolution = operands.resolve(graph, Key(name, "join"), roles, symbols, literals)
@@ -243,6 +244,6 @@ def _same_dtype(graph: Graph, name: str, x: TensorLike, updates: TensorLike) -> 
 
 
 def _provably_less(lhs: Dim, rhs: Dim) -> bool:
-    """Whether one dim is less than the other for all sizes of their names."""
+    """Return whether one dim is less than the other for all sizes of their names."""
     bound = (rhs - lhs).lower_bound
     return bound is not None and bound > 0

@@ -8,10 +8,11 @@ from typing import Any
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
-from graphcore.build.operands import as_index, axis_of, cast_operand, dtype_of, graph_of, operand, promote
+from graphcore.build.operands import as_index, cast_operand, dtype_of, graph_of, operand, promote
 from graphcore.build.pytree import labels_of, leaves_like, rebuilt
+from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir.bodies import body_of, building
+from graphcore.ir.bodies import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop
@@ -29,9 +30,9 @@ Index = int | Symbol
 def list_of(elements: Sequence[TensorLike]) -> Symbol:
     """A list of tensors.
 
-    elements: one or more, of any shapes; they meet in a common dtype. Returns a list whose elements have the dims that
-    all have, others are unknown (`?`). Raises `ShapeError` for no elements: ops.list_empty says of what type they
-    would be. ONNX SequenceConstruct; MAX's `list`.
+    elements: one or more, of any shapes; they promote to a common dtype. Returns a list whose element type has the dims
+    that all share; others are unknown (`?`). Raises `ShapeError` for no elements: use ops.list_empty. ONNX
+    SequenceConstruct; MAX's `list`.
     """
     if isinstance(elements, (Symbol, str)) or not isinstance(elements, Iterable):
         raise ShapeError(
@@ -43,15 +44,15 @@ def list_of(elements: Sequence[TensorLike]) -> Symbol:
     symbols, dtype = promote("list_of", "join", {f"element {i}": value for i, value in enumerate(listed)})
     _held(dtype, "list_of")
     made = functools.reduce(joined_list, [SequenceType(tensor_type(dtype, s.shape)) for s in symbols])
-    return symbols[0].graph._emit("SequenceConstruct", tuple(symbols), made)
+    return symbols[0].graph.build.emit("SequenceConstruct", tuple(symbols), made)
 
 
 @op(onnx="SequenceEmpty")
 def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
     """A list without elements, in the current graph.
 
-    type: the TensorType of elements to come, or their dtype. shape: their dims beside a dtype; without one, elements
-    of any shape are taken for what they are. Raises `DTypeError` for what is no dtype, `GraphError` outside of
+    type: the TensorType of later elements, or their dtype. shape: their dims, with a dtype; without one, elements of
+    any shape are accepted. Raises `DTypeError` for anything but a dtype, `GraphError` outside of
     `with graph:`. ONNX SequenceEmpty; MAX's `list`.
     """
     if isinstance(type, TensorType):
@@ -63,17 +64,17 @@ def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
         element = tensor_type(dtype, Shape.unknown() if shape is None else Shape(shape))
     _held(element.dtype, "list_empty")
     graph = graph_of("list_empty", ())
-    return graph._emit("SequenceEmpty", (), SequenceType(element), {"dtype": element.dtype})
+    return graph.build.emit("SequenceEmpty", (), SequenceType(element), {"dtype": element.dtype})
 
 
 @op(onnx="SequenceLength")
 def list_length(values: Symbol) -> Symbol:
-    """How many elements a list has, an int64 scalar. ONNX SequenceLength.
+    """The number of elements of a list, an int64 scalar. ONNX SequenceLength.
 
     values: a list of tensors. Raises `DTypeError` for anything else.
     """
     values = _list("list_length", values)
-    return as_index(values.graph._emit("SequenceLength", (values,), _COUNT))
+    return as_index(values.graph.build.emit("SequenceLength", (values,), _COUNT))
 
 
 @op(onnx="SequenceAt")
@@ -81,19 +82,19 @@ def list_get(values: Symbol, index: Index) -> Symbol:
     """One element of a list.
 
     values: a list of tensors. index: an int or an integer scalar Symbol; negative ones count from the end. Returns the
-    element, of the dims that all elements have. An index beyond the list is an error of the run. Raises `DTypeError`
+    element, with the dims that all elements share. An index beyond the list is an error of the run. Raises `DTypeError`
     for what is no list or no integer, `ShapeError` for an index that is no scalar. ONNX SequenceAt.
     """
     values = _list("list_get", values)
-    return values.graph._emit("SequenceAt", (values, _position("list_get", values, index)), _element(values))
+    return values.graph.build.emit("SequenceAt", (values, _position("list_get", values, index)), _element(values))
 
 
 @op(onnx="SequenceInsert")
 def list_append(values: Symbol, x: TensorLike) -> Symbol:
-    """The list with one more element behind its last.
+    """The list with one more element at its end.
 
-    values: a list of tensors. x: of the list's dtype, which Python numbers take; of any shape. Raises `DTypeError` for
-    another dtype and for what is no list. ONNX SequenceInsert.
+    values: a list of tensors. x: of the list's dtype, to which Python numbers convert; of any shape. Raises
+    `DTypeError` for another dtype and for what is no list. ONNX SequenceInsert.
     """
     values = _list("list_append", values)
     return _inserted("list_append", values, x, None)
@@ -103,9 +104,9 @@ def list_append(values: Symbol, x: TensorLike) -> Symbol:
 def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
     """The list with one more element in front of another.
 
-    values: a list of tensors. index: of the element that comes behind it, an int or an integer scalar Symbol; negative
-    ones count from the end. x: as for `list_append`. An index beyond the list is an error of the run. Raises as
-    `list_append` and `list_get` do. ONNX SequenceInsert.
+    values: a list of tensors. index: of the element before which it is inserted, an int or an integer scalar Symbol;
+    negative ones count from the end. x: as for `list_append`. An index beyond the list is an error of the run. Raises
+    as `list_append` and `list_get` do. ONNX SequenceInsert.
     """
     values = _list("list_insert", values)
     return _inserted("list_insert", values, x, _position("list_insert", values, index))
@@ -119,7 +120,7 @@ def list_erase(values: Symbol, index: Index = -1) -> Symbol:
     does. ONNX SequenceErase.
     """
     values = _list("list_erase", values)
-    return values.graph._emit("SequenceErase", (values, _position("list_erase", values, index)), values.type)
+    return values.graph.build.emit("SequenceErase", (values, _position("list_erase", values, index)), values.type)
 
 
 @op(onnx="SequenceErase, SequenceAt")
@@ -130,56 +131,56 @@ def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
     """
     values = _list("list_pop", values)
     position = _position("list_pop", values, index)
-    rest = values.graph._emit("SequenceErase", (values, position), values.type)
-    return rest, values.graph._emit("SequenceAt", (values, position), _element(values))
+    rest = values.graph.build.emit("SequenceErase", (values, position), values.type)
+    return rest, values.graph.build.emit("SequenceAt", (values, position), _element(values))
 
 
 @op(onnx="ConcatFromSequence")
 def list_concat(values: Symbol, axis: int = 0) -> Symbol:
-    """The elements of a list one after another along an axis, as `concat` has them.
+    """The elements of a list concatenated along an axis, as by `concat`.
 
-    values: a list of tensors of one rank >= 1, alike but for that axis. Shapes that do not go together, and a list
-    without elements, are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list.
-    ONNX ConcatFromSequence.
+    values: a list of tensors of one rank >= 1, with equal dims but for that axis. Dims that differ, and an empty list,
+    are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list. ONNX
+    ConcatFromSequence.
     """
     values = _list("list_concat", values)
     element = _element(values)
     if not element.shape.is_ranked:
         _unranked_axis("list_concat", axis)
-        return values.graph._emit("ConcatFromSequence", (values,), element, {"axis": int(axis)})
+        return values.graph.build.emit("ConcatFromSequence", (values,), element, {"axis": int(axis)})
     along = axis_of("list_concat", axis, element.rank, {"values": values})
     dims = [Dim.dynamic() if i == along else d for i, d in enumerate(element.shape)]
-    return values.graph._emit(
+    return values.graph.build.emit(
         "ConcatFromSequence", (values,), tensor_type(element.dtype, _shape(dims)), {"axis": along}
     )
 
 
 @op(onnx="ConcatFromSequence")
 def list_stack(values: Symbol, axis: int = 0) -> Symbol:
-    """The elements of a list one after another along a new axis, as `stack` has them.
+    """The elements of a list stacked along a new axis, as by `stack`.
 
-    values: a list of tensors of one shape. axis: where the new one is in the result. Shapes that differ, and a list
-    without elements, are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list.
-    ONNX ConcatFromSequence.
+    values: a list of tensors of one shape. axis: where the new one is in the result. Shapes that differ, and an empty
+    list, are errors of the run. Raises `ShapeError` for what is no axis, `DTypeError` for what is no list. ONNX
+    ConcatFromSequence.
     """
     values = _list("list_stack", values)
     element = _element(values)
     if not element.shape.is_ranked:
         _unranked_axis("list_stack", axis)
-        return values.graph._emit("ConcatFromSequence", (values,), element, {"axis": int(axis), "new_axis": 1})
+        return values.graph.build.emit("ConcatFromSequence", (values,), element, {"axis": int(axis), "new_axis": 1})
     along = axis_of("list_stack", axis, element.rank + 1, {"values": values})
     dims = [*element.shape[:along], Dim.dynamic(), *element.shape[along:]]
     made = tensor_type(element.dtype, _shape(dims))
-    return values.graph._emit("ConcatFromSequence", (values,), made, {"axis": along, "new_axis": 1})
+    return values.graph.build.emit("ConcatFromSequence", (values,), made, {"axis": along, "new_axis": 1})
 
 
 @op(onnx="SplitToSequence")
 def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int = 0) -> Symbol:
-    """A tensor cut into the elements of a list along an axis, which `list_concat` undoes.
+    """A tensor split along an axis into the elements of a list; `list_concat` is the inverse.
 
-    x: any dtype, rank 1 or more. sizes: of each piece, where the last may be smaller; or of every piece, as a list of
-    ints or an integer Symbol of rank 1, which add up to the axis. axis: along which. Raises `ShapeError` for what is no
-    axis and for sizes that cannot be, `DTypeError` for those that are no integers. ONNX SplitToSequence.
+    x: any dtype, rank 1 or more. sizes: one size for all pieces, of which the last may be smaller; or a list of ints or
+    an integer Symbol of rank 1 with the size of each, which add up to the axis. axis: along which. Raises `ShapeError`
+    for what is no axis and for impossible sizes, `DTypeError` for sizes that are no integers. ONNX SplitToSequence.
     """
     symbol = operand("list_split", x)
     _held(symbol.dtype, "list_split")
@@ -194,17 +195,17 @@ def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int
             raise ShapeError(
                 f"list_split: sizes have {sizes.rank} axes", operands=roles, help="give one size, or a vector of them"
             )
-        lengths, piece = cast_operand(graph._own(sizes, "list_split", "sizes"), DType.int64), Dim.dynamic()
+        lengths, piece = cast_operand(graph.build.own(sizes, "list_split", "sizes"), DType.int64), Dim.dynamic()
     else:
         lengths, piece = _sizes(graph, symbol, sizes, along)
     dims = [piece if i == along else d for i, d in enumerate(symbol.shape)]
     made = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
-    return graph._emit("SplitToSequence", (symbol, lengths), made, {"axis": along})
+    return graph.build.emit("SplitToSequence", (symbol, lengths), made, {"axis": along})
 
 
 @op(onnx="SplitToSequence")
 def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
-    """What is at each place of an axis as the elements of a list, which `list_stack` undoes.
+    """The slices at each position of an axis as the elements of a list; `list_stack` is the inverse.
 
     x: any dtype, rank 1 or more. Returns a list of tensors without that axis. Raises `ShapeError` for what is no axis.
     ONNX SplitToSequence.
@@ -214,36 +215,37 @@ def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
     along = axis_of("list_unstack", axis, symbol.rank, {"x": symbol})
     dims = [d for i, d in enumerate(symbol.shape) if i != along]
     made = SequenceType(tensor_type(symbol.dtype, _shape(dims)))
-    return symbol.graph._emit("SplitToSequence", (symbol,), made, {"axis": along, "keepdims": 0})
+    return symbol.graph.build.emit("SplitToSequence", (symbol,), made, {"axis": along, "keepdims": 0})
 
 
 @op(onnx="Loop, SequenceAt, SequenceInsert")
 def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
-    """What a function gives for each element of one or more lists, in lists.
+    """The results of a function for each element of one or more lists, as lists.
 
-    fn: of as many Symbols as there are lists, the elements at one place; it gives a Symbol, or a tuple, list or dict of
-    them, of dtypes that stay from element to element, may use any other Symbol of the graph and is called more than
-    once. lists: of one length; another is an error of the run. Returns a list, or lists put together as what fn gives.
-    Raises `GraphError` without lists, `DTypeError` for what is no function or no list. ONNX Loop for SequenceMap.
+    fn: takes the elements at one position, one Symbol per list, and returns a Symbol, or a tuple, list or dict of them,
+    of dtypes that are the same for all elements. It may use any other Symbol of the graph and is called more than once.
+    lists: of one length; lengths that differ are an error of the run. Returns a list, or lists in the structure that fn
+    returns. Raises `GraphError` without lists, `DTypeError` for what is no function or no list. ONNX Loop for
+    SequenceMap.
     """
     checked_function("list_map", fn=fn)
     if not lists:
-        raise GraphError("list_map: no lists are given", help="give one or more behind the function")
+        raise GraphError("list_map: no lists are given", help="give one or more after the function")
     given = [_list("list_map", values, f"list {i}") for i, values in enumerate(lists)]
     graph = graph_of("list_map", given)
     known = names_around(graph)
-    trial = body_of(graph, "body", {f"element{i}": _element(values) for i, values in enumerate(given)})
-    with building(trial):
+    elements = {f"element{i}": _element(values) for i, values in enumerate(given)}
+    with body(graph, "body", elements) as trial:
         results = fn(*trial.inputs)
         like, leaves = taken_apart(results)
         types = [
-            trial._operand(leaf, "list_map", label).tensor_type
+            trial.build.operand(leaf, "list_map", label).tensor_type
             for leaf, label in zip(leaves, labels_of(like, "what fn gives"), strict=True)
         ]
     forget_others(known)
     if not types:
         raise GraphError("list_map: fn gives no Symbols", help="return what it computes of the elements")
-    start = tuple(graph._emit("SequenceEmpty", (), SequenceType(_known(t)), {"dtype": t.dtype}) for t in types)
+    start = tuple(graph.build.emit("SequenceEmpty", (), SequenceType(_known(t)), {"dtype": t.dtype}) for t in types)
 
     def turn(index: Symbol, *made: Symbol) -> tuple[Symbol, ...]:
         leaves = leaves_like(like, fn(*[list_get(values, index) for values in given]))
@@ -253,14 +255,14 @@ def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
 
 
 def _common_length(lists: Sequence[Symbol]) -> Symbol:
-    """The length of lists, an int64 scalar; where they differ, the run fails to make one number two."""
-    length, *others = [values.graph._emit("SequenceLength", (values,), _COUNT) for values in lists]
+    """Return the length of lists, an int64 scalar; where they differ, the run fails in a Reshape of 1 element to 2."""
+    length, *others = [values.graph.build.emit("SequenceLength", (values,), _COUNT) for values in lists]
     graph = length.graph
     for other in others:
         differ = e.opposite(e.equal(length, other))
-        count = e.emit("Add", graph._vector([1]), graph._cast(differ, DType.int64), shape=_shape([Dim(1)]))
+        count = e.emit("Add", graph.build.vector([1]), graph.build.cast(differ, DType.int64), shape=_shape([Dim(1)]))
         length = e.emit("Reshape", length, count, shape=_shape([Dim.dynamic()]))
-        # A Squeeze behind a Reshape is one node for onnxruntime, which asks no longer.
+        # Not Squeeze: onnxruntime merges it with the Reshape and drops the check.
         length = e.emit("ReduceMax", length, shape=_shape(()), keepdims=0)
     return length
 
@@ -275,7 +277,7 @@ def _held(dtype: DType, name: str) -> None:
 
 
 def _list(name: str, value: object, role: str = "values") -> Symbol:
-    """An operand that must be a list of tensors."""
+    """Return an operand that must be a list of tensors."""
     if not isinstance(value, Symbol):
         raise DTypeError(
             f"{name}: {role} is a {type(value).__name__}, not a list of the graph",
@@ -299,7 +301,7 @@ def _element(values: Symbol) -> TensorType:
 def _position(name: str, values: Symbol, index: object) -> Symbol:
     graph = graph_of(name, (values, index))
     if isinstance(index, int) and not isinstance(index, bool) and -(1 << 63) <= index < 1 << 63:
-        return graph._scalar(index, DType.int64)
+        return graph.build.scalar(index, DType.int64)
     if not isinstance(index, Symbol) or not isinstance(index.type, TensorType) or not index.dtype.is_integer:
         shown = index if isinstance(index, Symbol) else repr(index)
         raise DTypeError(
@@ -313,7 +315,7 @@ def _position(name: str, values: Symbol, index: object) -> Symbol:
             operands={"values": values, "index": index},
             help="give one element of it: index[0]",
         )
-    return cast_operand(graph._own(index, name, "index"), DType.int64)
+    return cast_operand(graph.build.own(index, name, "index"), DType.int64)
 
 
 def _inserted(name: str, values: Symbol, x: Any, position: Symbol | None) -> Symbol:
@@ -324,8 +326,8 @@ def _inserted(name: str, values: Symbol, x: Any, position: Symbol | None) -> Sym
             raise DTypeError(
                 f"{name}: {x!r} cannot be held in {own}", operands={"values": values}, help="make a list of another"
             )
-        x = graph._scalar(x, own)
-    symbol = graph._operand(x, name, "x")
+        x = graph.build.scalar(x, own)
+    symbol = graph.build.operand(x, name, "x")
     if not isinstance(symbol.type, TensorType) or symbol.dtype is not own:
         is_tensor = isinstance(symbol.type, TensorType)
         raise DTypeError(
@@ -335,17 +337,17 @@ def _inserted(name: str, values: Symbol, x: Any, position: Symbol | None) -> Sym
         )
     made = joined_list(values.type, SequenceType(_known(symbol.type)))
     inputs = (values, symbol) if position is None else (values, symbol, position)
-    return graph._emit("SequenceInsert", inputs, made)
+    return graph.build.emit("SequenceInsert", inputs, made)
 
 
 def _sizes(graph: Graph, x: Symbol, sizes: object, axis: int) -> tuple[Symbol, Dim]:
-    """Sizes that are known now, and that of each piece where they are alike."""
+    """Return the sizes as a Symbol, and the size of a piece where all are equal."""
     length = x.shape[axis]
     if isinstance(sizes, int) and not isinstance(sizes, bool):
         if sizes < 1:
             raise ShapeError(f"list_split: pieces of {sizes}", operands={"x": x}, help="give a size of 1 or more")
         is_even = sizes == 1 or (length.is_static and int(length) % sizes == 0)
-        return graph._scalar(sizes, DType.int64), Dim(sizes) if is_even else Dim.dynamic()
+        return graph.build.scalar(sizes, DType.int64), Dim(sizes) if is_even else Dim.dynamic()
     given = list(sizes) if isinstance(sizes, Iterable) else []
     if not given or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given):
         raise ShapeError(
@@ -357,7 +359,7 @@ def _sizes(graph: Graph, x: Symbol, sizes: object, axis: int) -> tuple[Symbol, D
             operands={"x": x},
             help="give the size of every piece",
         )
-    return graph._vector(given), Dim(given[0]) if len(set(given)) == 1 else Dim.dynamic()
+    return graph.build.vector(given), Dim(given[0]) if len(set(given)) == 1 else Dim.dynamic()
 
 
 def _unranked_axis(name: str, axis: object) -> None:

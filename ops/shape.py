@@ -1,4 +1,4 @@
-"""Dtypes and shapes: casts, reshapes, broadcasts, transpositions, axes of size 1, and what is known of a shape."""
+"""Casts, reshapes, broadcasts, sizes as values, and `rebind`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from graphcore.build import operands
 from graphcore.build.declare import op
-from graphcore.build.operands import axis_of, operand, retype
+from graphcore.build.operands import operand
+from graphcore.build.shapes import axis_of, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, TensorLike
@@ -35,8 +36,8 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
     """The values as another dtype.
 
     x: any shape, any dtype but string. Floats become integers by truncating and saturating, NaN as 0; integers wrap;
-    anything becomes bool as `!= 0`; floats round once, to nearest even. `x` itself where it has the dtype already.
-    Raises `DTypeError` for an unknown dtype and for strings. ONNX Cast.
+    anything becomes bool as `!= 0`; floats round once, to nearest even. Returns `x` itself where it has the dtype
+    already. Raises `DTypeError` for an unknown dtype and for strings. ONNX Cast.
     """
     symbol = operand("cast", x)
     target = operands.dtype_of("cast", dtype)
@@ -46,8 +47,8 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
             operands={"x": symbol},
             help="ops.string_of makes strings of numbers, and ops.string_parse reads them",
         )
-    symbol.graph._end_expressions((symbol,))
-    return symbol.graph._cast(symbol, target)
+    symbol.graph.build.end_expressions((symbol,))
+    return symbol.graph.build.cast(symbol, target)
 
 
 @op(onnx="Shape")
@@ -58,7 +59,7 @@ def shape_of(x: TensorLike) -> Symbol:
     """
     symbol = operand("shape_of", x)
     graph = symbol.graph
-    return shape_vector(graph, [Axis(symbol, i) for i in range(symbol.rank)]) if symbol.rank else graph._vector([])
+    return shape_vector(graph, [Axis(symbol, i) for i in range(symbol.rank)]) if symbol.rank else graph.build.vector([])
 
 
 @op(onnx="Shape, Concat")
@@ -80,16 +81,16 @@ def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None
 
     x: any shape and dtype. shape: one dim or a sequence of ints, names, Dims and integer scalar Symbols, at most one
     of them -1 (inferred); or an integer Symbol of shape [rank of the result]. out_dims: the dims of the result, where
-    Symbols make up the shape. Raises `ShapeError` where the element counts provably differ or -1 cannot be inferred,
-    `DTypeError` for a shape of floats. ONNX Reshape.
+    the shape consists of Symbols. Raises `ShapeError` where the element counts provably differ or -1 cannot be
+    inferred, `DTypeError` for a shape of floats. ONNX Reshape.
     """
     symbol = operand("reshape", x)
     out = None if out_dims is None else _shape(dims_of("reshape", out_dims))
     if isinstance(shape, Symbol) and shape.rank == 1:
         return _reshape_by(symbol, shape, out)
     plain = out is None and isinstance(shape, (tuple, list)) and all(type(d) in _PLAIN for d in shape)
-    key = ("reshape", symbol.type, tuple(shape)) if plain else None
-    plan = symbol.graph._plans.get(key) if plain else None
+    key = (symbol.type, tuple(shape)) if plain else None
+    plan = symbol.graph.memory.reshapes.get(key) if plain else None
     if plan is None:
         roles: dict[str, object] = {"x": symbol}
         made = reshaped("reshape", symbol, _wanted("reshape", symbol, shape, roles), roles, out=out)
@@ -97,10 +98,10 @@ def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None
         if plain and made is not symbol and isinstance(node, Node) and node.op_type == "Reshape":
             if _is_constant(node.inputs[1]):
                 # The next one of this type needs neither dims nor sizes worked out.
-                symbol.graph._plans[key] = node.inputs[1], made.type, node.attributes
+                symbol.graph.memory.reshapes[key] = node.inputs[1], made.type, node.attributes
         return made
     vector, type_, attributes = plan
-    return symbol.graph._emit("Reshape", (symbol, vector), type_, attributes)
+    return symbol.graph.build.emit("Reshape", (symbol, vector), type_, attributes)
 
 
 _PLAIN = frozenset({int, str, Dim})
@@ -144,12 +145,12 @@ def _check_integers(name: str, value: Symbol, roles: dict[str, Symbol]) -> None:
 
 
 def _wanted(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[Wanted]:
-    """A shape as the user wrote it, with -1 as None and unknown dims as the axes they must mean."""
+    """Return a shape as the user wrote it, with -1 as None and unknown dims as the axes that they stand for."""
     single = isinstance(shape, (str, Dim, Symbol)) or not isinstance(shape, Iterable)
     wanted: list[Wanted] = []
     for size in [shape] if single else shape:
         if isinstance(size, Symbol):
-            x.graph._own(size, name, "shape")
+            x.graph.build.own(size, name, "shape")
             _check_integers(name, size, {**roles, "size": size})
             if size.rank:
                 raise ShapeError(
@@ -166,7 +167,7 @@ def _wanted(name: str, x: Symbol, shape: Any, roles: dict[str, Any]) -> list[Wan
 
 
 def _unknown_resolved(name: str, x: Symbol, wanted: list[Wanted], roles: dict[str, Any]) -> list[Wanted]:
-    """An unknown dim means the axis of `x` in its place, or, being the only one, the inferred size."""
+    """Resolve unknown dims: to the axis of `x` at the same position, or, for the only one, to the inferred size."""
     unknown = [i for i, size in enumerate(wanted) if isinstance(size, Dim) and size.is_dynamic]
     inferred = any(size is None for size in wanted)
     if len(unknown) == 1 and not inferred:
@@ -190,10 +191,11 @@ def _unknown_resolved(name: str, x: Symbol, wanted: list[Wanted], roles: dict[st
 def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
     """The elements of `x` under the shape of `like`.
 
-    x, like: any dtypes, with as many elements. Raises `ShapeError` where the counts provably differ. ONNX Reshape.
+    x, like: any dtypes, with equal numbers of elements. Raises `ShapeError` where the counts provably differ. ONNX
+    Reshape.
     """
     graph = operands.graph_of("reshape_like", (x, like))
-    symbol, other = graph._operand(x, "reshape_like", "x"), graph._operand(like, "reshape_like", "like")
+    symbol, other = graph.build.operand(x, "reshape_like", "x"), graph.build.operand(like, "reshape_like", "like")
     roles = {"x": symbol, "like": other}
     wanted: list[Wanted] = [Axis(other, i) if d.is_dynamic else d for i, d in enumerate(other.shape)]
     return reshaped("reshape_like", symbol, wanted, roles, sources=(other,))
@@ -201,7 +203,7 @@ def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
 
 @op(onnx="Flatten, Reshape", method=True)
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
-    """The axes from `start_dim` to `end_dim`, both included, made into one.
+    """The axes from `start_dim` to `end_dim`, both included, merged into one.
 
     x: any shape and dtype; a scalar becomes [1]. Raises `ShapeError` for what is no axis, and for `end_dim` before
     `start_dim`. ONNX Flatten or Reshape.
@@ -224,11 +226,11 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     split = {(1, symbol.rank - 1): 1, (0, symbol.rank - 2): symbol.rank - 1}.get((start, end))
     if split is not None and not symbol.shape.is_static:
         shape = with_dims(symbol.shape, start, end + 1, merged)
-        return symbol.graph._emit("Flatten", (symbol,), retype(symbol, shape=shape), {"axis": split})
+        return symbol.graph.build.emit("Flatten", (symbol,), retype(symbol, shape=shape), {"axis": split})
     kept: list[Wanted] = [Axis(symbol, i) if d.is_dynamic else d for i, d in enumerate(symbol.shape)]
     whole: Wanted = merged
     if merged.is_dynamic:
-        # It can be inferred only beside axes that are never empty.
+        # -1 can be inferred only if no other axis may be empty.
         sizes = [Axis(symbol, i) for i in range(symbol.rank)]
         others = symbol.shape[:start] + symbol.shape[end + 1 :]
         full = all(d.is_static and d != 0 for d in others)
@@ -244,8 +246,8 @@ def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None =
     """The tensor repeated along axes of size 1, and along new ones in front, until it has the shape.
 
     x: any shape and dtype. shape: one dim or a sequence of ints, names and Dims; or an integer Symbol of shape
-    [rank of the result], with out_dims for what is known of its sizes. Raises `ShapeError` where the shapes do not
-    broadcast, `DTypeError` for a shape of floats. ONNX Expand, NumPy's broadcast_to.
+    [rank of the result], with out_dims for its known sizes. Raises `ShapeError` where the shapes do not broadcast,
+    `DTypeError` for a shape of floats. ONNX Expand, NumPy's broadcast_to.
     """
     symbol = operand("broadcast_to", x)
     if isinstance(shape, Symbol):
@@ -258,19 +260,19 @@ def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None =
     for position, dim in enumerate(dims):
         own = symbol.shape[position - len(dims)] if position >= len(dims) - symbol.rank else Dim(1)
         kept = own is dim or (dim.is_dynamic and own != 1)
-        # ONNX keeps an axis whose target is 1, so what stays as it is needs no size at run time.
+        # ONNX keeps an axis whose target is 1, so axes that stay need no size at run time.
         sizes.append(Dim(1) if kept and not dim.is_static else dim)
     vector = shape_vector(symbol.graph, sizes, (symbol,), op="broadcast_to")
     out = [
         own if dim.is_dynamic else dim
         for own, dim in zip([*([Dim(1)] * (len(dims) - symbol.rank)), *symbol.shape], dims, strict=True)
     ]
-    return symbol.graph._emit("Expand", (symbol, vector), retype(symbol, shape=_shape(out)))
+    return symbol.graph.build.emit("Expand", (symbol, vector), retype(symbol, shape=_shape(out)))
 
 
 def _broadcast_by(x: Symbol, shape: Symbol, out_dims: Sequence[DimLike] | None) -> Symbol:
     roles = {"x": x, "shape": shape}
-    x.graph._own(shape, "broadcast_to", "shape")
+    x.graph.build.own(shape, "broadcast_to", "shape")
     _check_integers("broadcast_to", shape, roles)
     if shape.rank != 1 or (out_dims is None and not shape.shape[0].is_static):
         raise ShapeError(
@@ -286,7 +288,7 @@ def _broadcast_by(x: Symbol, shape: Symbol, out_dims: Sequence[DimLike] | None) 
             help="give one dim for each size",
         )
     _check_broadcasts(x, _shape(out), roles)
-    return x.graph._emit("Expand", (x, x.graph._cast(shape, DType.int64)), retype(x, shape=_shape(out)))
+    return x.graph.build.emit("Expand", (x, x.graph.build.cast(shape, DType.int64)), retype(x, shape=_shape(out)))
 
 
 def _check_broadcasts(x: Symbol, shape: Shape, roles: dict[str, Symbol]) -> None:
@@ -303,20 +305,19 @@ def _check_broadcasts(x: Symbol, shape: Shape, roles: dict[str, Symbol]) -> None
             )
 
 
-# What the user knows
+# Assertions on shapes
 
 
 @op(onnx="Shape, Equal, Where, Reshape, Unsqueeze, Squeeze")
 def rebind(x: TensorLike, shape: Any, message: str = "") -> Symbol:
-    """The same tensor under dims that the user knows it to have, which is checked when the graph runs.
+    """The same tensor under dims that the user states, which are checked when the graph runs.
 
-    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; of an unknown
-    rank, that is checked too. A name that no Symbol of the graph (of the function, inside of one) has is given to the
-    size that is there; all else has to be the size it says, or running fails: a `Model` raises `RunError` with the
-    message and the sizes. What is known already is not checked, and nothing is copied but a result that is an output; a
-    result that nothing reads is not computed and so not checked. message: for errors. Raises `ShapeError` where the
-    dims provably differ.
-    Source: MAX; ONNX Reshape as a check of what Where makes of Shape and Equal, Unsqueeze and Squeeze behind it.
+    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; an unknown
+    rank is checked too. A name that no Symbol of the graph (of the function, inside of one) has is bound to the actual
+    size; all other dims must have the stated size, or the run fails: a `Model` raises `RunError` with the message and
+    the sizes. Dims known already are not checked, and only a result that is an output is copied; a result without uses
+    is not computed and so not checked. message: for errors. Raises `ShapeError` where the dims provably differ.
+    Source: MAX; ONNX Shape, Equal and Where make the sizes that a Reshape checks, before Unsqueeze and Squeeze.
     """
     symbol = operand("rebind", x)
     dims = dims_of("rebind", shape)
@@ -345,7 +346,7 @@ for _function in (reshape, broadcast_to):
 
 def _rebind_method(self: Symbol, *shape: Any, message: str = "") -> Symbol:
     if len(shape) == 2 and isinstance(shape[0], (list, tuple)) and isinstance(shape[1], str):
-        return rebind(self, *shape)  # the message behind a list of dims, as the function takes it
+        return rebind(self, *shape)  # the message follows a list of dims, as in the function
     return _rebind_in_pieces(self, *shape, message=message)
 
 

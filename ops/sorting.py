@@ -1,4 +1,4 @@
-"""Orders and running totals along an axis."""
+"""Sorting, the greatest and least elements, and running totals along an axis."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.operands import as_index, axis_of, promote_one
+from graphcore.build.operands import as_index, promote_one
+from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import Axis, shape_vector
@@ -16,7 +17,7 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
 
-# Orders
+# Sorting
 
 
 @op(onnx="TopK", rule="number")
@@ -32,7 +33,7 @@ def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
 
 @op(onnx="TopK", rule="number")
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
-    """The positions, in int64, at which the elements stand that `sort` gives.
+    """The positions, in int64, of the elements in the order of `sort`.
 
     x: any shape of rank 1 or more, numbers or bools. axis: along which. descending: that of the greatest first. The
     sort is stable both ways: of equal values the one at the lower position comes first. Raises `ShapeError` for what
@@ -100,11 +101,11 @@ def _chosen(name: str, x: TensorLike, k: DimLike | Symbol, axis: int, *, largest
 def _emit_top_k(x: Symbol, k: Symbol, count: Dim, axis: int, *, largest: bool) -> tuple[Symbol, Symbol]:
     graph, dtype = x.graph, x.dtype
     shape = _shape([count if i == axis else d for i, d in enumerate(x.shape)])
-    source = graph._cast(x, DType.uint8, x.ambiguous) if dtype is DType.bool else x
+    source = graph.build.cast(x, DType.uint8, x.ambiguous) if dtype is DType.bool else x
     types = [tensor_type(source.dtype, shape), tensor_type(DType.int64, shape)]
     attributes = {"axis": axis, "largest": int(largest), "sorted": 1}
-    values, positions = graph._emit_many("TopK", (source, k), types, attributes)
-    return graph._cast(values, dtype, values.ambiguous), as_index(positions)
+    values, positions = graph.build.emit_many("TopK", (source, k), types, attributes)
+    return graph.build.cast(values, dtype, values.ambiguous), as_index(positions)
 
 
 # Running totals
@@ -136,5 +137,5 @@ def _running(name: str, op_type: str, x: TensorLike, axis: int, exclusive: bool,
     symbol, dtype = promote_one(name, "sum", x)
     position = axis_of(name, axis, symbol.rank, {"x": symbol})
     attributes = {"exclusive": int(exclusive), "reverse": int(reverse)}
-    inputs = (symbol, symbol.graph._scalar(position, DType.int64))
-    return symbol.graph._emit(op_type, inputs, tensor_type(dtype, symbol.shape), attributes)
+    inputs = (symbol, symbol.graph.build.scalar(position, DType.int64))
+    return symbol.graph.build.emit(op_type, inputs, tensor_type(dtype, symbol.shape), attributes)

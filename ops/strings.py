@@ -1,6 +1,6 @@
-"""Strings: put together, taken apart, compared with patterns, made of numbers and read as numbers.
+"""Strings: concatenation, splitting, patterns, and conversion from and to numbers.
 
-What moves elements (`gather`, `concat`, `where`, indexing) and `==` take strings too. See docs/sequences.md.
+Ops that move elements (`gather`, `concat`, `where`, indexing) and `==` take strings too. See docs/sequences.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
-from graphcore.build.operands import broadcast, dtype_of, graph_of, operand
+from graphcore.build.operands import dtype_of, graph_of, operand
+from graphcore.build.shapes import broadcast
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -29,7 +30,7 @@ _STRING, _I64, _U64 = DType.string, DType.int64, DType.uint64
 
 @op(onnx="StringConcat")
 def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
-    """Each string with another behind it.
+    """Each string followed by another.
 
     lhs, rhs: strings whose shapes broadcast; a Python str is a scalar. Raises `DTypeError` for anything else,
     `ShapeError` for shapes that do not broadcast. ONNX StringConcat.
@@ -40,12 +41,12 @@ def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
         "rhs": _strings(graph, "string_concat", rhs, "rhs"),
     }
     shape = broadcast("string_concat", roles)
-    return graph._emit("StringConcat", tuple(roles.values()), tensor_type(_STRING, shape))
+    return graph.build.emit("StringConcat", tuple(roles.values()), tensor_type(_STRING, shape))
 
 
 @op(onnx="StringConcat")
 def string_join(values: Sequence[StringLike], separator: str = "") -> Symbol:
-    """Strings one behind another, with a separator between them.
+    """Strings concatenated with a separator between them.
 
     values: one or more, as `string_concat` takes them. separator: a Python str. Raises as `string_concat` does, and
     `ShapeError` for no values. ONNX StringConcat.
@@ -62,9 +63,9 @@ def string_join(values: Sequence[StringLike], separator: str = "") -> Symbol:
 def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | None = None) -> tuple[Symbol, Symbol]:
     """The parts of each string between delimiters, and how many there are.
 
-    x: strings of any shape. delimiter: a Python str; without one the parts are between runs of spaces, and there are
-    none of nothing but spaces. maxsplit: at how many delimiters to cut at most, the first ones. Returns the parts,
-    with a last axis as long as the most that there are and "" behind the last part, and their numbers, int64 in the
+    x: strings of any shape. delimiter: a Python str; without one the parts are separated by runs of spaces, and a
+    string of spaces alone has none. maxsplit: the most delimiters to split at, from the start. Returns the parts, with
+    a last axis as long as the greatest number of parts and "" after the last part, and their numbers, int64 in the
     shape of x. Raises `DTypeError` for what is no string, `ShapeError` for a maxsplit below 0 and an empty delimiter.
     Python's str.split; ONNX StringSplit.
     """
@@ -78,7 +79,7 @@ def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | No
     parts = tensor_type(_STRING, _shape([*symbol.shape, Dim.dynamic()]))
     counts = tensor_type(_I64, symbol.shape)
     attributes = {name: value for name, value in given.items() if value is not None}
-    first, second = graph._emit_many("StringSplit", (symbol,), [parts, counts], attributes)
+    first, second = graph.build.emit_many("StringSplit", (symbol,), [parts, counts], attributes)
     return first, second
 
 
@@ -86,8 +87,8 @@ def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | No
 def string_lower(x: StringLike) -> Symbol:
     """The strings in small letters.
 
-    x: strings of any shape. Each letter becomes another by itself, as the C library's towlower has it in a locale of
-    UTF-8. Raises `DTypeError` for what is no string. ONNX StringNormalizer.
+    x: strings of any shape. Each letter is converted by itself, as the C library's towlower does in a locale of UTF-8.
+    Raises `DTypeError` for what is no string. ONNX StringNormalizer.
     """
     return _cased("string_lower", x, "LOWER")
 
@@ -96,8 +97,8 @@ def string_lower(x: StringLike) -> Symbol:
 def string_upper(x: StringLike) -> Symbol:
     """The strings in capital letters.
 
-    x: strings of any shape. Each letter becomes another by itself, as the C library's towupper has it in a locale of
-    UTF-8: what has no capital of one letter, as sharp s, stays. Raises `DTypeError` for what is no string. ONNX
+    x: strings of any shape. Each letter is converted by itself, as the C library's towupper does in a locale of UTF-8:
+    letters without a single capital, as sharp s, stay. Raises `DTypeError` for what is no string. ONNX
     StringNormalizer.
     """
     return _cased("string_upper", x, "UPPER")
@@ -105,11 +106,11 @@ def string_upper(x: StringLike) -> Symbol:
 
 @op(onnx="Equal, Compress")
 def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = True) -> Symbol:
-    """The strings that are none of some words.
+    """The strings that are not in a list of words.
 
-    x: strings of shape [n]. words: Python strs. case_sensitive: otherwise letters are compared as `string_lower` makes
-    them. Returns strings of shape [?], none where all are words. Raises `DTypeError` for what is no string,
-    `ShapeError` for another rank. ONNX StringNormalizer keeps one "" where nothing is left.
+    x: strings of shape [n]. words: Python strs. case_sensitive: if not, strings are compared as by `string_lower`.
+    Returns strings of shape [?], empty where all are words. Raises `DTypeError` for what is no string, `ShapeError` for
+    another rank. ONNX StringNormalizer keeps one "" where no string is left.
     """
     graph = graph_of("string_remove", (x,))
     symbol = _strings(graph, "string_remove", x, "x")
@@ -130,17 +131,17 @@ def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = Tr
 
 @op(onnx="RegexFullMatch")
 def string_matches(x: StringLike, pattern: str) -> Symbol:
-    """Whether the whole of each string is as a pattern says, a bool.
+    """True where the whole of a string matches a pattern.
 
-    x: strings of any shape. pattern: a regular expression of RE2, without look-around and references back; `.` is any
-    letter but a line end. One that RE2 does not know is a `ModelError` when the graph is loaded. Raises `DTypeError`
+    x: strings of any shape. pattern: a regular expression of RE2, without look-around and backreferences; `.` is any
+    letter but a line end. A pattern that RE2 rejects is a `ModelError` when the graph is loaded. Raises `DTypeError`
     for what is no string. ONNX RegexFullMatch.
     """
     graph = graph_of("string_matches", (x,))
     symbol = _strings(graph, "string_matches", x, "x")
     if not isinstance(pattern, str):
         raise DTypeError(f"string_matches: the pattern is {pattern!r:.60}", help="give a str: r'[a-z]+'")
-    return graph._emit("RegexFullMatch", (symbol,), tensor_type(DType.bool, symbol.shape), {"pattern": pattern})
+    return graph.build.emit("RegexFullMatch", (symbol,), tensor_type(DType.bool, symbol.shape), {"pattern": pattern})
 
 
 @op(onnx="Cast")
@@ -162,23 +163,23 @@ def string_of(x: TensorLike) -> Symbol:
         )
     if dtype is DType.bool:
         yes, no = (_strings(graph, "string_of", text, "x") for text in ("True", "False"))
-        return graph._emit("Where", (symbol, yes, no), tensor_type(_STRING, symbol.shape))
+        return graph.build.emit("Where", (symbol, yes, no), tensor_type(_STRING, symbol.shape))
     if dtype.is_float:
         wide = DType.float64 if dtype is DType.float64 else DType.float32
     else:
         wide = _U64 if dtype.is_unsigned and dtype.bits == 64 else _I64
-    return e.cast_within(graph._cast(symbol, wide), _STRING)
+    return e.cast_within(graph.build.cast(symbol, wide), _STRING)
 
 
 @op(onnx="RegexFullMatch, Cast")
 def string_parse(x: StringLike, dtype: object) -> Symbol:
-    """The numbers that strings are, with spaces around them or none.
+    """The numbers that strings represent, with or without spaces around them.
 
     x: strings of any shape. dtype: an integer, for digits with a sign or none; or a float, for decimal numbers with an
     exponent or none, and inf and nan in letters of any size. Floats are read as float64 and rounded from there. A
     string that is no such number, an integer that the dtype does not hold, and a float that float64 does not (1e400,
-    1e-400) are errors of the run. Raises `DTypeError` for what is no string, and for other dtypes. ONNX Cast, behind
-    RegexFullMatch.
+    1e-400) are errors of the run. Raises `DTypeError` for what is no string, and for other dtypes. ONNX RegexFullMatch,
+    then Cast.
     """
     name = "string_parse"
     graph = graph_of(name, (x,))
@@ -197,11 +198,11 @@ def string_parse(x: StringLike, dtype: object) -> Symbol:
     valid = string_matches(symbol, pattern)
     made = _read(symbol, valid, read)
     if wanted.is_integer and wanted.bits < 64:
-        least, greatest = (graph._scalar(int(limit), _I64) for limit in (wanted.min, wanted.max))
+        least, greatest = (graph.build.scalar(int(limit), _I64) for limit in (wanted.min, wanted.max))
         low, high = (e.emit(test, made, limit, dtype=DType.bool) for test, limit in
                      (("GreaterOrEqual", least), ("LessOrEqual", greatest)))  # fmt: skip
         made = _read(symbol, e.both(low, high), read)
-    return graph._cast(made, wanted)
+    return graph.build.cast(made, wanted)
 
 
 _SIGNED = r"\s*[+-]?[0-9]+\s*"
@@ -210,17 +211,17 @@ _REAL = r"(?i)\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*|\s*[+-]?(inf|
 
 
 def _read(x: Symbol, valid: Symbol, dtype: DType) -> Symbol:
-    """Strings cast; those that are not valid become one that the kernel refuses."""
+    """Cast strings; invalid ones become a string that the kernel refuses."""
     nothing = _strings(x.graph, "string_parse", "", "x")
-    checked = x.graph._emit("Where", (valid, x, nothing), tensor_type(_STRING, x.shape))
+    checked = x.graph.build.emit("Where", (valid, x, nothing), tensor_type(_STRING, x.shape))
     return e.cast_within(checked, dtype)
 
 
 def _strings(graph: Graph, name: str, value: object, role: str) -> Symbol:
-    """An operand that must be strings."""
+    """Return an operand that must be of strings."""
     if isinstance(value, str):
         return graph.constant(value)
-    symbol = graph._operand(value, name, role)
+    symbol = graph.build.operand(value, name, role)
     if not isinstance(symbol.type, TensorType) or symbol.dtype is not _STRING:
         raise DTypeError(
             f"{name}: {role} is {symbol.type}, no strings",
@@ -231,13 +232,13 @@ def _strings(graph: Graph, name: str, value: object, role: str) -> Symbol:
 
 
 def _cased(name: str, x: StringLike, action: str) -> Symbol:
-    """StringNormalizer on any shape, of a vector, which must not be empty for it."""
+    """Apply StringNormalizer to any shape: it takes a vector that is not empty."""
     graph = graph_of(name, (x,))
     symbol = _strings(graph, name, x, "x")
-    line = e.emit("Reshape", symbol, graph._vector([-1]), shape=_shape([Dim.dynamic()]))
+    line = e.emit("Reshape", symbol, graph.build.vector([-1]), shape=_shape([Dim.dynamic()]))
     line = e.emit("Concat", line, graph.constant([""]), shape=_shape([Dim.dynamic()]), axis=0)
     made = e.emit("StringNormalizer", line, shape=line.shape, case_change_action=action)
-    made = e.emit("Slice", made, graph._vector([0]), graph._vector([-1]), shape=line.shape)
+    made = e.emit("Slice", made, graph.build.vector([0]), graph.build.vector([-1]), shape=line.shape)
     sizes = [Axis(symbol, i) for i in range(symbol.rank)]
     vector = shape_vector(graph, [d if d.is_static else size for d, size in zip(symbol.shape, sizes, strict=True)])
     return e.emit("Reshape", made, vector, shape=symbol.shape, allowzero=1)

@@ -1,10 +1,11 @@
-"""Vectors as kernel_float has them, and the fused multiply-add."""
+"""kernel_float's vectors, and the fused multiply-add."""
 
 from __future__ import annotations
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import broadcast, operand, promote
+from graphcore.build.operands import operand, promote
+from graphcore.build.shapes import broadcast
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.joining import concat
@@ -30,15 +31,15 @@ def into_vec(x: TensorLike) -> Symbol:
     if symbol.rank:
         return symbol
     type_ = tensor_type(symbol.dtype, _shape([Dim(1)]), symbol.ambiguous)
-    return symbol.graph._emit("Unsqueeze", (symbol, symbol.graph._vector([0])), type_)
+    return symbol.graph.build.emit("Unsqueeze", (symbol, symbol.graph.build.vector([0])), type_)
 
 
 @op(onnx="Concat", rule="join")
 def vec(*values: TensorLike) -> Symbol:
-    """A vector of the values one after another, in the dtype in which they meet.
+    """A vector of the concatenated values, in their common dtype.
 
     values: one or more scalars and vectors of any dtypes that promote to a common one. Returns a vector as long as all
-    of them. Raises `ShapeError` for none and for more axes, `PromotionError` where they do not meet. kernel_float's
+    of them. Raises `ShapeError` for none and for more axes, `PromotionError` where there is none. kernel_float's
     `make_vec`; ONNX Concat.
     """
     if not values:
@@ -49,15 +50,15 @@ def vec(*values: TensorLike) -> Symbol:
 
 @op(onnx="Fma", rule="arithmetic")
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
-    """x * y + z in one: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed.
+    """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed.
 
-    x, y, z: numbers or bools of any shapes that broadcast, which meet in a common dtype. float64 rounds the product
-    too. Raises `PromotionError` where they do not meet, `DTypeError` for strings, `ShapeError` for shapes that do not
+    x, y, z: numbers or bools of any shapes that broadcast, which promote to a common dtype. float64 rounds the product
+    too. Raises `PromotionError` where there is none, `DTypeError` for strings, `ShapeError` for shapes that do not
     broadcast. The fused multiply-add of IEEE 754.
     """
     (x, y, z), dtype = promote("fma", "arithmetic", {"x": x, "y": y, "z": z})
     type_ = tensor_type(dtype, broadcast("fma", {"x": x, "y": y, "z": z}), all(s.ambiguous for s in (x, y, z)))
-    return x.graph._emit("Fma", (x, y, z), type_, None, LIBRARY)
+    return x.graph.build.emit("Fma", (x, y, z), type_, None, LIBRARY)
 
 
 @expansion("Fma")
@@ -66,13 +67,13 @@ def _fma(x: Symbol, y: Symbol, z: Symbol) -> Symbol:
         return e.either(e.both(x, y), z)
     if x.dtype is not DType.float32:
         return e.emit("Add", e.emit("Mul", x, y), z)
-    # float64 holds the product; from there the sum is rounded to the dtype of the op, which may be narrower still.
+    # float64 holds the product; the sum is rounded from there to the dtype of the op, which may be narrower still.
     wide = [e.cast(s, DType.float64) for s in (x, y, z)]
     return _odd_sum(e.emit("Mul", *wide[:2]), wide[2])
 
 
 def _odd_sum(a: Symbol, b: Symbol) -> Symbol:
-    """a + b rounded to odd: a last bit of 1 tells of what was lost, so that rounding again rounds the true sum."""
+    """Return a + b rounded to odd: a last bit of 1 records an inexact sum, so that rounding again is exact."""
     total = e.emit("Add", a, b)
     other = e.emit("Sub", total, a)
     lost = e.emit("Add", e.emit("Sub", a, e.emit("Sub", total, other)), e.emit("Sub", b, other))
@@ -80,7 +81,7 @@ def _odd_sum(a: Symbol, b: Symbol) -> Symbol:
     one = e.const(bits, 1)
     is_even = e.equal(e.emit("BitwiseAnd", bits, one), e.const(bits, 0))
     zero = e.const(total, 0)
-    is_lost = e.opposite(e.equal(lost, zero))  # not of NaN, from infinities
+    is_lost = e.opposite(e.equal(lost, zero))  # not where it is NaN, from infinities
     is_lost = e.both(is_lost, e.equal(lost, lost), is_even)
     away = e.equal(e.less(lost, zero), e.less(total, zero))
     step = e.where(away, one, e.const(bits, -1))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from graphcore.support.gc_pause import freeze, uncollected
 
 if TYPE_CHECKING:
     from graphcore.runtime.batcher import Batcher
@@ -26,14 +29,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs onnxruntime, loaded when first used: lowering, exporting and some commands go without."""
+    """Return what needs onnxruntime, imported when first used: lowering, exporting and some commands do not need it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'graphcore.runtime' has no attribute {name!r}")
-    from importlib import import_module
-
-    from graphcore.support.gc_pause import settle, uncollected
-
     with uncollected():
         value = globals()[name] = getattr(import_module(f"graphcore.runtime.{_HOMES[name]}"), name)
-        settle()
+        freeze()
     return value

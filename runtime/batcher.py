@@ -40,7 +40,7 @@ class _Request:
 class Batcher:
     """Runs requests of a Model together: `batcher.submit(x)` gives a future, `batcher(x)` waits for its result.
 
-    A request is what the model takes, with one row or more; requests whose other dims are the same are put behind each
+    A request is what the model takes, with one row or more; requests whose other dims are the same are put after each
     other until there are `max_batch` rows or the first of them has waited for `max_wait_ms`. A model whose batch is a
     number is given so many rows, the last one repeated. Each request gets the rows that are its own, in arrays of its
     own. Where a batch fails, each of its requests is run by itself, so that an error goes to the request that made it.
@@ -100,7 +100,7 @@ class Batcher:
         self._thread.start()
 
     def submit(self, /, *arrays: Any, **named: Any) -> Future[list[Array]]:
-        """A future of the outputs. Leave the arrays as they are until it is done.
+        """Return a future of the outputs. Leave the arrays as they are until it is done.
 
         What does not fit the inputs is an error in the future, the `FeedError` that a call of the model raises, and so
         is what the model raises. Raises `RunError` where the batcher is closed, is full and was told to raise or asked
@@ -118,7 +118,7 @@ class Batcher:
         return request.future
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
-        """The outputs of a request, once it was run. Raises what `submit` does, and what the model raises, and
+        """Return the outputs of a request, once it was run. Raises what `submit` does, and what the model raises, and
         `RunError` where a callback of a future calls it, which would wait for itself.
         """
         if threading.current_thread() is self._thread:
@@ -130,7 +130,7 @@ class Batcher:
         return self.submit(*arrays, **named).result()
 
     def close(self, *, cancel: bool = False) -> None:
-        """Runs what waits, or cancels it, and ends the thread. What is submitted from then on is refused."""
+        """Run what waits, or cancel it, and end the thread. What is submitted from then on is refused."""
         self._end.detach()
         _finish(self._waiting, self._thread, cancel)
 
@@ -204,7 +204,7 @@ class _Waiting:
             self._changed.notify_all()
 
     def take(self) -> list[_Request]:
-        """The requests of the next batch, once it is due; none when all is done and closed."""
+        """Return the requests of the next batch, once it is due; none when all is done and closed."""
         with self._changed:
             while True:
                 if not self._kinds:
@@ -230,7 +230,8 @@ class _Waiting:
             request.future.cancel()
 
     def _next(self) -> tuple[Kind, float]:
-        """The kind of the next batch, and in how many seconds it is due: of those that are, the one that waits longest.
+        """Return the kind of the next batch, and in how many seconds it is due: of those that are, the one that waits
+        longest.
 
         A kind that is full again and again so leaves the others their turn.
         """
@@ -257,7 +258,7 @@ class _Waiting:
 
 
 def _work(waiting: _Waiting, model: Model, batches: Batching) -> None:
-    """What the thread does. It knows the Batcher's parts and not the Batcher, which can so be forgotten."""
+    """Run batches in a thread. It knows the Batcher's parts and not the Batcher, which can so be forgotten."""
     while requests := waiting.take():
         live = [request for request in requests if request.future.set_running_or_notify_cancel()]
         if live:
@@ -303,7 +304,7 @@ def _finish(waiting: _Waiting, thread: threading.Thread, cancel: bool) -> None:
 
 
 def _any_rows(types: Mapping[str, Type], batches: Batching) -> dict[str, Type]:
-    """The types of inputs for any number of rows, where a batch has a number."""
+    """Return the types of inputs for any number of rows, where a batch has a number."""
     if batches.size is None:
         return dict(types)
     made: dict[str, Type] = {}

@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 
 from graphcore.errors import ExportError, GraphError
-from graphcore.ir.buffers import exposed
+from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Constant
-from graphcore.onnx.proto.model_proto import OPSET, External, encode, join, raw, within_limit
+from graphcore.ir.transform.exposed_buffers import exposed
+from graphcore.onnx.opset import OPSET
+from graphcore.onnx.proto.buffer_notes import note_initial_values
+from graphcore.onnx.proto.model_proto import External, encode, join, raw, within_limit
 from graphcore.onnx.proto.protobuf import Chunk
+from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, file_versions, lower
+from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
+from graphcore.runtime.lowering.targets.releases import ANY, Runtime
+from graphcore.runtime.openvino.support import require
 from graphcore.support.atomic_files import replace_files
-
-if TYPE_CHECKING:
-    from graphcore.ir.graph import Graph, Optimize, Precision, Target
-    from graphcore.runtime.lowering.targets.releases import Runtime
+from graphcore.types.dtypes import DType
 
 EXTERNAL_ABOVE = 1 << 30
 """Bytes of weights and constants above which they go into a file of their own."""
@@ -30,9 +34,9 @@ _SMALLEST = 1024  # bytes below which a tensor stays in the model
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a graph is written, as `Graph.to_onnx` says."""
+    """Options of writing a graph, see `Graph.to_onnx`."""
 
-    target: Target = "cpu"
+    target: TargetName = "cpu"
     precision: Precision = "exact"
     inline: bool = False
     optimize: Optimize | None = None
@@ -60,44 +64,35 @@ def written(graph: Graph, options: Options) -> Written:
     Raises `GraphError` for a target, precision, level, opset or release that does not exist, and for what has no form
     at the opset that was asked for.
     """
-    from graphcore.runtime.lowering import PRECISIONS, TARGETS
-    from graphcore.runtime.lowering.file_versions import versions_asked
-    from graphcore.runtime.lowering.file_versions import written as at_versions
-
     if options.target not in TARGETS:
         raise GraphError(f"no target is called {options.target!r}", help=f"use one of {', '.join(TARGETS)}")
     if options.precision not in PRECISIONS:
         raise GraphError(f"there is no precision {options.precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
-    asked = versions_asked(options.target, options.opset, options.ir_version, options.runtime)
+    asked = file_versions.versions_asked(options.target, options.opset, options.ir_version, options.runtime)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    return Written(*at_versions(lambda runtime: _lowered(graph, options, runtime), options.target, asked))
+    return Written(*file_versions.written(lambda runtime: _lowered(graph, options, runtime), options.target, asked))
 
 
-def lowered(graph: Graph, target: Target, precision: Precision = "exact") -> Graph:
+def lowered(graph: Graph, target: TargetName, precision: Precision = "exact") -> Graph:
     """Return the graph as a file of a target has it. Raises `GraphError` as `written` does."""
     return written(graph, Options(target, precision)).graph
 
 
 def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
-    from graphcore.runtime.lowering import LEVELS, lower
-    from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
-    from graphcore.runtime.lowering.targets.releases import ANY
-
     target, precision = options.target, options.precision
-    level: Optimize = ("off" if target == "onnx" else "all") if options.optimize is None else options.optimize
+    level: Optimize = ("all" if TARGETS[target].table else "off") if options.optimize is None else options.optimize
     if level not in LEVELS:
         raise GraphError(f"there is no level of optimization {level!r}", help=f"use one of {', '.join(LEVELS)}")
-    shown = exposed(graph, in_file=True)
+    shown = exposed(graph)
+    note_initial_values(shown, graph)
 
     def lower_for(runtime: Runtime, inline: bool) -> Graph:
         return lower(shown, target, precision, inline=inline, runtime=runtime, optimize=level)
 
     try:
-        if target != "openvino":
+        if not TARGETS[target].runs_whole_graphs:
             return lower_for(runtime, options.inline)
-        from graphcore.runtime.openvino.support import require
-
         return require(shown, lambda: lower_for(runtime, True))
     except BitsViewed:
         raise
@@ -125,18 +120,18 @@ def _lowest_opset(lower_at: Callable[[int], Graph], first: int) -> int | None:
 
 
 def model_proto(graph: Graph, options: Options) -> onnx.ModelProto:
-    """See `Graph.to_onnx`."""
+    """Return a ModelProto, as `Graph.to_onnx` says."""
     encoded = join(written(graph, options).encoded())
     model: onnx.ModelProto = onnx.ModelProto.FromString(encoded)
     return model
 
 
 def export(graph: Graph, path: str | os.PathLike[str], external_data: bool | None, options: Options) -> None:
-    """See `Graph.export`."""
+    """Write a file, as `Graph.export` says."""
     file = os.path.realpath(os.fspath(path))
     made = written(graph, options)
     if external_data is None:
-        arrays = [s.producer.array for s in made.graph._symbols if isinstance(s.producer, Constant)]
+        arrays = [s.producer.array for s in made.graph.symbols if isinstance(s.producer, Constant)]
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:
@@ -161,10 +156,9 @@ class _Data:
         self._size = 0
 
     def place(self, name: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
+        """Return where a tensor goes: the name of the file and the byte; None for one that stays in the model."""
         if array.nbytes < _SMALLEST or array.dtype == object:
             return None
-        from graphcore.types.dtypes import DType
-
         content = raw(array, DType.of(array.dtype))
         padding = -self._size % _ALIGNMENT
         self.chunks += [bytes(padding), content]

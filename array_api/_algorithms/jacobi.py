@@ -97,7 +97,7 @@ def svd(a: Symbol, *, full: bool) -> tuple[Symbol, Symbol, Symbol]:
 
 
 def rank(a: Symbol, rtol: Symbol | float | None) -> Symbol:
-    """How many singular values are not negligible. Returns int64 of [...]."""
+    """Return how many singular values are not negligible. Returns int64 of [...]."""
     values = singular_values(a)
     return ops.sum(ops.cast(values > _negligible(a, values, rtol), DType.int64), axis=-1)
 
@@ -112,7 +112,7 @@ def pseudo_inverse(a: Symbol, rtol: Symbol | float | None) -> Symbol:
 
 
 def _negligible(a: Symbol, values: Symbol, rtol: Symbol | float | None) -> Symbol:
-    """What singular values must exceed: rtol times the greatest of each matrix, [..., 1].
+    """Return what singular values must exceed: rtol times the greatest of each matrix, [..., 1].
 
     rtol: by default the greater of the sides of a matrix times the dtype's epsilon.
     """
@@ -223,13 +223,13 @@ def _rotated(x: Symbol, other: Symbol, sine: Symbol, half: Symbol) -> Symbol:
 
 
 def _verdict(r: Symbol, n: Symbol, unsettled: Symbol, rotates: Symbol) -> tuple[Symbol, Symbol]:
-    """Whether this sweep has rotated anything so far, and whether to go on."""
+    """Return whether this sweep has rotated anything so far, and whether to go on."""
     unsettled = e.either(e.both(unsettled, r > 0), ops.any(rotates))
     return unsettled, e.either(unsettled, r < n - 1)
 
 
 def _false(x: Symbol) -> Symbol:
-    return x.graph._scalar(False, DType.bool)
+    return x.graph.build.scalar(False, DType.bool)
 
 
 def _permuted(x: Symbol, partner: Symbol) -> Symbol:
@@ -247,7 +247,7 @@ def _diagonal(a: Symbol) -> Symbol:
 
 
 def _magnitude(a: Symbol) -> Symbol:
-    """What to divide matrices by for their greatest elements to be about 1: [..., 1, 1]. NaN for what is not finite."""
+    """Return the divisors that bring the greatest elements to about 1: [..., 1, 1]. NaN for what is not finite."""
     greatest = reduced("ReduceMax", reduced("ReduceMax", ops.abs(a), -1), -2)
     return e.where(greatest < float("inf"), binary_scale(greatest), e.const(a, float("nan")))
 

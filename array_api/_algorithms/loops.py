@@ -12,8 +12,8 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.build import primitives as e
-from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Input, Symbol
+from graphcore.ir.bodies import body
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -36,21 +36,16 @@ def repeat(
     stops: `step` returns a bool scalar before the states, whether to go on. ONNX Loop.
     """
     outer = count.graph
-    body = Graph("step", promotion=outer.promotion)
-    body._outer = outer
     types = [tensor_type(DType.int64, _SCALAR), tensor_type(DType.bool, _SCALAR), *(s.tensor_type for s in states)]
-    for position, type_ in enumerate(types):
-        body._inputs += (body._symbol(type_, Input(position, None)),)
-    i, go, *own = body.inputs
-    captured = [body._own(symbol, "repeat", "given") for symbol in given]
-    with body:
-        made = list(step(i, *own, *captured))
-    if not stops:
-        made.insert(0, e.emit("Identity", go))
-    # An output of a body must be made in it: one handed on as it is gets a node.
-    results = [e.emit("Identity", symbol) if symbol.is_constant else symbol for symbol in made]
-    body._outputs = [(None, symbol) for symbol in results]
-    return outer._emit_many("Loop", (count, None, *states), types[2:], {"body": body})
+    with body(outer, "step", types) as turn:
+        i, go, *own = turn.inputs
+        made = list(step(i, *own, *[turn.build.own(symbol, "repeat", "given") for symbol in given]))
+        if not stops:
+            made.insert(0, e.emit("Identity", go))
+        # An output of a body must be made in it: one handed on as it is gets a node.
+        results = [e.emit("Identity", symbol) if symbol.is_constant else symbol for symbol in made]
+        turn.build.outputs([(None, symbol) for symbol in results])
+    return outer.build.emit_many("Loop", (count, None, *states), types[2:], {"body": turn})
 
 
 # Sizes and positions
@@ -60,7 +55,7 @@ def count_of(x: Symbol, axis: int) -> Symbol:
     """The size of an axis as an int64 scalar; a constant where it is static."""
     dim = x.shape[axis]
     if dim.is_static:
-        return x.graph._scalar(int(dim), DType.int64)
+        return x.graph.build.scalar(int(dim), DType.int64)
     return ops.squeeze(shape_vector(x.graph, [Axis(x, axis % x.rank)]), 0)
 
 
@@ -68,8 +63,8 @@ def positions(x: Symbol, axis: int) -> Symbol:
     """0, 1, ... along an axis: int64 [n]; a constant where the size is static."""
     dim = x.shape[axis]
     if dim.is_static:
-        return x.graph._vector(range(int(dim)))
-    zero, one = (x.graph._scalar(n, DType.int64) for n in (0, 1))
+        return x.graph.build.vector(range(int(dim)))
+    zero, one = (x.graph.build.scalar(n, DType.int64) for n in (0, 1))
     return e.emit("Range", zero, count_of(x, axis), one, shape=_shape([dim]))
 
 
@@ -92,7 +87,7 @@ def filled(x: Symbol, axes: Sequence[int | Dim], value: float = 0.0) -> Symbol:
     ]
     vector = shape_vector(x.graph, sizes, (x,))
     type_ = TensorType(x.dtype, dims)
-    return x.graph._emit("ConstantOfShape", (vector,), type_, {"value": np.full(1, value, x.dtype.numpy)})
+    return x.graph.build.emit("ConstantOfShape", (vector,), type_, {"value": np.full(1, value, x.dtype.numpy)})
 
 
 def stack_axes(x: Symbol) -> list[int]:

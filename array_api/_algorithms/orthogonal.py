@@ -43,7 +43,7 @@ def qr(a: Symbol, *, complete: bool) -> tuple[Symbol, Symbol]:
 
 
 def _reflected(a: Symbol, k: Dim) -> tuple[Symbol, Symbol, Symbol]:
-    """What reflections make of `a`, their vectors as columns, [..., m, k], and their factors, [..., 1, k]."""
+    """Return what reflections make of `a`, their vectors as columns, [..., m, k], and their factors, [..., 1, k]."""
 
     def step(k: Symbol, r: Symbol, vectors: Symbol, factors: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
         zero, one = e.const(r, 0.0), e.const(r, 1.0)

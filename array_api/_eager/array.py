@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Array:
 
     @property
     def device(self) -> str:
-        """Where the values are: "cpu"."""
+        """The device that has the values: "cpu"."""
         return DEVICE
 
     @property
@@ -88,21 +88,12 @@ class Array:
             raise ShapeError(f"T: an array of rank {self.ndim} is no matrix", help="x.mT transposes the last two axes")
         return self.mT
 
-    @property
-    def mT(self) -> Array:  # noqa: N802 - the standard's name
-        """The matrices with rows and columns exchanged. Raises `ShapeError` below rank 2."""
-        return _xp().matrix_transpose(self)  # type: ignore[no-any-return]
-
     def to_device(self, device: str, /, *, stream: object = None) -> Array:
         """The array on a device, which can only be "cpu". Raises `GraphError` for another and for a stream."""
         check_device("to_device", device)
         if stream is not None:
             raise GraphError("to_device: the cpu has no streams", help="leave stream out")
         return self
-
-    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The module with the standard's functions. Raises `GraphError` for an edition that it does not follow."""
-        return namespace(api_version)
 
     # Values, for Python and other libraries
 
@@ -156,9 +147,6 @@ class Array:
             raise DTypeError("iter: a scalar has no first axis to go along")
         return (self[i] for i in range(self.shape[0]))
 
-    def __contains__(self, item: object) -> bool:
-        return bool(_xp().any(_xp().equal(self, item)))
-
     __hash__ = None  # type: ignore[assignment]  # it can change, and == compares elements
 
     def __repr__(self) -> str:
@@ -179,238 +167,35 @@ class Array:
     def _describe(self) -> tuple[str, str, str]:
         return "", f"{self.dtype}{list(self.shape)}", ""
 
-    # Elements
+    # Operators and elements. `_operators` attaches them: each is the function of the namespace, so that Symbols, Arrays
+    # and scalars mix in all orders.
 
-    def __getitem__(self, key: Any, /) -> Array:
-        index = _plain(key)
-        if index is not None and len(index) == self.ndim and all(type(item) is int for item in index):
-            _check_inside(index, self)
-            return Array(self._data[index])
-        from graphcore.array_api._indexing import getitem
+    if TYPE_CHECKING:
 
-        try:
-            return getitem(self, key)  # type: ignore[no-any-return]
-        except ShapeError as error:
-            raise OutOfBounds(error.summary, operands={"x": self}, help=error.help) from None
+        @property
+        def mT(self) -> Array:  # noqa: N802 - the standard's name
+            """The matrices with rows and columns exchanged. Raises `ShapeError` below rank 2."""
 
-    def __setitem__(self, key: Any, value: Any, /) -> None:
-        from graphcore.array_api._indexing import setitem
+        def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
+        def __getitem__(self, key: Any, /) -> Array: ...
+        def __setitem__(self, key: Any, value: Any, /) -> None: ...
+        def __contains__(self, item: object, /) -> bool: ...
 
-        setitem(self, key, value)
+        def _of_one(self, /) -> Array: ...
+        def _of_two(self, other: Any, /) -> Any: ...
+        def _in_place(self, other: Any, /) -> Array: ...
 
-    # Operators: each is the function of the namespace, so that Symbols, Arrays and scalars mix in all orders.
-
-    def __abs__(self, /) -> Array:
-        return _xp().abs(self)  # type: ignore[no-any-return]
-
-    def __neg__(self, /) -> Array:
-        return _xp().negative(self)  # type: ignore[no-any-return]
-
-    def __pos__(self, /) -> Array:
-        return _xp().positive(self)  # type: ignore[no-any-return]
-
-    def __invert__(self, /) -> Array:
-        return _xp().bitwise_invert(self)  # type: ignore[no-any-return]
-
-    def __add__(self, other: Any, /) -> Any:
-        return _binary("add", self, other)
-
-    def __radd__(self, other: Any, /) -> Any:
-        return _binary("add", other, self)
-
-    def __iadd__(self, other: Any, /) -> Array:
-        return _in_place("add", self, other)
-
-    def __sub__(self, other: Any, /) -> Any:
-        return _binary("subtract", self, other)
-
-    def __rsub__(self, other: Any, /) -> Any:
-        return _binary("subtract", other, self)
-
-    def __isub__(self, other: Any, /) -> Array:
-        return _in_place("subtract", self, other)
-
-    def __mul__(self, other: Any, /) -> Any:
-        return _binary("multiply", self, other)
-
-    def __rmul__(self, other: Any, /) -> Any:
-        return _binary("multiply", other, self)
-
-    def __imul__(self, other: Any, /) -> Array:
-        return _in_place("multiply", self, other)
-
-    def __truediv__(self, other: Any, /) -> Any:
-        return _binary("divide", self, other)
-
-    def __rtruediv__(self, other: Any, /) -> Any:
-        return _binary("divide", other, self)
-
-    def __itruediv__(self, other: Any, /) -> Array:
-        return _in_place("divide", self, other)
-
-    def __floordiv__(self, other: Any, /) -> Any:
-        return _binary("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any, /) -> Any:
-        return _binary("floor_divide", other, self)
-
-    def __ifloordiv__(self, other: Any, /) -> Array:
-        return _in_place("floor_divide", self, other)
-
-    def __mod__(self, other: Any, /) -> Any:
-        return _binary("remainder", self, other)
-
-    def __rmod__(self, other: Any, /) -> Any:
-        return _binary("remainder", other, self)
-
-    def __imod__(self, other: Any, /) -> Array:
-        return _in_place("remainder", self, other)
-
-    def __pow__(self, other: Any, /) -> Any:
-        return _binary("pow", self, other)
-
-    def __rpow__(self, other: Any, /) -> Any:
-        return _binary("pow", other, self)
-
-    def __ipow__(self, other: Any, /) -> Array:
-        return _in_place("pow", self, other)
-
-    def __and__(self, other: Any, /) -> Any:
-        return _binary("bitwise_and", self, other)
-
-    def __rand__(self, other: Any, /) -> Any:
-        return _binary("bitwise_and", other, self)
-
-    def __iand__(self, other: Any, /) -> Array:
-        return _in_place("bitwise_and", self, other)
-
-    def __or__(self, other: Any, /) -> Any:
-        return _binary("bitwise_or", self, other)
-
-    def __ror__(self, other: Any, /) -> Any:
-        return _binary("bitwise_or", other, self)
-
-    def __ior__(self, other: Any, /) -> Array:
-        return _in_place("bitwise_or", self, other)
-
-    def __xor__(self, other: Any, /) -> Any:
-        return _binary("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Any, /) -> Any:
-        return _binary("bitwise_xor", other, self)
-
-    def __ixor__(self, other: Any, /) -> Array:
-        return _in_place("bitwise_xor", self, other)
-
-    def __lshift__(self, other: Any, /) -> Any:
-        return _binary("bitwise_left_shift", self, other)
-
-    def __rlshift__(self, other: Any, /) -> Any:
-        return _binary("bitwise_left_shift", other, self)
-
-    def __ilshift__(self, other: Any, /) -> Array:
-        return _in_place("bitwise_left_shift", self, other)
-
-    def __rshift__(self, other: Any, /) -> Any:
-        return _binary("bitwise_right_shift", self, other)
-
-    def __rrshift__(self, other: Any, /) -> Any:
-        return _binary("bitwise_right_shift", other, self)
-
-    def __irshift__(self, other: Any, /) -> Array:
-        return _in_place("bitwise_right_shift", self, other)
-
-    def __matmul__(self, other: Any, /) -> Any:
-        return _binary("matmul", self, other)
-
-    def __rmatmul__(self, other: Any, /) -> Any:
-        return _binary("matmul", other, self)
-
-    def __imatmul__(self, other: Any, /) -> Array:
-        return _in_place("matmul", self, other)
-
-    def __eq__(self, other: Any, /) -> Any:
-        return _binary("equal", self, other)
-
-    def __ne__(self, other: Any, /) -> Any:
-        return _binary("not_equal", self, other)
-
-    def __lt__(self, other: Any, /) -> Any:
-        return _binary("less", self, other)
-
-    def __le__(self, other: Any, /) -> Any:
-        return _binary("less_equal", self, other)
-
-    def __gt__(self, other: Any, /) -> Any:
-        return _binary("greater", self, other)
-
-    def __ge__(self, other: Any, /) -> Any:
-        return _binary("greater_equal", self, other)
-
-
-def namespace(api_version: str | None = None) -> Any:
-    """The module with the standard's functions. Raises `GraphError` for an edition that it does not follow."""
-    module = _xp()
-    if api_version is not None and api_version not in module.API_VERSIONS:
-        raise GraphError(
-            f"__array_namespace__: there is no edition {api_version!r}",
-            help=f"use one of {', '.join(module.API_VERSIONS)}, or leave it out",
-        )
-    return module
+        __abs__ = __neg__ = __pos__ = __invert__ = _of_one
+        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _of_two
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _of_two
+        __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = __imatmul__ = _in_place
+        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _of_two
+        __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _of_two
+        __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _in_place
+        __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _of_two
 
 
 def check_device(op: str, device: object) -> None:
-    """Refuses a device that is not there."""
+    """Refuse a device that is not there."""
     if device is not None and device != DEVICE:
         raise GraphError(f"{op}: there is no device {device!r}", help='Arrays are on the device "cpu"')
-
-
-def _xp() -> Any:
-    from graphcore import array_api
-
-    return array_api
-
-
-_OPERANDS = (bool, int, float, np.ndarray)
-
-
-def _binary(name: str, lhs: Any, rhs: Any) -> Any:
-    from graphcore.ir.symbol import Symbol
-
-    other = rhs if type(lhs) is Array else lhs
-    if not isinstance(other, (Array, Symbol, *_OPERANDS)) or (name == "matmul" and isinstance(other, _OPERANDS[:3])):
-        return NotImplemented
-    return getattr(_xp(), name)(lhs, rhs)
-
-
-def _in_place(name: str, array: Array, other: Any) -> Array:
-    """array = name(array, other), in the same dtype and shape."""
-    made = _binary(name, array, other)
-    if made is NotImplemented or type(made) is not Array:
-        return made  # type: ignore[no-any-return]
-    if made.dtype is not array.dtype:
-        raise DTypeError(
-            f"{name}: in place, {array.dtype} would become {made.dtype}",
-            operands={"x": array, "other": other},
-            help="write x = x + y instead of x += y, or cast the other operand",
-        )
-    if made.shape != array.shape:
-        raise ShapeError(
-            f"{name}: in place, {list(array.shape)} would become {list(made.shape)}",
-            operands={"x": array, "other": other},
-            help="write x = x + y instead of x += y",
-        )
-    array._data = made._data
-    return array
-
-
-def _plain(key: Any) -> tuple[Any, ...] | None:
-    """A key without arrays in it, as a tuple."""
-    items = key if type(key) is tuple else (key,)
-    return items if not any(isinstance(item, (Array, np.ndarray, list)) for item in items) else None
-
-
-def _check_inside(index: tuple[int, ...], array: Array) -> None:
-    for axis, (position, size) in enumerate(zip(index, array.shape, strict=True)):
-        if not -size <= position < size:
-            raise OutOfBounds(f"getitem: index {position} is outside of axis {axis}, which has {size} elements")

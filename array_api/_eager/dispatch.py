@@ -32,7 +32,7 @@ _Given: TypeAlias = tuple[Structure, ...]
 """The arguments of a call without their operands: those by position, and those by name."""
 
 KEPT = 512
-"""How many compiled functions are kept: those used last."""
+"""The number of compiled functions that are kept: those used last."""
 
 
 @overload
@@ -40,7 +40,7 @@ def function(body: _F, /) -> _F: ...
 @overload
 def function(*, static: bool = False) -> Callable[[_F], _F]: ...
 def function(body: Any = None, /, *, static: bool = False) -> Any:
-    """Makes a function over Symbols one over Symbols, Arrays or both.
+    """Make a function over Symbols one over Symbols, Arrays or both.
 
     body: builds with ops on Symbols and returns a Symbol, or a tuple, named tuple or list of them. Its operands are
     the Symbols, Arrays and NumPy arrays among its arguments, in lists and tuples too; all other arguments must be
@@ -60,7 +60,9 @@ def _function(body: _F, *, static: bool) -> _F:
         given = _taken_apart(body, arguments, named, found)
         if any(type(value) is Symbol for value in found):
             graph = graph_of(body.__name__, found)
-            made = [value if type(value) is Symbol else graph._operand(value, body.__name__, "x") for value in found]
+            made = [
+                value if type(value) is Symbol else graph.build.operand(value, body.__name__, "x") for value in found
+            ]
             return _called(body, given, made)
         if not any(type(value) is Array for value in found):
             return body(*arguments, **named)
@@ -75,7 +77,7 @@ def _is_operand(value: object) -> bool:
 
 
 def _taken_apart(body: Callable[..., Any], arguments: Any, named: Any, found: list[Any]) -> _Given:
-    """How the arguments of a call are nested; the operands among them are appended to `found`."""
+    """Return how the arguments of a call are nested; the operands among them are appended to `found`."""
     place = f"{body.__name__}: argument "
     return tuple([structure_of(part, _is_operand, found, place, "", DTypeError) for part in (arguments, named)])
 
@@ -88,7 +90,7 @@ def _called(body: Callable[..., Any], given: _Given, operands: Sequence[Any]) ->
 
 
 def computed(body: Callable[..., Any], /, *arguments: Any) -> Any:
-    """What a function over Symbols gives for arguments of which none is an operand, as Arrays."""
+    """Return what a function over Symbols gives for arguments of which none is an operand, as Arrays."""
     model, rebuild = _compiled_for(body, (), _taken_apart(body, arguments, {}, []))
     return rebuild(model())
 

@@ -1,1 +1,1 @@
-"""Other ways to run a model, each as far as its package is installed. `requirements.txt` lists the packages."""
+"""Other ways to run a model, each if its package is installed. `requirements.txt` lists the packages."""

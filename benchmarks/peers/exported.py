@@ -1,4 +1,4 @@
-"""Models of transformers and PyTorch, small and with random weights, and both of PyTorch's exporters to ONNX."""
+"""Small models of transformers and PyTorch with random weights, and both of PyTorch's exporters to ONNX."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ EXPORTERS = ("dynamo", "script")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A model. make: of the attention's implementation, None where there is one alone. inputs: by name, the dims,
-    of which letters change (b: the batch, s and t: lengths). takes: of the model's result, its field."""
+    """A model.
+
+    make: a function of the attention's implementation, None where there is only one. inputs: dims by name, of which
+    letters vary (b: the batch, s and t: lengths). takes: the field of the model's result.
+    """
 
     name: str
     make: Callable[[str], Any]
@@ -30,7 +33,7 @@ class Case:
 
 
 def feeds(case: Case, batch: int, length: int, mask: str = "whole", seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays for a case. mask: "whole", "padded" (shorter rows) or "empty" (padded, and the last row masked whole)."""
+    """Return arrays for a case. mask: "whole", "padded" (shorter rows) or "empty" (padded, the last row all masked)."""
     rng = np.random.default_rng(seed)
     sizes = {"b": batch, "s": length, "t": max(1, length // 2)}
     made: dict[str, np.ndarray[Any, Any]] = {}
@@ -51,7 +54,7 @@ def feeds(case: Case, batch: int, length: int, mask: str = "whole", seed: int = 
 
 
 def export(case: Case, exporter: str, attention: str, path: Path) -> None:
-    """Writes the file. Raises whatever the exporter raises."""
+    """Write the file. Raises the exporter's errors."""
     import torch
 
     torch.manual_seed(0)
@@ -86,7 +89,7 @@ def _wrapped(case: Case, attention: str) -> Any:
             super().__init__()
             self.model = case.make(attention)
             for name, parameter in self.model.named_parameters():
-                if parameter.dim() == 1 and "norm" in name.lower():  # so that scales and biases count
+                if parameter.dim() == 1 and "norm" in name.lower():  # so that scales and biases matter
                     torch.nn.init.normal_(parameter, float(parameter.mean()), 0.1)
                 elif parameter.dim() == 2 and "embed" not in name:  # so that attention prefers some keys
                     gain = 0.15 if "Attention.q." in name else 1.2  # T5 does not divide scores by the size of heads
@@ -100,7 +103,7 @@ def _wrapped(case: Case, attention: str) -> Any:
 
 
 def _hf(name: str, part: str = "", **fields: Any) -> Callable[[str], Any]:
-    """A model of transformers. name: of the class, whose configuration class it names itself. part: a module in it."""
+    """Return a model of transformers. name: of the class, which names its configuration class. part: a module in it."""
 
     def make(attention: str) -> Any:
         import transformers
@@ -150,7 +153,7 @@ _ONCE = {"use_cache": False}
 
 
 class _Self:
-    """Modules of torch.nn, made where torch is there."""
+    """Modules of torch.nn, made if torch is installed."""
 
     @staticmethod
     def attention(torch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A Llama-like decoder of 100 million random weights in the peers: a prompt, and a token behind one."""
+"""A Llama-like decoder of 100 million random weights in the peers: a prompt, and a token after one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOUNDS = (
 
 def cases() -> tuple[Case, ...]:
     return (
-        Case(f"Llama-like 100M, 1 token behind {BEFORE}", 1, (tokens(BEFORE + 1)[:, BEFORE:],), 15),
+        Case(f"Llama-like 100M, 1 token after {BEFORE}", 1, (tokens(BEFORE + 1)[:, BEFORE:],), 15),
         Case(f"Llama-like 100M, a prompt of {PROMPT} tokens", 1, (tokens(PROMPT),), 4),
     )
 
@@ -45,8 +45,10 @@ def tokens(count: int) -> Array:
 
 
 def runs(threads: int, folder: Path, compiles: bool) -> Iterator[tuple[str, Run]]:
-    """Each peer that is installed and its function; nothing without PyTorch. Its compiler is left out: it makes another
-    program for each length of the cache."""
+    """Return each installed peer and its function; nothing without PyTorch.
+
+    Its compiler is left out: it compiles again for each length of the cache.
+    """
     if not has("torch", "transformers", "onnxscript"):
         return
     module = _torch_module()
@@ -64,12 +66,12 @@ def runs(threads: int, folder: Path, compiles: bool) -> Iterator[tuple[str, Run]
 
 
 def _ours(model: gc.Model) -> Run:
-    """The same token at the same place in every turn: the cache behind it has no meaning."""
-    behind, prompt = model.state(), model.state()
-    behind(tokens(BEFORE), np.array([BEFORE]))
+    """Return a run of the same token at the same position in every turn; later rows of the cache have no meaning."""
+    decoding, prompt = model.state(), model.state()
+    decoding(tokens(BEFORE), np.array([BEFORE]))
 
     def run(fed: Array) -> Array:
-        state, length = (prompt, fed.shape[1]) if fed.shape[1] > 1 else (behind, BEFORE + 1)
+        state, length = (prompt, fed.shape[1]) if fed.shape[1] > 1 else (decoding, BEFORE + 1)
         made: Array = state(fed, np.array([length]))[0]
         return made
 
@@ -91,7 +93,7 @@ def _torch_module() -> Any:
 
 
 def _cache(module: Any, past: list[Any]) -> Any:
-    """A cache that grows. past: keys and values of each layer in turn."""
+    """Return a cache that grows. past: keys and values of each layer in turn."""
     made = package("transformers").DynamicCache(config=module.config)
     for layer, keys, values in zip(made.layers, past[::2], past[1::2], strict=True):
         layer.lazy_initialization(keys, values)
@@ -100,7 +102,7 @@ def _cache(module: Any, past: list[Any]) -> Any:
 
 
 def _past(module: Any) -> list[Array]:
-    """Keys and values of the tokens in front."""
+    """Return keys and values of the tokens before."""
     torch = package("torch")
     cache = package("transformers").DynamicCache(config=module.config)
     with torch.inference_mode():
@@ -113,7 +115,7 @@ def _empty(past: list[Array]) -> list[Array]:
 
 
 def _with_past(run: Run, past: list[Array]) -> Run:
-    """What takes keys and values as arrays gives them back longer, which no peer does in place."""
+    """Run a peer that takes keys and values as arrays and returns them longer; none does so in place."""
     return lambda fed: run(fed, *(_empty(past) if fed.shape[1] > 1 else past))
 
 
@@ -150,11 +152,11 @@ def _on_torch_static(module: Any) -> Run:
             module(input_ids=torch.from_numpy(tokens(max(before, 1))), past_key_values=cache)
         return run
 
-    behind, prompt = filled(BEFORE), filled(0)
+    decoding, prompt = filled(BEFORE), filled(0)
 
     def run(fed: Array) -> Array:
         with torch.inference_mode():
-            made: Array = (behind if fed.shape[1] == 1 else prompt)(fed)[:, -1].numpy()
+            made: Array = (decoding if fed.shape[1] == 1 else prompt)(fed)[:, -1].numpy()
         return made
 
     return run

@@ -46,7 +46,7 @@ BOUNDS = (
 
 
 def cases() -> tuple[Case, ...]:
-    """Sentences of which a quarter is padding."""
+    """Return sentences of which a quarter is padding."""
     made = []
     for batch, rounds in ((1, 15), (32, 3)):
         ids = np.random.default_rng(0).integers(1000, 30000, (batch, LENGTH))
@@ -57,7 +57,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def runs(threads: int, folder: Path, compiles: bool) -> Iterator[tuple[str, Run]]:
-    """Each peer that is installed and its function."""
+    """Return each installed peer and its function."""
     weights = gc.load_tensors(Path(minilm.folder()) / "model.safetensors")
     session = gc.InferenceSession(intra_op_num_threads=threads)
     graph = minilm.build(weights)
@@ -69,7 +69,7 @@ def runs(threads: int, folder: Path, compiles: bool) -> Iterator[tuple[str, Run]
     yield BY_HAND, on_onnxruntime(hand, threads, minilm_by_hand.DISABLED)
     if has("torch", "transformers"):
         yield from _pytorch(_torch_module(weights), session, threads, folder, compiles)
-    if has("jax"):  # behind PyTorch's compiler, which forks
+    if has("jax"):  # after PyTorch's compiler, which forks
         yield "JAX, jit", _jax(weights)
     if has("max", "mojo"):
         yield "MAX", minilm_max.run(weights, LAYERS, HEADS, EPSILON)
@@ -115,7 +115,7 @@ def _torch_module(weights: Any) -> Any:
 def _exported(module: Any, folder: Path) -> Path:
     import torch
 
-    ids, mask = (torch.ones((2, 16), dtype=torch.int64) for _ in range(2))  # of one tensor the exporter makes one input
+    ids, mask = (torch.ones((2, 16), dtype=torch.int64) for _ in range(2))  # the exporter merges equal inputs
     dims = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", max=512)}
     names = ["input_ids", "attention_mask"]
     return export(module, (ids, mask), names, dict.fromkeys(names, dims), folder / "exported.onnx")

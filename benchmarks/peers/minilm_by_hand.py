@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 with onnx.helper alone, in the form that was measured to be onnxruntime's fastest.
+"""all-MiniLM-L6-v2 with onnx.helper alone, in onnxruntime's fastest form that was measured.
 
-Dense layers as 2-D Gemm with weights as they lie in the file, and the operators Attention, LayerNormalization and Gelu.
+Dense layers are 2-D Gemm with weights in the layout of the file; the others are Attention, LayerNormalization and Gelu.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Written:
 
 
 def model(weights: Mapping[str, Any]) -> ModelProto:
-    """From `input_ids` and `attention_mask`, int64[batch, sequence], to `embedding` of length 1 each."""
+    """Return the model: `input_ids` and `attention_mask`, int64[batch, sequence], to `embedding` of length 1 each."""
     to = _Written(weights)
     lengths = to.node("ReduceSum", "attention_mask", to.array("axis1", np.array([1], np.int64)), keepdims=0)
     width = to.array("width", np.array([WIDTH], np.int64))

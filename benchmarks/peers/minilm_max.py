@@ -1,4 +1,4 @@
-"""MiniLM in the MAX Graph API, op for op what `graphcore.models.minilm` writes."""
+"""MiniLM in the MAX Graph API, with the same ops as `graphcore.models.minilm`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.peers.running import Array, Run, package
 
 
 def run(weights: Mapping[str, Any], layers: int, heads: int, epsilon: float) -> Run:
-    """Compiled for the CPU, which takes a minute where MAX has not kept it from an earlier run."""
+    """Return a function compiled for the CPU, which takes a minute unless MAX has cached it."""
     session = package("max.engine").InferenceSession(devices=[package("max.driver").CPU()])
     model = session.load(_graph(weights, layers, heads, epsilon))
 

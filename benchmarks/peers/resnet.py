@@ -38,7 +38,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def runs(threads: int, folder: Path, compiles: bool) -> Iterator[tuple[str, Run]]:
-    """Each peer that is installed and its function; nothing without PyTorch."""
+    """Return each installed peer and its function; nothing without PyTorch."""
     if not has("torch", "transformers", "onnxscript"):
         return
     module = _torch_module()
@@ -71,7 +71,7 @@ def _torch_module() -> Any:
 
 
 def _fold(module: Any) -> None:
-    """Each normalisation into the convolution in front of it."""
+    """Fold each normalisation into the convolution before it."""
     torch, fusion = package("torch"), package("torch.nn.utils.fusion")
     for part in [part for part in module.modules() if hasattr(part, "normalization")]:
         part.convolution = fusion.fuse_conv_bn_eval(part.convolution, part.normalization)

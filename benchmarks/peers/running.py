@@ -1,4 +1,4 @@
-"""What the models beside their peers have in common: how each peer runs one, and what is fed."""
+"""Shared parts of the models and their peers: how each peer runs a model, and its feeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run: TypeAlias = Callable[..., Array]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is fed. name: such as "MiniLM, 1 of 128 tokens". rounds: how often each has its turn."""
+    """Feeds. name: such as "MiniLM, 1 of 128 tokens". rounds: the number of turns of each peer."""
 
     name: str
     batch: int
@@ -35,8 +35,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model. runs: from the number of threads, a folder to write to and whether PyTorch's compiler is wanted to names
-    and functions, graphcore's first. bounds: what is to take at most which part of another's processor time."""
+    """A model. runs: maps the number of threads, a folder to write to and the use of PyTorch's compiler to names and
+    functions, graphcore's first. bounds: the greatest ratio of CPU time of one to another."""
 
     model: str
     cases: Callable[[], tuple[Case, ...]]
@@ -49,7 +49,7 @@ def has(*packages: str) -> bool:
 
 
 def package(name: str) -> Any:
-    """A peer's package, whose types change from version to version, and are not there without it."""
+    """Import a peer's package as Any: its types change from version to version, and it may be missing."""
     return importlib.import_module(name)
 
 
@@ -92,14 +92,14 @@ def on_torch(module: Any, threads: int) -> Run:
 
 
 def compiled(module: Any, threads: int) -> Run:
-    """PyTorch's compiler, which takes minutes and a C++ compiler."""
+    """Compile by PyTorch, which takes minutes and a C++ compiler."""
     import torch
 
     return on_torch(torch.compile(module), threads)
 
 
 def on_openvino(path: Path, threads: int) -> Iterator[tuple[str, Run]]:
-    """In both of its precisions, if it is installed."""
+    """Return runs in both of its precisions, if it is installed."""
     if has("openvino"):
         yield "OpenVINO, float32", _on_openvino(path, threads, "f32")
         yield "OpenVINO, bfloat16", _on_openvino(path, threads, "bf16")
@@ -118,7 +118,7 @@ def _on_openvino(path: Path, threads: int, precision: str) -> Run:
 
 
 def on_files(path: Path, session: gc.InferenceSession, threads: int, what: str = "export") -> Iterator[tuple[str, Run]]:
-    """An exported file on graphcore and on onnxruntime."""
+    """Return runs of an exported file on graphcore and on onnxruntime."""
     yield f"graphcore on PyTorch's {what}", on_graphcore(session.load(path))
     yield f"onnxruntime on PyTorch's {what}", on_onnxruntime(path, threads)
 
@@ -126,7 +126,7 @@ def on_files(path: Path, session: gc.InferenceSession, threads: int, what: str =
 def export(
     module: Any, arguments: tuple[Any, ...], names: list[str], dims: dict[str, Any] | tuple[Any, ...], path: Path
 ) -> Path:
-    """Writes what PyTorch exports. dims: of the arguments, those that change."""
+    """Write PyTorch's export. dims: the arguments' dims that vary."""
     import torch
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -140,14 +140,14 @@ def export(
 
 
 def saved(module: Any, folder: Path) -> tuple[Path, Path]:
-    """The paths of the configuration and the weights of a model of transformers, as checkpoints have them."""
+    """Save a model of transformers; return the paths of its configuration and weights, as in checkpoints."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         module.save_pretrained(folder)
     return folder / "config.json", folder / "model.safetensors"
 
 
 def alone(module: Any) -> Any:
-    """A model of transformers that gives images' logits, as a module from an array to an array."""
+    """Wrap a model of transformers that returns images' logits as a module from an array to an array."""
     import torch
 
     class Alone(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
@@ -162,7 +162,7 @@ def alone(module: Any) -> Any:
 
 
 def export_images(module: Any, side: int, path: Path) -> Path:
-    """What PyTorch exports of `alone`, for any number of images of one size."""
+    """Write PyTorch's export of `alone`, for any number of images of one size."""
     import torch
 
     dims = {"pixel_values": {0: torch.export.Dim("batch")}}

@@ -37,7 +37,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def runs(threads: int, folder: Path, compiles: bool) -> Iterator[tuple[str, Run]]:
-    """Each peer that is installed and its function; nothing without PyTorch."""
+    """Return each installed peer and its function; nothing without PyTorch."""
     if not has("torch", "transformers", "onnxscript"):
         return
     package("torch").manual_seed(0)

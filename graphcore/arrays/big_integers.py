@@ -15,29 +15,29 @@ DIGIT = 32
 
 
 def is_wide(dtype: DType) -> bool:
-    """Whether it is an integer of more bits than any that ONNX has."""
+    """Return whether it is an integer of more bits than any that ONNX has."""
     return dtype.is_integer and dtype.bits > 64
 
 
 def count_of(bits: int) -> int:
-    """How many digits integers of so many bits have."""
+    """Return the number of digits of integers of so many bits."""
     return -(-bits // DIGIT)
 
 
 def digits_of(dtype: DType) -> int:
-    """How many digits a value of an integer dtype has."""
+    """Return the number of digits of a value of an integer dtype."""
     return count_of(dtype.bits)
 
 
 def array_of(value: int) -> Array:
-    """An object array of no axes that holds one integer."""
+    """Return an object array of no axes that holds one integer."""
     made = np.empty((), object)
     made[()] = value
     return made
 
 
 def integers(value: Any) -> Array | None:
-    """An object array of the Python ints that are in an array, a number or nested lists; None for anything else."""
+    """Return an object array of the Python ints in an array, a number or nested lists; None for anything else."""
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError):
@@ -52,13 +52,13 @@ def integers(value: Any) -> Array | None:
 
 
 def least_dtype(array: Array) -> DType:
-    """The narrowest signed integer of more than 64 bits that holds an array of Python ints."""
+    """Return the narrowest signed integer of more than 64 bits that holds an array of Python ints."""
     bits = max((item.bit_length() for item in array.ravel()), default=0)
     return DType.int(max(65, bits + 1))
 
 
 def to_digits(array: Array, dtype: DType) -> Array:
-    """Python ints as uint32 digits along a last axis, the lowest first: two's complement as wide as all digits."""
+    """Return Python ints as uint32 digits along a last axis, the lowest first, in two's complement."""
     count = digits_of(dtype)
     made = np.empty((*array.shape, count), np.uint32)
     rest = array
@@ -69,7 +69,7 @@ def to_digits(array: Array, dtype: DType) -> Array:
 
 
 def from_digits(digits: Array, dtype: DType) -> Array:
-    """The Python ints that uint32 digits along the last axis stand for, taken modulo 2^bits."""
+    """Return the Python ints that uint32 digits along the last axis stand for, taken modulo 2^bits."""
     total = np.zeros(digits.shape[:-1], object)
     for place in range(digits.shape[-1]):
         total = total + (digits[..., place].astype(object) << (DIGIT * place))
@@ -77,7 +77,7 @@ def from_digits(digits: Array, dtype: DType) -> Array:
 
 
 def wrapped(array: Array, dtype: DType) -> Array:
-    """Python ints modulo 2^bits of an integer dtype."""
+    """Return Python ints modulo 2^bits of an integer dtype."""
     low = array & ((1 << dtype.bits) - 1)
     if dtype.kind is Kind.signed:
         sign = 1 << (dtype.bits - 1)
@@ -85,25 +85,28 @@ def wrapped(array: Array, dtype: DType) -> Array:
     return np.asarray(low, object)
 
 
-def cast_array(array: Array, source: DType, target: DType) -> Array:
-    """`numerics.cast_array` from or to an integer of more than 64 bits."""
-    from graphcore.arrays import casting
+def of_floats(array: Array, target: DType) -> Array:
+    """Return float64 values as Python ints: truncated, saturated at the ends of `target`, 0 for NaN."""
+    return _each(lambda x: _truncated(float(x), int(target.min), int(target.max)), array)
 
-    if source.is_float:
-        wide = casting.cast_array(array, source, DType.float64)
-        return _each(lambda x: _truncated(float(x), int(target.min), int(target.max)), wide)
+
+def cast_integers(array: Array, target: DType) -> Array:
+    """Return integers of any width as integers modulo 2^bits of `target`, or as bools."""
     whole = _each(int, array)
     if target.kind is Kind.bool:
         return np.asarray(whole != 0, np.bool_)
-    if target.is_integer:
-        low = wrapped(whole, target)
-        return low if is_wide(target) else low.astype(target.numpy)
-    # Three bits more than float64 has, the last of which says whether anything was cut off, round as all of them would.
+    low = wrapped(whole, target)
+    return low if is_wide(target) else low.astype(target.numpy)
+
+
+def scaled(array: Array) -> tuple[Array, Array]:
+    """Return int64 values and powers of two, whose products round to floats as integers of any width do.
+
+    The values have three bits more than float64, the last of which says whether anything was cut off.
+    """
+    whole = _each(int, array)
     shifts = _each(lambda x: max(0, x.bit_length() - 56), whole).astype(np.int64)
-    short = _each(lambda x: _shortened(x), whole).astype(np.int64)
-    near = casting.cast_array(short, DType.int64, target)
-    with np.errstate(over="ignore"):
-        return np.asarray(np.ldexp(near.astype(np.float64), shifts)).astype(target.numpy)
+    return _each(_shortened, whole).astype(np.int64), shifts
 
 
 def _shortened(value: int) -> int:

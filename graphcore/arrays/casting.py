@@ -1,4 +1,4 @@
-"""Values in NumPy arrays: casts with the library's semantics (DESIGN section 4.9), and arrays made safe to keep."""
+"""Values in NumPy arrays: casts with the library's semantics (docs/numbers.md), and arrays made safe to keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 def native(array: Array) -> Array:
-    """The array in the machine's byte order, C-contiguous, and bools as 0 and 1; itself where it already is.
+    """Return the array in the machine's byte order, C-contiguous, and bools as 0 and 1; itself where it already is.
 
     NumPy takes any byte for a bool, and kernels would compute with what they find.
     """
@@ -26,13 +26,15 @@ def native(array: Array) -> Array:
 
 
 def is_masked(value: object) -> bool:
-    """Whether it is one of NumPy's masked arrays, which are imported where they are first named: that takes longer than
-    building many a graph."""
+    """Return whether it is one of NumPy's masked arrays.
+
+    They are imported where they are first named, which takes longer than building many a graph.
+    """
     return type(value) is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray)
 
 
 def cast_array(array: Array, source: DType, target: DType) -> Array:
-    """Casts an array that holds `source` to one that holds `target`.
+    """Cast an array that holds `source` to one that holds `target`.
 
     Float to integer truncates and saturates, NaN gives 0; integer to integer wraps; anything to bool is `!= 0`; to a
     float it rounds once, to nearest even. Raises `DTypeError` for casts from or to strings.
@@ -42,7 +44,7 @@ def cast_array(array: Array, source: DType, target: DType) -> Array:
     if DType.string in (source, target):
         raise DTypeError(f"cast: {source} values do not become {target}", help="convert strings before the graph")
     if max(source.bits, target.bits) > 64:
-        return big_integers.cast_array(array, source, target)
+        return _cast_wide(array, source, target)
     with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs and overflow are values like any other
         if target.kind is Kind.bool:
             return np.not_equal(_plain(array, source), 0)
@@ -56,8 +58,20 @@ def cast_array(array: Array, source: DType, target: DType) -> Array:
         return _round(array, source, target)
 
 
+def _cast_wide(array: Array, source: DType, target: DType) -> Array:
+    """Cast from or to an integer of more than 64 bits."""
+    if source.is_float:
+        return big_integers.of_floats(cast_array(array, source, DType.float64), target)
+    if not target.is_float:
+        return big_integers.cast_integers(array, target)
+    values, shifts = big_integers.scaled(array)
+    near = cast_array(values, DType.int64, target)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(near.astype(np.float64), shifts)).astype(target.numpy)
+
+
 def round_tf32(array: Array) -> Array:
-    """float32 values rounded to 10 mantissa bits, ties to even; NaN and infinities stay."""
+    """Return float32 values rounded to 10 mantissa bits, ties to even; NaN and infinities stay."""
     bits = np.asarray(array, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(array), rounded.view(np.float32), array).astype(np.float32)
@@ -87,10 +101,10 @@ def _float_to_integer(array: Array, source: DType, target: DType) -> Array:
     values = np.trunc(array.astype(np.float64))
     least, greatest = int(target.min), int(target.max)
     inside = (values >= least) & (values < float(greatest + 1))
-    carrier = np.uint64 if greatest >= 1 << 63 else np.int64
-    whole = np.where(inside, values, 0.0).astype(carrier)
-    whole = np.where(values >= float(greatest + 1), np.array(greatest, carrier), whole)
-    return np.where(values < least, np.array(least, np.int64).astype(carrier), whole)
+    wide_dtype = np.uint64 if greatest >= 1 << 63 else np.int64
+    whole = np.where(inside, values, 0.0).astype(wide_dtype)
+    whole = np.where(values >= float(greatest + 1), np.array(greatest, wide_dtype), whole)
+    return np.where(values < least, np.array(least, np.int64).astype(wide_dtype), whole)
 
 
 def _round(array: Array, source: DType, target: DType) -> Array:

@@ -37,7 +37,7 @@ def folded(
     *,
     any_nan: bool = False,
 ) -> Array | None:
-    """What an operator of `FOLDED` gives of these arrays; None where that is not certain.
+    """Compute an operator of `FOLDED` for these arrays; return None where the result is not certain.
 
     arrays, dtypes: of the operands, None for one that is left out. limit: the bytes of the largest result. any_nan:
     any NaN will do where the result has one; otherwise that is not certain.
@@ -58,7 +58,7 @@ def folded(
 
 
 def folded_shape(shape: Shape, attributes: Attributes) -> Array:
-    """What Shape gives of a tensor all of whose dims are known, whatever its value."""
+    """Return the result of Shape for a tensor with known dims, whatever its value."""
     return np.array(shape.static_dims[attributes.get("start", 0) : attributes.get("end")], np.int64)
 
 
@@ -105,7 +105,7 @@ def _quotient(x: Array, y: Array) -> Array | None:
 
 
 def _divides(x: Array, y: Array) -> bool:
-    """Whether ONNX says what all quotients of integers are: of the least number and -1 it does not."""
+    """Return whether ONNX defines all of the integer quotients: not those by 0, nor that of the least number by -1."""
     return bool((y != 0).all() and not (x.dtype.kind == "i" and (y == -1).any()))
 
 

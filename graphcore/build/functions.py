@@ -16,10 +16,11 @@ import numpy as np
 from graphcore.build import operands
 from graphcore.build.pytree import Structure, labels_of, rebuilt, structure_of
 from graphcore.errors import DTypeError, GraphError
+from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.definitions import FUNCTIONS, Definition, Dims, bound, names_of, substituted, unlike, with_own
 from graphcore.ir.graph import Graph
 from graphcore.ir.names import checked_name
-from graphcore.ir.symbol import Constant, Input, Symbol
+from graphcore.ir.symbol import Constant, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.support.source_lines import user_origin
 from graphcore.types.dims import Dim
@@ -46,7 +47,7 @@ class Traced:
     definition: Definition
     weights: tuple[Weight, ...]
     results: Structure
-    """How its outputs are nested."""
+    """The nesting of its outputs."""
     own: tuple[str, ...]
     """The names of dims that its operands do not have."""
 
@@ -56,12 +57,12 @@ class Body(Graph):
 
     def __init__(self, name: str, inputs: Mapping[str, Type], promotion: PromotionSystem, strict: bool) -> None:
         super().__init__(name, inputs, promotion=promotion, strict=strict)
-        if self._buffers:
+        self.build: GraphBuilder = _BodyBuilder(self)
+        if self.buffers:
             raise GraphError(
-                f"function {name!r}: operand {next(iter(self._buffers))!r} is declared as a Buffer",
+                f"function {name!r}: operand {next(iter(self.buffers))!r} is declared as a Buffer",
                 help="declare its TensorType, pass what the buffer holds, and store what the function gives",
             )
-        self._copied: dict[int, tuple[Symbol, Symbol]] = {}
         self._weights: list[Weight] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -69,36 +70,46 @@ class Body(Graph):
 
     def weight(self, name: str, array: Any, dtype: object = None) -> Symbol:
         """A weight that each call has one of; an operand here. See `Graph.weight`."""
-        if self._outputs is not None:
+        if self.named_outputs:
             raise GraphError(f"weight {name!r}: function {self.name!r} is traced already", help="make it in the body")
         held = Graph("aside").weight(name, array, dtype)
         assert isinstance(held.producer, Constant)
-        claimed = self._names.claim(name, "weight")
-        made = self._symbol(held.type, Input(len(self._inputs), user_origin()), claimed)
-        self._inputs += (made,)
+        made = self.build.input(held.type, self.names.claim(name, "weight"), user_origin())
         self._weights.append(Weight(name, held.producer.array, held.type.dtype))
         return made
 
-    def _capture(self, symbol: Symbol) -> Symbol | None:
-        if symbol.graph is self:
+
+class _BodyBuilder(GraphBuilder):
+    """Takes constants alone from outside of the function."""
+
+    __slots__ = ("_copied",)
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._copied: dict[int, tuple[Symbol, Symbol]] = {}
+
+    def capture(self, symbol: Symbol) -> Symbol | None:
+        """Return the Symbol itself, or a copy of a constant; None for any other Symbol from outside."""
+        if symbol.graph is self.graph:
             return symbol
         producer = symbol.producer
         if not isinstance(producer, Constant) or producer.is_weight:
             return None
         found = self._copied.get(id(symbol))
         if found is None:
-            found = self._copied[id(symbol)] = symbol, self._symbol(symbol.type, producer)
+            found = self._copied[id(symbol)] = symbol, self.symbol(symbol.type, producer)
         return found[1]
 
-    def _own(self, value: object, op: str, role: str) -> Symbol:
-        is_open = self._inner is None and isinstance(value, Symbol) and value.graph._inner is not value.graph
-        if is_open and isinstance(value, Symbol) and self._capture(value) is None:
+    def own(self, value: object, op: str, role: str) -> Symbol:
+        """Return the Symbol of the body for a value. Raises `GraphError` for one from outside that is no constant."""
+        is_open = self.graph.scope.is_open and isinstance(value, Symbol) and not value.graph.scope.is_finished
+        if is_open and isinstance(value, Symbol) and self.capture(value) is None:
             raise GraphError(
-                f"{op}: {role} belongs to graph {value.graph.name!r}, outside of function {self.name!r}",
+                f"{op}: {role} belongs to graph {value.graph.name!r}, outside of function {self.graph.name!r}",
                 operands={role: value},
                 help="pass it to the function as an operand; only constants are taken in",
             )
-        return super()._own(value, op, role)
+        return super().own(value, op, role)
 
 
 def traced(
@@ -107,17 +118,18 @@ def traced(
     around: Graph,
     build: Callable[[Sequence[Symbol]], Any],
 ) -> Traced:
-    """What `build` makes of inputs of these types. Raises `GraphError` where that is no Symbols.
+    """Return what `build` makes of inputs of these types. Raises `GraphError` where that is no Symbols.
 
     around: the graph that is being built.
     """
     body = Body(name, types, around.promotion, around.strict)
-    before, around._inner = around._inner, body  # so that Symbols from outside are looked at by the body
+    scope = around.scope
+    before, scope.building = scope.building, body  # so that Symbols from outside are looked at by the body
     try:
         with body:
             made = build(body.inputs)
     finally:
-        around._inner = before
+        scope.building = before
     leaves: list[Any] = []
     place = f"function {name!r}"
     results = structure_of(made, _is_single, leaves, f"{place}: ")
@@ -129,25 +141,32 @@ def traced(
             help="return a Symbol, or a tuple, list or dict of them",
         )
     labels = labels_of(results)
-    body.output(*[body._own(s, place, f"result {label}".rstrip()) for label, s in zip(labels, leaves, strict=True)])
-    body._inner = body
+    own_of = body.build.own
+    body.output(*[own_of(s, place, f"result {label}".rstrip()) for label, s in zip(labels, leaves, strict=True)])
+    body.scope.is_finished = True
     bound_names = {*names_of(types.values())}
-    own = tuple(name for name in names_of({s.type: None for s in body._symbols}) if name not in bound_names)
+    own = tuple(name for name in names_of({s.type: None for s in body.symbols}) if name not in bound_names)
     return Traced(Definition(_identifier(name), body), tuple(body._weights), results, own)
 
 
 def call(graph: Graph, layer: str, function: Traced, given: Sequence[Symbol], dims: Dims) -> Any:
-    """Emits a call: a layer with one node and the weights of this call. Returns what the function returned."""
+    """Emit a call: a layer with one node and the weights of this call. Returns what the function returned."""
     definition = function.definition
     with graph.layer(layer) as path:
         inputs = (*given, *(graph.weight(f"{path}/{w.name}", w.array, w.dtype) for w in function.weights))
-        chosen = with_own(dims, function.own, graph._layer)
-        attributes = {"definition": definition, "dims": tuple(chosen.items())}
-        node = graph._node(definition.name, inputs, attributes, FUNCTIONS, graph._layer, user_origin(2))
-    graph._end_expressions(inputs)
-    node.outputs = tuple(graph._symbol(substituted(s.type, chosen), node) for s in definition.body.outputs)
-    graph._nodes.append(node)
-    return rebuilt(function.results, iter(node.outputs))
+        site = graph.site
+        chosen = with_own(dims, function.own, site.layer)
+        graph.build.end_expressions(inputs)
+        made = graph.build.append(
+            definition.name,
+            inputs,
+            [substituted(s.type, chosen) for s in definition.body.outputs],
+            {"definition": definition, "dims": tuple(chosen.items())},
+            FUNCTIONS,
+            site.layer,
+            user_origin(2),
+        )
+    return rebuilt(function.results, iter(made))
 
 
 class Function:
@@ -181,7 +200,7 @@ class Function:
         structure = {k: structure_of(v, _is_operand, leaves, f"{place}: ", k) for k, v in given.arguments.items()}
         labels = [label for k, part in structure.items() for label in labels_of(part, k)]
         graph = operands.graph_of(place, leaves)
-        symbols = [graph._operand(v, place, f"operand {label}") for label, v in zip(labels, leaves, strict=True)]
+        symbols = [graph.build.operand(v, place, f"operand {label}") for label, v in zip(labels, leaves, strict=True)]
         types = [s.type for s in symbols]
         names = names_of(types)
         plain = {name: Dim(f"d{i}") for i, name in enumerate(names)}
@@ -248,7 +267,7 @@ class Subgraph:
         def build(inputs: Sequence[Symbol]) -> Any:
             return function(*inputs)
 
-        self._traced = traced(name, self._types, graph._open(), build)
+        self._traced = traced(name, self._types, graph.build.innermost(), build)
 
     def __repr__(self) -> str:
         return f"<subgraph {self.name}({', '.join(map(str, self._types.values()))})>"
@@ -266,7 +285,7 @@ class Subgraph:
             )
         values = [*arguments, *(named[label] for label in labels[len(arguments) :])]
         symbols = [v for v in values if isinstance(v, Symbol)]
-        graph = operands.graph_of(place, symbols) if symbols else self.graph._open()
+        graph = operands.graph_of(place, symbols) if symbols else self.graph.build.innermost()
         given = [self._operand(graph, *pair) for pair in zip(self._types.items(), values, strict=True)]
         dims = bound(place, labels, [*self._types.values()], [s.type for s in given])
         return call(graph, self.name, self._traced, given, dims)
@@ -276,7 +295,7 @@ class Subgraph:
         place = f"subgraph {self.name!r}"
         if isinstance(wanted, TensorType) and type(value) in (bool, int, float):
             return graph.constant(value, wanted.dtype)
-        made = graph._operand(value, place, f"operand {label}")
+        made = graph.build.operand(value, place, f"operand {label}")
         fits, fix = made.type == wanted, "give one of that type"
         if isinstance(wanted, TensorType) and isinstance(made.type, TensorType):
             fits, fix = made.dtype is wanted.dtype, f"cast it: {label}.cast({wanted.dtype})"
@@ -290,7 +309,7 @@ def function(function: Callable[..., Any], *, name: str | None = None) -> Functi
 @overload
 def function(*, name: str | None = None) -> Callable[[Callable[..., Any]], Function]: ...
 def function(function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
-    """Makes a Python function of Symbols one whose calls are nodes, exported as a function of the ONNX model.
+    """Make a Python function of Symbols one whose calls are nodes, exported as a function of the ONNX model.
 
     function: builds with ops on its operands and returns a Symbol, or a tuple, list or dict of them, nested if need
     be. Symbols and arrays among the arguments, in tuples, lists and dicts too, are operands; anything else must be

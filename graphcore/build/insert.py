@@ -1,31 +1,31 @@
 """Putting nodes between a value and what uses it: the one edit of a graph that there is, and the user's own.
 
-The new nodes come right behind the value, so the graph stays in an order that it can run in: Symbols get new numbers,
+The new nodes come right after the value, so the graph stays in an order that it can run in: Symbols get new numbers,
 and everything that knows them by number is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from graphcore.build.nary import is_swallowed
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.ir.transform.walk import bodies
 from graphcore.types.tensor_types import TensorType
 
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
 
 _OP = "insert_transformation"
-_KEPT = ("_expressions", "_plans", "_captured", "_layers", "_watched")
 
 
 def insert(symbol: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
     """See `Symbol.insert_transformation`."""
     graph = symbol.graph
     _check_open(graph, symbol)
-    symbol = graph._own(symbol, _OP, "the Symbol")
+    symbol = graph.build.own(symbol, _OP, "the Symbol")
     if is_swallowed(symbol):
         raise GraphError(
             f"{_OP}: the terms of the Symbol have become those of a longer expression, which does not read it",
@@ -33,7 +33,7 @@ def insert(symbol: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
             help="name it where it is made (x.name = 'total'): that ends the expression",
         )
     producer = symbol.producer
-    if type(producer) is Constant and not producer.is_weight and any(key[0] == symbol.id for key in graph._once.casts):
+    if type(producer) is Constant and not producer.is_weight and any(key[0] == symbol.id for key in graph.memory.casts):
         raise GraphError(
             f"{_OP}: the constant was cast already, which made other constants of it",
             operands={"value": symbol},
@@ -43,13 +43,13 @@ def insert(symbol: Symbol, transform: Callable[[Symbol], Symbol]) -> Symbol:
 
 
 def _check_open(graph: Graph, symbol: Symbol) -> None:
-    if graph._inner is graph:
+    if graph.scope.is_finished:
         raise GraphError(
             f"{_OP}: the body {graph.name!r} is finished: nothing can be added to it",
             operands={"value": symbol},
             help="insert it in the function that makes the body",
         )
-    if graph._inner is not None:
+    if graph.scope.building is not None:
         raise GraphError(
             f"{_OP}: a body is being built in graph {graph.name!r}, whose values cannot be changed from there",
             operands={"value": symbol},
@@ -66,20 +66,22 @@ class _Edit:
         self.nodes = list(graph._nodes)
         self.symbols = list(graph._symbols)
         self.inputs = graph._inputs
-        self.before = {name: dict(getattr(graph, name)) for name in _KEPT}
-        self.once = graph._once.copy()
-        self.names = dict(graph._names.taken)
+        self.memory = graph.memory.copy()
+        self.captured = dict(graph.scope.captured)
+        self.layers = dict(graph.site.layers)
+        self.watched = dict(graph.watched)
+        self.names = dict(graph.names.taken)
         self.held = [(buffer, buffer.value) for buffer in graph._buffers.values()]
-        self.open = [found for found in graph._expressions.values() if not found.swallowed]
+        self.open = [found for found in graph.memory.expressions.values() if not found.swallowed]
         self.labels = [(label or value.name, value) for label, value in graph._outputs or ()]
         # What was made of the Symbol before will be made of another: the transformation makes its own.
-        casts = graph._once.casts
+        casts = graph.memory.casts
         self.casts = {key: casts.pop(key) for key in [*casts] if key[0] == symbol.id}
-        graph._once.keep_values(_is_known)
-        graph._plans = {key: plan for key, plan in graph._plans.items() if not self._is_of_sizes(plan)}
+        graph.memory.forget_values(_is_made)
+        graph.memory.forget_sizes(self._is_of_sizes)
 
     def run(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
-        graph, symbol = self.graph, self.symbol
+        graph, symbol, memory = self.graph, self.symbol, self.graph.memory
         try:
             with graph:
                 made = self._checked(transform(symbol))
@@ -88,24 +90,24 @@ class _Edit:
             self._undo()
             raise
         if made is symbol:
-            graph._once.casts = {**self.casts, **graph._once.casts}
+            memory.casts = {**self.casts, **memory.casts}
             return symbol
         for node in self.nodes:
             self._read_instead(node, made)
         for held in graph._buffers.values():
             if held.value is symbol and not isinstance(symbol.producer, Input):
                 held.value = made
-        for expression in self.before["_expressions"].values():
+        for expression in self.memory.expressions.values():
             expression.parts = tuple([made if part is symbol else part for part in expression.parts])
-        for own in [key for key, value in self.once.implicit.items() if value is symbol]:
-            graph._once.implicit[own] = made
+        for own in [key for key, value in self.memory.implicit.items() if value is symbol]:
+            memory.implicit[own] = made
         self._order(moved)
-        graph._expressions.pop(symbol.id, None)
-        graph._expressions.pop(made.id, None)
+        memory.expressions.pop(symbol.id, None)
+        memory.expressions.pop(made.id, None)
         for (_, *rest), cast in self.casts.items():
-            graph._once.casts.setdefault((made.id, *rest), cast)  # type: ignore[arg-type]
+            memory.casts.setdefault((made.id, *rest), cast)  # type: ignore[arg-type]
         self._name_outputs(made)
-        graph._edits += 1
+        graph.edits += 1
         return made
 
     def _checked(self, made: Symbol) -> Symbol:
@@ -116,7 +118,7 @@ class _Edit:
                 operands={"value": symbol},
                 help="return the Symbol that is to be read instead",
             )
-        made = self.graph._own(made, _OP, "the result")
+        made = self.graph.build.own(made, _OP, "the result")
         before, now = symbol.type, made.type
         if isinstance(before, TensorType) and isinstance(now, TensorType) and before.dtype is now.dtype:
             if before.shape == now.shape:
@@ -134,14 +136,15 @@ class _Edit:
             )
         return made
 
-    def _is_of_sizes(self, plan: object) -> bool:
-        """Whether it is what was made of the Symbol's sizes where the type does not tell them."""
-        if not isinstance(plan, Symbol) or type(plan.producer) is not Node:
+    def _is_of_sizes(self, sizes: Symbol) -> bool:
+        """Return True for what was made of the Symbol's sizes where the type does not tell them."""
+        producer = sizes.producer
+        if type(producer) is not Node:
             return False
-        return any(s is self.symbol for s in plan.producer.inputs) and not self._is_told(plan.producer)
+        return any(s is self.symbol for s in producer.inputs) and not self._is_told(producer)
 
     def _is_told(self, node: object) -> bool:
-        """Whether it is a Shape of the Symbol whose sizes the type tells: it may go on reading the Symbol."""
+        """Return whether a node is a Shape whose sizes the Symbol's type tells: it may go on reading the Symbol."""
         type_ = self.symbol.type
         if type(node) is not Node or node.op_type != "Shape" or node.domain or not isinstance(type_, TensorType):
             return False
@@ -153,7 +156,7 @@ class _Edit:
     # What comes before the new nodes
 
     def _first(self) -> int:
-        """How many of the Symbols there were stay in front: up to the Symbol, or to the last of the inputs."""
+        """Return how many of the old Symbols stay in front: up to the Symbol, or to the last of the inputs."""
         producer = self.symbol.producer
         last = max(s.id for s in producer.outputs) if type(producer) is Node else self.symbol.id
         while last + 1 < len(self.symbols) and type(self.symbols[last + 1].producer) is Input:
@@ -198,22 +201,22 @@ class _Edit:
         symbol = self.symbol
         if any(s is symbol for s in node.inputs) and not self._is_told(node):
             node.inputs = tuple([made if s is symbol else s for s in node.inputs])
-        for body in _bodies(node):
+        for body in bodies(node):
             _recapture(body, symbol, made)
 
     def _name_outputs(self, made: Symbol) -> None:
         """The outputs under the names that they had, the Symbol's own as the name of what stands for it."""
-        graph, symbol, names = self.graph, self.symbol, self.graph._names
+        graph, symbol, names = self.graph, self.symbol, self.graph.names
         if graph._outputs is None:
             return
         outputs: list[tuple[str | None, Symbol]] = []
         for label, value in self.labels:
             if value is symbol:
-                if symbol._name == label and type(symbol.producer) is Node:
+                if symbol.given_name == label and type(symbol.producer) is Node:
                     del names.taken[label]
-                    symbol._name = None
+                    symbol.given_name = None
                 value = made
-            if value._name is None and type(value.producer) is Node and label not in names.taken:
+            if value.given_name is None and type(value.producer) is Node and label not in names.taken:
                 names.rename(value, label)
             names.taken.setdefault(label, value)  # so that nothing without a name is called so
             outputs.append((label, value))
@@ -235,22 +238,20 @@ class _Edit:
             number = node.outputs[0].id if node.outputs else count
             return 0 if number < first else 1 if number in moved else 3
 
-        read = {id(node) for node in graph._nodes[: graph._read]}
+        read = {id(node) for node in graph._nodes[: graph.site.imported]}
         graph._nodes.sort(key=place)
-        graph._read = next((i for i, n in enumerate(graph._nodes) if id(n) not in read), len(graph._nodes))
+        graph.site.imported = next((i for i, n in enumerate(graph._nodes) if id(n) not in read), len(graph._nodes))
         graph._symbols[:] = [*self.symbols[:first], *later, *new, *rest]
         numbers = {symbol.id: number for number, symbol in enumerate(graph._symbols)}
         for number, symbol in enumerate(graph._symbols):
             symbol.id = number
-        graph._once.renumber(numbers)
-        graph._expressions = {numbers[own]: found for own, found in graph._expressions.items()}
-        # What is remembered by number is made again, and who has a dim first is another one now.
-        graph._plans = {key: plan for key, plan in graph._plans.items() if not _is_made(plan)}
-        graph._plans.pop("carriers of dims", None)
-        graph._once.keep_values(_is_known)
+        graph.memory.renumber(numbers)
+        # What is remembered by number is made again.
+        graph.memory.forget_sizes(_is_made)
+        graph.memory.forget_values(_is_made)
         for node in graph._nodes:
-            for body in _bodies(node):
-                body._captured = {_outside(s).id: s for s in body._captured.values()}
+            for body in bodies(node):
+                body.scope.captured = {_outside(s).id: s for s in body.scope.captured.values()}
 
     def _undo(self) -> None:
         """The graph as it was: what the transformation made is in it no more."""
@@ -258,11 +259,11 @@ class _Edit:
         del graph._symbols[len(self.symbols) :]
         del graph._nodes[len(self.nodes) :]
         graph._inputs = self.inputs
-        for name, kept in self.before.items():
-            setattr(graph, name, kept)
-        graph._plans.pop("carriers of dims", None)
-        graph._once = self.once
-        graph._names.taken = self.names
+        graph.memory = self.memory
+        graph.scope.captured = self.captured
+        graph.site.layers = self.layers
+        graph.watched = self.watched
+        graph.names.taken = self.names
         for buffer, value in self.held:
             buffer.value = value
         for expression in self.open:
@@ -270,19 +271,11 @@ class _Edit:
 
 
 def _operands(node: Node) -> list[Symbol]:
-    """What a node reads, its bodies included."""
+    """Return the Symbols a node reads, its bodies included."""
     found = [s for s in node.inputs if s is not None]
-    for body in _bodies(node):
-        found += [_outside(s) for s in body._captured.values()]
+    for body in bodies(node):
+        found += [_outside(s) for s in body.scope.captured.values()]
     return found
-
-
-def _bodies(node: Node) -> Iterator[Graph]:
-    from graphcore.ir.graph import Graph
-
-    for value in node.attributes.values() if node.attributes else ():
-        if isinstance(value, Graph):
-            yield value
 
 
 def _outside(captured: Symbol) -> Symbol:
@@ -291,29 +284,25 @@ def _outside(captured: Symbol) -> Symbol:
 
 
 def _recapture(body: Graph, old: Symbol, new: Symbol) -> None:
-    """Lets a body read `new` of the graph around it where it reads `old`."""
-    mine = body._captured.get(old.id)
+    """Let a body read `new` of the graph around it where it reads `old`."""
+    mine = body.scope.captured.get(old.id)
     if mine is None:
         return
-    other = body._captured.get(new.id)
+    other = body.scope.captured.get(new.id)
     if other is None:
         mine.producer = Captured(new)
-        body._captured[new.id] = body._captured.pop(old.id)
+        body.scope.captured[new.id] = body.scope.captured.pop(old.id)
         return
     for node in body._nodes:
         node.inputs = tuple([other if s is mine else s for s in node.inputs])
-        for inner in _bodies(node):
+        for inner in bodies(node):
             _recapture(inner, mine, other)
     body._outputs = [(label, other if s is mine else s) for label, s in body._outputs or ()]
 
 
-def _is_known(symbol: Symbol) -> bool:
-    return not _is_made(symbol)
-
-
-def _is_made(value: object) -> bool:
-    """Whether it is a Symbol that a node makes."""
-    return isinstance(value, Symbol) and type(value.producer) is Node
+def _is_made(symbol: Symbol) -> bool:
+    """Return True for what a node makes."""
+    return type(symbol.producer) is Node
 
 
 __all__: Sequence[str] = ["insert"]

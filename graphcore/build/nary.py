@@ -8,163 +8,84 @@ a term like any other.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphcore.build import operands
+from graphcore.build.shapes import broadcast
 from graphcore.errors import GraphError
+from graphcore.ir.state.open_expressions import PRODUCT, SUM, Expression, open_expression, term_of
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion.system import Key, NoPromotion, Operand, Scalar, Term
+from graphcore.promotion.system import Key, NoPromotion, Operand, Scalar
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, tensor_type
 
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
 
-SUM, PRODUCT = "SumOfTerms", "ProductOfTerms"
 _OPERATORS = {"add": SUM, "sub": SUM, "mul": PRODUCT}
-
-_new = object.__new__
 
 MOST_TERMS = 4096
 """Of one expression. `x = x + x`, twelve times over, has as many: it would double with every further line."""
 
 
-class Expression:
-    """What an unfinished Symbol is made of.
-
-    parts: the terms as they were written, Symbols and Python numbers; terms: what a promotion system is told of each.
-    negated: 1 for those that are subtracted. swallowed: whether it has become part of a longer expression.
-    """
-
-    __slots__ = ("has_numbers", "negated", "operator", "parts", "swallowed", "terms")
-
-    def __init__(
-        self, operator: str, parts: tuple[Symbol | Scalar, ...], terms: tuple[Term, ...], has_numbers: bool
-    ) -> None:
-        self.operator = operator
-        self.parts = parts
-        self.terms = terms
-        self.negated = tuple([int(term.negated) for term in terms])
-        self.has_numbers = has_numbers
-        self.swallowed = False
-
-    def of(self, parts: tuple[Symbol | Scalar, ...]) -> Expression:
-        """The same expression of other terms of the same types."""
-        made = _new(Expression)
-        made.operator = self.operator
-        made.parts = parts
-        made.terms = self.terms
-        made.negated = self.negated
-        made.has_numbers = self.has_numbers
-        made.swallowed = False
-        return made
-
-    def joined(self, other: Expression, *, subtracted: bool) -> Expression:
-        """This one and then the other."""
-        made = _new(Expression)
-        made.operator = self.operator
-        made.parts = self.parts + other.parts
-        made.terms = self.terms + (tuple(map(_opposite, other.terms)) if subtracted else other.terms)
-        made.negated = self.negated + (tuple([1 - n for n in other.negated]) if subtracted else other.negated)
-        made.has_numbers = self.has_numbers or other.has_numbers
-        made.swallowed = False
-        return made
-
-
 class Pair(NamedTuple):
-    """What two operands of known types become, unless one of them is an unfinished expression itself."""
+    """The result for two operands of known types, neither of which is an unfinished expression itself."""
 
     type: TensorType
     attributes: dict[str, Any] | None
     like: Expression
     """That of two others of the same types."""
 
+    def expression(self, graph: Graph, lhs: Symbol | Scalar, rhs: Symbol | Scalar) -> Expression | None:
+        """Return what two operands become; None where one of them is an unfinished expression."""
+        opened = graph.memory.expressions
+        if (type(lhs) is Symbol and lhs.id in opened) or (type(rhs) is Symbol and rhs.id in opened):
+            return None
+        return self.like.of((lhs, rhs))
 
-def combined(graph: Graph, key: Key, given: Sequence[Symbol | Scalar]) -> Symbol | None:
-    """The node of the whole expression that an op of two operands ends; None where the system takes the pair alone.
 
-    Raises `PromotionError` or `DTypeError` as the system says, `ShapeError` for shapes that do not broadcast,
-    `GraphError` for more than `MOST_TERMS` terms.
+def combined(graph: Graph, key: Key, kinds: Hashable, lhs: Symbol | Scalar, rhs: Symbol | Scalar) -> Symbol | None:
+    """Return the node of the whole expression that an op of two operands ends; None where the pair promotes alone.
+
+    kinds: of the operands, under which the graph keeps what becomes of them. Raises `PromotionError` or `DTypeError` as
+    the system says, `ShapeError` for shapes that do not broadcast, `GraphError` for more than `MOST_TERMS` terms.
     """
     operator = _OPERATORS[key.op]
-    lhs, rhs = given
+    given = (lhs, rhs)
     left, right = open_expression(graph, operator, lhs), open_expression(graph, operator, rhs)
-    lookup = None
-    found: Pair | None = None
-    if left is None and right is None and graph.promotion.remembered:
-        # 0.0 and -0.0 are one key, but what is remembered are types, which both have.
-        lookup = (key.op, *[part for v in given for part in ((v.type,) if isinstance(v, Symbol) else (type(v), v))])
-        known = graph._plans.get(lookup)
-        found = known if type(known) is Pair else None
-    if found is None:
+    is_remembered = left is None and right is None and graph.promotion.remembered
+    # 0.0 and -0.0 are one key, but what is remembered are types, which both have.
+    pair = graph.memory.plans.get(kinds) if is_remembered else None
+    if type(pair) is Pair:
+        whole = pair.like.of(given)
+    else:
         type_ = _type(graph, key, given, left, right)
         if type_ is None:
             return None
         whole = (left or _of_one(operator, lhs)).joined(right or _of_one(operator, rhs), subtracted=key.op == "sub")
-        attributes = {"negated": list(whole.negated)} if operator == SUM else None
-        # What a side lost on the way to its own type was spoken of when it was made.
+        pair = Pair(type_, {"negated": list(whole.negated)} if operator == SUM else None, whole)
+        # What a side lost on the way to its own type was reported when it was made.
         if any(isinstance(v, Symbol) and _is_lossy(v.type.dtype, type_.dtype) for v in given):
             roles = zip(("lhs", "rhs"), given, strict=True)
             operands.report_lossy(graph, key.op, {role: (v, type_.dtype) for role, v in roles if isinstance(v, Symbol)})
-        elif lookup is not None:
-            graph._plans[lookup] = Pair(type_, attributes, whole)
-    else:
-        type_, attributes = found.type, found.attributes
-        whole = found.like.of((lhs, rhs))
-    terms = whole.parts
-    if whole.has_numbers:
-        terms = tuple([v if isinstance(v, Symbol) else graph._scalar(v, type_.dtype) for v in terms])
-    made = graph._emit(operator, terms, type_, attributes, "graphcore")  # type: ignore[arg-type]
-    for side in (left, right):
-        if side is not None:
-            side.swallowed = True
-    graph._expressions[made.id] = whole
+        elif is_remembered:
+            graph.memory.plans[kinds] = pair
+    dtype = pair.type.dtype
+    terms = tuple([v if isinstance(v, Symbol) else graph.build.scalar(v, dtype) for v in whole.parts])
+    made = graph.build.emit(operator, terms, pair.type, pair.attributes, "graphcore")
+    if left is not None:
+        left.swallowed = True
+    if right is not None:
+        right.swallowed = True
+    graph.memory.expressions[made.id] = whole
     return made
-
-
-def open_expression(graph: Graph, operator: str, value: Symbol | Scalar) -> Expression | None:
-    """What a value is made of, if it is an unfinished expression of that operator."""
-    if type(value) is not Symbol:
-        return None
-    found: Expression | None = graph._expressions.get(value.id)
-    return found if found is not None and found.operator == operator and value._name is None else None
-
-
-def is_swallowed(symbol: Symbol) -> bool:
-    """Whether a longer expression has taken over what it is made of, and nothing else uses it."""
-    found = symbol.graph._expressions.get(symbol.id)
-    return found is not None and found.swallowed and symbol._name is None
-
-
-def state_of(graph: Graph) -> list[tuple[Any, ...]]:
-    """The unfinished expressions of a graph, Symbols as ("symbol", number)."""
-    return [
-        (
-            number,
-            found.operator,
-            [("symbol", v.id) if isinstance(v, Symbol) else v for v in found.parts],
-            found.negated,
-            found.swallowed,
-        )
-        for number, found in graph._expressions.items()
-    ]
-
-
-def restore(graph: Graph, state: Sequence[tuple[Any, ...]]) -> None:
-    """Makes the unfinished expressions of a graph what `state_of` said."""
-    for number, operator, described, negated, swallowed in state:
-        parts = tuple([graph._symbols[v[1]] if isinstance(v, tuple) else v for v in described])
-        terms = tuple([_term(v, bool(minus)) for v, minus in zip(parts, negated, strict=True)])
-        made = Expression(operator, parts, terms, any(not isinstance(v, Symbol) for v in parts))
-        made.swallowed = swallowed
-        graph._expressions[number] = made
 
 
 def _type(
     graph: Graph, key: Key, given: Sequence[Symbol | Scalar], left: Expression | None, right: Expression | None
 ) -> TensorType | None:
-    """The type of the whole expression; None where the system takes the pair alone."""
+    """Return the type of the whole expression; None where the system takes the pair alone."""
     lhs, rhs = given
     roles = {"lhs": lhs, "rhs": rhs}
     count = (len(left.parts) if left else 1) + (len(right.parts) if right else 1)
@@ -181,7 +102,7 @@ def _type(
         raise operands.refused(key.op, refusal, roles) from None
     if not resolution.expression:
         return None
-    shape = operands.broadcast(key.op, {r: v for r, v in roles.items() if isinstance(v, Symbol)})
+    shape = broadcast(key.op, {r: v for r, v in roles.items() if isinstance(v, Symbol)})
     return tensor_type(resolution.result, shape)
 
 
@@ -191,31 +112,14 @@ def _is_lossy(source: DType, target: DType) -> bool:
 
 
 def _of_one(operator: str, value: Symbol | Scalar) -> Expression:
-    return Expression(operator, (value,), (_term(value, False),), not isinstance(value, Symbol))
+    return Expression(operator, (value,), (term_of(value, False),), not isinstance(value, Symbol))
 
 
 def _described(value: Symbol | Scalar, expression: Expression | None) -> Operand:
     if expression is None:
-        return _term(value, False).operand
+        return term_of(value, False).operand
     assert isinstance(value, Symbol)
     return Operand(value.type.dtype, terms=expression.terms)
 
 
-def _term(value: Symbol | Scalar, negated: bool) -> Term:
-    return _typed(value.type.dtype, negated) if isinstance(value, Symbol) else Term(Operand(None, value), negated)
-
-
-@functools.lru_cache(4096)
-def _typed(dtype: DType, negated: bool) -> Term:
-    """One object for each: a system may tell the terms of long expressions apart by identity."""
-    return Term(Operand(dtype), negated)
-
-
-def _opposite(term: Term) -> Term:
-    operand = term.operand
-    if operand.dtype is None:
-        return Term(operand, not term.negated)
-    return _typed(operand.dtype, not term.negated)
-
-
-__all__ = ["MOST_TERMS", "PRODUCT", "SUM", "Expression", "Pair", "combined", "is_swallowed", "open_expression"]
+__all__ = ["MOST_TERMS", "Pair", "combined"]

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import cast as typed
 
 import numpy as np
 
-from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWarning, PromotionError, ShapeError
+from graphcore import promotion
+from graphcore.build.shapes import Roles
+from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWarning, PromotionError
 from graphcore.ir.graph import Graph, _current
-from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
 from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.support.source_lines import user_line
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import DimLike, Shape, TensorType, _dim, _shape, tensor_type
-
-Roles = Mapping[str, Any]
-"""Operands by the names that errors call them: {"lhs": x, "rhs": y}."""
+from graphcore.types.tensor_types import TensorType
 
 _SCALARS = (bool, int, float)
 
@@ -32,24 +31,24 @@ def graph_of(op: str, values: Iterable[object]) -> Graph:
         if isinstance(value, Symbol):
             if found is None:
                 found = value.graph
-                if found._inner is not None:
-                    found = found._own(value, op, "an operand").graph
+                if not found.scope.is_open:
+                    found = found.build.own(value, op, "an operand").graph
             elif value.graph is not found:
-                found._own(value, op, "an operand")
+                found.build.own(value, op, "an operand")
     found = found or _current.get()
     if found is None:
         raise GraphError(
             f"{op}: no operand is a Symbol, so there is no graph to build in",
             help="give a Symbol, or build inside `with graph:`",
         )
-    return found if found._inner is None else found._open()
+    return found if found.scope.is_open else found.build.innermost()
 
 
 def operand(op: str, value: TensorLike, role: str = "x") -> Symbol:
     """One operand as a Symbol, whatever its dtype. Raises `DTypeError` for what is no tensor."""
     if type(value) is Symbol:
-        return value if value.graph._inner is None else value.graph._own(value, op, role)
-    return graph_of(op, (value,))._operand(value, op, role)
+        return value if value.graph.scope.is_open else value.graph.build.own(value, op, role)
+    return graph_of(op, (value,)).build.operand(value, op, role)
 
 
 def promote(op: str, rule: Rule, roles: Roles) -> tuple[list[Symbol], DType]:
@@ -62,6 +61,18 @@ def promote(op: str, rule: Rule, roles: Roles) -> tuple[list[Symbol], DType]:
     symbols, literals = _split(graph, op, roles)
     resolution = resolve(graph, Key(op, rule), roles, symbols, literals)
     return apply(graph, op, roles, symbols, literals, resolution), resolution.result
+
+
+def implicit_cast(lhs: Symbol, rhs: Symbol) -> SymbolTuple:
+    """Return both Symbols, cast to the dtype in which they meet under their graph's system where they are not of it.
+
+    Raises `PromotionError` where they do not meet, `GraphError` for Symbols of two graphs.
+    """
+    symbols, _ = promote("implicit_cast", "join", {"lhs": lhs, "rhs": rhs})
+    return SymbolTuple(*symbols)
+
+
+setattr(promotion, "implicit_cast", implicit_cast)  # noqa: B010 - promotion imports no graphs
 
 
 def promote_one(op: str, rule: Rule, value: TensorLike, role: str = "x") -> tuple[Symbol, DType]:
@@ -77,13 +88,23 @@ def _split(graph: Graph, op: str, roles: Roles) -> tuple[list[Symbol | None], li
         literal = type(value) in _SCALARS
         if type(value) is str and _are_strings(roles):
             value = np.array(value, object)
-        symbols.append(None if literal else graph._operand(value, op, role))
+        symbols.append(None if literal else graph.build.operand(value, op, role))
         literals.append(value if literal else None)
     return symbols, literals
 
 
+def given(op: str, roles: Roles) -> tuple[Graph, list[Symbol | Scalar]]:
+    """Return the graph that an op is built in, and its operands as Symbols of that graph or as Python numbers.
+
+    Raises `GraphError` for operands of different graphs, `DTypeError` for what is no tensor.
+    """
+    graph = graph_of(op, roles.values())
+    symbols, literals = _split(graph, op, roles)
+    return graph, [typed(Scalar, v) if s is None else s for s, v in zip(symbols, literals, strict=True)]
+
+
 def _are_strings(roles: Roles) -> bool:
-    """Whether some operand is of strings, so that Python's text is one beside it."""
+    """Return whether some operand is of strings, which makes Python text an operand too."""
     types = [value.type for value in roles.values() if isinstance(value, Symbol)]
     return any(isinstance(type_, TensorType) and type_.dtype is DType.string for type_ in types)
 
@@ -91,7 +112,7 @@ def _are_strings(roles: Roles) -> bool:
 def resolve(
     graph: Graph, key: Key, roles: Roles, symbols: Sequence[Symbol | None], literals: Sequence[Scalar | None]
 ) -> Resolution:
-    """Asks the graph's promotion system, and turns its refusal into an error that names the operands."""
+    """Ask the graph's promotion system, and turn its refusal into an error that names the operands."""
     system = graph.promotion
     described = [
         Operand(None, literal=literal) if symbol is None else describe(symbol, system.reads_operands)
@@ -104,7 +125,7 @@ def resolve(
 
 
 def describe(symbol: Symbol, reads_shapes: bool) -> Operand:
-    """What a promotion system is told of a Symbol."""
+    """Describe a Symbol to a promotion system."""
     shape = symbol.shape
     if not reads_shapes or not shape.is_ranked:
         return Operand(symbol.dtype, None, symbol.ambiguous)
@@ -135,7 +156,7 @@ def apply(
     for symbol, literal, dtype in zip(symbols, literals, resolution.operands, strict=True):
         if symbol is None:
             assert literal is not None
-            made.append(graph._scalar(literal, dtype or resolution.result, resolution.ambiguous))
+            made.append(graph.build.scalar(literal, dtype or resolution.result, resolution.ambiguous))
         else:
             made.append(cast_operand(symbol, dtype, resolution.ambiguous))
     return made
@@ -149,9 +170,9 @@ def cast_operand(symbol: Symbol, dtype: DType | None, ambiguous: bool = False) -
     if dtype is None or symbol.type.dtype is dtype:
         return symbol
     graph = symbol.graph
-    once = graph._once
+    once = graph.memory
     is_written = (symbol.id, dtype, ambiguous) in once.casts
-    cast = graph._cast(symbol, dtype, ambiguous)
+    cast = graph.build.cast(symbol, dtype, ambiguous)
     if not is_written:
         once.implicit[cast.id] = symbol
     return cast
@@ -163,7 +184,7 @@ def as_index(positions: Symbol) -> Symbol:
 
 
 def is_lossy(source: DType, target: DType) -> bool:
-    """Whether `target` cannot hold the range of `source`."""
+    """Return whether `target` cannot hold the range of `source`."""
     if DType.string in (source, target) or target.kind.value == "bool":
         return False
     if target.is_float:
@@ -173,7 +194,7 @@ def is_lossy(source: DType, target: DType) -> bool:
 
 
 def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DType]]) -> None:
-    """Speaks of implicit casts that lose range: warns once a line, raises `PromotionError` in a strict graph.
+    """Report implicit casts that lose range: warn once a line, raise `PromotionError` in a strict graph.
 
     operands: by role, the Symbols and what they are about to be cast to; those that lose nothing are passed over, and
     so are those whose dtype was only a default.
@@ -196,91 +217,9 @@ def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DTy
 _warned: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}
 
 
-# Shapes
-
-
-def broadcast(op: str, roles: Mapping[str, Symbol]) -> Shape:
-    """The shape that operands broadcast to, as NumPy has it. Raises `ShapeError`.
-
-    Two dims that are not provably equal go together only if one of them is 1 or unknown.
-    """
-    shapes = [s.shape for s in roles.values()]
-    try:
-        return broadcast_shapes(shapes)
-    except ValueError as clash:
-        raise ShapeError(
-            f"{op}: shapes do not broadcast: {clash}",
-            operands=roles,
-            help="make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name",
-        ) from None
-
-
-def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
-    """Like `broadcast`; raises `ValueError` naming the two dims."""
-    first = shapes[0]
-    for shape in shapes:
-        if shape is not first and shape != first:
-            break
-    else:
-        return first
-    if not all(s.is_ranked for s in shapes):
-        return Shape.unknown()
-    rank = max(map(len, shapes))
-    dims = []
-    for position in range(-rank, 0):
-        chosen = None
-        for shape in shapes:
-            if len(shape) < -position:
-                continue
-            dim = shape[position]
-            if chosen is None or chosen is dim or chosen == 1:
-                chosen = dim
-            elif dim == 1:
-                continue
-            elif chosen.is_dynamic:
-                chosen = dim
-            elif not dim.is_dynamic:
-                raise ValueError(f"{chosen} and {dim} at axis {position}")
-        assert chosen is not None
-        dims.append(chosen)
-    return _shape(dims)
-
-
-def axis_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis") -> int:
-    """`axis` counted from 0. Raises `ShapeError` where it is no axis of a tensor of that rank."""
-    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool) and -rank <= axis < rank:
-        return int(axis) % rank
-    what = f"{axis!r} is no axis" if not isinstance(axis, int) else f"there is no axis {axis}"
-    valid = f"one of {-rank} to {rank - 1}" if rank else "nothing: a scalar has no axes"
-    raise ShapeError(f"{op}: {what} of a tensor of rank {rank}", operands=roles, help=f"{name} must be {valid}")
-
-
-def axes_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis") -> tuple[int, ...]:
-    """`axis=None | int | tuple` as axes counted from 0, in the order given; None is all. Raises `ShapeError`."""
-    if axis is None:
-        return tuple(range(rank))
-    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    found = tuple(axis_of(op, a, rank, roles, name=name) for a in given)
-    if len(set(found)) != len(found):
-        raise ShapeError(f"{op}: {name}={axis} names an axis twice", operands=roles, help="name each axis once")
-    return found
-
-
-def same_dim(lhs: DimLike, rhs: DimLike) -> bool:
-    """Whether two dims may be equal: they are, or one is unknown."""
-    left, right = _dim(lhs), _dim(rhs)
-    return left is right or left.is_dynamic or right.is_dynamic
-
-
 def dtype_of(op: str, dtype: object) -> DType:
     """`DType.of` for an argument of an op."""
     try:
         return DType.of(dtype)
     except DTypeError as error:
         raise DTypeError(f"{op}: {error.summary}", help=error.help) from None
-
-
-def retype(symbol: Symbol, dtype: DType | None = None, shape: Shape | None = None) -> Any:
-    """The TensorType of `symbol` with another dtype or shape."""
-    own = symbol.type
-    return tensor_type(dtype or own.dtype, own.shape if shape is None else shape)

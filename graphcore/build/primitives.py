@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphcore.build.operands import broadcast_shapes
+from graphcore.build.shapes import broadcast_shapes
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, tensor_type
@@ -17,7 +17,7 @@ def emit(
     """An ONNX operator with one output, of the first operand's dtype and the operands' broadcast shape if not told."""
     given = [s for s in inputs if s is not None]
     out = tensor_type(dtype or given[0].dtype, _joint([s.shape for s in given]) if shape is None else shape)
-    return given[0].graph._emit(op_type, inputs, out, attributes)
+    return given[0].graph.build.emit(op_type, inputs, out, attributes)
 
 
 def _joint(shapes: Sequence[Shape]) -> Shape:
@@ -29,11 +29,11 @@ def _joint(shapes: Sequence[Shape]) -> Shape:
 
 def const(like: Symbol, value: Any, dtype: DType | None = None) -> Symbol:
     """A scalar constant of `like`'s dtype, or of the one given."""
-    return like.graph._scalar(value, dtype or like.dtype)
+    return like.graph.build.scalar(value, dtype or like.dtype)
 
 
 def cast(x: Symbol, dtype: DType) -> Symbol:
-    return x.graph._cast(x, dtype)
+    return x.graph.build.cast(x, dtype)
 
 
 def cast_within(x: Symbol, dtype: DType) -> Symbol:
@@ -49,7 +49,7 @@ def bitcast(x: Symbol, dtype: DType) -> Symbol:
 def where(condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
     """ONNX Where."""
     shape = _joint([condition.shape, x.shape, y.shape])
-    return x.graph._emit("Where", (condition, x, y), tensor_type(x.dtype, shape))
+    return x.graph.build.emit("Where", (condition, x, y), tensor_type(x.dtype, shape))
 
 
 def equal(x: Symbol, y: Symbol) -> Symbol:
@@ -81,4 +81,4 @@ def opposite(x: Symbol) -> Symbol:
 
 def ints(like: Symbol, values: Sequence[int]) -> Symbol:
     """An int64 vector constant: axes, shapes, pads."""
-    return like.graph._vector(values)
+    return like.graph.build.vector(values)

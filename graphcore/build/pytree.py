@@ -65,7 +65,7 @@ def structure_of(
     stem: str = "",
     error: type[GraphcoreError] = GraphError,
 ) -> Structure:
-    """How a value is nested; its leaves are appended to `leaves`.
+    """Return the nesting of a value; its leaves are appended to `leaves`.
 
     Raises `error` for a value that is neither a leaf nor hashable: place and stem say where it is.
     """
@@ -80,7 +80,7 @@ def structure_of(
 
 
 def _structure(value: Any, is_leaf: Callable[[Any], bool], leaves: list[Any]) -> Structure:
-    """Raises `TypeError` for a value that is neither a leaf nor hashable."""
+    """Raise `TypeError` for a value that is neither a leaf nor hashable."""
     if is_leaf(value):
         leaves.append(value)
         return _LEAF
@@ -115,7 +115,7 @@ def _unhashable(value: Any, is_leaf: Callable[[Any], bool], path: tuple[object, 
 
 
 def labels_of(structure: Structure, stem: str = "") -> list[str]:
-    """What the leaves are called, such as `params.weight`, in order."""
+    """Return the names of the leaves, such as `params.weight`, in order."""
     if isinstance(structure, Leaf):
         return [stem]
     if isinstance(structure, Static):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal, overload
 
-from graphcore.arrays.mapped_files import model_bytes
+from graphcore.arrays.external_data import model_bytes
 from graphcore.checkpoints import gguf, safetensors
 from graphcore.checkpoints.stored import Array, Tensors
 from graphcore.errors import ModelError
@@ -48,7 +48,7 @@ def load_tensors(path: str | os.PathLike[str], *, dequantize: bool = True) -> Te
 def save_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes arrays to a safetensors file, whole or not at all.
+    """Write arrays to a safetensors file, whole or not at all.
 
     tensors: arrays of any shape by name, of bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64
     and the float8 dtypes. metadata: strings by name. The file is written beside its place and renamed when all of it is

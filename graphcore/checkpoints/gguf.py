@@ -126,7 +126,7 @@ def _place(cursor: _Cursor, name: str, alignment: int) -> tuple[str, tuple[int, 
 
 
 def _check_ranges(places: dict[str, tuple[str, tuple[int, ...], int, int]], size: int, path: str) -> None:
-    """No tensor lies behind the end of the file, or where another one lies."""
+    """Raise `ModelError` for a tensor after the end of the file, or where another one lies."""
     reached, before = 0, ""
     for name, (_, _, begin, taken) in sorted(places.items(), key=lambda item: item[1][2:]):
         what = f"tensor {name[:SHOWN]!r} lies in the bytes {begin} to {begin + taken}"

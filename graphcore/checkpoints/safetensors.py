@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphcore.arrays.casting import native
-from graphcore.arrays.mapped_files import Folder
+from graphcore.arrays.external_data import Folder
 from graphcore.checkpoints.stored import LARGEST_HEADER, SHOWN, Array, Stored, damaged, shape_fault
 from graphcore.errors import DTypeError, ExportError, ResourceLimitError
 from graphcore.ir.literals import array_dtype
@@ -82,7 +82,7 @@ def read_index(content: memoryview, path: str) -> tuple[dict[str, Stored], Mappi
 
 
 def _header(text: bytes, size: int, path: str) -> tuple[dict[str, _Entry], dict[str, str]]:
-    """What a header says, checked: the tensors take all of the `size` bytes of data and share none."""
+    """Return what a header says, checked: the tensors take all of the `size` bytes of data and share none."""
     header = _json(text, "the header", path)
     metadata = header.pop(_METADATA, None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) and _is_text(v) for v in metadata.values()):
@@ -149,7 +149,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be written as UTF-8: JSON can say halves of surrogate pairs."""
+    """Return whether it can be written as UTF-8: JSON can say halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -228,7 +228,7 @@ def _chunks(header: bytes, rows: list[_Row], tensors: Mapping[str, Array]) -> It
 
 
 def check_path(path: str) -> None:
-    """Raises `ExportError` for a path that names another format."""
+    """Raise `ExportError` for a path that names another format."""
     if path.lower().endswith((".gguf", ".json", ".onnx")):
         raise ExportError(
             f"save_tensors: {path[:SHOWN]} would be a safetensors file", help="give a path that ends in .safetensors"

@@ -26,7 +26,7 @@ LARGEST_HEADER = 100_000_000
 
 _MOST_DIMS = 64
 _MOST_ELEMENTS = 1 << 59
-"""What NumPy's arrays can say of themselves, elements or none."""
+"""The limit of NumPy's shapes, with elements or without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Tensors(Mapping[str, Value]):
         return self._stored[name].shape
 
     def encoding(self, name: str) -> str:
-        """What the file calls a tensor's elements or blocks: "BF16", "Q4_K". Raises `KeyError`."""
+        """Return what the file calls a tensor's elements or blocks: "BF16", "Q4_K". Raises `KeyError`."""
         return self._stored[name].encoding
 
 
@@ -100,7 +100,7 @@ def _read(stored: Stored, name: str, raw: bool) -> Array | QuantizedTensor:
 
 
 def shape_fault(shape: Sequence[Any]) -> str:
-    """What is wrong with dims that a file says; "" where they are those of an array."""
+    """Return what is wrong with dims that a file says; "" where they are those of an array."""
     if len(shape) > _MOST_DIMS:
         return f"it has {len(shape)} dims, and {_MOST_DIMS} are the most that an array has"
     if not all(type(d) is int and d >= 0 for d in shape):

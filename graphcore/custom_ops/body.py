@@ -1,4 +1,4 @@
-"""What a declared operator is made of: its body, traced once for each signature."""
+"""The body of a declared operator, traced once for each signature."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Body:
 def translated(
     label: str, what: str, error: Exception, roles: Mapping[str, object], names: Sequence[str] = ()
 ) -> GraphcoreError:
-    """What a rule or body raised, as the error of the call. names: what the dims d0, d1, ... of a body are called."""
+    """Return an error of a rule or body as one of the call. names: of the dims d0, d1, ... of a body, in order."""
     if isinstance(error, GraphcoreError):
         kind = type(error) if isinstance(error, (DTypeError, ShapeError)) else GraphError
         called = {f"d{i}": name for i, name in enumerate(names)}
@@ -131,7 +131,7 @@ def translated(
 
 
 def _agree(wanted: Type, actual: Type) -> bool:
-    """Whether two types may be of one value: nothing that is known of both differs."""
+    """Return whether two types may be of one value: nothing that is known of both differs."""
     if not isinstance(wanted, TensorType) or not isinstance(actual, TensorType):
         return wanted == actual
     if wanted.dtype is not actual.dtype:

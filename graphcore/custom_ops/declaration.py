@@ -71,7 +71,7 @@ class CustomOp:
         """The Python function that computes it, None where there is none."""
         self.kernel = kernel
         self.unsafe: Callable[[Sequence[object]], str] | None = None
-        """Why the runtime's kernel would end the process on such operands, "" where it would not."""
+        """Return why the runtime's kernel would end the process on such operands, "" where it would not."""
         self._rule = rule
         self._body = None if body is None else Body(label, self.signature, body)
         self._line = line
@@ -98,11 +98,11 @@ class CustomOp:
 
     @property
     def has_body(self) -> bool:
-        """Whether it is made of graphcore's ops."""
+        """True for an operator that is made of graphcore's ops."""
         return self._body is not None
 
     def body(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorates the function of Symbols that the operator is made of; it takes what the declaration takes.
+        """Decorate the function of Symbols that the operator is made of; it takes what the declaration takes.
 
         Returns the function. Raises `GraphError` for one that takes something else.
         """
@@ -112,7 +112,7 @@ class CustomOp:
         return function
 
     def python(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorates the function of NumPy arrays that computes the operator; it takes what the declaration takes.
+        """Decorate the function of NumPy arrays that computes the operator; it takes what the declaration takes.
 
         It gets arrays of its own and returns arrays of the dtypes and shapes declared, one or a tuple of them. Returns
         the function. Raises `GraphError` for one that takes something else.
@@ -141,11 +141,11 @@ class CustomOp:
         types, is_single = self._answer(graph, inputs, attributes, outputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
-        made = graph._emit_many(self.name, tuple(inputs), types, self._told(attributes), self.domain)
+        made = graph.build.emit_many(self.name, tuple(inputs), types, self._told(attributes), self.domain)
         return made[0] if is_single else made
 
     def _told(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """What a node of the runtime's own operators says: no defaults, which an older release may not know."""
+        """Return a node's attributes. The runtime's own operators omit defaults, which older releases may not know."""
         if self.kernel is None:
             return attributes
         said = self.signature.attributes
@@ -162,7 +162,7 @@ class CustomOp:
         if found is not None:
             return found
         self._check_dtypes(inputs)
-        types, is_single = self._types(inputs, attributes, f"{graph._layer}{self.name}_{len(graph._symbols)}_")
+        types, is_single = self._types(inputs, attributes, f"{graph.site.layer}{self.name}_{len(graph.symbols)}_")
         if outputs is not None and (type(outputs) is not int or not 1 <= outputs <= len(types)):
             raise GraphError(f"{self.label}: outputs={outputs!r:.80}, and it has {len(types)} results")
         count = outputs
@@ -204,7 +204,7 @@ class CustomOp:
         allowed = self._dtypes.get(label.partition("[")[0], frozenset())
         if type(value) in (bool, int, float) and len(allowed) == 1:
             return graph.scalar(value, next(iter(allowed)))
-        return graph._operand(value, self.label, label)
+        return graph.build.operand(value, self.label, label)
 
     def _check_dtypes(self, inputs: Sequence[Symbol | None]) -> None:
         for label, symbol in zip(self.signature.labels(len(inputs)), inputs, strict=True):
@@ -265,7 +265,7 @@ class CustomOp:
         return types[:count]
 
     def _padded(self, inputs: Sequence[Any]) -> list[Any]:
-        """Operands by position, None for those behind the last one. Raises `GraphError` for too few or too many."""
+        """Operands by position, None for those after the last one. Raises `GraphError` for too few or too many."""
         fixed = [o for o in self.signature.operands if not o.is_variadic]
         if len(inputs) > len(fixed) and self.signature.variadic is None:
             raise self.signature.misused(self.label, f"it takes {len(fixed)} operands, and has {len(inputs)}")
@@ -357,7 +357,7 @@ def custom_op(
     body: Callable[..., Any] | None = None,
     python: Callable[..., Any] | None = None,
 ) -> Any:
-    """Declares an operator of any domain; calling it makes a node.
+    """Declare an operator of any domain; calling it makes a node.
 
     name: `domain::Name`. types: a function from the operands' types to the result's, or to a tuple of results'; what is
     left out decorates it. Its parameters are the operator's: positional ones are operands (optional ones are None by
@@ -395,7 +395,7 @@ def custom_op(
 
 
 def register(op: CustomOp) -> CustomOp:
-    """Enters a declaration. Raises `GraphError` where another has its name."""
+    """Register a declaration. Raises `GraphError` where another has its name."""
     before = lookup(op.domain, op.name) if op.domain not in _SHIPPED else _registry.get((op.domain, op.name))
     with _lock:
         if before is not None and not _is_again(before, op):
@@ -409,7 +409,7 @@ def register(op: CustomOp) -> CustomOp:
 
 
 def _is_again(before: CustomOp, op: CustomOp) -> bool:
-    """Whether a declaration is the one before, run again: in a notebook, or by a module that is reloaded."""
+    """Return whether a declaration is the one before, run again: in a notebook, or by a module that is reloaded."""
     old, new = before._function, op._function
     same = all(getattr(old, a, None) == getattr(new, a, None) for a in ("__module__", "__qualname__"))
     return (same and "<lambda>" not in getattr(new, "__qualname__", "<lambda>")) or old is new

@@ -1,4 +1,4 @@
-"""What a declaration says of its operands: how they promote, and which dtypes they may have."""
+"""The operands of a declaration: how they promote, and which dtypes they may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a declared operator takes, read off the signature of a Python function: operands, and attributes by keyword."""
+"""The signature of a declared operator, read off a Python function: operands, and attributes by keyword."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Signature:
         return self.operands[-1] if self.operands and self.operands[-1].is_variadic else None
 
     def labels(self, count: int) -> list[str]:
-        """What errors call so many operands."""
+        """Return the names of so many operands, for errors."""
         fixed = [o.name for o in self.operands if not o.is_variadic]
         many = self.variadic
         rest = count - len(fixed)
@@ -109,7 +109,7 @@ class Signature:
                 raise GraphError(
                     f"{label}: attribute {name!r} is {value!r:.80}", help=f"give {attribute.kind.name}"
                 ) from None
-            if not isinstance(found, list) or found:  # ONNX has no list of nothing: absent and empty are the same
+            if not isinstance(found, list) or found:  # ONNX has no empty list: absent and empty are the same
                 made[name] = found
         return made
 
@@ -122,7 +122,7 @@ class Signature:
         return made
 
     def check(self, label: str, function: Any) -> None:
-        """Raises `GraphError` for a function that takes something else. Defaults and kinds need not be said again."""
+        """Raise `GraphError` for a function that takes something else. Defaults and kinds need not be said again."""
         found = _signature(label, function)
         keywords = {n for n, p in found.parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
         starred = {n for n, p in found.parameters.items() if p.kind is inspect.Parameter.VAR_POSITIONAL}
@@ -212,7 +212,7 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    """What a node holds is single precision: so are the numbers that functions get, whether read from a file or not."""
+    """Round to the single precision that nodes hold, so that functions get the same numbers before and after a file."""
     if isinstance(value, (str, bytes, Symbol, np.ndarray)):
         raise TypeError
     wide = float(value)

@@ -9,26 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from graphcore.errors import ShapeError
+from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
-
-if TYPE_CHECKING:
-    from graphcore.ir.graph import Graph
 
 FUNCTIONS = "graphcore.functions"
 """The domain of calls, in graphs and in files."""
 
 Dims: TypeAlias = Mapping[str, Dim]
-"""What stands for each name of a dim."""
+"""The dim that stands for each name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Definition:
-    """A function traced for one signature. The body is finished: its inputs are the operands, weights behind them."""
+    """A function traced for one signature. The body is finished: its inputs are the operands, then the weights."""
 
     name: str
     body: Graph
@@ -48,31 +46,14 @@ class Definition:
 
 
 def definition_of(node: Node) -> Definition | None:
-    """What a node calls; None where it is no call."""
+    """Return the definition that a node calls; None where it is no call."""
     found = node.attributes.get("definition") if node.domain else None
     return found if isinstance(found, Definition) else None  # a node that was read may have anything there
 
 
 def dims_of(node: Node) -> dict[str, Dim]:
-    """What the names of dims in the body that a node calls stand for."""
+    """Return the dims that stand for the names in the body that a node calls."""
     return dict(node.attributes["dims"])
-
-
-def operators(graph: Graph, seen: set[Definition] | None = None) -> set[tuple[str, str]]:
-    """Operators and their domains, those in bodies and in functions that are called included. seen: functions that were
-    looked at already."""
-    from graphcore.ir.graph import Graph
-
-    seen = set() if seen is None else seen
-    found = {(node.op_type, node.domain) for node in graph._nodes}
-    for node in graph._nodes:
-        for value in node.attributes.values() if node.attributes else ():
-            if isinstance(value, Graph):
-                found |= operators(value, seen)
-            elif isinstance(value, Definition) and value not in seen:
-                seen.add(value)
-                found |= operators(value.body, seen)
-    return found
 
 
 def definitions(graph: Graph) -> dict[Definition, str]:
@@ -83,8 +64,6 @@ def definitions(graph: Graph) -> dict[Definition, str]:
 
 
 def _collect(graph: Graph, found: dict[Definition, str], taken: set[str]) -> None:
-    from graphcore.ir.graph import Graph
-
     for node in [node for node in graph._nodes if node.attributes]:
         for value in node.attributes.values():
             if isinstance(value, Graph):
@@ -132,7 +111,7 @@ def substituted(type_: Type, dims: Dims) -> Type:
 
 
 def bound(what: str, labels: Sequence[str], declared: Sequence[Type], given: Sequence[Type]) -> dict[str, Dim]:
-    """What the names of dims in declared types stand for in a call's. Raises `ShapeError` where they do not fit."""
+    """Return the dims of a call for the names in declared types. Raises `ShapeError` where they do not fit."""
     found: dict[str, Dim] = {}
     for wanted, type_ in zip(declared, given, strict=True):
         for dim, actual in zip(_dims(wanted), _dims(type_), strict=False):
@@ -146,7 +125,7 @@ def bound(what: str, labels: Sequence[str], declared: Sequence[Type], given: Seq
         assert isinstance(type_, TensorType)
         same = type_.shape.is_ranked and len(here.shape) == len(type_.shape)
         for dim, expected, actual in zip(wanted.shape, here.shape, type_.shape, strict=False) if same else ():
-            # Of a dim that is not known nobody can tell whether it is the one of the same name.
+            # A dim that is not known may be the one of the same name or not.
             same = same and (dim.is_dynamic or expected == actual or _is_alone(dim, declared))
         if not same:
             raise ShapeError(
@@ -158,7 +137,7 @@ def bound(what: str, labels: Sequence[str], declared: Sequence[Type], given: Seq
 
 
 def _is_alone(dim: Dim, declared: Sequence[Type]) -> bool:
-    """Whether a name occurs once."""
+    """Return whether a name occurs once."""
     return dim.name is not None and sum(dim.name in d.parameters for t in declared for d in _dims(t)) == 1
 
 

@@ -1,4 +1,4 @@
-"""How nodes and Symbols are made. Every microsecond in here is a second a million nodes."""
+"""Make nodes, Symbols, constants and weights. Every microsecond in here is a second for a million nodes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from graphcore.arrays import casting
+from graphcore.errors import DTypeError, GraphError
+from graphcore.ir.literals import array_dtype, array_of, held_as, holds_numpy, python_dtype, scalar_array
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.promotion.system import Scalar
 from graphcore.support.source_lines import Line, Origin, is_ours, origin_of, user_origin
-from graphcore.types.tensor_types import Type
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
 
 if TYPE_CHECKING:
+    from graphcore.ir.builder import GraphBuilder
     from graphcore.ir.graph import Graph
 
 _new_node = Node.__new__
@@ -18,23 +26,23 @@ _new_symbol = Symbol.__new__
 
 
 def new_symbol(
-    graph: Graph, type_: Type, producer: Node | Constant | Input | Captured, name: str | None = None
+    builder: GraphBuilder, type_: Type, producer: Node | Constant | Input | Captured, name: str | None = None
 ) -> Symbol:
-    """A Symbol of the graph, under a name that is nobody else's."""
+    """Return a new Symbol of the graph. name: one that no other Symbol has."""
+    graph = builder.graph
     made = _new_symbol(Symbol)
     made.graph = graph
     made.type = type_
     made.producer = producer
     made.id = len(graph._symbols)
-    made._name = name
+    made.given_name = name
     graph._symbols.append(made)
     if name is not None:
-        graph._names.taken[name] = made
+        graph.names.taken[name] = made
     return made
 
 
 def new_node(
-    graph: Graph,
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     attributes: dict[str, Any],
@@ -42,7 +50,7 @@ def new_node(
     layer: str,
     origin: Origin | Line | None,
 ) -> Node:
-    """A node whose outputs are still to be made; it is not in the graph yet."""
+    """Return a node whose outputs are still to be made, and which is in no graph yet."""
     node = _new_node(Node)
     node.op_type = op_type
     node.inputs = inputs
@@ -53,35 +61,58 @@ def new_node(
     return node
 
 
+def append(
+    builder: GraphBuilder,
+    op_type: str,
+    inputs: tuple[Symbol | None, ...],
+    types: Sequence[Type],
+    attributes: dict[str, Any],
+    domain: str,
+    layer: str,
+    origin: Origin | Line | None,
+    names: Sequence[str | None] = (),
+) -> tuple[Symbol, ...]:
+    """Append a node of a given place, as it is, and return its outputs. names: of the outputs, which are free."""
+    graph = builder.graph
+    node = new_node(op_type, inputs, attributes, domain, layer, origin)
+    given = names or [None] * len(types)
+    node.outputs = tuple([new_symbol(builder, type_, node, name) for type_, name in zip(types, given, strict=True)])
+    graph._nodes.append(node)
+    return node.outputs
+
+
 def emit(
-    graph: Graph,
+    builder: GraphBuilder,
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     type_: Type,
     attributes: dict[str, Any] | None = None,
     domain: str = "",
 ) -> Symbol:
-    """A node with one output of a known type. Written out in one piece, since calls are most of what it would cost."""
-    if graph._is_written:
-        if graph._inner is not None:
-            body, inputs = graph._in_body(inputs, op_type)
-            return body._emit(op_type, inputs, type_, attributes, domain)
+    """Append a node with one output of a known type, and return that. In one piece, since calls cost the most."""
+    graph = builder.graph
+    site = graph.site
+    if site.is_user:
+        if not graph.scope.is_open:
+            body, inputs = in_body(builder, inputs, op_type)
+            return body.emit(op_type, inputs, type_, attributes, domain)
         frame = sys._getframe(2)
         code = frame.f_code
         known = is_ours.get(code.co_filename) is False
         origin: Origin | Line | None = (code, frame.f_lasti) if known else origin_of(frame)
-        if graph._result_type is not None:
-            type_ = graph._result_type(op_type, inputs, type_)
-        if graph._expressions:
-            end_expressions(graph, inputs)
+        result_type = builder.result_type
+        if result_type is not None:
+            type_ = result_type(op_type, inputs, type_)
+        if graph.memory.expressions:
+            end_expressions(builder, inputs)
     else:
-        origin = graph._origin
+        origin = site.origin
     node = _new_node(Node)
     node.op_type = op_type
     node.inputs = inputs
     node.attributes = {} if attributes is None else attributes
     node.domain = domain
-    node.layer = graph._layer
+    node.layer = site.layer
     node.origin = origin
     symbols = graph._symbols
     made = _new_symbol(Symbol)
@@ -89,7 +120,7 @@ def emit(
     made.type = type_
     made.producer = node
     made.id = len(symbols)
-    made._name = None
+    made.given_name = None
     node.outputs = (made,)
     symbols.append(made)
     graph._nodes.append(node)
@@ -97,21 +128,21 @@ def emit(
 
 
 def emit_many(
-    graph: Graph,
+    builder: GraphBuilder,
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     types: Sequence[Type],
     attributes: dict[str, Any] | None = None,
     domain: str = "",
 ) -> tuple[Symbol, ...]:
-    """A node with an output for each of the known types."""
+    """Append a node with an output of each of the known types, and return those."""
     if len(types) == 1:
-        return (graph._emit(op_type, inputs, types[0], attributes, domain),)
-    return _emit_several(graph, op_type, inputs, types, attributes, domain)
+        return (builder.emit(op_type, inputs, types[0], attributes, domain),)
+    return _emit_several(builder, op_type, inputs, types, attributes, domain)
 
 
 def _emit_several(
-    graph: Graph,
+    builder: GraphBuilder,
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     types: Sequence[Type],
@@ -119,28 +150,143 @@ def _emit_several(
     domain: str,
 ) -> tuple[Symbol, ...]:
     # What comprehensions read is slower to reach everywhere in a function: hence one of its own.
-    if graph._inner is not None:
-        body, inputs = graph._in_body(inputs, op_type)
-        return body._emit_many(op_type, inputs, types, attributes, domain)
-    if graph._result_type is not None:
-        types = [graph._result_type(op_type, inputs, type_) for type_ in types]
-    end_expressions(graph, inputs)
-    node = new_node(graph, op_type, inputs, attributes or {}, domain, graph._layer, line_of_new(graph))
-    node.outputs = tuple(new_symbol(graph, type_, node) for type_ in types)
-    graph._nodes.append(node)
-    return node.outputs
+    graph = builder.graph
+    if not graph.scope.is_open:
+        body, inputs = in_body(builder, inputs, op_type)
+        return body.emit_many(op_type, inputs, types, attributes, domain)
+    if (result_type := builder.result_type) is not None:
+        types = [result_type(op_type, inputs, type_) for type_ in types]
+    end_expressions(builder, inputs)
+    return append(builder, op_type, inputs, types, attributes or {}, domain, graph.site.layer, line_of_new(graph))
+
+
+def in_body(
+    builder: GraphBuilder, inputs: Sequence[Symbol | None], op: str
+) -> tuple[GraphBuilder, tuple[Symbol | None, ...]]:
+    """Return the builder of the body under construction in the graph, and the Symbols of that for the operands."""
+    body = builder.innermost().build
+    return body, tuple([None if s is None else body.own(s, op, "an operand") for s in inputs])
 
 
 def line_of_new(graph: Graph) -> Origin | Line | None:
-    """The line that what is made now belongs to: the user's, or that of the node which it is made of."""
-    return user_origin(3) if graph._is_written else graph._origin
+    """Return the line that a new node belongs to: the user's, or that of the node which it is made of."""
+    return user_origin(3) if graph.site.is_user else graph.site.origin
 
 
-def end_expressions(graph: Graph, inputs: Sequence[Symbol | None]) -> None:
-    """What a node reads is a value from here on, and no part of a longer expression."""
+def end_expressions(builder: GraphBuilder, inputs: Sequence[Symbol | None]) -> None:
+    """Note that Symbols were read, so that no longer expression takes over their terms."""
+    expressions = builder.graph.memory.expressions
     for symbol in inputs:
         if symbol is not None:
-            graph._expressions.pop(symbol.id, None)
+            expressions.pop(symbol.id, None)
 
 
-__all__ = ["emit", "emit_many", "end_expressions", "line_of_new", "new_node", "new_symbol"]
+# Constants and weights: scalars, vectors and casts are made once, so the same value is one Symbol
+
+
+def constant(builder: GraphBuilder, array: np.ndarray[Any, Any], dtype: DType, name: str | None = None) -> Symbol:
+    """Return a constant of an array that is right for `dtype` already and that no other code changes."""
+    graph = builder.graph
+    claimed = None if name is None else graph.names.claim(name, "constant")
+    return new_symbol(builder, type_of(array, dtype), Constant(array, False, line_of_new(graph)), claimed)
+
+
+def given_constant(graph: Graph, value: Any, dtype: object, name: str | None, ambiguous: bool) -> Symbol:
+    """See `Graph.constant`."""
+    if ambiguous and not graph.promotion.knows_ambiguous:
+        raise GraphError(
+            f"constant: in {graph.promotion} no dtype is ambiguous",
+            help="leave it out, or build the graph with promotion='anvil' or 'kernel_float'",
+        )
+    array, own = array_of(value, dtype)
+    default = own if holds_numpy(value) else python_dtype(array, own, graph.promotion)
+    wanted = default if dtype is None else DType.of(dtype)
+    if wanted is not own:
+        array = held_as(array, own, wanted, "constant")
+    if array is value or array.base is not None:
+        array = array.copy()
+    made = graph.build.constant(array, wanted, name)
+    made.ambiguous = ambiguous
+    return made
+
+
+def given_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
+    """See `Graph.weight`."""
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(
+            f"weight {name!r}: a {type(array).__name__} is no array", help="give a NumPy array: np.asarray(value)"
+        )
+    own = array_dtype(array, "weight", repr(name))
+    wanted = own if dtype is None else DType.of(dtype)
+    held = casting.native(array)
+    if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
+        held = held_as(held, own, wanted, "weight")
+    claimed = graph.names.claim(name, "weight")
+    return new_symbol(graph.build, type_of(held, wanted), Constant(held, True, user_origin()), claimed)
+
+
+def scalar(builder: GraphBuilder, value: Scalar, dtype: DType, ambiguous: bool = False) -> Symbol:
+    """Return a scalar constant of a Python number that `dtype` holds; the same one is made once."""
+    # 0.0 and -0.0 are equal, and so are 1 and True: neither pair is one constant.
+    key = (dtype, type(value), value if value else str(value), ambiguous)
+    values = builder.graph.memory.values
+    found = values.get(key)
+    if found is None:
+        type_ = tensor_type(dtype, _shape(()), ambiguous)
+        found = values[key] = new_symbol(builder, type_, Constant(scalar_array(value, dtype), False, None))
+    return found
+
+
+def vector(builder: GraphBuilder, values: Sequence[int]) -> Symbol:
+    """Return an int64 constant, as ONNX takes axes, shapes and pads; the same one is made once."""
+    key = ("vector", *values)
+    made_once = builder.graph.memory.values
+    found = made_once.get(key)
+    if found is None:
+        array = np.array(values, np.int64)
+        made = new_symbol(builder, type_of(array, DType.int64), Constant(array, False, None))
+        found = made_once[key] = made
+    return found
+
+
+def cast(builder: GraphBuilder, symbol: Symbol, dtype: DType, ambiguous: bool = False) -> Symbol:
+    """Return `symbol` as `dtype`: itself if it is, a new constant of a constant, else a Cast node, made once."""
+    own = symbol.type.dtype
+    if own is dtype:
+        return symbol
+    key = (symbol.id, dtype, ambiguous)
+    casts = builder.graph.memory.casts
+    found = casts.get(key)
+    if found is None:
+        producer = symbol.producer
+        type_ = tensor_type(dtype, symbol.type.shape, ambiguous)
+        if type(producer) is Constant and not producer.is_weight:
+            array = casting.cast_array(producer.array, own, dtype)
+            found = new_symbol(builder, type_, Constant(array, False, producer.origin))
+        else:
+            found = builder.emit("Cast", (symbol,), type_, {"to": dtype})
+        casts[key] = found
+    return found
+
+
+def type_of(array: np.ndarray[Any, Any], dtype: DType) -> TensorType:
+    """Return the type of an array of values of a dtype."""
+    return tensor_type(dtype, Shape(array.shape))
+
+
+__all__ = [
+    "append",
+    "cast",
+    "constant",
+    "emit",
+    "emit_many",
+    "end_expressions",
+    "given_constant",
+    "given_weight",
+    "in_body",
+    "line_of_new",
+    "new_node",
+    "new_symbol",
+    "scalar",
+    "vector",
+]

@@ -6,19 +6,25 @@ import contextvars
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from graphcore.errors import GraphError
-from graphcore.ir import constants, emit, scope
-from graphcore.ir.buffers import Buffer, BufferValue, stored, value_of
-from graphcore.ir.names import Names, checked_name
-from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.ir import emit
+from graphcore.ir.buffers import Buffer, BufferValue, stored
+from graphcore.ir.builder import GraphBuilder
+from graphcore.ir.names import Names, Output, checked_name
+from graphcore.ir.scope import Scope
+from graphcore.ir.state.memory import Memory
+from graphcore.ir.state.site import Site
+from graphcore.ir.state.view import View
+from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
 from graphcore.promotion.system import Scalar
-from graphcore.support.source_lines import Line, Origin, user_origin
+from graphcore.support.source_lines import user_origin
 from graphcore.types.tensor_types import (
     DimLike,
     ForeignType,
@@ -32,9 +38,8 @@ from graphcore.types.tensor_types import (
 if TYPE_CHECKING:
     import onnx
 
-    from graphcore.build.functions import Subgraph
 
-Target: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
+TargetName: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
 Precision: TypeAlias = Literal["exact", "fast"]
 Optimize: TypeAlias = Literal["off", "exact", "all"]
 
@@ -64,42 +69,33 @@ class Graph:
         self.name = checked_name(name, "Graph")
         self.promotion = promotion_system(promotion)
         self.strict = strict
+        # What it is made of. Only `graphcore.ir` and `build.insert` write these; others read the views below.
         self._symbols: list[Symbol] = []
         self._nodes: list[Node] = []
         self._inputs: tuple[Symbol, ...] = ()
-        self._outputs: list[tuple[str | None, Symbol]] | None = None
-        self._names = Names()
+        self._outputs: list[Output] | None = None
         self._buffers: dict[str, BufferValue] = {}
-        self._watched: dict[str, Symbol] = {}  # what `Symbol.print` marked, by label
-        self._metadata: dict[str, str] = {}
-        self._domains: dict[str, int] = {}  # the versions of other domains that a model read from a file names
-        self._read = 0  # how many of its first nodes are those of a model that others wrote
-        self._edits = 0  # how often it was changed by inserting nodes, which a Model that was made of it has to know
-        # Its place among graphs
-        self._outer: Graph | None = None  # the graph whose node has this one as a body
-        self._inner: Graph | None = None  # the body that is being built in it; a body that is finished has itself
-        self._captured: dict[int, Symbol] = {}  # what stands in a body for a Symbol of the graph around it, by number
-        # What building knows
-        self._is_written = True  # by a user: what is made then belongs to the user's line, else to `_origin`
-        self._origin: Origin | Line | None = None
-        self._layer = ""
-        self._layers: dict[str, int] = {}
-        self._plans: dict[Any, Any] = {}  # what promotion and shape rules answered, by op and operand types
-        self._once = constants.MadeOnce()
-        self._expressions: dict[int, Any] = {}  # what Symbols that a longer expression may yet swallow are made of
-        self._result_type = self.promotion.result_type
+        # For the package alone, like all that has no place in the documentation of the class.
+        self.names = Names()
+        self.watched: dict[str, Symbol] = {}  # the Symbols that `Symbol.print` marked, by label
+        self.metadata: dict[str, str] = {}
+        self.opsets: dict[str, int] = {}  # the versions of other domains that a model read from a file names
+        self.edits = 0  # how often `insert_transformation` changed it, which a Model made of it has to know
+        self.site = Site()
+        self.scope = Scope()
+        self.memory: Memory[Symbol] = Memory()
+        self.build = GraphBuilder(self)
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
-        for position, (label, given) in enumerate(named):
+        for label, given in named:
             type_ = given.type if isinstance(given, Buffer) else given
             if not isinstance(type_, (TensorType, SequenceType, OptionalType, ForeignType)):
                 raise GraphError(
                     f"Graph: the type of input {label!r} is {type_!r}",
                     help="give a TensorType: TensorType(DType.float32, ['batch', 4])",
                 )
-            made = self._symbol(type_, Input(position, user_origin()), self._names.claim(label, "input"))
-            self._inputs += (made,)
+            made = self.build.input(type_, self.names.claim(label, "input"), user_origin())
             if isinstance(given, Buffer):
-                self._buffers[label] = value_of(self, given, made, label)
+                self.build.buffer(label, given, made)
 
     # What the graph is made of
 
@@ -107,13 +103,18 @@ class Graph:
     def inputs(self) -> tuple[Symbol, ...]:
         """The input Symbols, in order; what was declared as a Buffer is a BufferValue."""
         if self._buffers:
-            return tuple(self._buffers.get(s._name or "", s) for s in self._inputs)
+            return tuple(self._buffers.get(s.given_name or "", s) for s in self._inputs)
         return self._inputs
 
     @property
-    def buffers(self) -> dict[str, BufferValue]:
-        """The inputs that a Model keeps between calls, by name."""
-        return dict(self._buffers)
+    def input_symbols(self) -> tuple[Symbol, ...]:
+        """The input Symbols, in order, those of buffers as what the buffers hold at first."""
+        return self._inputs
+
+    @property
+    def buffers(self) -> Mapping[str, BufferValue]:
+        """The inputs that a Model keeps between calls, by name: a view."""
+        return MappingProxyType(self._buffers)
 
     @property
     def outputs(self) -> tuple[Symbol, ...]:
@@ -121,14 +122,24 @@ class Graph:
         return tuple(symbol for _, symbol in self._outputs or ())
 
     @property
+    def named_outputs(self) -> Sequence[Output]:
+        """The outputs, in order, each with the name that it was given, if it was."""
+        return self._outputs or ()
+
+    @property
     def output_types(self) -> dict[str, Type]:
         """The outputs' types by name. A dtype that is only a default stays, for nothing overrides it any more."""
         return {name or s.name: known_type(s.type) for name, s in self._outputs or ()}
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes, in the order in which they were made, which is an order they can run in."""
-        return tuple(self._nodes)
+    def nodes(self) -> View[Node]:
+        """The nodes, in the order in which they were made, which is an order they can run in: a view, not a copy."""
+        return View(self._nodes)
+
+    @property
+    def symbols(self) -> View[Symbol]:
+        """All Symbols, by their numbers: a view, not a copy."""
+        return View(self._symbols)
 
     @property
     def weights(self) -> dict[str, Symbol]:
@@ -140,8 +151,8 @@ class Graph:
         if isinstance(key, str):
             if key in self._buffers:
                 return self._buffers[key]
-            if key in self._names.taken:
-                return self._names.taken[key]
+            if key in self.names.taken:
+                return self.names.taken[key]
             constants = ", ".join(repr(s.name) for s in self._inputs) or "none"
             raise GraphError(
                 f"graph[{key!r}]: nothing in graph {self.name!r} is called so", help=f"its inputs: {constants}"
@@ -152,19 +163,6 @@ class Graph:
             raise GraphError(
                 f"graph[{key}]: graph {self.name!r} has {len(self._inputs)} inputs", help="count them from 0"
             ) from None
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        """Stores to a buffer: `graph["cache"] = value`, see `ops.buffer_store`. Raises `GraphError` for other names."""
-        from graphcore.ops import buffer_store
-
-        held = self._buffers.get(key)
-        if held is None:
-            raise GraphError(
-                f"graph[{key!r}] = ...: graph {self.name!r} has no buffer that is called so",
-                help=f"its buffers: {', '.join(map(repr, self._buffers)) or 'none'}",
-            )
-        if value is not held:  # as it is behind graph["cache"] += value
-            buffer_store(held, value)
 
     # Constants
 
@@ -177,7 +175,7 @@ class Graph:
         constant meets, in "kernel_float". Raises `DTypeError` where an element cannot be held in `dtype` (ints
         exactly, floats rounded but not overflowed), `GraphError` for an ambiguous one in any other system.
         """
-        return constants.given_constant(self, value, dtype, name, ambiguous)
+        return emit.given_constant(self, value, dtype, name, ambiguous)
 
     def scalar(
         self, value: Scalar | np.generic, dtype: object = None, rank: int = 0, *, ambiguous: bool = False
@@ -190,22 +188,6 @@ class Graph:
         """A constant of shape [len(values)]. Raises `DTypeError` where `dtype` cannot hold one."""
         return self.constant(list(values), dtype)
 
-    def full(self, value: Scalar, shape: Sequence[DimLike], dtype: object = None) -> Symbol:
-        """A tensor of `shape`, which may have named dims, with `value` everywhere. See `ops.full`."""
-        from graphcore.ops import full
-
-        with self:
-            return full(shape, value, dtype=dtype)
-
-    def range(
-        self, start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: Any = None
-    ) -> Symbol:
-        """The numbers from `start` up to `stop`, `step` apart. See `ops.range`."""
-        from graphcore.ops import range as range_op
-
-        with self:
-            return range_op(start, stop, step, dtype=dtype, out_dim=out_dim)
-
     def weight(self, name: str, array: Any, dtype: object = None) -> Symbol:
         """A named tensor of known values, by reference.
 
@@ -213,76 +195,40 @@ class Graph:
         C-contiguous and of `dtype` (by default its own): what it holds when the graph is exported or loaded counts.
         Raises `GraphError` for a name in use, `DTypeError` where `dtype` cannot hold an element.
         """
-        return constants.given_weight(self, name, array, dtype)
+        return emit.given_weight(self, name, array, dtype)
 
     # Operators
 
-    def op(
-        self,
-        op_type: str,
-        inputs: Sequence[Symbol | np.ndarray[Any, Any] | Scalar | None] = (),
-        attributes: Mapping[str, Any] | None = None,
-        out_types: Sequence[Type] | None = None,
-        *,
-        domain: str = "",
-    ) -> tuple[Symbol, ...]:
-        """Any operator of any domain, as it is: no promotion, no check of operands.
-
-        inputs: Symbols, arrays (they become constants), Python scalars, None for an optional input left out.
-        attributes: ints, floats, strings, arrays, Graphs and lists of them. out_types: one type an output; where they
-        are not given ONNX's own inference finds them. Returns the outputs. Raises `GraphError` where it finds none.
-        """
-        symbols = tuple(None if v is None else self._operand(v, op_type, f"input {i}") for i, v in enumerate(inputs))
-        if out_types is None:
-            from graphcore.onnx.schemas.inference import infer_types
-
-            out_types = infer_types(op_type, symbols, dict(attributes or {}), domain)
-        return self._emit_many(op_type, symbols, tuple(out_types), dict(attributes or {}), domain)
-
     @contextmanager
     def layer(self, name: str) -> Iterator[str]:
-        """Names what is made inside after a layer: nodes are called `outer/name/...`. Yields the whole path.
+        """Name nodes that are made inside after a layer: `outer/name/...`. Yields the whole path.
 
         A layer entered again under the same name gets a number: `block`, `block_1`.
         """
         checked_name(name, "layer")
-        if self._inner is not None:
-            with self._open().layer(name) as path:
+        if not self.scope.is_open:
+            with self.build.innermost().layer(name) as path:
                 yield path
             return
-        path = outer = f"{self._layer}{name}"
-        count = self._layers.get(outer, 0)
+        site = self.site
+        path = outer = f"{site.layer}{name}"
+        count = site.layers.get(outer, 0)
         if count:
             path = f"{outer}_{count}"
-        self._layers[outer] = count + 1
-        before, self._layer = self._layer, path + "/"
+        site.layers[outer] = count + 1
+        before, site.layer = site.layer, path + "/"
         try:
             yield path
         finally:
-            self._layer = before
-
-    def subgraph(self, name: str, fn: Callable[..., Any], types: Mapping[str, Type] | Sequence[Type] = ()) -> Subgraph:
-        """A function of declared operands, traced now, to be called any number of times like a Python function.
-
-        name: of the function and of the layer of each call. fn: takes as many Symbols as there are types and returns a
-        Symbol, or a tuple, list or dict of them. types: by name, or a list; dims that are named may be any in a call.
-        Raises `GraphError` where `fn` uses Symbols from outside that are no constants, or returns none; calling it
-        raises `GraphError`, `DTypeError` or `ShapeError` for operands that are not as declared. See `gc.function`.
-
-            twice = g.subgraph("twice", lambda x: x + x, [TensorType(DType.float32, ["n"])])
-            y = twice(g[0])
-        """
-        from graphcore.build.functions import Subgraph
-
-        return Subgraph(self, name, fn, types)
+            site.layer = before
 
     @property
     def current_layer(self) -> str:
         """The path of the layer being built, "" outside of one."""
-        return self._open()._layer.rstrip("/")
+        return self.build.innermost().site.layer.rstrip("/")
 
     def output(self, *symbols: Symbol | Sequence[Symbol], **named: Symbol) -> None:
-        """Sets the outputs, once: positional ones keep their Symbol's name, named ones get theirs.
+        """Set the outputs, once: positional ones keep their Symbol's name, named ones get theirs.
 
         Raises `GraphError` for Symbols of another graph, for names in use, and when called again.
         """
@@ -292,7 +238,7 @@ class Graph:
                 operands={name or f"output {i}": s for i, (name, s) in enumerate(self._outputs)},
                 help="give all outputs in one call, or build on graph.copy()",
             )
-        if self._inner is not None:
+        if not self.scope.is_open:
             raise GraphError(
                 f"output: a body is being built in graph {self.name!r}, or it is a finished one",
                 help="return what a body gives from its function, and set the outputs behind it",
@@ -302,37 +248,17 @@ class Graph:
         outputs: list[tuple[str | None, Symbol]] = []
         flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
         for label, value in [*((None, s) for s in flat), *named.items()]:
-            value = self._own(value, "output", label or "value")
-            self._names.check_output(label, value)
+            value = self.build.own(value, "output", label or "value")
+            self.names.check_output(label, value)
             outputs.append((label, value))
-        self._outputs = self._names.of_outputs(outputs)
-        self._end_expressions([value for _, value in outputs])
-        self._names.claim_outputs(self._outputs)
-
-    @staticmethod
-    def load(
-        source: str | os.PathLike[str] | bytes | onnx.ModelProto,
-        *,
-        implicit_casts: bool = False,
-        promotion: str | PromotionSystem | None = None,
-    ) -> Graph:
-        """An ONNX model as a Graph.
-
-        source: a path, bytes or a ModelProto of opset 7 or newer. Weights stay in the mapped file; external data is
-        read from plain files in the model's folder only. Operators are brought to the opset that graphs are written
-        with; those of other domains stay as they are. implicit_casts: operands that should be of one dtype and are not
-        are cast to what the promotion system says. promotion: the system, by default the one that the model notes, or
-        "max". Raises `ModelError` for what is no valid model, `UnsafePathError` for data outside of its folder,
-        `ResourceLimitError` for one nested or expanded beyond all measure.
-        """
-        from graphcore.onnx.read.reader import load
-
-        return load(source, implicit_casts=implicit_casts, promotion=promotion)
+        self._outputs = self.names.of_outputs(outputs)
+        self.build.end_expressions([value for _, value in outputs])
+        self.names.claim_outputs(self._outputs)
 
     # The graph as a whole
 
     def verify(self) -> None:
-        """Checks that the graph is complete and sound. Raises `GraphError` that says what is not."""
+        """Check that the graph is complete and sound. Raises `GraphError` that says what is not."""
         if not self._outputs and not stored(self):
             raise GraphError(f"graph {self.name!r} has no outputs", help="say what it computes: graph.output(y)")
         for node in self._nodes:
@@ -343,101 +269,10 @@ class Graph:
                         f"{node.op_type}: an operand is used before it is made", operands={"operand": symbol}
                     )
 
-    def copy(self) -> Graph:
-        """An independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
-        from graphcore.ir.pickling import copied
-
-        made = copied(self)
-        made._outputs = None
-        return made
-
-    def optimize(
-        self, passes: Sequence[str | Callable[[Graph], Graph]] | None = None, *, limit: int = 1 << 20
-    ) -> Graph:
-        """A new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is.
-
-        passes: names or functions of `graphcore.passes`, by default all; they run together until they find nothing
-        more. limit: the bytes of the largest constant that folding makes. Inputs, outputs, names that users gave,
-        layers, lines, metadata and weights stay; bodies are optimised too. Raises `GraphError` for an unfinished
-        graph and for a pass that does not exist.
-        """
-        from graphcore.passes import optimize
-
-        return optimize(self, passes, limit=limit)
-
-    def to_onnx(
-        self,
-        *,
-        target: Target = "cpu",
-        precision: Precision = "exact",
-        inline: bool = False,
-        optimize: Optimize | None = None,
-        opset: int | None = None,
-        ir_version: int | None = None,
-        runtime: str | None = None,
-    ) -> onnx.ModelProto:
-        """The graph as an `onnx.ModelProto` with its weights inside.
-
-        target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for what a plain
-        onnxruntime session of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats
-        narrower than float32 in float32. inline: calls of functions are replaced by their bodies; otherwise they are
-        functions of the model where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit
-        for bit; "all" looks for what the provider runs faster in another form, whose sums in float32 may come in
-        another order, and runs the passes where there is some; "off" does neither. By default it is "all", for target
-        "onnx" "off". opset: ONNX's, from 17 to 26; by default the oldest in which all operators mean the same.
-        ir_version: of the file format, by default the one that goes with the opset. runtime: the release of
-        onnxruntime that is to run it, such as "1.20", which says both; opset is then one that it takes. Raises
-        `GraphError` for an unfinished graph, for an opset or a release that is not known and for what has no form at
-        that opset, and `ResourceLimitError` above protobuf's 2 GiB (use `export` then).
-        """
-        from graphcore.runtime.export import Options, model_proto
-
-        return model_proto(self, Options(target, precision, inline, optimize, opset, ir_version, runtime))
-
-    def export(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        target: Target = "cpu",
-        precision: Precision = "exact",
-        external_data: bool | None = None,
-        inline: bool = False,
-        optimize: Optimize | None = None,
-        opset: int | None = None,
-        ir_version: int | None = None,
-        runtime: str | None = None,
-    ) -> None:
-        """Writes the graph as an ONNX file, atomically: a whole file or none.
-
-        path: of the file. target, precision, inline, optimize, opset, ir_version, runtime: as for `to_onnx`, which
-        tells what raises `GraphError`. external_data: weights in a file of
-        their own beside it (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be
-        written.
-        """
-        from graphcore.runtime.export import Options, export
-
-        options = Options(target, precision, inline, optimize, opset, ir_version, runtime)
-        export(self, path, external_data, options)
-
-    def __str__(self) -> str:
-        from graphcore.ir.printing import graph_text
-
-        return graph_text(self)
-
     def __repr__(self) -> str:
         return (
             f"<Graph {self.name!r}: {len(self._inputs)} inputs, {len(self._nodes)} nodes, {len(self.outputs)} outputs>"
         )
-
-    def _repr_html_(self) -> str:
-        from graphcore.ir.printing import graph_html
-
-        return graph_html(self)
-
-    def _repr_svg_(self) -> str:
-        from graphcore.ir.printing import graph_svg
-
-        return graph_svg(self)
 
     def __enter__(self) -> Graph:
         self.__dict__.setdefault("_tokens", []).append(_current.set(self))
@@ -452,33 +287,82 @@ class Graph:
         graph = _current.get()
         if graph is None:
             raise GraphError("no graph is current", help="say which graph is meant: with graph: ...")
-        return graph if graph._inner is None else graph._open()
+        return graph if graph.scope.is_open else graph.build.innermost()
 
-    def __getstate__(self) -> dict[str, Any]:
-        from graphcore.ir.pickling import state_of
+    if TYPE_CHECKING:  # attached by `graph_methods`, which knows what stands above a graph
 
-        return state_of(self)
+        def __setitem__(self, key: str, value: Any) -> None:
+            """Store to a buffer: `graph["cache"] = value`, see `ops.buffer_store`."""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        from graphcore.ir.pickling import restore
+        def full(self, value: Scalar, shape: Sequence[DimLike], dtype: object = None) -> Symbol:
+            """Return a tensor of `shape`, which may have named dims, with `value` everywhere. See `ops.full`."""
 
-        restore(self, state)
+        def range(
+            self, start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: Any = None
+        ) -> Symbol:
+            """Return the numbers from `start` up to `stop`, `step` apart. See `ops.range`."""
 
-    # For those who declare ops. Functions of a graph that stand with their subject, so that a call costs no more.
+        def op(
+            self,
+            op_type: str,
+            inputs: Sequence[Symbol | np.ndarray[Any, Any] | Scalar | None] = (),
+            attributes: Mapping[str, Any] | None = None,
+            out_types: Sequence[Type] | None = None,
+            *,
+            domain: str = "",
+        ) -> tuple[Symbol, ...]:
+            """Emit any operator of any domain as it is: no promotion, no check of operands."""
 
-    _symbol = emit.new_symbol
-    _node = emit.new_node
-    _emit = emit.emit
-    _emit_many = emit.emit_many
-    _end_expressions = emit.end_expressions
+        def subgraph(
+            self, name: str, fn: Callable[..., Any], types: Mapping[str, Type] | Sequence[Type] = ()
+        ) -> Callable[..., Any]:
+            """Return a function of declared operands, traced now, to be called any number of times."""
 
-    _constant = constants.constant
-    _scalar = constants.scalar
-    _vector = constants.vector
-    _cast = constants.cast
+        @staticmethod
+        def load(
+            source: str | os.PathLike[str] | bytes | onnx.ModelProto,
+            *,
+            implicit_casts: bool = False,
+            promotion: str | PromotionSystem | None = None,
+        ) -> Graph:
+            """Read an ONNX model as a Graph."""
 
-    _operand = scope.operand
-    _own = scope.own
-    _capture = scope.capture
-    _open = scope.innermost
-    _in_body = scope.in_body
+        def copy(self) -> Graph:
+            """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
+
+        def optimize(
+            self, passes: Sequence[str | Callable[[Graph], Graph]] | None = None, *, limit: int = 1 << 20
+        ) -> Graph:
+            """Return a new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is."""
+
+        def to_onnx(
+            self,
+            *,
+            target: TargetName = "cpu",
+            precision: Precision = "exact",
+            inline: bool = False,
+            optimize: Optimize | None = None,
+            opset: int | None = None,
+            ir_version: int | None = None,
+            runtime: str | None = None,
+        ) -> onnx.ModelProto:
+            """Return the graph as an `onnx.ModelProto` with its weights inside."""
+
+        def export(
+            self,
+            path: str | os.PathLike[str],
+            *,
+            target: TargetName = "cpu",
+            precision: Precision = "exact",
+            external_data: bool | None = None,
+            inline: bool = False,
+            optimize: Optimize | None = None,
+            opset: int | None = None,
+            ir_version: int | None = None,
+            runtime: str | None = None,
+        ) -> None:
+            """Write the graph as an ONNX file, atomically: a whole file or none."""
+
+        def __str__(self) -> str: ...
+        def _repr_html_(self) -> str: ...
+        def _repr_svg_(self) -> str: ...

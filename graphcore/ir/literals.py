@@ -31,11 +31,11 @@ def scalar_array(value: Scalar, dtype: DType) -> Array:
     """A Python number that `dtype` holds, as an array of no axes."""
     if dtype.bits > 64:
         return big_integers.array_of(int(value))
-    plain = np.array(value, np.float64 if isinstance(value, float) else _integer_carrier(value))
+    plain = np.array(value, np.float64 if isinstance(value, float) else _integer_dtype(value))
     return casting.cast_array(plain, DType.of(plain.dtype), dtype)
 
 
-def _integer_carrier(value: Scalar) -> type[np.generic]:
+def _integer_dtype(value: Scalar) -> type[np.generic]:
     if isinstance(value, bool):
         return np.bool_
     if -(1 << 63) <= value < 1 << 63:
@@ -67,7 +67,7 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
 
 
 def _is_text(item: str) -> bool:
-    """Whether it has a UTF-8, which half of a surrogate pair has not."""
+    """Return whether a text has a UTF-8 encoding, which half of a surrogate pair has not."""
     try:
         item.encode()
     except UnicodeEncodeError:
@@ -91,7 +91,7 @@ def _no_tensor(value: object) -> DTypeError:
 
 
 def holds_numpy(value: Any) -> bool:
-    """Whether it is a NumPy value or nested lists of them, which keep their own dtype."""
+    """Return whether it is a NumPy value or nested lists of them, which keep their own dtype."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return isinstance(value, (np.ndarray, np.generic))

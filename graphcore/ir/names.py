@@ -1,4 +1,4 @@
-"""Names: who has which in a graph, and what is called what where nobody said."""
+"""Names: those given to the Symbols of a graph, and those made for the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Names:
         """The names that were given, with the Symbols that have them."""
 
     def claim(self, name: str, kind: str, owner: Symbol | None = None) -> str:
-        """The name, if it is one and nobody else's; it is `owner`'s from then on. Raises `GraphError`."""
+        """Return a valid name that is not taken; it is `owner`'s from then on. Raises `GraphError`."""
         checked_name(name, kind)
         taken = self.taken.get(name)
         if taken is not None and taken is not owner:
@@ -32,14 +32,14 @@ class Names:
         return name
 
     def rename(self, symbol: Symbol, name: str) -> None:
-        """Gives a Symbol a name in place of the one it has. Raises `GraphError`."""
+        """Give a Symbol a name in place of the one it has. Raises `GraphError`."""
         claimed = self.claim(name, "name", symbol)
-        if symbol._name is not None and symbol._name != claimed:
-            del self.taken[symbol._name]
-        symbol._name = claimed
+        if symbol.given_name is not None and symbol.given_name != claimed:
+            del self.taken[symbol.given_name]
+        symbol.given_name = claimed
 
     def automatic(self, symbol: Symbol) -> str:
-        """What a Symbol without a name is called: after its operator and its number."""
+        """Return the name of a Symbol without one of its own: its operator and its number."""
         producer = symbol.producer
         kind = f"{producer.layer}{snake(producer.op_type)}" if type(producer) is Node else "constant"
         name = f"{kind}_{symbol.id}"
@@ -48,7 +48,7 @@ class Names:
         return name
 
     def check_output(self, label: str | None, value: Symbol) -> None:
-        """Raises `GraphError` where an output cannot be called so: something else is, or it is an input or constant."""
+        """Raise `GraphError` where an output cannot be called so: something else is, or it is an input or constant."""
         taken = None if label is None else self.taken.get(label)
         if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
             raise GraphError(
@@ -77,8 +77,8 @@ class Names:
     def claim_outputs(self, outputs: list[Output]) -> None:
         """Values without a name get that of their output."""
         for label, value in outputs:
-            if label is not None and value._name is None and not isinstance(value.producer, Constant):
-                value._name = self.claim(label, "output", value)
+            if label is not None and value.given_name is None and not isinstance(value.producer, Constant):
+                value.given_name = self.claim(label, "output", value)
 
 
 _snakes: dict[str, str] = {"IsNaN": "is_nan"}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from graphcore.build.nary import is_swallowed
 from graphcore.ir.buffers import stored
 from graphcore.ir.definitions import Definition, definition_of, definitions
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.types.dtypes import DType
-
-if TYPE_CHECKING:
-    from graphcore.ir.graph import Graph
 
 
 def graph_text(graph: Graph) -> str:
@@ -35,7 +33,7 @@ def _aligned(rows: list[tuple[str, str]]) -> list[str]:
 def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[tuple[str, str]]:
     """The lines of a graph, and the source lines beside them; bodies stand below their node, further in."""
     buffers = graph._buffers
-    rows = [(f"{indent}{'buffer ' if s._name in buffers else 'input  '} {s}", _where(s)) for s in graph._inputs]
+    rows = [(f"{indent}{'buffer ' if s.given_name in buffers else 'input  '} {s}", _where(s)) for s in graph._inputs]
     rows += [(f"{indent}weight  {s}", _where(s)) for s in graph.weights.values()]
     for node in _shown(graph):
         made = ", ".join(map(str, node.outputs))
@@ -49,12 +47,14 @@ def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[t
 
 def _shown(graph: Graph) -> list[Node]:
     """The nodes, without sums and products that a longer one has taken the terms of."""
-    return [n for n in graph.nodes if not any(map(is_swallowed, n.outputs))] if graph._expressions else [*graph.nodes]
+    return (
+        [n for n in graph.nodes if not any(map(is_swallowed, n.outputs))]
+        if graph.memory.expressions
+        else [*graph.nodes]
+    )
 
 
 def _is_body(value: object) -> bool:
-    from graphcore.ir.graph import Graph
-
     return isinstance(value, Graph)
 
 
@@ -74,7 +74,7 @@ def _call(node: Node, called: Mapping[Definition, str]) -> str:
 
 def _operand(symbol: Symbol) -> str:
     producer = symbol.producer
-    if isinstance(producer, Constant) and not producer.is_weight and symbol._name is None:
+    if isinstance(producer, Constant) and not producer.is_weight and symbol.given_name is None:
         return _array(producer.array, symbol.dtype)
     return symbol.name
 

@@ -1,8 +1,10 @@
-"""What a value is in a graph: a Symbol of its own, what stands in it for one of a graph around it, or a constant."""
+"""The place of a graph among others, and which Symbols it has for the values that are used in it.
+
+A body is built inside its outer graph, and uses the Symbols of that: each is captured, once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,40 +17,83 @@ from graphcore.ir.symbol import Captured, Symbol
 from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:
+    from graphcore.ir.builder import GraphBuilder
     from graphcore.ir.graph import Graph
 
 
-def operand(graph: Graph, value: Any, op: str, role: str) -> Symbol:
-    """An operand as a Symbol of this graph; arrays become constants, Python scalars of their default dtype too."""
+class Scope:
+    """The place of a graph among others.
+
+    outer: the graph whose node has this one as a body. building: the body under construction in it. is_finished: True
+    of a body to which nothing can be added any more. is_open: True if nodes are added to the graph itself, since there
+    is no such body, and it is unfinished: an attribute, since each node that is made asks for it. captured: the Symbols
+    that stand for those of the outer graph, by their numbers there.
+    """
+
+    __slots__ = ("_building", "_is_finished", "captured", "is_open", "outer")
+
+    def __init__(self) -> None:
+        self.outer: Graph | None = None
+        self.captured: dict[int, Symbol] = {}
+        self._building: Graph | None = None
+        self._is_finished = False
+        self.is_open = True
+
+    @property
+    def building(self) -> Graph | None:
+        return self._building
+
+    @building.setter
+    def building(self, body: Graph | None) -> None:
+        self._building = body
+        self.is_open = body is None and not self._is_finished
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_finished
+
+    @is_finished.setter
+    def is_finished(self, is_finished: bool) -> None:
+        self._is_finished = is_finished
+        self.is_open = not is_finished and self._building is None
+
+
+def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
+    """Return an operand as a Symbol of the graph; arrays and Python scalars become constants."""
     if isinstance(value, Symbol):
-        return graph._own(value, op, role)
+        return builder.own(value, op, role)
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = array_dtype(value, op, role)
-        return graph._constant(casting.native(np.asarray(value)).copy(), dtype)
+        return builder.constant(casting.native(np.asarray(value)).copy(), dtype)
     if isinstance(value, (bool, int, float)):
-        dtype = graph.promotion.default_dtype([value])
-        return graph._scalar(value, dtype, graph.promotion.guesses_literals and dtype is not DType.bool)
+        promotion = builder.graph.promotion
+        dtype = promotion.default_dtype([value])
+        return builder.scalar(value, dtype, promotion.guesses_literals and dtype is not DType.bool)
     if hasattr(type(value), "__array_namespace__"):  # an array of another kind
         array = np.asarray(value)
-        return graph._constant(array.copy(), array_dtype(array, op, role))
+        return builder.constant(array.copy(), array_dtype(array, op, role))
     raise _no_operand(value, op, role)
 
 
-def own(graph: Graph, value: object, op: str, role: str) -> Symbol:
-    """A Symbol as one of the graph, or of the body that is being built in it. Raises `GraphError` for any other's."""
+def own(builder: GraphBuilder, value: object, op: str, role: str) -> Symbol:
+    """Return the Symbol of the graph, or of the body under construction in it, for one of it or of an outer graph.
+
+    Raises `GraphError` for a Symbol of any other graph.
+    """
+    graph = builder.graph
     if not isinstance(value, Symbol):
         raise _no_operand(value, op, role)
     if isinstance(value, BufferValue):
         value = value.value
-    if value.graph._inner is value.graph:
+    if value.graph.scope.is_finished:
         raise GraphError(
             f"{op}: {role} belongs to a body, {value.graph.name!r}, and is not known outside of it",
             operands={role: value},
             help="return it from the function of the body, and use what cond or the loop gives",
         )
-    if graph._inner is not None:
-        return graph._open()._own(value, op, role)
-    found = graph._capture(value)
+    if not graph.scope.is_open:
+        return builder.innermost().build.own(value, op, role)
+    found = builder.capture(value)
     if found is None:
         theirs, ours = (
             (f" ({value.graph.promotion})", f" ({graph.promotion})")
@@ -63,37 +108,34 @@ def own(graph: Graph, value: object, op: str, role: str) -> Symbol:
     return found
 
 
-def capture(graph: Graph, symbol: Symbol) -> Symbol | None:
-    """What stands in this graph for a Symbol of it or of one around it; None for a Symbol of any other."""
+def capture(builder: GraphBuilder, symbol: Symbol) -> Symbol | None:
+    """Return the Symbol of the graph for one of it or of an outer graph; None for a Symbol of any other."""
+    graph = builder.graph
     if symbol.graph is graph:
         return symbol
-    around = graph._outer
-    outer = None if around is None else around._capture(symbol)
-    if outer is None:
-        return None
-    found = graph._captured.get(outer.id)
+    outer = graph.scope.outer
+    found = None if outer is None else outer.build.capture(symbol)
     if found is None:
-        outer.graph._expressions.pop(outer.id, None)
-        found = graph._captured[outer.id] = graph._symbol(outer.type, Captured(outer))
-    return found
+        return None
+    captured = graph.scope.captured
+    made = captured.get(found.id)
+    if made is None:
+        found.graph.memory.expressions.pop(found.id, None)
+        made = captured[found.id] = builder.symbol(found.type, Captured(found))
+    return made
 
 
-def innermost(graph: Graph) -> Graph:
-    """The innermost body that is being built in it, or itself. Raises `GraphError` for a body that is finished."""
-    while (inner := graph._inner) is not None:
-        if inner is graph:
-            raise GraphError(
-                f"the body {graph.name!r} is finished: nothing can be added to it",
-                help="return its values from the function that made them, and use what cond or the loop gives",
-            )
-        graph = inner
+def innermost(builder: GraphBuilder) -> Graph:
+    """Return the innermost body under construction in the graph, or the graph. Raises `GraphError` if finished."""
+    graph = builder.graph
+    while graph.scope.building is not None:
+        graph = graph.scope.building
+    if graph.scope.is_finished:
+        raise GraphError(
+            f"the body {graph.name!r} is finished: nothing can be added to it",
+            help="return its values from the function that made them, and use what cond or the loop gives",
+        )
     return graph
-
-
-def in_body(graph: Graph, inputs: Sequence[Symbol | None], op: str) -> tuple[Graph, tuple[Symbol | None, ...]]:
-    """The body that is being built in it, and what stands there for these operands."""
-    body = innermost(graph)
-    return body, tuple([None if s is None else body._own(s, op, "an operand") for s in inputs])
 
 
 def _no_operand(value: object, op: str, role: str) -> DTypeError:
@@ -103,4 +145,4 @@ def _no_operand(value: object, op: str, role: str) -> DTypeError:
     return DTypeError(f"{op}: {role} is a {type(value).__name__}", operands={role: value}, help=fix)
 
 
-__all__ = ["capture", "in_body", "innermost", "operand", "own"]
+__all__ = ["Scope", "capture", "innermost", "operand", "own"]

@@ -21,7 +21,7 @@ TensorLike: TypeAlias = "Symbol | np.ndarray[Any, Any] | np.generic | bool | int
 class Node:
     """One operator applied to Symbols. `domain` is ONNX's: "" is the default one, "graphcore" the library's own.
 
-    Made by `Graph._emit`, which sets the slots itself: a call of `__init__` would be a fifth of a node's cost.
+    Made by `graph.build.emit`, which sets the slots itself: a call of `__init__` would be a fifth of a node's cost.
     """
 
     __slots__ = ("attributes", "domain", "inputs", "layer", "op_type", "origin", "outputs")
@@ -32,7 +32,7 @@ class Node:
     attributes: dict[str, Any]
     domain: str
     layer: str
-    """The path of the layer it is in, with a slash behind it, or ""."""
+    """The path of the layer it is in, with a slash at the end, or ""."""
     origin: Origin | Line | None
 
     @property
@@ -42,7 +42,7 @@ class Node:
 
 
 class Constant:
-    """What makes a constant or weight Symbol: its array. A weight's array is the caller's own, never copied."""
+    """The producer of a constant or weight Symbol: its array. A weight's array is the caller's own, never copied."""
 
     __slots__ = ("array", "is_weight", "origin")
 
@@ -53,7 +53,7 @@ class Constant:
 
 
 class Input:
-    """What makes an input Symbol: its position."""
+    """The producer of an input Symbol: its position."""
 
     __slots__ = ("origin", "position")
 
@@ -63,7 +63,7 @@ class Input:
 
 
 class Captured:
-    """What makes a Symbol in the body of an If, Loop or Scan that stands for one of the graph around it."""
+    """The producer of a Symbol in the body of an If, Loop or Scan that stands for one of the outer graph."""
 
     __slots__ = ("symbol",)
 
@@ -72,7 +72,7 @@ class Captured:
 
     @property
     def origin(self) -> Origin | Line | None:
-        """Where that one was made."""
+        """The origin of that Symbol."""
         return self.symbol.producer.origin
 
 
@@ -84,7 +84,7 @@ class Symbol:
     ops (`graphcore.ops`) and listed here for editors and type checkers.
     """
 
-    __slots__ = ("__weakref__", "_name", "graph", "id", "producer", "type")
+    __slots__ = ("__weakref__", "given_name", "graph", "id", "producer", "type")
 
     __array_ufunc__ = None  # ndarray + symbol is the Symbol's business
 
@@ -93,10 +93,11 @@ class Symbol:
     type: Any
     """Its TensorType (or SequenceType, OptionalType)."""
     producer: Node | Constant | Input | Captured
-    """What makes it."""
+    """The producer of the Symbol."""
     id: int
     """Its number within the graph, in order of making."""
-    _name: str | None
+    given_name: str | None
+    """The name it was given. Written by `Names` alone."""
 
     @property
     def dtype(self) -> DType:
@@ -123,7 +124,7 @@ class Symbol:
 
     @property
     def ambiguous(self) -> bool:
-        """Whether its dtype is only a default, in promotion systems that know such."""
+        """True where its dtype is only a default, in promotion systems that know such."""
         return getattr(self.type, "ambiguous", False)
 
     @ambiguous.setter
@@ -139,14 +140,14 @@ class Symbol:
     @property
     def name(self) -> str:
         """Its name in the graph and in the exported model: the one given, or made of the op and the number."""
-        if self._name is not None:
-            return self._name
+        if self.given_name is not None:
+            return self.given_name
         producer = self.producer
-        return producer.symbol.name if type(producer) is Captured else self.graph._names.automatic(self)
+        return producer.symbol.name if type(producer) is Captured else self.graph.names.automatic(self)
 
     @name.setter
     def name(self, name: str) -> None:
-        self.graph._names.rename(self, name)
+        self.graph.names.rename(self, name)
 
     @property
     def line(self) -> Line | None:
@@ -157,22 +158,6 @@ class Symbol:
     def is_constant(self) -> bool:
         """A constant or a weight."""
         return type(self.producer) is Constant
-
-    def insert_transformation(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
-        """Lets everything that reads this Symbol now read `transform(self)` instead; the transformation reads itself.
-
-        transform: called once with the Symbol; returns one of the same dtype and shape. Nodes, bodies that capture the
-        Symbol, outputs (which keep their names) and what a buffer holds are changed; what uses the Symbol afterwards
-        reads it as it is. Symbols that come later get other numbers, and those without a name other names. A Model that
-        was loaded stays what it was. Returns the new Symbol. Raises `DTypeError` or `ShapeError` where the type
-        changes, `GraphError` where the result is made of what reads the Symbol, and for one of a finished body or of a
-        graph in which a body is being built; the graph is then as before.
-
-            hidden.insert_transformation(lambda h: ops.clip(h, -10, 10))
-        """
-        from graphcore.build.insert import insert
-
-        return insert(self, transform)
 
     __hash__ = object.__hash__
 
@@ -254,10 +239,10 @@ class Symbol:
         return f"<Symbol {self}>"
 
     def _describe(self) -> tuple[str, str, str]:
-        own = self.graph._once.implicit.get(self.id)
+        own = self.graph.memory.implicit.get(self.id)
         if own is not None:
             return own._describe()
-        name = "" if self._name is None and self.is_constant else self.name
+        name = "" if self.given_name is None and self.is_constant else self.name
         return name, str(self.type), str(self.line or "")
 
     if TYPE_CHECKING:
@@ -317,6 +302,9 @@ class Symbol:
         def to_device(self, device: object, /, *, stream: object = None) -> Symbol: ...
         def cast(self, dtype: object) -> Symbol: ...
         def rebind(self, *shape: Any, message: str = "") -> Symbol: ...
+        def insert_transformation(self, transform: Callable[[Symbol], Symbol]) -> Symbol:
+            """Let everything that reads this Symbol now read `transform(self)` instead."""
+
         def print(self, label: str = "debug_tensor") -> Symbol: ...
         def reshape(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
         def broadcast_to(self, *shape: Any, out_dims: Any = None) -> Symbol: ...
@@ -357,7 +345,7 @@ def _symbol_of(graph: Graph, id: int) -> Symbol:
 
 
 def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
-    """What makes a Symbol; in a body, what makes the one of the graph around it that it stands for."""
+    """Return the producer of a Symbol; in a body, of the outer graph's Symbol that it stands for."""
     producer = None if symbol is None else symbol.producer
     while isinstance(producer, Captured):
         producer = producer.symbol.producer

@@ -1,4 +1,4 @@
-"""What a model notes of itself in its metadata: the promotion system, the target, dtypes that ONNX has not, buffers.
+"""Notes in the metadata of a model: the promotion system, the target, dtypes that ONNX has not, buffers.
 
 Tools that merge models refuse two that have other values under one key. A note therefore has a checksum of its value in
 its key: equal keys have equal values, and a merged model has the notes of all. Files of before have the keys alone.
@@ -13,8 +13,10 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 
+from graphcore.ir.transform import exposed_buffers
+
 PREFIX = "graphcore."
-"""What the keys of notes begin with."""
+"""The prefix of the keys of notes."""
 
 PROMOTION = "graphcore.promotion"
 TARGET = "graphcore.target"
@@ -23,7 +25,7 @@ TARGET = "graphcore.target"
 DTYPES = "graphcore.dtypes"
 """The key under which it notes the dtypes of values that are stored as another one."""
 
-BUFFERS = "graphcore.buffers"
+BUFFERS = exposed_buffers.NOTE
 """The key under which it notes which inputs are buffers, and which outputs are what they hold afterwards."""
 
 VALUE_DTYPE = "graphcore.dtype"
@@ -50,12 +52,12 @@ def read(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _default(texts: list[str]) -> str:
-    """What a graph of two promotion systems is built on by: the one that graphs have by default."""
+    """Return what a graph of two promotion systems is built on by: the one that graphs have by default."""
     return "max"
 
 
 def _lowered_for(texts: list[str]) -> str:
-    """What was lowered for a target is not as it was built, whatever it was merged with."""
+    """Return what was lowered for a target is not as it was built, whatever it was merged with."""
     return next(text for text in texts if text != "onnx")
 
 
@@ -78,7 +80,7 @@ _MERGED: Mapping[str, Callable[[list[str]], str]] = {
     DTYPES: _together,
     BUFFERS: _together,
 }
-"""What several notes of one name are together."""
+"""The function for each name that merges several notes of it."""
 
 
 def of_values(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -105,13 +107,13 @@ def gathered(notes: Mapping[str, str], values: Mapping[str, Mapping[str, str]]) 
 
 
 def _buffer(name: str, text: str) -> object:
-    """What a value notes of the buffer that it is, its output called as it is now."""
+    """Return what a value notes of the buffer that it is, its output called as it is now."""
     try:
         note = json.loads(text)
         prefix = name.removesuffix(note.pop("name"))
         if "output" in note:
             note["output"] = prefix + note["output"]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # it may be anybody's
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # the note is untrusted
         return None
     return note
 

@@ -1,8 +1,9 @@
-"""Passes: functions that make a new graph of a graph, which computes the same with less.
+"""Optimisation passes: dead code elimination, cast simplification, algebraic simplification, constant folding and
+common subexpression elimination.
 
-Each is of one subject and can be used alone; `optimize`, which is `Graph.optimize`, runs them together until nothing
-is left to do. The graph they are given is never changed. Inputs, outputs, names given by users, layers, lines,
-metadata and the promotion system stay; weights stay the caller's arrays.
+Each returns a new graph that computes the same bits with fewer nodes, and can be used alone. `optimize`, which is
+`Graph.optimize`, runs them together up to a fixed point. The graph they are given is never changed. Inputs, outputs,
+names given by users, layers, lines, metadata and the promotion system stay; weights stay the caller's arrays.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from graphcore.errors import GraphError
-from graphcore.ir.buffers import attach, exposed
 from graphcore.ir.graph import Graph
+from graphcore.ir.transform.exposed_buffers import attach, exposed
 from graphcore.passes.casts import CASTS
 from graphcore.passes.folding import FOLDS
 from graphcore.passes.identities import IDENTITIES
@@ -23,7 +24,7 @@ Pass: TypeAlias = "Callable[[Graph], Graph]"
 
 
 def dead_code(graph: Graph) -> Graph:
-    """Without nodes that lead to no output and constants that nothing uses.
+    """Eliminate dead code: return the graph without nodes that lead to no output, and without unused constants.
 
     A value with a name that a user gave stays, for it can be asked for: `graph["hidden"]`. Names in a model that
     others wrote, which every value there has, do not count. Raises `GraphError` for a graph without outputs.
@@ -32,7 +33,7 @@ def dead_code(graph: Graph) -> Graph:
 
 
 def common_subexpressions(graph: Graph) -> Graph:
-    """With one node in place of those with the same operator, operands and attributes.
+    """Eliminate common subexpressions: return the graph with one node for each operator, operands and attributes.
 
     Random operators, nodes with bodies and those of domains that the library does not know are never merged, nor two
     values that users gave different names. Raises `GraphError` for a graph without outputs.
@@ -41,7 +42,7 @@ def common_subexpressions(graph: Graph) -> Graph:
 
 
 def fold_constants(graph: Graph, *, limit: int = LIMIT) -> Graph:
-    """With constants in place of nodes whose operands are constants, where NumPy gives the result bit for bit.
+    """Fold constants: return the graph with constants for nodes of constants, where NumPy gives the result bit for bit.
 
     limit: the bytes of the largest constant made. Weights are not folded: what they hold when the graph is exported
     counts. Raises `GraphError` for a graph without outputs.
@@ -50,7 +51,7 @@ def fold_constants(graph: Graph, *, limit: int = LIMIT) -> Graph:
 
 
 def simplify_casts(graph: Graph) -> Graph:
-    """Without casts that change nothing, or that a cast by way of a wider dtype can do without.
+    """Simplify casts: return the graph without casts that change nothing, and without a lossless one before another.
 
     Only where that is exact for every value: float16 -> float32 -> float16 is nothing, float32 -> float16 -> float32
     stays. Raises `GraphError` for a graph without outputs.
@@ -59,7 +60,7 @@ def simplify_casts(graph: Graph) -> Graph:
 
 
 def remove_identities(graph: Graph) -> Graph:
-    """Without nodes whose result is an operand: x * 1, -(-x), a Transpose and the one that undoes it.
+    """Simplify algebraically: return the graph without nodes that give an operand: x * 1, -(-x), a Transpose undone.
 
     Only where that holds for every value: x + 0.0 stays, for -0.0 + 0.0 is 0.0. Raises `GraphError` for a graph
     without outputs.
@@ -78,15 +79,15 @@ _ROUNDS = 16
 
 
 def optimize(graph: Graph, passes: Sequence[str | Pass] | None = None, *, limit: int = LIMIT) -> Graph:
-    """See `Graph.optimize`."""
+    """Return the graph after these passes; see `Graph.optimize`."""
     if not graph.outputs:
         graph.verify()  # which says so
-    if graph._outer is not None:
+    if graph.scope.outer is not None:
         raise GraphError(f"optimize: graph {graph.name!r} is a body", help="optimise the graph around it")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise GraphError(f"optimize: the limit {limit!r} is no number of bytes", help=f"the default is {LIMIT}")
     selection = selected(list(PASSES) if passes is None else passes, limit)
-    buffers = {name: held.buffer for name, held in graph._buffers.items()}
+    buffers = {name: held.buffer for name, held in graph.buffers.items()}
     graph = exposed(graph)
     with uncollected():
         for _ in range(_ROUNDS):
@@ -100,7 +101,7 @@ def optimize(graph: Graph, passes: Sequence[str | Pass] | None = None, *, limit:
 
 
 def selected(passes: Sequence[str | Pass], limit: int = LIMIT) -> Selection:
-    """What a walk does that runs these passes. Raises `GraphError` for one that does not exist."""
+    """Return the selection of rules that these passes are. Raises `GraphError` for one that does not exist."""
     given = [passes] if isinstance(passes, str) or not isinstance(passes, Iterable) else passes
     names = {_name(each) for each in given}
     rules: dict[str, tuple[Rule, ...]] = {}

@@ -1,4 +1,4 @@
-"""Casts that change nothing, and casts through a dtype that holds every value of the one before it."""
+"""Cast simplification: casts to the dtype of the operand, and casts of a lossless cast."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WIDER: dict[DType, frozenset[DType]] = {
 
 @functools.cache
 def holds(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`, signed zeros, infinities and NaN included."""
+    """Return whether every value of `narrow` is one of `wide`, signed zeros, infinities and NaN included."""
     if DType.string in (wide, narrow) or max(wide.bits, narrow.bits) > 64:
         return False
     if wide is narrow or narrow.kind == "bool":
@@ -50,7 +50,7 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 @functools.cache
 def passes_through(source: DType, between: DType, target: DType) -> bool:
-    """Whether a cast by way of `between` is the cast from `source` to `target`, for every value."""
+    """Return whether a cast by way of `between` equals the cast from `source` to `target`, for every value."""
     if not holds(between, source) or target.bits > 64 or (target.is_float and target not in _PRECISION):
         return False
     if target is DType.string:
@@ -61,7 +61,7 @@ def passes_through(source: DType, between: DType, target: DType) -> bool:
 
 
 def cast(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """A Cast to the dtype that the operand has, and one of a Cast that lost nothing."""
+    """Remove a Cast to the dtype that the operand has; skip the inner Cast of two where that is lossless."""
     operand = inputs[0]
     if operand is None or node.attributes.keys() != {"to"} or not _is_known(operand):
         return None
@@ -80,7 +80,7 @@ def cast(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def _is_known(symbol: Symbol) -> bool:
-    """Whether it is a tensor of a dtype that is not only a default."""
+    """Return whether it is a tensor whose dtype is more than a default."""
     return isinstance(symbol.type, TensorType) and not symbol.type.ambiguous
 
 

@@ -1,4 +1,4 @@
-"""Constant folding: operators of constants become constants (`graphcore.arrays.evaluate`)."""
+"""Constant folding, by `graphcore.arrays.evaluate`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcore.types.tensor_types import TensorType
 
 
 def _folded(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """The operator's result as a constant, None where it is not known now, not for certain, or too large."""
+    """Return the result as a constant; None where operands are no constants, the bits are not certain, or too many."""
     type_ = node.outputs[0].type
     if not isinstance(type_, TensorType) or not type_.shape.is_static or type_.dtype.bits > 64:
         return None
@@ -36,7 +36,7 @@ def _shape(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def _dims(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Dims that are known, taken out of a shape that is not known as a whole."""
+    """Fold Gather and Slice of a Shape to static dims, where other dims of it are dynamic."""
     shape = inputs[0]
     producer = None if shape is None else shape.producer
     if not isinstance(producer, Node) or producer.domain or producer.op_type != "Shape":

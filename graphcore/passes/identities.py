@@ -1,4 +1,4 @@
-"""Nodes whose result is an operand, bit for bit and for every value."""
+"""Algebraic simplification: nodes whose result is an operand, bit for bit and for every value."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _LAST = (1 << 63) - 1  # the end of a slice that has none
 
 
 def same(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Identity, and Concat of one operand."""
+    """Remove Identity, and Concat of one operand."""
     return inputs[0] if len(inputs) == 1 else None
 
 
 def reshaped(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Reshape, Flatten, Squeeze, Unsqueeze and Expand to the static shape that the operand has."""
+    """Remove Reshape, Flatten, Squeeze, Unsqueeze and Expand to the static shape that the operand has."""
     (operand, type_) = inputs[0], node.outputs[0].type
     return operand if operand is not None and operand.type is type_ and _is_static(type_) else None
 
 
 def transposed(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Transpose that leaves the axes where they are, and one that puts them back."""
+    """Remove a Transpose that permutes nothing, and two that are inverse."""
     operand = inputs[0]
     if operand is None or not isinstance(operand.type, TensorType) or not operand.shape.is_ranked:
         return None
@@ -47,7 +47,7 @@ def _axes(node: Node, rank: int) -> list[int]:
 
 
 def sliced(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Slice of everything, forwards."""
+    """Remove a Slice of everything, forwards."""
     if len(inputs) < 3:
         return None
     operand, starts, ends, _, steps = (*inputs, None, None)[:5]
@@ -65,7 +65,7 @@ def sliced(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def twice(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Not, Neg or BitwiseNot of itself."""
+    """Remove two Not, Neg or BitwiseNot of each other: involutions."""
     inner = inputs[0].producer if inputs[0] is not None else None
     if type(inner) is not Node or inner.op_type != node.op_type or inner.domain or len(inner.inputs) != 1:
         return None
@@ -73,8 +73,7 @@ def twice(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     return operand if operand is not None and _is_plain(operand) else None
 
 
-# The right-hand operand that leaves the left one as it is. x + 0.0 is not x where
-# that is -0.0, and x - (-0.0) neither.
+# The neutral elements on the right-hand side. x + 0.0 is not x where x is -0.0, and x - (-0.0) neither.
 _NEUTRAL: dict[str, dict[str, float | int]] = {
     "Add": {"float": -0.0, "integer": 0},
     "Sub": {"float": 0.0, "integer": 0},
@@ -91,7 +90,7 @@ _ONE_SIDED = frozenset({"Sub", "Div"})
 
 
 def neutral(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """The operand that the other one leaves as it is."""
+    """Remove arithmetic with a neutral element."""
     left, right = inputs if len(inputs) == 2 else (None, None)
     if left is None or right is None:
         return None
@@ -126,7 +125,7 @@ def _as(value: float | int, array: Array) -> object:
 
 
 def _is_plain(symbol: Symbol) -> bool:
-    """Whether a value is of a dtype that ONNX has: others may come in with more than they hold, and be rounded."""
+    """Return whether a value has a dtype of ONNX: feeds of others may have more digits, and are rounded."""
     type_ = symbol.type
     return isinstance(type_, TensorType) and type_.dtype.storage is type_.dtype and not type_.ambiguous
 

@@ -1,4 +1,4 @@
-"""Which nodes and Symbols of a graph lead to what it is asked for."""
+"""Liveness: which nodes and Symbols lead to the outputs of a graph, for dead code elimination."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.transform.edit import edit
 
 
 class Live(NamedTuple):
-    """nodes: for each node of the graph, whether it is needed. symbols: the numbers of the Symbols that are."""
+    """Liveness of a graph. nodes: for each node, whether it is live. symbols: the numbers of live Symbols."""
 
     nodes: list[bool]
     symbols: set[int]
 
 
 def live_nodes(graph: Graph, *, by_name: bool = True) -> Live:
-    """What leads to an output, or has no results at all.
+    """Return what leads to an output, and nodes without results.
 
-    by_name: or to a value that a user named. A name in a model that others wrote asks for nothing: there every value
-    has one.
+    by_name: also what leads to a value that a user named. Names in a model that was read do not count: there every
+    value has one.
     """
     used = {symbol.id for symbol in graph.outputs}
-    nodes = graph._nodes
-    read = graph._read if by_name else len(nodes)
+    nodes = graph.nodes
+    read = graph.site.imported if by_name else len(nodes)
     kept = [False] * len(nodes)
     for position in range(len(nodes) - 1, -1, -1):
         node = nodes[position]
         for made in node.outputs:
-            if made.id in used or (made._name is not None and position >= read):
+            if made.id in used or (made.given_name is not None and position >= read):
                 break
         else:
             if node.outputs:
@@ -39,26 +40,29 @@ def live_nodes(graph: Graph, *, by_name: bool = True) -> Live:
                 used.add(symbol.id)
         for value in node.attributes.values():
             if isinstance(value, Graph):
-                used.update(value._captured)
+                used.update(value.scope.captured)
     return Live(kept, used)
 
 
 def prune(graph: Graph) -> None:
-    """Removes what leads to no output from a graph that nobody else has yet. Its bodies are pruned already.
+    """Remove dead code from a graph in place. Its bodies are pruned already.
 
     Lowering keeps a value in two dtypes until it knows which of them is asked for.
     """
     kept, used = live_nodes(graph, by_name=False)
     if not all(kept):
         keep_nodes(graph, kept)
-    if graph._captured:
-        graph._captured = {outer: inner for outer, inner in graph._captured.items() if inner.id in used}
+    captured = graph.scope.captured
+    if captured:
+        graph.scope.captured = {outer: inner for outer, inner in captured.items() if inner.id in used}
 
 
 def keep_nodes(graph: Graph, kept: Sequence[bool]) -> None:
-    """Removes the other nodes. What they make is read by none of those kept."""
-    graph._read = sum(kept[: graph._read])
-    graph._nodes[:] = [node for node, stays in zip(graph._nodes, kept, strict=True) if stays]
+    """Remove the other nodes. What they make is read by none of those kept."""
+    with edit(graph) as nodes:
+        for node, stays in zip(nodes, kept, strict=True):
+            if not stays:
+                nodes.drop(node)
 
 
 __all__ = ["Live", "keep_nodes", "live_nodes", "prune"]

@@ -1,4 +1,4 @@
-"""Nodes and constants that are the same: what common subexpressions are found by."""
+"""Value numbering for common subexpression elimination: the keys of equal nodes and constants."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from graphcore.types.dtypes import DType
 Key: TypeAlias = "tuple[Hashable, ...]"
 
 DOMAINS = frozenset({"", "ai.onnx.ml", "graphcore"})
-"""Those whose operators do nothing but compute; what others do is not known."""
+"""Domains whose operators are pure; what others do is not known."""
 
 RANDOM = frozenset(
     {
         "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
     }
 )  # fmt: skip
-"""Operators that may give something else each time. Two of them are two draws even where a seed is given."""
+"""Operators that are not deterministic. Two of them are two draws even where a seed is given."""
 
 _LARGEST = 1 << 12  # bytes of constants and attributes that are compared
 
 
 class Merger:
-    """The nodes of one new graph so far, by what they compute."""
+    """The available nodes of one new graph, by what they compute."""
 
     def __init__(self) -> None:
         self._nodes: dict[Key, Node] = {}
 
     def key(self, node: Node, inputs: tuple[Symbol | None, ...], is_read: bool) -> Key | None:
-        """What nodes that compute the same have in common; None for one that is never merged.
+        """Return the key that nodes that compute the same share; None for a node that is never merged.
 
-        A node of a model that others wrote keeps the runtime's own kernel, and is none of ours.
+        Nodes of a model that was read keep the runtime's own kernels: they have keys of their own.
         """
         if node.op_type in RANDOM or node.domain not in DOMAINS:
             return None
@@ -51,25 +51,25 @@ class Merger:
         return node.op_type, node.domain, operands, attributes, types, is_read
 
     def found(self, key: Key | None) -> Node | None:
-        """The node that is the same, None where there is none."""
+        """Return the node of a key, None where there is none."""
         if key is None:
             return None
         found = self._nodes.get(key)
-        # What is only a default takes the dtype of whatever it meets, each use another.
+        # A default dtype gives way to that of the other operand, which differs from use to use.
         if found is None or any(getattr(s.type, "ambiguous", False) for s in found.outputs):
             return None
         return found
 
     def remember(self, key: Key | None, node: Node) -> None:
-        """From now on this node is the one to find."""
+        """Record a node under its key, unless there is one already."""
         if key is not None:
             self._nodes.setdefault(key, node)
 
     def constant(self, symbol: Symbol) -> Key | None:
-        """What equal constants have in common; None for weights, named, large and ambiguous ones."""
+        """Return the key that equal constants share; None for weights, named, large and ambiguous ones."""
         producer = symbol.producer
         assert isinstance(producer, Constant)
-        if producer.is_weight or symbol._name is not None or symbol.ambiguous:
+        if producer.is_weight or symbol.given_name is not None or symbol.ambiguous:
             return None
         array = producer.array
         if array.dtype == object or array.nbytes > _LARGEST:
@@ -78,7 +78,7 @@ class Merger:
 
 
 def _frozen(value: Any) -> Hashable:
-    """An attribute as a key: 0.0 is not -0.0, and 1 is neither 1.0 nor True. Raises `TypeError` for what has none."""
+    """Return an attribute as a key: 0.0 is not -0.0, 1 is not 1.0 or True. Raises `TypeError` for what has none."""
     if isinstance(value, float):
         return float, struct.pack("<d", value)
     if isinstance(value, (bool, int, str, bytes, DType)):

@@ -1,7 +1,7 @@
-"""One walk over a graph that makes a new one: what all passes share.
+"""The rewriter of all passes: one walk over a graph in topological order that makes a new one.
 
-A rule looks at a node whose operands are in the new graph already and says which Symbol of the new graph its result
-is. What rules find out about one node is known to those that look at the next, so that one walk does nearly all.
+A rewrite rule is given a node whose operands are in the new graph already, and returns the Symbol of the new graph that
+its result is, or None. Later rules see what earlier ones made, so that one walk does nearly all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from graphcore.arrays.casting import Array
-from graphcore.ir.buffers import value_of
+from graphcore.ir.constants import constant_array
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol, source_of
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.passes.liveness import live_nodes
 from graphcore.passes.merging import Merger
 from graphcore.types.dtypes import DType
@@ -29,7 +29,10 @@ LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a walk does. rules: by operator of ONNX's own domain, asked in order."""
+    """The rules and passes of a walk. rules: by operator of ONNX's own domain, tried in order.
+
+    removes_dead: dead code elimination. merges: common subexpression elimination. limit: bytes of the largest constant.
+    """
 
     rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     removes_dead: bool = False
@@ -38,10 +41,10 @@ class Selection:
 
 
 class Sweep:
-    """A graph, the new one in the making, and which Symbols of that one stand for those of the old one.
+    """A graph, the new one under construction, and the Symbols of the new one by those of the old one.
 
-    outer: the walk over the graph around, where this one is a body. definitions: those of functions that were looked
-    at already, where the graph is a function's body or that of a node in it.
+    outer: the walk over the outer graph, where this one is a body. definitions: those of functions that were rewritten
+    already, where the graph is a function's body or that of a node in it.
     """
 
     def __init__(
@@ -56,38 +59,38 @@ class Sweep:
         self.changes = 0
         """Nodes left out or replaced, those in bodies included."""
         self.used: set[Rule] = set()
-        """The rules that found something."""
+        """The rules that were applied."""
         self.new = Graph(graph.name, promotion=graph.promotion, strict=graph.strict)
-        self.new._metadata = dict(graph._metadata)
-        self.new._domains = dict(graph._domains)
-        self.new._layers = dict(graph._layers)
+        self.new.metadata = dict(graph.metadata)
+        self.new.opsets = dict(graph.opsets)
+        self.new.site.layers = dict(graph.site.layers)
         self._outer = outer
         if outer is not None:
-            self.new._outer = outer.new
-        self._at: list[Symbol | None] = [None] * len(graph._symbols)
-        self._labels = {(s.id, label or s.name) for label, s in graph._outputs or ()}
+            self.new.scope.outer = outer.new
+        self._at: list[Symbol | None] = [None] * len(graph.symbols)
+        self._labels = {(s.id, label or s.name) for label, s in graph.named_outputs}
         is_body = definitions is not None
         self._definitions = {} if definitions is None else definitions
-        self._results = {s.id for _, s in graph._outputs or ()} if is_body else set()
+        self._results = {s.id for _, s in graph.named_outputs} if is_body else set()
         self._given: set[int] = set()  # by number, what a body gives: each result is made by a node of its own
         self._merger = Merger() if selection.merges else None
 
     def run(self) -> Graph:
-        """The new graph."""
+        """Return the new graph."""
         old, new, at, rules = self.old, self.new, self._at, self.selection.rules
         live = live_nodes(old) if self.selection.removes_dead else None
-        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old._outputs or ()]
+        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old.named_outputs]
         # A value that was called after its number keeps that name where it is an output.
-        named = {s.id: label for label, s in reversed(labels) if s._name is None and label == s.name}
+        named = {s.id: label for label, s in reversed(labels) if s.given_name is None and label == s.name}
         self._leaves(None if live is None else live.symbols)
-        for position, node in enumerate(old._nodes):
-            if position == old._read:
-                new._read = len(new._nodes)
+        for position, node in enumerate(old.nodes):
+            if position == old.site.imported:
+                new.site.imported = len(new.nodes)
             if live is not None and not live.nodes[position]:
                 self.changes += 1
                 continue
             inputs = tuple([None if s is None else at[s.id] for s in node.inputs])
-            is_read = position < old._read
+            is_read = position < old.site.imported
             if not node.domain and node.op_type in rules and self._ruled(node, inputs, named, is_read):
                 continue
             attributes = node.attributes
@@ -101,47 +104,46 @@ class Sweep:
                 same = self._merger.found(key)
                 if same is not None and self._merge(node, same, named, is_read):
                     continue
-            made = new._node(node.op_type, inputs, attributes, node.domain, node.layer, node.origin)
-            made.outputs = tuple([new._symbol(s.type, made, s._name or named.get(s.id)) for s in node.outputs])
-            for symbol, result in zip(node.outputs, made.outputs, strict=True):
+            types = [s.type for s in node.outputs]
+            names = [s.given_name or named.get(s.id) for s in node.outputs]
+            results = new.build.append(
+                node.op_type, inputs, types, attributes, node.domain, node.layer, node.origin, names
+            )
+            for symbol, result in zip(node.outputs, results, strict=True):
                 at[symbol.id] = result
                 if symbol.id in self._results:
                     self._given.add(result.id)
-            new._nodes.append(made)
             if self._merger is not None:
-                self._merger.remember(key, made)
-        if old._read >= len(old._nodes):
-            new._read = len(new._nodes) if old._read else 0
-        new._watched = {label: found for label, s in old._watched.items() if (found := at[s.id]) is not None}
+                self._merger.remember(key, new.nodes[-1])
+        if old.site.imported >= len(old.nodes):
+            new.site.imported = len(new.nodes) if old.site.imported else 0
+        new.watched = {label: found for label, s in old.watched.items() if (found := at[s.id]) is not None}
         outputs = [(label, self.of(s)) for label, s in labels]
-        new._outputs = [*outputs]
-        for name, held in old._buffers.items():
-            new._buffers[name] = value_of(new, held.buffer, self.of(held.value), name)
+        new.build.outputs(outputs)
+        for name, held in old.buffers.items():
+            new.build.buffer(name, held.buffer, self.of(held.value))
         for label, symbol in outputs:
-            new._names.taken.setdefault(label, symbol)  # so that nothing without a name is called so
+            new.names.taken.setdefault(label, symbol)  # so that nothing without a name is called so
         return new
 
     # For rules
 
     def of(self, symbol: Symbol) -> Symbol:
-        """What stands for a Symbol of the old graph."""
+        """Return the Symbol of the new graph that stands for one of the old graph."""
         found = self._at[symbol.id]
-        assert found is not None, "nodes come in an order they can run in"
+        assert found is not None, "nodes come in topological order"
         return found
 
     def known(self, symbol: Symbol | None) -> Array | None:
-        """The value of a constant of the new graph or one around it, None for anything else.
+        """Return the value of a constant of the new graph or an outer one, None for anything else.
 
-        Not that of a weight, which is the caller's own array until the graph is exported or loaded, and not that of
-        one whose dtype is only a default.
+        None for a weight, which is the caller's own array until the graph is exported or loaded, and for a constant
+        whose dtype is only a default.
         """
-        if symbol is None or symbol.ambiguous:
-            return None
-        source = source_of(symbol)
-        return source.array if type(source) is Constant and not source.is_weight else None
+        return None if symbol is None or symbol.ambiguous else constant_array(symbol, outer=True)
 
     def emit(self, node: Node, inputs: Inputs) -> Symbol:
-        """A node like `node` on other operands."""
+        """Add a node like `node` on other operands, and return its result."""
         return self.add(node, node.op_type, inputs, node.outputs[0].type, node.attributes, node.domain)
 
     def add(
@@ -154,65 +156,61 @@ class Sweep:
         domain: str = "",
     ) -> Symbol:
         """Another node in the place of `node`."""
-        made = self.new._node(op_type, inputs, attributes or {}, domain, node.layer, node.origin)
-        made.outputs = (self.new._symbol(type_, made),)
-        self.new._nodes.append(made)
-        return made.outputs[0]
+        place = node.layer, node.origin
+        return self.new.build.append(op_type, inputs, [type_], attributes or {}, domain, *place)[0]
 
     def constant(self, node: Node, array: Array, type_: Type | None = None) -> Symbol:
-        """A constant in the place of `node`. type_: by default that of the array."""
+        """Return a constant in the place of `node`. type_: by default that of the array."""
         type_ = type_ or tensor_type(DType.of(array.dtype), Shape(array.shape))
-        return self.new._symbol(type_, Constant(array, False, node.origin))
+        return self.new.build.symbol(type_, Constant(array, False, node.origin))
 
-    # How the new graph comes about
+    # Construction of the new graph
 
     def _leaves(self, used: set[int] | None) -> None:
-        """Inputs, constants and captured Symbols, in order. used: the numbers of those that are needed, or all."""
+        """Add inputs, constants and captured Symbols, in order. used: the numbers of those that are live, or all."""
         old, new, at = self.old, self.new, self._at
-        for symbol in old._inputs:
-            made = new._symbol(symbol.type, Input(len(new._inputs), symbol.producer.origin), symbol._name)
-            new._inputs += (made,)
-            at[symbol.id] = made
+        for symbol in old.input_symbols:
+            at[symbol.id] = new.build.input(symbol.type, symbol.given_name, symbol.producer.origin)
         constants: dict[object, Symbol] = {}
-        for symbol in old._symbols:
+        for symbol in old.symbols:
             producer = symbol.producer
             if type(producer) is Constant:
-                if used is not None and symbol.id not in used and (symbol._name is None or old._read):
+                if used is not None and symbol.id not in used and (symbol.given_name is None or old.site.imported):
                     continue
                 key = self._merger.constant(symbol) if self._merger is not None else None
                 found = constants.get(key) if key is not None else None
                 if found is None:
-                    found = new._symbol(symbol.type, producer, symbol._name)
+                    found = new.build.symbol(symbol.type, producer, symbol.given_name)
                     if key is not None:
                         constants[key] = found
                 at[symbol.id] = found
             elif type(producer) is Captured and (used is None or symbol.id in used):
                 assert self._outer is not None
                 around = self._outer._at[producer.symbol.id]
-                at[symbol.id] = None if around is None else new._capture(around)
+                at[symbol.id] = None if around is None else new.build.capture(around)
 
     def _body(self, body: Graph) -> Graph:
         inside = Sweep(body, self.selection, self, self._definitions)
         made = inside.run()
-        made._inner = made if body._inner is body else None
+        made.scope.is_finished = body.scope.is_finished
         self.changes += inside.changes
         self.used |= inside.used
         return made
 
     def _defined(self, definition: Definition) -> Definition:
-        """The function that calls of `definition` call from now on: one for all of them."""
+        """Return the rewritten function that calls of `definition` call: one for all of them."""
         found = self._definitions.get(definition)
         if found is None:
             inside = Sweep(definition.body, self.selection, None, self._definitions)
             body = inside.run()
-            body._inner = body
+            body.scope.is_finished = True
             self.used |= inside.used
             found = self._definitions[definition] = Definition(definition.name, body) if inside.changes else definition
         self.changes += found is not definition
         return found
 
     def _ruled(self, node: Node, inputs: Inputs, named: dict[int, str], is_read: bool) -> bool:
-        """Whether a rule found what the node's result is."""
+        """Apply the first rule that gives the node's result; return whether there is one."""
         if len(node.outputs) != 1 or not inputs:
             return False
         symbol = node.outputs[0]
@@ -227,7 +225,7 @@ class Sweep:
         return False
 
     def _merge(self, node: Node, same: Node, named: dict[int, str], is_read: bool) -> bool:
-        """Lets the results of a node be those of one that is the same; whether their names allow it."""
+        """Replace the results of a node by those of an equal one; return whether their names allow it."""
         pairs = list(zip(node.outputs, same.outputs, strict=True))
         if not all(self._may_stand_in(s, made, named, is_read) for s, made in pairs):
             return False
@@ -237,27 +235,27 @@ class Sweep:
         return True
 
     def _may_stand_in(self, symbol: Symbol, made: Symbol, named: dict[int, str], is_read: bool) -> bool:
-        """Whether `made` is of the same type and there is room for the name that a user gave.
+        """Return whether `made` has the same type and can take the name that a user gave.
 
-        Names in a model that others wrote are there for its nodes to find each other; outputs have their labels.
+        Names in a model that was read only connect its nodes; outputs have their labels.
         """
         if made.type is not symbol.type:
             return False
         if symbol.id in self._results and (type(made.producer) is not Node or made.id in self._given):
             return False
-        if symbol._name is None or is_read or (symbol.id, symbol._name) in self._labels:
+        if symbol.given_name is None or is_read or (symbol.id, symbol.given_name) in self._labels:
             return True
-        return made._name is None and type(made.producer) in (Node, Constant)
+        return made.given_name is None and type(made.producer) in (Node, Constant)
 
     def _stands_in(self, symbol: Symbol, made: Symbol, named: dict[int, str], is_read: bool) -> bool:
         if not self._may_stand_in(symbol, made, named, is_read):
             return False
-        name = symbol._name or named.get(symbol.id)
+        name = symbol.given_name or named.get(symbol.id)
         # An output that is a constant has its label alone: lowering makes a value of that name.
         can_be_called = type(made.producer) is Node or (symbol.id, name) not in self._labels
-        if name is not None and made._name is None and can_be_called and type(made.producer) in (Node, Constant):
-            made._name = name
-            self.new._names.taken[name] = made
+        if name is not None and made.given_name is None and can_be_called and type(made.producer) in (Node, Constant):
+            made.given_name = name
+            self.new.names.taken[name] = made
         self._at[symbol.id] = made
         if symbol.id in self._results:
             self._given.add(made.id)

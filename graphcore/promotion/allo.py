@@ -68,7 +68,7 @@ _IN_ONE_BIT = frozenset({"add", "sub", "neg", "lshift", "rshift"})
 
 
 class Allo(PromotionSystem):
-    """What both styles share. revision: "seed" or "latest". Raises `PromotionError` for another."""
+    """The rules that both styles share. revision: "seed" or "latest". Raises `PromotionError` for another."""
 
     dtypes = frozenset(
         {
@@ -291,7 +291,7 @@ class AlloHls(Allo):
 _FLAT = {"add": frozenset({"add", "sub"}), "sub": frozenset({"add", "sub"}), "mul": frozenset({"mul"})}
 
 MOST_BITS = 1 << 16
-"""The widest result of an expression: products of products would soon have widths that are no use to anybody."""
+"""The widest result of an expression: products of products would soon have useless widths."""
 
 
 def _check_width(dtype: DType) -> None:

@@ -12,7 +12,7 @@ from graphcore.types.dtypes import DType
 
 
 class Style(Protocol):
-    """What rules ask of a style."""
+    """The part of a style that rules use."""
 
     revision: str
     keeps_sign: bool

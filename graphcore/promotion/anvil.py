@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from graphcore.errors import DTypeError
-from graphcore.ir.symbol import Constant, Symbol
 from graphcore.promotion.system import (
     Key,
     NoPromotion,
@@ -19,6 +18,7 @@ from graphcore.promotion.system import (
     PromotionSystem,
     Resolution,
     Scalar,
+    Value,
     check_literal,
 )
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
@@ -62,7 +62,7 @@ AMBIGUOUS = dtypes_of(read_table(_AMBIGUOUS, COLUMNS))
 
 
 class CommonDType(NamedTuple):
-    """Where two dtypes meet, and whether that is only a default."""
+    """The dtype in which two others meet, and whether that is only a default."""
 
     dtype: DType
     ambiguous: bool
@@ -159,7 +159,7 @@ class Anvil(PromotionSystem):
         return CommonDType(dtype, dtype is not DType.bool)
 
     @staticmethod
-    def result_type(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> Type:
+    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:
         """The type of a node's result, ambiguous if all the values that it is made of are."""
         for symbol in inputs:
             if symbol is not None and symbol.ambiguous:
@@ -181,11 +181,14 @@ def _check_number(key: Key, dtype: DType) -> None:
         raise NoPromotion(f"{key.op} has no meaning for {dtype}", help="use numbers or bools", error=DTypeError)
 
 
-def _is_made_by_ops(symbol: Symbol) -> bool:
-    """Axes, shapes and the like, which no user wrote; of what users write, only bools are known."""
-    producer = symbol.producer
-    is_constant = isinstance(producer, Constant) and producer.origin is None
-    return is_constant and not symbol.ambiguous and symbol.dtype is not DType.bool
+def _is_made_by_ops(symbol: Value) -> bool:
+    """Return whether it is axes, a shape or the like. Of what users write, only bools are known."""
+    return (
+        symbol.is_constant
+        and symbol.producer.origin is None
+        and not symbol.ambiguous
+        and symbol.dtype is not DType.bool
+    )
 
 
 _CLAMPS = frozenset({"clip", "hardtanh"})

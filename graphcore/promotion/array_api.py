@@ -181,7 +181,7 @@ def _undefined(what: str, help: str) -> NoPromotion:
 
 
 def _cast_for(lhs: DType, rhs: DType) -> str:
-    """What to cast so that two dtypes meet."""
+    """Return the cast with which two dtypes meet, as advice."""
     if D.bool in (lhs, rhs):
         other = rhs if lhs is D.bool else lhs
         return f"cast the bool: .cast(DType.{other.name})"
@@ -211,7 +211,7 @@ def _is_one_of(dtype: DType, wanted: str) -> bool:
 
 
 def _check_scalar(value: Scalar, dtype: DType) -> None:
-    """Refuses a Python scalar that does not go with an array of `dtype`."""
+    """Raise an error for a Python scalar that does not go with an array of `dtype`."""
     kind = type(value)
     if kind is bool:
         goes = dtype is D.bool

@@ -1,4 +1,4 @@
-"""What a promotion system gives for two dtypes, and why: the path on a lattice, the rule in words, the refusal."""
+"""The result of a promotion system for two dtypes, and the reason: the path on a lattice, the rule, the refusal."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
+from graphcore.promotion.registry import system as find
 from graphcore.promotion.system import Key, LatticeSystem, NoPromotion, Operand, PromotionSystem, TableSystem
 from graphcore.types.dtypes import DType
 
@@ -28,7 +29,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a system gives for two dtypes: the one in which they meet, None where they do not, and the reason in words.
+    """The result of a system for two dtypes: the one in which they meet, None where they do not, and the reason.
 
     ambiguous: that dtype is only a default.
     """
@@ -69,8 +70,6 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
     default, as a literal's is in anvil and a constant's in kernel_float. Refusals are answers here: `dtype` is None
     and `kind` says which sort. Raises `DTypeError` for what is no dtype, `PromotionError` for what is no system.
     """
-    from graphcore.promotion import system as find
-
     rules = find(system)
     (left, left_ambiguous), (right, right_ambiguous) = _read(lhs), _read(rhs)
     pair = _Pair(left, right, left_ambiguous, right_ambiguous)
@@ -154,7 +153,7 @@ def _in_table(rules: TableSystem, pair: _Pair, met: DType) -> str:
 
 
 def _of_numbers(pair: _Pair) -> str:
-    """What kernel_float and anvil have in common, less integers of both signs."""
+    """Return the rule that kernel_float and anvil share, integers of both signs excepted."""
     lhs, rhs = pair.dtypes
     if lhs is rhs:
         return "the same dtype"
@@ -208,7 +207,7 @@ def _in_array_api(rules: ArrayApi, pair: _Pair, met: DType) -> str:
 
 
 def _open(rules: PromotionSystem, pair: _Pair) -> str:
-    """What the array API standard leaves out of its tables."""
+    """Return what the array API standard leaves out of its tables."""
     for dtype in pair.dtypes:
         if dtype not in rules.dtypes:
             return f"the standard has no {dtype}"

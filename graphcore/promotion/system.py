@@ -1,4 +1,4 @@
-"""What a promotion system is: the one question it answers, and the rules that most of them share.
+"""The interface of promotion systems: the one question they answer, and the rules that most of them share.
 
 The question: given an op's promotion key and the operand dtypes, with what is known of literals, what are the
 operands cast to and what is the result? Whoever inserts casts (`graphcore.build.operands`) asks it and obeys.
@@ -6,13 +6,12 @@ operands cast to and what is the result? Whoever inserts casts (`graphcore.build
 
 from __future__ import annotations
 
-import copyreg
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -41,7 +40,7 @@ Rule: TypeAlias = Literal[
 
 
 class Key(NamedTuple):
-    """What an op tells a promotion system about itself.
+    """The properties of an op that promotion systems read.
 
     elementwise: each element of the result comes of one of each operand, at the same place.
     """
@@ -53,7 +52,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What is known of one operand.
+    """The properties of one operand.
 
     dtype: its dtype, None for a Python literal whose dtype the system chooses. literal: the Python value, if it is one.
     ambiguous: its dtype is only a default that a known one overrides. rank, length: of its shape, where a system has
@@ -114,19 +113,36 @@ class NoPromotion(Exception):
         self.error = error
 
 
+class Value(Protocol):
+    """The part of a Symbol that promotion systems use."""
+
+    @property
+    def type(self) -> Any: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def ambiguous(self) -> bool: ...
+    @property
+    def is_constant(self) -> bool:
+        """True for a constant or a weight, whose producer has the array."""
+
+    @property
+    def producer(self) -> Any: ...
+
+
 class PromotionSystem:
     """A published set of rules for mixing dtypes.
 
     A subclass gives `name`, `dtypes` and `common`, and overrides `resolve` or one of the rules where its publication
-    differs. The rules here are those of DESIGN section 4 and of NumPy.
+    differs. The rules here are those of docs/numbers.md and of NumPy.
     """
 
     name: str
-    """How errors call it."""
+    """The name in errors."""
     dtypes: frozenset[DType]
     """The dtypes that the system has rows for; others only meet themselves."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """What `promotion.system(name, **options)` makes it of, where they are not the defaults."""
+    """The options of `promotion.system(name, **options)` that are not the defaults."""
     reads_operands: bool = False
     """Answers depend on the rank or length of operands, which it is told then."""
     remembered: bool = True
@@ -143,20 +159,12 @@ class PromotionSystem:
 
     @property
     def note(self) -> str:
-        """What models write down of it: its name, and its options as JSON."""
+        """The note in models: its name, and its options as JSON."""
         return f"{self.name} {json.dumps(dict(self.options), sort_keys=True)}" if self.options else self.name
 
     def __str__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in sorted(self.options.items()))
         return f"{self.name}({options})" if options else self.name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A published system is pickled by its name, so that there is one of it."""
-        from graphcore import promotion
-
-        if self.name in promotion.NAMES and promotion.system(self.name, **self.options) is self:
-            return promotion.restored, (self.name, dict(self.options))
-        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """The dtype of Python scalars that meet no Symbol."""
@@ -234,7 +242,7 @@ def default_dtype(literals: Iterable[Scalar]) -> DType:
 
 
 def check_literal(value: Scalar, dtype: DType) -> None:
-    """Refuses a Python scalar that `dtype` cannot hold: ints exactly, floats rounded but not overflowed."""
+    """Raise an error for a Python scalar that `dtype` cannot hold: ints exactly, floats rounded but not overflowed."""
     if holds(value, dtype):
         return
     if isinstance(value, float) and not dtype.is_float:
@@ -257,7 +265,7 @@ def check_literal(value: Scalar, dtype: DType) -> None:
 
 
 def holds(value: Scalar, dtype: DType) -> bool:
-    """Whether a Python scalar may become a value of `dtype`: ints exactly, floats rounded but not overflowed."""
+    """Return whether a Python scalar may become a value of `dtype`: ints exactly, floats rounded but not overflowed."""
     if dtype.is_float:
         if isinstance(value, float):
             # What overflows is what rounds past the greatest finite value: half a step beyond it.
@@ -280,7 +288,10 @@ def _rounded(value: float, dtype: DType) -> float:
 
 
 def smallest_float(dtype: DType) -> DType:
-    """The dtype of a real function of `dtype` (DESIGN 4.10): floats stay, 8 bits float16, 16 float32, else float64."""
+    """Return the dtype of a real function of `dtype`: a float stays; otherwise the width decides.
+
+    8 bits give float16, 16 float32, and all else float64. See docs/numbers.md.
+    """
     if dtype.is_float:
         return dtype
     return DType.float16 if dtype.bits <= 8 else DType.float32 if dtype.bits <= 16 else DType.float64

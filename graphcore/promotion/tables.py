@@ -1,4 +1,4 @@
-"""How promotion tables are written in this folder: as rows of short names, to be held against the publications."""
+"""The notation of promotion tables in this folder: rows of short names, to compare with the publications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators take integers of more than 64 bits: asked at the user's line, where a system's results grow so wide.
+"""The operators that take integers of more than 64 bits, checked at the user's line, where results grow so wide.
 
 Lowering computes such integers in limbs, one rule an operator. What has no rule there is refused here.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError
-from graphcore.ir.symbol import Captured, Constant, Symbol
+from graphcore.promotion.system import Value
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
@@ -31,7 +31,7 @@ EXPRESSIONS = frozenset({"SumOfTerms", "ProductOfTerms"})
 """Those that are made of operators that have one."""
 
 LOW_BITS = frozenset({"CumSum", "Einsum", "MatMul", "ReduceProd"})
-"""Those that only run where no more than 64 bits of the result are used later, which nobody knows yet."""
+"""Those that only run where no more than 64 bits of the result are used later, which is not known yet."""
 
 MOST_BITS_OF_FLOATS = 1000
 """The widest integers that floats are made of, and that are made of floats; quotients go through floats too.
@@ -44,14 +44,14 @@ _DIVISIONS = frozenset({"Div", "FloorDiv", "Mod"})
 
 
 def is_wide(type_: Type) -> bool:
-    """Whether it is, or is a list or optional of, integers of more than 64 bits."""
+    """Return whether it is, or is a list or optional of, integers of more than 64 bits."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return is_wide(type_.element)
     return isinstance(type_, TensorType) and big_integers.is_wide(type_.dtype)
 
 
-def check(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> Type:
-    """The type of a result, as it is. Raises `DTypeError` where nothing computes the operator on such wide integers."""
+def check(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:
+    """Return the type of a result as it is. Raises `DTypeError` where nothing computes it on such integers."""
     if operator in EXPRESSIONS:
         return type_
     try:  # every node comes through here, and hardly one has anything wide
@@ -69,14 +69,14 @@ def check(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> Type:
     raise DTypeError(f"{operator}: {reason}", operands=given, help=help_)
 
 
-def _refusal(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> tuple[str, str] | None:
-    """Why an operator does not run on wide integers, and what to do; None where it does."""
+def _refusal(operator: str, inputs: Sequence[Value | None], type_: Type) -> tuple[str, str] | None:
+    """Return why an operator does not run on wide integers, and what to do; None where it does."""
     wide = next((s.type for s in inputs if s is not None and is_wide(s.type)), type_)
     name = wide.dtype if isinstance(wide, TensorType) else wide
     narrower = "cast the operands to at most 64 bits first: .cast(DType.int64)"
     if operator not in OPERATORS and operator not in LOW_BITS:
         return f"nothing computes it on {name}, an integer of more than 64 bits", narrower
-    if any(s is not None and type(s.producer) is Captured and is_wide(s.type) for s in inputs):
+    if any(s is not None and _is_captured(s) and is_wide(s.type) for s in inputs):
         return f"{name}: integers of more than 64 bits do not go into the bodies of If, Loop and Scan", narrower
     if operator in _DIVISIONS and isinstance(name, DType) and name.bits > MOST_BITS_OF_FLOATS:
         return f"integers of at most {MOST_BITS_OF_FLOATS} bits are divided, and this is {name}", narrower
@@ -93,12 +93,19 @@ def _refusal(operator: str, inputs: Sequence[Symbol | None], type_: Type) -> tup
     return None
 
 
-def _number(symbol: Symbol | None) -> int | None:
-    """The value of a constant of one element."""
-    producer = symbol.producer if symbol is not None else None
-    if not isinstance(producer, Constant) or producer.is_weight or producer.array.size != 1:
+def _number(symbol: Value | None) -> int | None:
+    """Return the value of a constant of one element."""
+    if symbol is None or not symbol.is_constant:
         return None
-    return int(producer.array.reshape(()).item())
+    constant = symbol.producer
+    if constant.is_weight or constant.array.size != 1:
+        return None
+    return int(constant.array.reshape(()).item())
+
+
+def _is_captured(symbol: Value) -> bool:
+    """Return whether it stands in a body for a Symbol of an outer graph, which its producer then has."""
+    return hasattr(symbol.producer, "symbol")
 
 
 __all__ = ["EXPRESSIONS", "LOW_BITS", "OPERATORS", "check", "is_wide"]

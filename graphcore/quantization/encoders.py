@@ -9,6 +9,7 @@ import numpy as np
 from graphcore.arrays.casting import is_masked
 from graphcore.errors import DTypeError, ModelError, ShapeError
 from graphcore.quantization.encodings import Encoding, encoding_of
+from graphcore.quantization.fitting import fitted
 from graphcore.quantization.tensors import BASE, Array, QuantizedTensor, packed
 from graphcore.types.dtypes import DType
 
@@ -59,10 +60,8 @@ def encode(
         made = _int4(x, block, symmetric)
         if not search:
             return made
-        from graphcore.quantization.fitting import fitted
-
         return fitted(x, made)
-    from graphcore.quantization import kquants  # much to import for those who only build graphs
+    from graphcore.quantization import kquants  # 3 ms to import, which only GGUF's encodings need
 
     assert chosen.block_bytes is not None
     blocks = kquants.encoded(x, chosen.gguf, block, chosen.block_bytes)
@@ -70,7 +69,7 @@ def encode(
 
 
 def check_arguments(op: str, encoding: Encoding, axis: int | None, block_size: int | None, symmetric: bool) -> None:
-    """Raises `DTypeError` for an argument that the encoding has not."""
+    """Raise `DTypeError` for an argument that the encoding has not."""
     if axis is not None and encoding.name not in ("int8", "int8_split"):
         raise DTypeError(
             f"{op}: {encoding} has blocks along the last axis, not an axis of scales", help="leave out axis"
@@ -87,7 +86,7 @@ def check_arguments(op: str, encoding: Encoding, axis: int | None, block_size: i
 
 
 def check_blocks(op: str, encoding: Encoding, shape: tuple[int, ...], block: int) -> None:
-    """Raises `ShapeError` where blocks do not divide the last axis."""
+    """Raise `ShapeError` where blocks do not divide the last axis."""
     if shape and not shape[-1] % block:
         return
     last = shape[-1] if shape else 1
@@ -100,7 +99,7 @@ def check_blocks(op: str, encoding: Encoding, shape: tuple[int, ...], block: int
 
 
 def whole_blocks(op: str, encoding: Encoding, row: int) -> int:
-    """How many numbers a row of so many bytes holds. Raises `ShapeError` for one of no whole blocks."""
+    """Return how many numbers a row of so many bytes holds. Raises `ShapeError` for one of no whole blocks."""
     assert encoding.block is not None
     assert encoding.block_bytes is not None
     if row % encoding.block_bytes:

@@ -1,4 +1,4 @@
-"""What encodings there are: how many bits a number takes, and which numbers share a scale."""
+"""The encodings: how many bits a number takes, and which numbers share a scale."""
 
 from __future__ import annotations
 

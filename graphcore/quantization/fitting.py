@@ -13,7 +13,7 @@ _RANGES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)
 """Parts of the range between the least number of a block and the greatest that are tried: the rest is clipped."""
 
 _SHIFTS = (-1, 0, 1)
-"""What is added to the zero point that the range gives."""
+"""The offsets that are tried on the zero point that the range gives."""
 
 _AT_ONCE = 1 << 12
 """Blocks that are fitted at once: what is computed on the way stays in the cache."""

@@ -21,7 +21,7 @@ def encoded(x: Array, encoding: str, block: int, size: int) -> Array:
     """float32[..., k] as blocks, uint8[..., k / block * size]. Raises `ModelError` for a scale beyond float16."""
     blocks = x.reshape(-1, block)
     made = np.empty((len(blocks), size), np.uint8)
-    with np.errstate(all="ignore"):  # steps of nothing, and those that turn out to be too large
+    with np.errstate(all="ignore"):  # steps of 0, and those that turn out to be too large
         for start in range(0, len(blocks), _AT_ONCE):
             made[start : start + _AT_ONCE] = _WRITERS[encoding](blocks[start : start + _AT_ONCE])
     return made.reshape(*x.shape[:-1], x.shape[-1] // block * size)

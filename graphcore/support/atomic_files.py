@@ -11,10 +11,10 @@ _PREFIX = 100  # characters of a name that the temporary one begins with: names 
 
 
 def replace_files(files: Iterable[tuple[str, Iterable[bytes | memoryview]]], *, synced: bool = False) -> None:
-    """Writes files, given as (path, chunks), and renames them at the end, keeping the mode of those replaced.
+    """Write files, given as (path, chunks), and rename them at the end, keeping the mode of those replaced.
 
     The last one is the file that leads to the others. synced: each is on the disk before it gets its name, and so is
-    the name. Raises `OSError`; no temporary file is left behind then.
+    the name. Raises `OSError`; no temporary file is left over then.
     """
     import tempfile
 

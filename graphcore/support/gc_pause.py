@@ -19,8 +19,8 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def settle() -> None:
-    """Puts all that there is with the oldest, which the collector seldom goes through.
+def freeze() -> None:
+    """Put all objects into the oldest generation, which the collector seldom goes through.
 
     For what an import has made, which lives on: the collector would go through it again while the first graph is built,
     which takes longer than building it. Nothing is gone through for this.

@@ -1,4 +1,4 @@
-"""Where in the user's code something was written."""
+"""The lines of the user's code that nodes come from."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def user_line(depth: int = 1) -> Line | None:
 
 
 def _is_generated(code: CodeType) -> bool:
-    """Whether code is what a dataclass has for making one."""
+    """Return whether code is a dataclass's generated `__init__`."""
     return code.co_filename == "<string>" and code.co_name == "__init__"
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from graphcore.types.dim_polynomial import Monomial, Poly, added, product, terms, without
-
-if TYPE_CHECKING:
-    from graphcore.types.dims import Dim
+from graphcore.types.dim_polynomial import D, Monomial, Poly, added, product, terms, without
 
 MAX_PRODUCTS = 1000
 """A product of sums larger than this is not multiplied out."""
@@ -16,7 +12,7 @@ MAX_PRODUCTS = 1000
 _MAX_CASES = 16  # looked at for one bound
 
 
-def lower_bound(dim: Dim) -> int | None:
+def lower_bound(dim: D) -> int | None:
     if dim.is_dynamic:
         return None
     if dim._op == "name":
@@ -37,13 +33,13 @@ def lower_bound(dim: Dim) -> int | None:
     return min(known[0], 0) if known[1] >= 0 else None
 
 
-def _poly_bound(poly: Poly, cases: int) -> int | None:
+def _poly_bound(poly: Poly[D], cases: int) -> int | None:
     bounds = [_term_bound(m, c) for m, c in poly.items() if c]
     known = [bound for bound in bounds if bound is not None]
     return sum(known) if len(known) == len(bounds) else _bound_by_cases(poly, cases)
 
 
-def _term_bound(m: Monomial, c: int) -> int | None:
+def _term_bound(m: Monomial[D], c: int) -> int | None:
     if not m:
         return c
     known = [bound for atom in m if (bound := atom.lower_bound) is not None]
@@ -52,7 +48,7 @@ def _term_bound(m: Monomial, c: int) -> int | None:
     return c * math.prod(known)
 
 
-def _bound_by_cases(poly: Poly, cases: int) -> int | None:
+def _bound_by_cases(poly: Poly[D], cases: int) -> int | None:
     """The bound after the outermost division, max or min is replaced: by x / d, or by each of its arguments."""
     atoms = {atom for m, c in poly.items() if c for atom in m if atom._op != "name"}
     for atom in sorted(atoms, key=lambda a: (-len(a._text), a._text)):
@@ -76,7 +72,7 @@ def _bound_by_cases(poly: Poly, cases: int) -> int | None:
     return None
 
 
-def _bound_by_division(others: Poly, factors: Poly, x: Dim, d: Dim, cases: int) -> int | None:
+def _bound_by_division(others: Poly[D], factors: Poly[D], x: D, d: D, cases: int) -> int | None:
     """The bound of others + factors * (x // d), from d times that: x - d + 1 <= x // d * d <= x, and d >= 1."""
     rising = {m: c for m, c in factors.items() if c > 0}
     falling = {m: c for m, c in factors.items() if c < 0}
@@ -87,12 +83,12 @@ def _bound_by_division(others: Poly, factors: Poly, x: Dim, d: Dim, cases: int) 
     return -(-bound // d.value)
 
 
-def _plus(a: Poly, factors: Poly, dim: Dim) -> Poly:
+def _plus(a: Poly[D], factors: Poly[D], dim: D) -> Poly[D]:
     """a + factors * dim."""
     return added(dict(a), product(tuple(factors.items()), terms(dim)).items())
 
 
-def is_at_least(dim: Dim, number: int) -> bool:
+def is_at_least(dim: D, number: int) -> bool:
     """Provably."""
     bound = dim.lower_bound
     return bound is not None and bound >= number

@@ -69,7 +69,7 @@ class Dim:
     """The names that occur in it."""
     _op: str  # "name", "//", "max" or "min" for an atom, else ""
     _args: tuple[Dim, ...]
-    _terms: Terms  # empty for an atom, which would otherwise hold itself
+    _terms: Terms[Dim]  # empty for an atom, which would otherwise hold itself
     _text: str
     _hash: int
     _lower: tuple[int | None] | None  # None until it is asked for
@@ -323,7 +323,7 @@ def _atom(op: str, args: tuple[Dim, ...]) -> Dim:
     return _make((op, args), f"{op}({', '.join(map(str, args))})", op=op, args=args)
 
 
-def _build(poly: Poly) -> Dim:
+def _build(poly: Poly[Dim]) -> Dim:
     """The dim of a polynomial, which may hold zero coefficients."""
     kept = [(m, c) for m, c in poly.items() if c]
     if not kept:
@@ -340,7 +340,7 @@ def _build(poly: Poly) -> Dim:
 
 
 def _dim(value: object) -> Dim:
-    """What the constructor gives."""
+    """Return the result of the constructor."""
     if type(value) is Dim:
         return value
     if isinstance(value, str):

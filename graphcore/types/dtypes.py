@@ -15,7 +15,7 @@ _NUMPY_DTYPE: TypeAlias = "np.dtype[Any]"
 
 
 class Kind(enum.StrEnum):
-    """What sort of number a dtype holds."""
+    """The sort of number that a dtype holds."""
 
     bool = "bool"
     signed = "signed"

@@ -32,7 +32,7 @@ class Shape(tuple[Dim, ...]):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the rank is known; without it there are no dims to ask for."""
+        """True where the rank is known; without it there are no dims to ask for."""
         return True
 
     @property
@@ -182,7 +182,7 @@ class TensorType:
     dtype: DType
     shape: Shape
     ambiguous: bool
-    """Whether the dtype gives way to a known one."""
+    """True where the dtype gives way to a known one."""
 
     def __new__(cls, dtype: object, shape: Iterable[DimLike] = (), *, ambiguous: bool = False) -> TensorType:
         if isinstance(shape, (str, int)):
@@ -205,7 +205,7 @@ class TensorType:
         return self.shape[position]
 
     def num_elements(self) -> int:
-        """How many elements a static shape has; `TypeError` where a dim is not static."""
+        """Return the number of elements of a static shape. Raises `TypeError` where a dim is not static."""
         return int(self.shape.size)
 
     def cast(self, dtype: object) -> TensorType:

@@ -1,4 +1,4 @@
-"""How the runtime's own operators are declared: a body of ops, and in which dtypes its kernel is used instead.
+"""The declaration of the runtime's own operators: a body of ops, and in which dtypes its kernel is used instead.
 
 A kernel is used where it was measured to give what the body gives (tests/ops/test_microsoft.py does it again).
 """
@@ -28,7 +28,7 @@ When = Callable[[Types, Mapping[str, Any], int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the table of the documentation says of an operator."""
+    """The row of an operator in the documentation's table."""
 
     op: CustomOp
     kernels: str
@@ -51,7 +51,7 @@ def contrib(
     note: str = "",
     unsafe: Callable[[Sequence[object]], str] | None = None,
 ) -> Callable[[Callable[..., Any]], CustomOp]:
-    """Declares an operator of the runtime by its body, whose types are the operator's.
+    """Declare an operator of the runtime by its body, whose types are the operator's.
 
     kernels: the dtypes of the first operand in which the CPU's kernel is right. when: which forms of it are. typed: the
     function is the type rule, and there is no body. usual: how many results a call gives that does not say.
@@ -105,12 +105,12 @@ def shape_at(types: Types, position: int) -> Shape | None:
 
 
 def may_be(dim: Dim, other: Dim) -> bool:
-    """Whether two dims may be equal, as far as is known."""
+    """Return whether two dims may be equal, as far as is known."""
     return not dim.is_static or not other.is_static or dim == other
 
 
 def check_row(name: str, x: Symbol | None, size: Dim | int) -> None:
-    """Raises `ValueError` for an operand that is not so many numbers."""
+    """Raise `ValueError` for an operand that is not so many numbers."""
     if x is not None and (x.rank != 1 or not may_be(x.shape[0], Dim(size) if isinstance(size, int) else size)):
         raise ValueError(f"{name} has shape {x.shape}, and [{size}] is wanted")
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from graphcore import ops
 from graphcore.custom_ops.declaration import Types
 from graphcore.ir.symbol import Symbol
+from graphcore.ops import creation
+from graphcore.ops.activation import softmax
+from graphcore.ops.attention import rotary_embedding
+from graphcore.ops.axes import permute
+from graphcore.ops.gathering import where
+from graphcore.ops.joining import concat, split, stack
+from graphcore.ops.linalg import matmul
 from graphcore.ops.microsoft._declare import SINGLES, check_row, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.shape import broadcast_to, shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -62,9 +69,9 @@ def _rotated(
     if positions.rank < 2:
         if positions.rank == 1 and not may_be(positions.shape[0], Dim(1)):
             raise ValueError(f"position_ids has shape {positions.shape}, and [1] or [batch, positions] is wanted")
-        counted = ops.range(0, sequence, dtype=DType.int64, out_dim=sequence)
-        positions = ops.broadcast_to(positions + counted, [x.shape[0], sequence])
-    return ops.rotary_embedding(x, cos, sin, positions, interleaved, turned, heads if x.rank == 3 else None)
+        counted = creation.range(0, sequence, dtype=DType.int64, out_dim=sequence)
+        positions = broadcast_to(positions + counted, [x.shape[0], sequence])
+    return rotary_embedding(x, cos, sin, positions, interleaved, turned, heads if x.rank == 3 else None)
 
 
 def check_rank(name: str, x: Symbol, rank: int) -> None:
@@ -130,7 +137,7 @@ def MultiHeadAttention(  # noqa: N802
 
 
 def _mha_kernel(types: Types, is_causal: bool, results: int) -> bool:
-    """Whether the CPU's kernel has the form right: nothing packed, values as wide as keys where there is a past.
+    """Return whether the CPU's kernel has the form right: nothing packed, values as wide as keys where there is a past.
 
     Of its scores the runtime does not know the type. Where keys are not as many as queries its last query looks ahead.
     """
@@ -172,7 +179,7 @@ def _projected(query: Symbol, key: Symbol | None, value: Symbol | None, bias: Sy
             raise ValueError(f"{name} has shape {x.shape}, and three axes are wanted")
     if bias is not None:
         sizes = [x.shape[2] for x in (query, key, value)]
-        q_bias, k_bias, v_bias = ops.split(bias, sizes)
+        q_bias, k_bias, v_bias = split(bias, sizes)
         query, key, value = query + q_bias, key + k_bias, value + v_bias
     return _in_heads(query, heads), _in_heads(key, heads), _in_heads(value, heads)
 
@@ -192,7 +199,7 @@ def _in_heads(x: Symbol, heads: int) -> Symbol:
 
 def _sequence_last(x: Symbol) -> Symbol:
     """[batch, positions, heads, size] as [batch, heads, positions, size]."""
-    return ops.permute(x, [0, 2, 1, 3])
+    return permute(x, [0, 2, 1, 3])
 
 
 def _attended(
@@ -212,9 +219,9 @@ def _attended(
     if not may_be(q.shape[0], k.shape[0]):
         raise ValueError(f"queries are a batch of {q.shape[0]}, and keys of {k.shape[0]}")
     if past_k is not None and past_v is not None:
-        k, v = ops.concat([past_k, k], axis=2), ops.concat([past_v, v], axis=2)
+        k, v = concat([past_k, k], axis=2), concat([past_v, v], axis=2)
     size = _static("query", q, 3)
-    scores = ops.matmul(q, ops.permute(k, [0, 1, 3, 2])) * (scale or size**-0.5)
+    scores = matmul(q, permute(k, [0, 1, 3, 2])) * (scale or size**-0.5)
     if bias is not None:
         check_rank("attention_bias", bias, 4)
         scores = scores + bias
@@ -223,20 +230,20 @@ def _attended(
         if mask.rank > 3:
             raise ValueError(f"a mask of shape {mask.shape} has no body")
         if mask.rank == 1:
-            at = ops.range(0, keys, dtype=DType.int32, out_dim=keys)
+            at = creation.range(0, keys, dtype=DType.int32, out_dim=keys)
             counts = at < mask.reshape(batch, 1)
         else:
             counts = mask != 0
         wide = counts.reshape(batch, 1, 1, keys) if mask.rank < 3 else counts.reshape(batch, 1, queries, keys)
-        scores = scores + ops.where(wide, 0.0, filler)
+        scores = scores + where(wide, 0.0, filler)
     if is_causal:
-        rows = ops.range(0, queries, dtype=DType.int64, out_dim=queries).reshape(queries, 1)
+        rows = creation.range(0, queries, dtype=DType.int64, out_dim=queries).reshape(queries, 1)
         if past_k is not None:
-            rows = rows + ops.shape_of(past_k)[2]
-        columns = ops.range(0, keys, dtype=DType.int64, out_dim=keys)
-        scores = ops.where(columns <= rows, scores, float("-inf"))
-    weights = ops.softmax(scores)
-    made = _sequence_last(ops.matmul(weights, v))
+            rows = rows + shape_of(past_k)[2]
+        columns = creation.range(0, keys, dtype=DType.int64, out_dim=keys)
+        scores = where(columns <= rows, scores, float("-inf"))
+    weights = softmax(scores)
+    made = _sequence_last(matmul(weights, v))
     return made.reshape(batch, queries, made.shape[2] * made.shape[3]), k, v, scores
 
 
@@ -284,13 +291,13 @@ def Attention(  # noqa: N802
     if len(sizes) != 3 or sum(sizes) != width or min(sizes) < 1:
         raise ValueError(f"{width} columns of weights cannot be parts of {sizes}")
     check_row("bias", bias, width)
-    projected = ops.matmul(input, weights)
+    projected = matmul(input, weights)
     if bias is not None:
         projected = projected + bias
-    q, k, v = (_in_heads(part, num_heads) for part in ops.split(projected, sizes, axis=2))
+    q, k, v = (_in_heads(part, num_heads) for part in split(projected, sizes, axis=2))
     past_k, past_v = (None, None) if past is None else (past[0], past[1])
     made, keys, values, _ = _attended(
         q, k, v, past_k, past_v, mask_index, attention_bias, scale, mask_filter_value, unidirectional
     )
     same = sizes[1] == sizes[2]
-    return made, ops.stack([keys, values]) if same else keys
+    return made, stack([keys, values]) if same else keys

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphcore import ops
 from graphcore.ir.symbol import Symbol
-from graphcore.ops import onnx
+from graphcore.ops import creation, onnx, reduction
+from graphcore.ops.activation import clip, relu, sigmoid, softmax
+from graphcore.ops.axes import permute
+from graphcore.ops.gathering import gather
+from graphcore.ops.mathematics import tanh
 from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, contrib, may_be, rounded_once
 from graphcore.ops.microsoft.products import FusedMatMul
+from graphcore.ops.normalization import layer_norm
+from graphcore.ops.shape import flatten
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
-    "Relu": lambda x: ops.relu(x),
-    "Sigmoid": lambda x: ops.sigmoid(x),
-    "Tanh": lambda x: ops.tanh(x),
+    "Relu": lambda x: relu(x),
+    "Sigmoid": lambda x: sigmoid(x),
+    "Tanh": lambda x: tanh(x),
     "LeakyRelu": lambda x, alpha=0.01: onnx.LeakyRelu(x, alpha=alpha),
-    "Clip": lambda x, least=-3.4028235e38, most=3.4028235e38: ops.clip(x, least, most),
+    "Clip": lambda x, least=-3.4028235e38, most=3.4028235e38: clip(x, least, most),
     "HardSigmoid": lambda x, alpha=0.2, beta=0.5: onnx.HardSigmoid(x, alpha=alpha, beta=beta),
 }
-"""What FusedConv and FusedGemm have, by name, with its numbers in order."""
+"""The activations of FusedConv and FusedGemm by name, with their numbers in order."""
 
 
 _OF_KERNELS = {"Relu": 0, "Tanh": 0, "LeakyRelu": 1, "HardSigmoid": 2}
@@ -129,8 +134,8 @@ def BiasSoftmax(data: Symbol, bias: Symbol, *, is_inner_broadcast: bool, axis: i
     axis = axis + data.rank if axis < 0 else axis
     if not 0 <= axis < data.rank:
         raise ValueError(f"there is no axis {axis} in {data.rank}")
-    flat = ops.flatten(total, axis) if axis < data.rank - 1 else total
-    return ops.softmax(flat).reshape(*data.shape)
+    flat = flatten(total, axis) if axis < data.rank - 1 else total
+    return softmax(flat).reshape(*data.shape)
 
 
 @contrib(dtypes={"x": BYTES}, kernels=BYTES)
@@ -148,10 +153,10 @@ def NhwcMaxPool(  # noqa: N802
     [batch, ..., channels]."""
     settings = {"dilations": dilations, "pads": pads, "strides": strides}
     given = {name: value for name, value in settings.items() if value}
-    first = ops.permute(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+    first = permute(x, [0, x.rank - 1, *range(1, x.rank - 1)])
     pool: Any = onnx.MaxPool
     made: Symbol = pool(first, kernel_shape=kernel_shape, auto_pad=auto_pad, ceil_mode=int(ceil_mode), **given)
-    return ops.permute(made, [0, *range(2, x.rank), 1])
+    return permute(made, [0, *range(2, x.rank), 1])
 
 
 @contrib(
@@ -186,14 +191,14 @@ def EmbedLayerNormalization(  # noqa: N802
     if input_ids.rank != 2:
         raise ValueError(f"input_ids has shape {input_ids.shape}, and [batch, positions] is wanted")
     length = input_ids.shape[1]
-    at = ops.range(0, length, out_dim=length) if position_ids is None else position_ids
-    total = ops.gather(word_embedding, input_ids) + ops.gather(position_embedding, at)
+    at = creation.range(0, length, out_dim=length) if position_ids is None else position_ids
+    total = gather(word_embedding, input_ids) + gather(position_embedding, at)
     if (segment_ids is None) != (segment_embedding is None):
         raise ValueError("segment_ids and segment_embedding go together")
     if segment_ids is not None and segment_embedding is not None:
-        total = total + ops.gather(segment_embedding, segment_ids)
-    counted = input_ids[:, 0] * 0 if mask is None else ops.sum(mask, axis=1)
-    return ops.layer_norm(total, gamma, beta, epsilon), counted.cast("int32"), total
+        total = total + gather(segment_embedding, segment_ids)
+    counted = input_ids[:, 0] * 0 if mask is None else reduction.sum(mask, axis=1)
+    return layer_norm(total, gamma, beta, epsilon), counted.cast("int32"), total
 
 
 _ANY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"

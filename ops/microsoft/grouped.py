@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphcore import ops
 from graphcore.custom_ops.declaration import Types
 from graphcore.ir.symbol import Symbol
+from graphcore.ops import creation, reduction
+from graphcore.ops.activation import softmax
+from graphcore.ops.axes import permute, unsqueeze
+from graphcore.ops.gathering import gather, gather_nd, where
+from graphcore.ops.joining import concat, split
+from graphcore.ops.linalg import matmul
+from graphcore.ops.mathematics import tanh
 from graphcore.ops.microsoft._declare import SINGLES, contrib, may_be, rounded_once, shape_at
 from graphcore.ops.microsoft.attention import _in_heads, _rotated, _sequence_last, _static, check_rank
+from graphcore.ops.shape import shape_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 
@@ -72,7 +79,7 @@ def GroupQueryAttention(  # noqa: N802
     attention_bias: broadcasts to [batch, num_heads, queries, total]. head_sink: [num_heads], a score that every softmax
     has beside; smooth_softmax: that is 0. local_window_size: how many keys before its own a query sees. Returns [batch,
     queries, num_heads * size]; with outputs=3 also the keys and values, [batch, kv_num_heads, most, size], of which
-    what lies behind the keys there are has no meaning. Ainslie et al. 2023, arXiv:2305.13245.
+    what lies after the last key has no meaning. Ainslie et al. 2023, arXiv:2305.13245.
     """
     quantised = (k_quant_type, v_quant_type) != ("NONE", "NONE") or k_scale is not None or v_scale is not None
     normed = q_norm_weight is not None or k_norm_weight is not None
@@ -92,84 +99,84 @@ def GroupQueryAttention(  # noqa: N802
         check_rank("attention_bias", attention_bias, 4)
     if key is None or value is None:
         size = _static("query", query, 2) // (num_heads + 2 * kv_num_heads)
-        query, key, value = ops.split(query, [size * n for n in (num_heads, kv_num_heads, kv_num_heads)], axis=2)
+        query, key, value = split(query, [size * n for n in (num_heads, kv_num_heads, kv_num_heads)], axis=2)
     batch, queries = query.shape[0], query.shape[1]
     there = seqlens_k.reshape(batch, 1).cast(DType.int64) + 1
     total = total_sequence_length.reshape(()).cast(DType.int64)
-    length = ops.shape_of(query)[1]
-    before = ops.where(total == length, 0, there - length)
-    positions = before + ops.range(0, queries, dtype=DType.int64, out_dim=queries)
+    length = shape_of(query)[1]
+    before = where(total == length, 0, there - length)
+    positions = before + creation.range(0, queries, dtype=DType.int64, out_dim=queries)
     if do_rotary:
         if cos_cache is None or sin_cache is None:
             raise ValueError("do_rotary wants cos_cache and sin_cache")
-        last = ops.shape_of(cos_cache)[0] - 1
-        turned = ops.min(ops.max(positions, 0), last)
+        last = shape_of(cos_cache)[0] - 1
+        turned = reduction.min(reduction.max(positions, 0), last)
         width = 2 * _static("cos_cache", cos_cache, 1)
         query, key = (
             _rotated(x, turned, cos_cache, sin_cache, rotary_interleaved, heads, width)
             for x, heads in ((query, num_heads), (key, kv_num_heads))
         )
     q = _in_heads(query, num_heads)
-    most = total if past_key is None else ops.max(total, ops.shape_of(past_key)[2])
-    columns = ops.range(0, most, 1)
+    most = total if past_key is None else reduction.max(total, shape_of(past_key)[2])
+    columns = creation.range(0, most, 1)
     keys = _cached(_in_heads(key, kv_num_heads), past_key, before, columns)
     values = _cached(_in_heads(value, kv_num_heads), past_value, before, columns)
     groups, size = num_heads // kv_num_heads, _static("query", q, 3)
     grouped = q.reshape(batch, kv_num_heads, groups, queries, size)
-    turned_keys = ops.unsqueeze(ops.permute(keys, [0, 1, 3, 2]), 2)
-    scores = ops.matmul(grouped, turned_keys) * (scale or size**-0.5)
+    turned_keys = unsqueeze(permute(keys, [0, 1, 3, 2]), 2)
+    scores = matmul(grouped, turned_keys) * (scale or size**-0.5)
     scores = scores.reshape(batch, num_heads, queries, columns.shape[0])
     if softcap:
-        scores = ops.tanh(scores / softcap) * softcap
+        scores = tanh(scores / softcap) * softcap
     if attention_bias is not None:
         scores = scores + _widened(attention_bias, columns)
     own = positions.reshape(batch, 1, queries, 1)
     seen = columns <= own
     if local_window_size >= 0:
         seen = seen & (columns > own - local_window_size)
-    scores = ops.where(seen, scores, float("-inf"))
+    scores = where(seen, scores, float("-inf"))
     weights = _weights(scores, head_sink, smooth_softmax == 1)
     is_key = (columns < (before + length)).reshape(batch, 1, columns.shape[0], 1)
-    sound = ops.unsqueeze(ops.where(is_key, values, 0.0), 2)  # what lies behind the keys may be no number
-    made = ops.matmul(weights.reshape(batch, kv_num_heads, groups, queries, columns.shape[0]), sound)
+    sound = unsqueeze(where(is_key, values, 0.0), 2)  # what lies after the last key may be no number
+    made = matmul(weights.reshape(batch, kv_num_heads, groups, queries, columns.shape[0]), sound)
     heads = _sequence_last(made.reshape(batch, num_heads, queries, size))
     return heads.reshape(batch, queries, num_heads * size), keys, values
 
 
 def _cached(new: Symbol, past: Symbol | None, before: Symbol, columns: Symbol) -> Symbol:
-    """The keys or values there are then: those of the past, and the new ones behind the last of each in the batch."""
-    everything = new if past is None else ops.concat([past, new], axis=2)
-    start = 0 if past is None else ops.shape_of(past)[2]
-    count = ops.shape_of(new)[2]
+    """Return the keys or values: those of the past, and the new ones after the last of each in the batch."""
+    everything = new if past is None else concat([past, new], axis=2)
+    start = 0 if past is None else shape_of(past)[2]
+    count = shape_of(new)[2]
     is_new = (columns >= before) & (columns < before + count)
-    found = ops.where(is_new, columns - before + start, columns)
-    found = ops.min(found, ops.shape_of(everything)[2] - 1)
-    rows = ops.gather_nd(_sequence_last(everything), ops.unsqueeze(found, -1), batch_dims=1)
+    found = where(is_new, columns - before + start, columns)
+    found = reduction.min(found, shape_of(everything)[2] - 1)
+    rows = gather_nd(_sequence_last(everything), unsqueeze(found, -1), batch_dims=1)
     return _sequence_last(rows)
 
 
 def _widened(bias: Symbol, columns: Symbol) -> Symbol:
-    """A bias for the keys that there are, 0 for those of a cache that lie behind."""
-    missing = ops.shape_of(columns)[0] - ops.shape_of(bias)[3]
-    at = ops.min(columns, ops.shape_of(bias)[3] - 1)
-    return ops.where((columns < ops.shape_of(bias)[3]) | (missing == 0), ops.gather(bias, at, axis=3), 0.0)
+    """Return a bias for the keys that there are, and 0 for the rest of a cache."""
+    missing = shape_of(columns)[0] - shape_of(bias)[3]
+    at = reduction.min(columns, shape_of(bias)[3] - 1)
+    return where((columns < shape_of(bias)[3]) | (missing == 0), gather(bias, at, axis=3), 0.0)
 
 
 def _weights(scores: Symbol, sink: Symbol | None, is_smooth: bool) -> Symbol:
     if sink is None and not is_smooth:
-        return ops.softmax(scores)
+        return softmax(scores)
     heads = scores.shape[1]
     first = scores[..., :1]
     extra = (first > first).cast(scores.dtype)  # 0, whatever the score is
     if sink is not None:
         extra = extra + sink.reshape(1, heads, 1, 1)
-    return ops.softmax(ops.concat([extra, scores], axis=3))[..., 1:]
+    return softmax(concat([extra, scores], axis=3))[..., 1:]
 
 
 def _has_kernel(types: Types, attributes: Mapping[str, Any], results: int) -> bool:
-    """Whether the CPU's kernel takes it.
+    """Return whether the CPU's kernel takes it.
 
-    Heads have multiples of 8 features, 16 where they are rotated; several new tokens behind others are of one sequence.
+    Heads have multiples of 8 features, 16 where they are rotated; several new tokens after others are of one sequence.
     """
     query, past, cos = (shape_at(types, i) for i in (0, 3, 7))
     if query is None or not query[2].is_static or results == 2:

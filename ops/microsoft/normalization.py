@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from graphcore import ops
 from graphcore.custom_ops.declaration import Types
 from graphcore.ir.symbol import Symbol
+from graphcore.ops import reduction
+from graphcore.ops.mathematics import rsqrt
 from graphcore.ops.microsoft._declare import SINGLES, check_row, contrib, rounded_once, shape_at
+from graphcore.ops.normalization import layer_norm, rms_norm
 
 Results = tuple[Symbol, Symbol, Symbol, Symbol]
 
@@ -31,10 +33,10 @@ def SkipLayerNormalization(  # noqa: N802
     of input; the second and third result are float32 with a last axis of 1.
     """
     total = _total(input, skip, bias)
-    mean = ops.mean(total, axis=-1, keepdims=True)
+    mean = reduction.mean(total, axis=-1, keepdims=True)
     apart = total - mean
-    inverse = ops.rsqrt(ops.mean(apart * apart, axis=-1, keepdims=True) + epsilon)
-    return ops.layer_norm(total, gamma, beta, epsilon), mean, inverse, total
+    inverse = rsqrt(reduction.mean(apart * apart, axis=-1, keepdims=True) + epsilon)
+    return layer_norm(total, gamma, beta, epsilon), mean, inverse, total
 
 
 @contrib(
@@ -54,13 +56,13 @@ def SkipSimplifiedLayerNormalization(  # noqa: N802
     input; the second and third result are float32 with a last axis of 1.
     """
     total = _total(input, skip, bias)
-    square = ops.mean(total * total, axis=-1, keepdims=True)
-    inverse = ops.rsqrt(square + epsilon)
-    return ops.rms_norm(total, gamma, epsilon), (square > square).cast(square.dtype), inverse, total
+    square = reduction.mean(total * total, axis=-1, keepdims=True)
+    inverse = rsqrt(square + epsilon)
+    return rms_norm(total, gamma, epsilon), (square > square).cast(square.dtype), inverse, total
 
 
 def _is_whole(types: Types) -> bool:
-    """Whether the kernel takes the shapes: skip may lack the batch, and nothing else."""
+    """Return whether the kernel takes the shapes: skip may lack the batch, and nothing else."""
     x, skip = shape_at(types, 0), shape_at(types, 1)
     if x is None or skip is None or len(x) not in (2, 3) or len(skip) not in (2, 3):
         return False

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import ops
 from graphcore.custom_ops.declaration import Types
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
+from graphcore.ops.axes import permute
+from graphcore.ops.gathering import gather
+from graphcore.ops.joining import stack
+from graphcore.ops.linalg import matmul
 from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_row, contrib, rounded_once, shape_at
+from graphcore.ops.shape import cast
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -36,12 +40,12 @@ def FusedMatMul(  # noqa: N802
     """alpha * A @ B, as NumPy's matmul. A, B: [..., m, k] and [..., k, n]; transA, transB: their last two axes are
     swapped before. transBatchA, transBatchB: their first axis is put before the last one, before that. Returns
     [..., m, n]."""
-    product = ops.matmul(_turned(A, transA, transBatchA), _turned(B, transB, transBatchB))
+    product = matmul(_turned(A, transA, transBatchA), _turned(B, transB, transBatchB))
     return product if alpha == 1 else product * alpha
 
 
 def _is_batched_alike(types: Types, attributes: Mapping[str, Any]) -> bool:
-    """Whether the kernel turns the batch: it does for operands of one rank, 3 or more."""
+    """Return whether the kernel turns the batch: it does for operands of one rank, 3 or more."""
     if not attributes["transBatchA"] and not attributes["transBatchB"]:
         return True
     a, b = shape_at(types, 0), shape_at(types, 1)
@@ -50,9 +54,9 @@ def _is_batched_alike(types: Types, attributes: Mapping[str, Any]) -> bool:
 
 def _turned(x: Symbol, swaps: bool, from_first: bool) -> Symbol:
     if from_first and x.rank > 2:
-        x = ops.permute(x, [*range(1, x.rank - 1), 0, x.rank - 1])
+        x = permute(x, [*range(1, x.rank - 1), 0, x.rank - 1])
     if swaps and x.rank > 1:
-        x = ops.permute(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
+        x = permute(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
     return x
 
 
@@ -109,15 +113,15 @@ def MatMulNBits(  # noqa: N802
         weight = by_block.reshape(N, blocks * block_size)[:, :K]
     else:
         flat = whole.reshape(N, blocks * block_size)[:, :K]
-        here = zero if isinstance(zero, float) else ops.gather(zero, g_idx, axis=1)
-        weight = (flat - here) * ops.gather(scale, g_idx, axis=1)
+        here = zero if isinstance(zero, float) else gather(zero, g_idx, axis=1)
+        weight = (flat - here) * gather(scale, g_idx, axis=1)
     check_row("bias", bias, N)
-    product = ops.matmul(A, ops.permute(weight, [1, 0]))
+    product = matmul(A, permute(weight, [1, 0]))
     return product if bias is None else product + bias
 
 
 def _is_packed_form(types: Types, attributes: Mapping[str, Any]) -> bool:
-    """Whether the kernel computes it: with zero points in bytes, and without an order of columns."""
+    """Return whether the kernel computes it: with zero points in bytes, and without an order of columns."""
     zero = types[3] if len(types) > 3 else None
     packed = zero is None or (isinstance(zero, TensorType) and zero.dtype is DType.uint8)
     weight = shape_at(types, 1)
@@ -130,7 +134,7 @@ def _unpacked(x: Symbol, bits: int) -> Symbol:
     if bits == 8:
         return x
     parts = [(x >> (shift if shift else 0)) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return ops.stack(parts, axis=-1).reshape(*x.shape[:-1], x.shape[-1] * (8 // bits))
+    return stack(parts, axis=-1).reshape(*x.shape[:-1], x.shape[-1] * (8 // bits))
 
 
 def _zeros(zero_points: Symbol | None, n: int, blocks: int, bits: int) -> Symbol | float:
@@ -192,7 +196,7 @@ def MatMulIntegerToFloat(  # noqa: N802
 
 
 def _has_kernel(types: Types) -> bool:
-    """Whether the kernel takes these dtypes; it has one zero point for A."""
+    """Return whether the kernel takes these dtypes; it has one zero point for A."""
     a, b, scale = (t.dtype for t in types[:3] if isinstance(t, TensorType))
     return scale is DType.float32 and (a is DType.uint8 or b is DType.int8)
 
@@ -216,7 +220,7 @@ def _scaled(
 
 def _moved(x: TensorLike) -> Symbol:
     """int8 as uint8, 128 higher."""
-    return (ops.cast(x, DType.int16) + 128).cast(DType.uint8)
+    return (cast(x, DType.int16) + 128).cast(DType.uint8)
 
 
 def _one_or_row(x: Symbol) -> Symbol:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore import ops
 from graphcore.custom_ops.declaration import Types
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
+from graphcore.ops.activation import sigmoid
+from graphcore.ops.gathering import where
 from graphcore.ops.microsoft._declare import BYTES, contrib, shape_at
 
 _TYPES = {"A A_zero_point B B_zero_point C_zero_point": BYTES, "A_scale B_scale C_scale": "float32"}
@@ -17,7 +18,7 @@ _STEP = "kernel and body may differ by one step of the result, where it lies bet
 
 
 def _are_scalars(types: Types, positions: tuple[int, ...]) -> bool:
-    """Whether scales and zero points are as the kernel takes them: said, and without axes."""
+    """Return whether scales and zero points are as the kernel takes them: said, and without axes."""
     return all(shape_at(types, i) == () for i in positions)
 
 
@@ -92,7 +93,7 @@ def QLinearSigmoid(  # noqa: N802
     X: Symbol, X_scale: Symbol, X_zero_point: Symbol | None, Y_scale: Symbol, Y_zero_point: Symbol | None = None
 ) -> Symbol:
     """sigmoid(X) of quantised numbers. X: int8 or uint8; scales and zero points: one. Returns the type of X."""
-    return _stored(ops.sigmoid(_real(X, X_scale, X_zero_point)), Y_scale, Y_zero_point, X)
+    return _stored(sigmoid(_real(X, X_scale, X_zero_point)), Y_scale, Y_zero_point, X)
 
 
 @contrib(
@@ -110,7 +111,7 @@ def QLinearLeakyRelu(  # noqa: N802
     """X where it is positive, else alpha * X, of quantised numbers. X: int8 or uint8; scales and zero points: one.
     Returns the type of X."""
     real = _real(X, X_scale, X_zero_point)
-    return _stored(ops.where(real >= 0, real, real * alpha), Y_scale, Y_zero_point, X)
+    return _stored(where(real >= 0, real, real * alpha), Y_scale, Y_zero_point, X)
 
 
 def _alike(a: Symbol, b: Symbol) -> Symbol:

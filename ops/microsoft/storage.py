@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import ops
 from graphcore.custom_ops.declaration import Types
 from graphcore.ir.symbol import Symbol
 from graphcore.ops import onnx
+from graphcore.ops.gathering import gather, where
+from graphcore.ops.joining import repeat_interleave
 from graphcore.ops.microsoft._declare import contrib, may_be, rounded_once, shape_at
 from graphcore.ops.microsoft.products import _unpacked
+from graphcore.ops.shape import shape_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -118,27 +120,27 @@ def GatherBlockQuantized(  # noqa: N802
     wanted = [*table.shape[:along], blocks, *table.shape[along + 1 :]]
     if not all(map(may_be, scales.shape, wanted)):
         raise ValueError(f"scales has shape {scales.shape}, and {list(map(str, wanted))} is wanted")
-    count = ops.shape_of(table)[across]
+    count = shape_of(table)[across]
     at = indices.cast(DType.int64)
-    at = ops.where(at < 0, at + count, at)
+    at = where(at < 0, at + count, at)
     inside = (at >= 0) & (at < count)
-    at = ops.where(inside, at, 0)
+    at = where(inside, at, 0)
     place = along if along < across else along - 1 + indices.rank
-    rows = ops.gather(table, at, axis=across).cast(DType.float32)
+    rows = gather(table, at, axis=across).cast(DType.float32)
 
     def spread(x: Symbol) -> Symbol:
-        wide = ops.repeat_interleave(ops.gather(x, at, axis=across).cast(DType.float32), block_size, axis=place)
+        wide = repeat_interleave(gather(x, at, axis=across).cast(DType.float32), block_size, axis=place)
         keep: list[Any] = [slice(None)] * wide.rank
-        keep[place] = slice(0, ops.shape_of(rows)[place] if not rows.shape[place].is_static else int(rows.shape[place]))
+        keep[place] = slice(0, shape_of(rows)[place] if not rows.shape[place].is_static else int(rows.shape[place]))
         return wide[tuple(keep)]
 
     zero: Any = np.float32(1 << (bits - 1) if is_bytes else 0)
     if zero_points is not None:
         zero = spread(_unpacked(zero_points, bits)[_first(zero_points, scales, bits)] if is_bytes else zero_points)
     made = (rows - zero) * spread(scales)
-    behind = [1] * (data.rank - 1 - across)
-    known = inside.reshape(*indices.shape, *behind)
-    return ops.where(known, made, 0.0)
+    trailing = [1] * (data.rank - 1 - across)
+    known = inside.reshape(*indices.shape, *trailing)
+    return where(known, made, 0.0)
 
 
 def _is_single(scales: Type | None) -> bool:

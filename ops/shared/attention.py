@@ -1,4 +1,4 @@
-"""What attention is made of, in every form that ONNX gives it, for those that no kernel computes right."""
+"""The expansion of attention, in every form of ONNX, for those that no kernel computes right."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _attention(
     left_window_size: int = -1,
     right_window_size: int = -1,
 ) -> Results:
-    """The result, all keys and values there are now, and what the scores were at the stage that the mode says.
+    """Return the result, the present keys and values, and the scores at the stage that the mode names.
 
     As in ONNX's function body: the scores of mode 0 are before the softcap, a mask with fewer keys hides the others,
-    and a query that sees no key gets 0. Unlike there, what is masked is masked even where its score is NaN.
+    and a query that sees no key gets 0. Unlike there, a masked key is masked even where its score is NaN.
     """
     if (past_key is None) != (past_value is None):
         raise GraphError(
@@ -60,11 +60,11 @@ def _attention(
     if past_key is not None and past_value is not None:
         past_key, past_value = _ranked(past_key, 4), _ranked(past_value, 4)
         before = length(past_key, 2)
-        k, v = _behind(past_key, k), _behind(past_value, v)
+        k, v = _appended(past_key, k), _appended(past_value, v)
     grid = _shape([*q.shape[:3], k.shape[2]])
     turned = e.emit("Transpose", k, shape=_shape([*k.shape[:2], k.shape[3], k.shape[2]]), perm=[0, 1, 3, 2])
     product = _apart(e.emit("MatMul", _shared(q, k), turned, shape=_over(q, k, grid)), q, k, grid)
-    # onnxruntime draws a constant factor into the product, as a float32; not past a BitCast.
+    # onnxruntime folds a constant factor into the product, as a float32; a BitCast prevents it.
     product = e.emit("BitCast", product, shape=grid, to=q.dtype)
     scores = raw = e.emit("Mul", product, _factor(q, scale), shape=grid)
     if softcap > 0:
@@ -91,18 +91,18 @@ def _attention(
 
 
 def _ranked(x: Symbol, rank: int) -> Symbol:
-    """With dims to ask for, where the model did not say how many there are."""
+    """Give a shape of unknown rank dims that can be read."""
     if x.type.shape.is_ranked:
         return x
     return e.emit("Identity", x, shape=Shape(["?"] * rank))
 
 
-def _behind(past: Symbol, x: Symbol) -> Symbol:
+def _appended(past: Symbol, x: Symbol) -> Symbol:
     shape = _shape([*x.shape[:2], past.shape[2] + x.shape[2], x.shape[3]])
     return e.emit("Concat", past, x, shape=shape, axis=2)
 
 
-# Heads of q that share one of k and v stand below each other
+# Heads of q that share a head of k and v are stacked along the queries
 
 
 def _is_shared(q: Symbol, k: Symbol) -> bool:
@@ -110,7 +110,7 @@ def _is_shared(q: Symbol, k: Symbol) -> bool:
 
 
 def _shared(x: Symbol, k: Symbol) -> Symbol:
-    """[batch, heads, queries, n] as [batch, kv_heads, heads/kv_heads*queries, n]."""
+    """Reshape [batch, heads, queries, n] to [batch, kv_heads, heads/kv_heads*queries, n]."""
     if not _is_shared(x, k):
         return x
     batch, heads, queries, width = x.shape
@@ -123,7 +123,7 @@ def _shared(x: Symbol, k: Symbol) -> Symbol:
 
 
 def _over(q: Symbol, k: Symbol, grid: Shape) -> Shape:
-    """The shape that a product of what is shared has."""
+    """Return the shape of a product of stacked heads."""
     if not _is_shared(q, k):
         return grid
     every = q.shape[1] // k.shape[1] * q.shape[2] if k.shape[1].is_static else Dim.dynamic()
@@ -131,7 +131,7 @@ def _over(q: Symbol, k: Symbol, grid: Shape) -> Shape:
 
 
 def _apart(x: Symbol, q: Symbol, k: Symbol, grid: Shape) -> Symbol:
-    """[batch, kv_heads, heads/kv_heads*queries, n] as [batch, heads, queries, n]."""
+    """Reshape [batch, kv_heads, heads/kv_heads*queries, n] to [batch, heads, queries, n]."""
     if not _is_shared(q, k):
         return x
     return reshaped(x, [size(q, 0), size(q, 1), size(q, 2), size(x, 3)], grid)
@@ -141,23 +141,23 @@ def _apart(x: Symbol, q: Symbol, k: Symbol, grid: Shape) -> Symbol:
 
 
 def padded(mask: Symbol, keys: Dim, count: Size) -> Symbol:
-    """The mask with all keys, of which it may lack the last: those are hidden.
+    """Extend a mask to all keys: the last ones, which it may lack, are hidden.
 
-    count: how many there are, where the dim is not known. A mask of one key lacks the others, as in ONNX's function.
+    count: the number of keys, where the dim is not known. A mask of one key lacks the others, as in ONNX's function.
     """
     is_ranked = mask.type.shape.is_ranked
     if is_ranked and (not mask.rank or (mask.shape[-1] is keys and not keys.is_dynamic)):
         return mask
     graph = mask.graph
     if is_ranked and mask.shape[-1].is_static and keys.is_static:
-        ends = graph._vector([0, max(int(keys) - int(mask.shape[-1]), 0)])
+        ends = graph.build.vector([0, max(int(keys) - int(mask.shape[-1]), 0)])
     else:
         own = e.emit("Shape", mask, dtype=DType.int64, shape=_shape([ONE]), start=-1)
-        more = e.emit("Max", e.emit("Sub", shape_vector(graph, [count]), own), graph._vector([0]))
-        ends = e.emit("Concat", graph._vector([0]), more, shape=_shape([Dim(2)]), axis=0)
+        more = e.emit("Max", e.emit("Sub", shape_vector(graph, [count]), own), graph.build.vector([0]))
+        ends = e.emit("Concat", graph.build.vector([0]), more, shape=_shape([Dim(2)]), axis=0)
     hidden = e.const(mask, False if mask.dtype is DType.bool else -math.inf)
     shape = _shape([*mask.shape[:-1], keys]) if is_ranked else mask.type.shape
-    return e.emit("Pad", mask, ends, hidden, graph._vector([-1]), shape=shape, mode="constant")
+    return e.emit("Pad", mask, ends, hidden, graph.build.vector([-1]), shape=shape, mode="constant")
 
 
 def _unmasked(mask: Symbol | None, nothing: Symbol) -> list[Symbol]:
@@ -169,10 +169,10 @@ def _unmasked(mask: Symbol | None, nothing: Symbol) -> list[Symbol]:
 
 
 def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, left: int, right: int) -> list[Symbol]:
-    """Conditions on [batch, heads, queries, keys]: before the end, and at most so far from the query.
+    """Return conditions on [batch, heads, queries, keys]: a key is before the end, and within a distance of the query.
 
-    before: how many keys lie before the first query. lengths: how many there are of each item of the batch; the
-    queries then are the last ones. left, right: at most so far before and behind the query, any distance below 0.
+    before: the number of keys before the first query. lengths: the number of keys of each item of the batch; the
+    queries are then the last positions. left, right: the greatest distance before and after the query; below 0 for any.
     """
     if lengths is None and left < 0 and right < 0:
         return []
@@ -182,12 +182,12 @@ def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, l
     first = before
     if lengths is not None:
         shape = _shape([lengths.shape[0] if lengths.type.shape.is_ranked else Dim.dynamic(), ONE, ONE, ONE])
-        ends = e.emit("Unsqueeze", lengths, graph._vector([1, 2, 3]), shape=shape)
+        ends = e.emit("Unsqueeze", lengths, graph.build.vector([1, 2, 3]), shape=shape)
         conditions.append(e.less(key, ends))
         first = e.emit("Sub", ends, length(q, 2)) if before is None else before
     if left < 0 and right < 0:
         return conditions
-    query = e.emit("Unsqueeze", _places(q), graph._vector([1]), shape=_shape([q.shape[2], ONE]))
+    query = e.emit("Unsqueeze", _places(q), graph.build.vector([1]), shape=_shape([q.shape[2], ONE]))
     place = query if first is None else e.emit("Add", query, first)
     if right >= 0:
         last = e.emit("Add", place, _distance(q, right)) if right else place
@@ -198,12 +198,12 @@ def _near(q: Symbol, k: Symbol, before: Symbol | None, lengths: Symbol | None, l
 
 
 def _distance(q: Symbol, keys: int) -> Symbol:
-    return q.graph._scalar(min(keys, FARTHEST), DType.int64)
+    return q.graph.build.scalar(min(keys, FARTHEST), DType.int64)
 
 
 def _places(x: Symbol) -> Symbol:
-    """0, 1, ... along the sequence, int64."""
-    zero, one = (x.graph._scalar(n, DType.int64) for n in (0, 1))
+    """Return 0, 1, ... along the sequence, int64."""
+    zero, one = (x.graph.build.scalar(n, DType.int64) for n in (0, 1))
     return e.emit("Range", zero, length(x, 2), one, dtype=DType.int64, shape=_shape([x.shape[2]]))
 
 
@@ -219,13 +219,13 @@ def _factor(q: Symbol, scale: float | None) -> Symbol:
 
 
 def _weights(scores: Symbol, precision: int) -> Symbol:
-    """The softmax over keys, with 0 where there are none to see; in another dtype if ONNX's number of one is given."""
+    """Return the softmax over keys, 0 for a query that sees none. precision: ONNX's number of a compute dtype, or 0."""
     own = scores.dtype
     asked = DType.of(precision) if precision else own
     wide = DType.float32 if asked.bits < 32 else asked
     scores = e.cast(e.cast(scores, asked), wide)
     column = _shape([*scores.shape[:3], ONE])
-    last = scores.graph._vector([-1])
+    last = scores.graph.build.vector([-1])
     greatest = e.emit("ReduceMax", scores, last, shape=column, keepdims=1)
     zero, one = e.const(scores, 0.0), e.const(scores, 1.0)
     none = e.equal(greatest, e.const(scores, -math.inf))

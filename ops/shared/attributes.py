@@ -12,12 +12,12 @@ from graphcore.types.dtypes import DType
 
 
 def real(op: str, name: str, value: object, *, least: float | None = None) -> float:
-    """An argument that must be a finite number, of at least `least`. Raises `DTypeError` or `ShapeError`."""
+    """Return an argument that must be a finite number, of at least `least`. Raises `DTypeError` or `ShapeError`."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         raise DTypeError(f"{op}: {name} must be a Python number, not {value!r:.60}", help=f"give a float: {name}=0.5")
     try:
         number = float(value)
-    except OverflowError:  # an int beyond every float
+    except OverflowError:  # an int beyond the range of floats
         number = math.inf
     if not math.isfinite(number) or (least is not None and number < least):
         bound = "finite" if least is None else f"finite and at least {least:g}"
@@ -26,14 +26,14 @@ def real(op: str, name: str, value: object, *, least: float | None = None) -> fl
 
 
 def choice(op: str, name: str, value: object, known: tuple[str, ...]) -> str:
-    """An argument that must be one of the words known. Raises `ShapeError`."""
+    """Return an argument that must be one of the known words. Raises `ShapeError`."""
     if value not in known:
         raise ShapeError(f"{op}: {name}={value!r} is not known", help=f"one of {', '.join(map(repr, known))}")
     return str(value)
 
 
 def domain_for(dtype: DType, *numbers: float | None) -> str:
-    """The domain of an ONNX operator with these attributes: ONNX rounds them to float32, which float64 would show."""
+    """Return an operator's domain: the library's where float64 would show that ONNX rounds attributes to float32."""
     with np.errstate(over="ignore"):
         rounded = any(n is not None and float(np.float32(n)) != n for n in numbers)
     return LIBRARY if dtype is DType.float64 and rounded else ""

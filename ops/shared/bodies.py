@@ -1,4 +1,4 @@
-"""How the bodies of If, Loop and Scan are built: by functions of Symbols, inside the graph that is being built."""
+"""Build the bodies of If, Loop and Scan from functions of Symbols, inside the graph under construction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = (bool, int, float)
 
 
 def taken_apart(value: Any) -> tuple[Structure, list[Any]]:
-    """How a value is put together, and its leaves: all that is no tuple, list, dict or None."""
+    """Return how a value is put together, and its leaves: all that is no tuple, list, dict or None."""
     leaves: list[Any] = []
     return structure_of(value, _is_value, leaves, ""), leaves
 
@@ -28,7 +28,7 @@ def _is_value(value: object) -> bool:
 
 
 def called(function: Callable[..., Any], value: Any, *first: Any) -> Any:
-    """function(*first, value): a tuple or list as arguments of their own, a dict by its names, None as none."""
+    """Call function(*first, value): a tuple or list as separate arguments, a dict by its names, None as no argument."""
     if isinstance(value, dict):
         return function(*first, **value)
     if isinstance(value, (tuple, list)):
@@ -39,9 +39,9 @@ def called(function: Callable[..., Any], value: Any, *first: Any) -> Any:
 def results_of(
     op: str, name: str, what: str, body: Graph, made: Any, like: Structure, shown: Mapping[str, object]
 ) -> list[Any]:
-    """The values that a function gave, which must be put together as `like`; numbers stay as they are.
+    """Return the leaves of a function's result, which must have the structure of `like`; numbers stay as they are.
 
-    name: what errors call them. what: who gives something else where they are not put together so, as `shown`.
+    name: their name in errors. what: the function that errors name where the structure differs from `shown`.
     """
     try:
         leaves = leaves_like(like, made)
@@ -53,13 +53,13 @@ def results_of(
         ) from None
     labels = labels_of(like, name)
     return [
-        leaf if type(leaf) in _NUMBERS else body._operand(leaf, op, label)
+        leaf if type(leaf) in _NUMBERS else body.build.operand(leaf, op, label)
         for leaf, label in zip(leaves, labels, strict=True)
     ]
 
 
 def state_of(op: str, body: Graph, before: Symbol, after: Any, label: str) -> Symbol:
-    """What a loop's body gives for one piece of its state, whose dtype and rank must stay."""
+    """Return what a loop's body gives for one piece of its state, whose dtype and rank must stay."""
     made = after if isinstance(after, Symbol) else _number(op, body, before, after, label)
     was, now = before.type, made.type
     if not isinstance(was, TensorType) or not isinstance(now, TensorType):
@@ -86,7 +86,7 @@ def state_of(op: str, body: Graph, before: Symbol, after: Any, label: str) -> Sy
 
 
 def _number(op: str, body: Graph, before: Symbol, after: Any, label: str) -> Symbol:
-    """A Python number in the dtype of the state."""
+    """Return a Python number in the dtype of the state."""
     try:
         return body.constant(after, before.dtype)
     except DTypeError as error:
@@ -95,22 +95,22 @@ def _number(op: str, body: Graph, before: Symbol, after: Any, label: str) -> Sym
 
 
 def names_around(graph: Graph | None) -> list[tuple[Graph, set[str]]]:
-    """The names that a graph and those around it have given."""
-    return [] if graph is None else [(graph, {*graph._names.taken}), *names_around(graph._outer)]
+    """Return the names used in a graph and its outer graphs."""
+    return [] if graph is None else [(graph, {*graph.names.taken}), *names_around(graph.scope.outer)]
 
 
 def forget_others(known: list[tuple[Graph, set[str]]]) -> None:
-    """Takes all other names back: a body that is built again makes its weights again, in the graphs around."""
+    """Release all other names: a body that is built again makes its weights again, in the outer graphs."""
     for graph, names in known:
-        for name in graph._names.taken.keys() - names:
-            symbol = graph._names.taken.pop(name)
-            symbol._name = None
+        for name in graph.names.taken.keys() - names:
+            symbol = graph.names.taken.pop(name)
+            symbol.given_name = None
             if isinstance(symbol.producer, Constant):
                 symbol.producer = Constant(symbol.producer.array, False, symbol.producer.origin)
 
 
 def joined(was: Type, now: Type) -> Type:
-    """The type of what may be either, of one dtype and rank: dims that differ are unknown."""
+    """Return the join of two types of one dtype and rank: dims that differ are unknown."""
     if isinstance(was, SequenceType) and isinstance(now, SequenceType):
         return joined_list(was, now)
     if not isinstance(was, TensorType) or not isinstance(now, TensorType):
@@ -119,7 +119,7 @@ def joined(was: Type, now: Type) -> Type:
 
 
 def are_lists(was: Type, now: Type) -> bool:
-    """Whether both are lists of tensors of one dtype, of which one may take the place of the other."""
+    """Return whether both are lists of tensors of one dtype, of which one may take the place of the other."""
     if not isinstance(was, SequenceType) or not isinstance(now, SequenceType):
         return False
     a, b = was.element, now.element
@@ -127,7 +127,7 @@ def are_lists(was: Type, now: Type) -> bool:
 
 
 def joined_list(was: SequenceType, now: SequenceType) -> SequenceType:
-    """The type of what may be either of two lists of one dtype, or has the elements of both."""
+    """Return the join of two list types of one dtype."""
     a, b = was.element, now.element
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
         return was
@@ -145,7 +145,7 @@ def joined_shape(was: Shape, now: Shape) -> Shape:
 
 
 def checked_function(op: str, **functions: object) -> None:
-    """Raises `DTypeError` for what cannot be called."""
+    """Raise `DTypeError` for what cannot be called."""
     for name, function in functions.items():
         if not callable(function):
             raise DTypeError(
@@ -156,7 +156,7 @@ def checked_function(op: str, **functions: object) -> None:
 
 
 def condition(op: str, value: Any, what: str, *, numbers: bool = False) -> Symbol:
-    """A scalar bool. numbers: those that are not 0 are true. Raises `DTypeError`, `ShapeError`."""
+    """Return a scalar bool. numbers: accept numbers too, true if not 0. Raises `DTypeError` and `ShapeError`."""
     if not isinstance(value, Symbol):
         raise GraphError(
             f"{op}: {what} is a {type(value).__name__}",
@@ -178,19 +178,19 @@ def condition(op: str, value: Any, what: str, *, numbers: bool = False) -> Symbo
     return cast_operand(value, DType.bool)
 
 
-# What the loops have in common
+# Shared by the loops
 
 
 def begun(op: str, init: Any, *others: Any) -> tuple[Structure, Graph, list[Symbol]]:
-    """How the state is put together, the graph to build in, and what the state is at first."""
+    """Return how the state is put together, the graph to build in, and what the state is at first."""
     like, leaves = taken_apart(init)
     graph = graph_of(op, [*leaves, *others])
     labels = labels_of(like, "init")
-    return like, graph, [graph._operand(leaf, op, label) for leaf, label in zip(leaves, labels, strict=True)]
+    return like, graph, [graph.build.operand(leaf, op, label) for leaf, label in zip(leaves, labels, strict=True)]
 
 
 def next_state(op: str, body: Graph, made: Any, like: Structure, before: Sequence[Symbol]) -> list[Symbol]:
-    """The next state that a function gave, as values of the body."""
+    """Return the leaves of a function's next state, as values of the body."""
     shown: dict[str, object] = {"before": str(like), "after": str(taken_apart(made)[0])}
     what = "body_fn gives a state of another structure"
     after = results_of(op, "state", what, body, made, like, shown)
@@ -199,9 +199,9 @@ def next_state(op: str, body: Graph, made: Any, like: Structure, before: Sequenc
 
 
 def outputs_of(op: str, body: Graph, made: Any) -> tuple[Structure, list[Symbol]]:
-    """The outputs that a function gave in one turn, as values of the body, and how they are put together."""
+    """Return the outputs of one iteration, as values of the body, and their structure."""
     like, leaves = taken_apart(made)
-    return like, [body._operand(s, op, label) for s, label in zip(leaves, labels_of(like, "outputs"), strict=True)]
+    return like, [body.build.operand(s, op, label) for s, label in zip(leaves, labels_of(like, "outputs"), strict=True)]
 
 
 def pair_of(op: str, made: Any) -> tuple[Any, Any]:
@@ -221,7 +221,7 @@ def rank_of(x: Symbol) -> int:
 
 
 def stacked_type(type_: Type, length: Dim, axis: int) -> Type:
-    """The type of one such value for each turn along a new axis."""
+    """Return the type of such values stacked along a new axis, one per iteration."""
     if not isinstance(type_, TensorType):
         raise DTypeError(f"collect: {type_} cannot be stacked", help="give tensors")
     if not type_.shape.is_ranked:
@@ -230,5 +230,5 @@ def stacked_type(type_: Type, length: Dim, axis: int) -> Type:
 
 
 def flagged(type_: Type, ambiguous: bool) -> Type:
-    """The type, known or only a default."""
+    """Return the type with its dtype marked as ambiguous (only a default) or not."""
     return tensor_type(type_.dtype, type_.shape, ambiguous) if isinstance(type_, TensorType) else type_

@@ -1,4 +1,4 @@
-"""Sizes when the graph runs: int64 Symbols that compute dims from the Symbols that carry their names."""
+"""Sizes when the graph runs: int64 Symbols that compute dims from the Symbols that have their names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.memory import DimPlaces
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dim_polynomial import terms as _terms
 from graphcore.types.dims import Dim, _build
@@ -16,7 +17,7 @@ from graphcore.types.tensor_types import DimLike, Shape, TensorType, _dim, _shap
 
 
 class Axis(NamedTuple):
-    """The size of one axis of a Symbol, whether or not it has a name."""
+    """The size of one axis of a Symbol, with or without a name."""
 
     symbol: Symbol
     axis: int
@@ -26,7 +27,7 @@ class Axis(NamedTuple):
         return self.symbol.shape[self.axis]
 
     def is_of(self, symbol: Symbol, axis: int) -> bool:
-        """Whether it is that axis of that Symbol. Not `==`, which would ask whether the Symbols' values are equal."""
+        """Return whether it is that axis of that Symbol. `==` would compare the values of Symbols."""
         return self.symbol is symbol and self.axis == axis
 
 
@@ -35,10 +36,10 @@ Size = Dim | Axis | Symbol
 
 
 def shape_vector(graph: Graph, dims: Sequence[Size], sources: Sequence[Symbol] = (), *, op: str = "shape") -> Symbol:
-    """The sizes as one int64 Symbol of shape [len(dims)]; a constant where all are static.
+    """Return the sizes as one int64 Symbol of shape [len(dims)]; a constant where all are static.
 
-    sources: Symbols to look for the dims in, before all others of the graph. op: whose name errors carry. Raises
-    `ShapeError` for a dim that is unknown or whose name no Symbol carries.
+    sources: Symbols to search for the dims before all others of the graph. op: the op that errors name. Raises
+    `ShapeError` for a dim that is unknown or whose name no Symbol has.
     """
     places: list[Axis | None] = [_place(graph, d, sources) for d in dims]
     parts: list[Symbol] = []
@@ -62,7 +63,7 @@ def shape_vector(graph: Graph, dims: Sequence[Size], sources: Sequence[Symbol] =
                 place, length = run
                 parts.append(_axes(place, length))
             else:
-                parts.append(graph._vector(constants))
+                parts.append(graph.build.vector(constants))
         else:
             assert isinstance(here, Dim)
             parts.append(_size(graph, here, sources, op))
@@ -70,34 +71,34 @@ def shape_vector(graph: Graph, dims: Sequence[Size], sources: Sequence[Symbol] =
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return graph._vector([])
+        return graph.build.vector([])
 
     def make() -> Symbol:
-        return graph._emit("Concat", tuple(parts), _ints(len(dims)), {"axis": 0})
+        return graph.build.emit("Concat", tuple(parts), _ints(len(dims)), {"axis": 0})
 
-    if any(part.graph is not graph for part in parts):  # some are of the graph around a body, by numbers of its own
+    if any(part.graph is not graph for part in parts):  # some belong to an outer graph
         return make()
     return _remembered(graph, ("sizes", *[part.id for part in parts]), make)
 
 
 def dim_value(graph: Graph, dim: DimLike, sources: Sequence[Symbol] = (), *, op: str = "shape") -> Symbol:
-    """One dim as an int64 scalar; otherwise like `shape_vector`."""
+    """Return one dim as an int64 scalar; otherwise like `shape_vector`."""
     known = _dim(dim)
     if known.is_static:
-        return graph._scalar(int(known), DType.int64)
+        return graph.build.scalar(int(known), DType.int64)
     return _remembered(
         graph,
         ("scalar of", known),
-        lambda: graph._emit(
+        lambda: graph.build.emit(
             "Squeeze",
-            (shape_vector(graph, [known], sources, op=op), graph._vector([0])),
+            (shape_vector(graph, [known], sources, op=op), graph.build.vector([0])),
             tensor_type(DType.int64, _shape(())),
         ),
     )
 
 
 def product(graph: Graph, sizes: Sequence[Size], sources: Sequence[Symbol] = (), *, op: str = "shape") -> Symbol:
-    """The product of sizes, an int64 Symbol of shape [1]."""
+    """Return the product of sizes, an int64 Symbol of shape [1]."""
     named = _shape([s for s in sizes if isinstance(s, Dim)]).size
     others = [shape_vector(graph, [s], sources, op=op) for s in sizes if not isinstance(s, Dim)]
     factors = others if named == 1 and others else [shape_vector(graph, [named], sources, op=op), *others]
@@ -105,7 +106,7 @@ def product(graph: Graph, sizes: Sequence[Size], sources: Sequence[Symbol] = (),
 
 
 def provably_differ(a: Dim, b: Dim) -> bool:
-    """Whether two dims are unequal for all sizes of the names from 1 up."""
+    """Return whether two dims are unequal for all sizes of the names from 1 up."""
     if a is b or a.is_dynamic or b.is_dynamic:
         return False
     apart = a - b
@@ -114,18 +115,18 @@ def provably_differ(a: Dim, b: Dim) -> bool:
 
 
 def is_known(graph: Graph, dim: Dim) -> bool:
-    """Whether its size can be found when the graph runs, from the axes of Symbols made so far."""
+    """Return whether its size can be found when the graph runs, from the axes of Symbols made so far."""
     if dim.is_dynamic:
         return False
-    if dim.is_static or _carrier(graph, dim) is not None:
+    if dim.is_static or _axis_of(graph, dim) is not None:
         return True
     if dim.name is not None:
-        return any(_solves(carrier, dim) for carrier in _all_carriers(graph))
+        return any(_solves(named, dim) for named in _all_named_axes(graph))
     return all(is_known(graph, Dim(name)) for name in dim.parameters)
 
 
 def dims_of(op: str, shape: Any, *, help: str = "") -> list[Dim]:
-    """A shape given by a user, one dim or a sequence of them, as dims. Raises `ShapeError`."""
+    """Return a shape given by a user, one dim or a sequence of them, as dims. Raises `ShapeError`."""
     if isinstance(shape, Symbol):
         raise ShapeError(
             f"{op}: a Symbol is no shape here", operands={"shape": shape}, help=help or "give ints, names or Dims"
@@ -141,12 +142,12 @@ def dims_of(op: str, shape: Any, *, help: str = "") -> list[Dim]:
 
 
 def with_dims(shape: Shape, start: int, stop: int, *dims: Dim) -> Shape:
-    """The shape with other dims in place of those from `start` up to `stop`."""
+    """Replace the dims of a shape from `start` up to `stop`."""
     return _shape([*shape[:start], *dims, *shape[stop:]])
 
 
 def in_pieces(function: Callable[..., Symbol]) -> Callable[..., Symbol]:
-    """A function of a Symbol and a sequence as a method that takes it in pieces too: `x.reshape(2, 3)`."""
+    """Turn a function of a Symbol and a sequence into a method that also takes the items: `x.reshape(2, 3)`."""
 
     def method(self: Symbol, *shape: Any, **options: Any) -> Symbol:
         whole = len(shape) == 1 and (
@@ -164,18 +165,19 @@ def _ints(length: int) -> TensorType:
 
 
 def _remembered(graph: Graph, key: tuple[object, ...], make: Callable[[], Symbol]) -> Symbol:
-    """What was made for `key` in the graph before: a name has one size in all of a graph."""
-    found: Symbol | None = graph._plans.get(key)
+    """Return what was made for `key` in the graph before: a name has one size in all of a graph."""
+    sizes = graph.memory.sizes
+    found = sizes.get(key)
     if found is None:
-        found = graph._plans[key] = make()
+        found = sizes[key] = make()
     return found
 
 
-# Where a dim is found
+# The axis that has a dim
 
 
 def _place(graph: Graph, dim: Size, sources: Sequence[Symbol]) -> Axis | None:
-    """An axis of exactly this size, if there is one."""
+    """Return an axis of exactly this size, if there is one."""
     if isinstance(dim, Axis):
         return dim
     if not isinstance(dim, Dim) or not dim.is_symbolic:
@@ -185,45 +187,40 @@ def _place(graph: Graph, dim: Size, sources: Sequence[Symbol]) -> Axis | None:
             for axis, found in enumerate(source.type.shape):
                 if found is dim:
                     return Axis(source, axis)
-    return _carrier(graph, dim)
+    return _axis_of(graph, dim)
 
 
-class _Carriers(dict[Dim, Axis]):
-    """For every symbolic dim of a graph the first axis that has it; inputs are a graph's first Symbols."""
-
-    seen = 0
-
-
-def _carrier(graph: Graph, dim: Dim) -> Axis | None:
-    """An axis of this size in the graph, or else in those around it."""
-    found = _carriers(graph).get(dim)
-    if found is not None or graph._outer is None:
-        return found
-    around = _carrier(graph._outer, dim)
-    return None if around is None else _captured(graph, around)
+def _axis_of(graph: Graph, dim: Dim) -> Axis | None:
+    """Return an axis of this size in the graph, or else in its outer graphs."""
+    found = _named_axes(graph).get(dim)
+    if found is not None:
+        return Axis(*found)
+    outer = graph.scope.outer
+    place = None if outer is None else _axis_of(outer, dim)
+    return None if place is None else _captured(graph, place)
 
 
 def _captured(graph: Graph, place: Axis) -> Axis:
-    symbol = graph._capture(place.symbol)
-    assert symbol is not None, "it is of a graph around"
+    symbol = graph.build.capture(place.symbol)
+    assert symbol is not None, "it is of an outer graph"
     return Axis(symbol, place.axis)
 
 
-def _carriers(graph: Graph) -> _Carriers:
-    index: _Carriers = graph._plans.setdefault("carriers of dims", _Carriers())
-    symbols = graph._symbols
+def _named_axes(graph: Graph) -> DimPlaces[Symbol]:
+    """Return the first axis of each symbolic dim; inputs are a graph's first Symbols."""
+    index, symbols = graph.memory.dim_places, graph.symbols
     while index.seen < len(symbols):
         symbol = symbols[index.seen]
         index.seen += 1
         if isinstance(symbol.type, TensorType) and symbol.type.shape.is_ranked:
             for axis, dim in enumerate(symbol.type.shape):
                 if dim.is_symbolic:
-                    index.setdefault(dim, Axis(symbol, axis))
+                    index.setdefault(dim, (symbol, axis))
     return index
 
 
 def _longest(dims: Sequence[Size], place: Axis, sources: Sequence[Symbol]) -> tuple[Axis, int]:
-    """An axis of the first size from which on the most of the sizes that follow are found."""
+    """Return the axis of the first size from which the longest run of sizes starts, and the length of the run."""
     candidates = [place]
     if not isinstance(dims[0], Axis):
         candidates += [Axis(s, a) for s in sources for a, d in enumerate(s.shape) if d is dims[0]]
@@ -231,7 +228,7 @@ def _longest(dims: Sequence[Size], place: Axis, sources: Sequence[Symbol]) -> tu
 
 
 def _run(dims: Sequence[Size], place: Axis) -> int:
-    """How many sizes from the first on are those of the axes from `place` on."""
+    """Return how many sizes from the first on are those of the axes from `place` on."""
     symbol, first = place
     length = 0
     for dim, axis in zip(dims, range(first, symbol.rank), strict=False):
@@ -247,14 +244,14 @@ def _is_axis(size: Dim | Symbol, symbol: Symbol, axis: int) -> bool:
 
 
 def _static_run(dims: Sequence[Size], sources: Sequence[Symbol]) -> tuple[Axis, int] | None:
-    """A source whose whole shape begins the sizes, static dims in front: one Shape node for all of them."""
+    """Return a source whose whole shape begins the sizes, static dims first: one Shape node yields them all."""
     for source in sources:
         if source.rank and _run(dims, Axis(source, 0)) == source.rank and not source.shape.is_static:
             return Axis(source, 0), source.rank
     return None
 
 
-# What a dim is computed from
+# The computation of a dim
 
 
 def _axes(place: Axis, length: int) -> Symbol:
@@ -263,15 +260,15 @@ def _axes(place: Axis, length: int) -> Symbol:
     attributes = {} if length == symbol.rank else {"start": start, "end": start + length}
 
     def make() -> Symbol:
-        return graph._emit("Shape", (symbol,), _ints(length), attributes)
+        return graph.build.emit("Shape", (symbol,), _ints(length), attributes)
 
     return _remembered(graph, ("sizes of", symbol.id, start, length), make)
 
 
 def _size(graph: Graph, dim: Dim, sources: Sequence[Symbol], op: str) -> Symbol:
-    """One dim, an int64 Symbol of shape [1]."""
+    """Compute one dim, an int64 Symbol of shape [1]."""
     if dim.is_static:
-        return graph._vector([int(dim)])
+        return graph.build.vector([int(dim)])
     place = _place(graph, dim, sources)
     if place is not None:
         return _axes(place, 1)
@@ -291,11 +288,11 @@ def _computed(graph: Graph, dim: Dim, sources: Sequence[Symbol], op: str) -> Sym
         return _quotient(dim, *args) if dim._op == "//" else _calculated({"max": "Max", "min": "Min"}[dim._op], *args)
     total: Symbol | None = None
     for atoms, factor in sorted(_terms(dim), key=lambda term: term[1] < 0):
-        # A first term that is negative has nothing to be taken from.
+        # Nothing precedes a negative first term to subtract it from.
         scale = abs(factor) if total is not None else factor
-        term = _monomial(graph, atoms, sources, op) if atoms else graph._vector([scale])
+        term = _monomial(graph, atoms, sources, op) if atoms else graph.build.vector([scale])
         if atoms and scale != 1:
-            term = _calculated("Mul", term, graph._vector([scale]))
+            term = _calculated("Mul", term, graph.build.vector([scale]))
         total = term if total is None else _calculated("Add" if factor > 0 else "Sub", total, term)
     assert total is not None, "a dim of no terms is static"
     return total
@@ -310,42 +307,42 @@ def _monomial(graph: Graph, atoms: tuple[Dim, ...], sources: Sequence[Symbol], o
 
 
 def _quotient(dim: Dim, above: Symbol, below: Symbol) -> Symbol:
-    """A floor division; that of the kernel truncates."""
+    """Emit a floor division; the kernel's division truncates."""
     bounds = [arg.lower_bound for arg in dim._args]
     if any(bound is None or bound < 0 for bound in bounds):
         above = _calculated("Sub", above, _calculated("Mod", above, below))
     return _calculated("Div", above, below)
 
 
-def _all_carriers(graph: Graph) -> dict[Dim, Axis]:
-    """The axes of every symbolic dim of the graph and of those around it."""
-    carriers: dict[Dim, Axis] = {}
+def _all_named_axes(graph: Graph) -> dict[Dim, Axis]:
+    """Return the axes of every symbolic dim of the graph and of its outer graphs."""
+    axes: dict[Dim, Axis] = {}
     around: Graph | None = graph
     while around is not None:
-        carriers = {**_carriers(around), **carriers}
-        around = around._outer
-    return carriers
+        axes = {**{dim: Axis(*place) for dim, place in _named_axes(around).items()}, **axes}
+        around = around.scope.outer
+    return axes
 
 
 def _solves(dim: Dim, name: Dim) -> tuple[int, int] | None:
-    """The factor and the offset, where the dim is a multiple of the name plus a number."""
+    """Return the factor and the offset of a dim that is a multiple of the name plus a number."""
     terms = dict(_terms(dim))
     factor, offset = terms.pop((name,), 0), terms.pop((), 0)
     return (factor, offset) if factor and not terms else None
 
 
 def _solved(graph: Graph, name: Dim, op: str) -> Symbol:
-    """A name that no axis has by itself, from an axis that has a multiple of it plus a number."""
-    carriers = _all_carriers(graph)
-    for dim, place in carriers.items():
+    """Compute a name that no axis has by itself from an axis that has a multiple of it plus a number."""
+    axes = _all_named_axes(graph)
+    for dim, place in axes.items():
         found = _solves(dim, name)
         if found is not None:
             factor, offset = found
             size = _axes(_captured(graph, place), 1)
             if offset:
-                size = _calculated("Sub", size, graph._vector([offset]))
-            return size if factor == 1 else _calculated("Div", size, graph._vector([factor]))
-    known = sorted({p for dim in carriers for p in dim.parameters})
+                size = _calculated("Sub", size, graph.build.vector([offset]))
+            return size if factor == 1 else _calculated("Div", size, graph.build.vector([factor]))
+    known = sorted({p for dim in axes for p in dim.parameters})
     raise ShapeError(
         f"{op}: no Symbol has a dim {str(name)!r}, so its size cannot be found when the graph runs",
         operands={f"input {i}": s for i, s in enumerate(graph.inputs)},
@@ -354,4 +351,4 @@ def _solved(graph: Graph, name: Dim, op: str) -> Symbol:
 
 
 def _calculated(op_type: str, *operands: Symbol) -> Symbol:
-    return operands[0].graph._emit(op_type, operands, _ints(1))
+    return operands[0].graph.build.emit(op_type, operands, _ints(1))

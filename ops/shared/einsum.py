@@ -1,4 +1,4 @@
-"""The notation of einsum: an equation read, checked against operands, and rewritten into what every runtime takes."""
+"""The notation of einsum: parse an equation, check it against operands, rewrite it into a form for every runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graphcore.build import primitives as e
-from graphcore.build.operands import broadcast_shapes
+from graphcore.build.shapes import broadcast_shapes
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dims import Dim
@@ -19,7 +19,7 @@ _DOTS = "..."
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """`inputs` and `output` are labels, one a letter, "..." being one label too: ("...", "i", "j")."""
+    """A parsed equation. inputs, output: labels, each a letter or "...", such as ("...", "i", "j")."""
 
     inputs: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
@@ -28,12 +28,12 @@ class Equation:
         return ",".join("".join(labels) for labels in self.inputs) + "->" + "".join(self.output)
 
     def is_lone(self, label: str) -> bool:
-        """Whether a label is summed over and belongs to one operand only."""
+        """Return whether a label is summed over and belongs to one operand only."""
         return label not in self.output and [label in labels for labels in self.inputs].count(True) == 1
 
 
 def parse(text: str, count: int, roles: Mapping[str, Symbol]) -> Equation:
-    """The equation for `count` operands, its output written out. Raises `ShapeError`."""
+    """Parse the equation for `count` operands and write out its output. Raises `ShapeError`."""
     left, arrow, right = text.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != count:
@@ -64,7 +64,7 @@ def _labels(text: str, term: str, roles: Mapping[str, Symbol]) -> tuple[str, ...
 
 
 def _implied(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The output where none is written: what occurs once, in the order of the alphabet, behind the dots."""
+    """Return the implied output: "...", then the letters that occur once, in alphabetical order."""
     times = Counter(label for labels in inputs for label in labels if label != _DOTS)
     dots = [_DOTS] if any(_DOTS in labels for labels in inputs) else []
     return (*dots, *sorted(label for label, count in times.items() if count == 1))
@@ -72,18 +72,18 @@ def _implied(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the labels stand for: the dim of each letter, and the dims that the dots carry along."""
+    """The sizes of labels: the dim of each letter, and the dims of "..."."""
 
     letters: dict[str, Dim]
     batch: Shape
 
     def shape(self, labels: Sequence[str]) -> Shape:
-        """The shape of a tensor that has these labels."""
+        """Return the shape of a tensor with these labels."""
         return _shape([d for label in labels for d in (self.batch if label == _DOTS else (self.letters[label],))])
 
 
 def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> Sizes:
-    """The sizes of the labels. Raises `ShapeError` where operands have other ranks or dims than the equation says."""
+    """Return the sizes of the labels. Raises `ShapeError` where ranks or dims of operands do not match the equation."""
     sizes: dict[str, tuple[Dim, str]] = {}
     batches: list[Shape] = []
     for (role, symbol), labels in zip(roles.items(), equation.inputs, strict=True):
@@ -115,7 +115,7 @@ def measure(text: str, equation: Equation, roles: Mapping[str, Symbol]) -> Sizes
 def _agreed(
     text: str, label: str, known: tuple[Dim, str] | None, dim: Dim, role: str, roles: Mapping[str, Symbol]
 ) -> tuple[Dim, str]:
-    """The size of a letter after one more axis that has it."""
+    """Return the size of a letter after one more axis that has it."""
     if known is None:
         return dim, role
     size, where = known
@@ -143,9 +143,9 @@ def _refusal(text: str, reason: str, roles: Mapping[str, Symbol], help: str) -> 
 
 
 def plain(text: str, equation: Equation, symbols: Sequence[Symbol], sizes: Sizes) -> tuple[Equation, list[Symbol]]:
-    """The same sum of products without dots and without letters that are 1 long in one operand and longer in another.
+    """Remove "..." and letters that have size 1 in one operand and are longer in another, for the same sum of products.
 
-    Runtimes infer wrong shapes for those.
+    Runtimes infer wrong shapes for them.
     """
     used = {label for labels in equation.inputs for label in labels}
     fresh = [letter for letter in string.ascii_letters if letter not in used][: len(sizes.batch)]
@@ -175,7 +175,7 @@ def _without_dots(labels: tuple[str, ...], letters: Sequence[str]) -> tuple[str,
 
 
 def summed(x: Symbol, labels: tuple[str, ...], lone: Sequence[str]) -> tuple[Symbol, tuple[str, ...]]:
-    """An operand summed over letters that it alone has, by ReduceSum, and the labels that are left."""
+    """Sum an operand over letters that it alone has, by ReduceSum; return it and the labels that remain."""
     order = tuple(dict.fromkeys(labels))
     if order != labels:
         shape = _shape([x.shape[labels.index(label)] for label in order])

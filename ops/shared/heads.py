@@ -1,4 +1,4 @@
-"""Heads apart and side by side, and the sizes that takes when the graph runs."""
+"""Conversion between [batch, heads, sequence, size] and [batch, sequence, heads*size]."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def size(x: Symbol, axis: int) -> Size:
 
 
 def length(x: Symbol, axis: int) -> Symbol:
-    """The size of an axis, an int64 scalar."""
+    """Return the size of an axis, an int64 scalar."""
     if x.shape[axis].is_static:
-        return x.graph._scalar(int(x.shape[axis]), DType.int64)
+        return x.graph.build.scalar(int(x.shape[axis]), DType.int64)
     return e.emit("Squeeze", shape_vector(x.graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape([]))
 
 
 def divided(x: Symbol, axis: int, count: int) -> Size:
-    """The size of an axis over a number that divides it."""
+    """Return the size of an axis over a number that divides it."""
     if x.shape[axis].is_static:
         return x.shape[axis] // count
-    return e.emit("Div", shape_vector(x.graph, [Axis(x, axis)]), x.graph._vector([count]))
+    return e.emit("Div", shape_vector(x.graph, [Axis(x, axis)]), x.graph.build.vector([count]))
 
 
 def reshaped(x: Symbol, sizes: Sequence[Size], dims: Sequence[Dim]) -> Symbol:
@@ -35,7 +35,7 @@ def reshaped(x: Symbol, sizes: Sequence[Size], dims: Sequence[Dim]) -> Symbol:
 
 
 def in_heads(x: Symbol, heads: int) -> Symbol:
-    """[batch, sequence, heads*size] as [batch, heads, sequence, size]."""
+    """Reshape [batch, sequence, heads*size] to [batch, heads, sequence, size]."""
     batch, sequence, width = x.shape
     apart = reshaped(
         x, [size(x, 0), size(x, 1), Dim(heads), divided(x, 2, heads)], [batch, sequence, Dim(heads), width // heads]
@@ -45,7 +45,7 @@ def in_heads(x: Symbol, heads: int) -> Symbol:
 
 
 def side_by_side(x: Symbol) -> Symbol:
-    """[batch, heads, sequence, size] as [batch, sequence, heads*size]."""
+    """Reshape [batch, heads, sequence, size] to [batch, sequence, heads*size]."""
     batch, heads, sequence, own = x.shape
     turned = e.emit("Transpose", x, shape=_shape([batch, sequence, heads, own]), perm=[0, 2, 1, 3])
     width: Size = heads * own

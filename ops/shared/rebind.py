@@ -1,10 +1,10 @@
-"""What checks, when the graph runs, that the dims which `rebind` states are those of the tensor.
+"""Checks, when the graph runs, that a tensor has the dims that `rebind` states.
 
-ONNX has no assertion. The guard is a Reshape of an empty tensor to sizes that are all 0 unless one of those it checks
-is another than stated: then there is one below -1, which no runtime takes. The tensor itself gets an axis in front,
-whose place is a size of the guard, and loses it again: so nothing reads the tensor before it was checked, and nothing
-is copied. Expand or Reshape to the stated sizes would let sizes of 0 and 1 and permuted ones pass, and of Reshapes in a
-row onnxruntime leaves all but the last out.
+ONNX has no assertion. The guard is a Reshape of an empty tensor to sizes that are all 0 unless a checked size differs
+from the stated one: then one of them is below -1, which every runtime refuses. The tensor itself gets a new first axis,
+whose position is computed from the guard, and loses it again: so nothing reads the tensor before the check, and nothing
+is copied. Expand or Reshape to the stated sizes would accept sizes of 0 and 1 and permuted ones, and onnxruntime drops
+all but the last of consecutive Reshapes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 GUARD = "rebind "
-"""What the name of a guard, the only text that a runtime shows, begins with."""
+"""The prefix of the name of a guard, which is the only text that a runtime shows."""
 
 AXIS = 10**12
 """A size s of axis a that was stated otherwise is -(a + 1) * AXIS - s in the shape that the runtime refuses."""
@@ -30,13 +30,13 @@ AXIS = 10**12
 RANK = 2
 """A rank r that was stated otherwise is -RANK - r."""
 
-_EXACT = {"allowzero": 1}  # of an axis of size 0, not one that stays as it is
+_EXACT = {"allowzero": 1}  # 0 is an axis of size 0, not one that is kept
 
-_LONGEST = 200  # characters of a name or message within that of a guard
+_LONGEST = 200  # characters of a name or message in a guard's name
 
 
 def rebound(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
-    """`x` with these dims, checked as far as their sizes can be found when the graph runs."""
+    """Return `x` with these dims, checked as far as their sizes can be computed when the graph runs."""
     made = x if x.shape.is_ranked else _ranked(x, dims, message)
     left = [axis for axis, dim in enumerate(dims) if dim is not made.shape[axis]]
     while left:
@@ -45,16 +45,16 @@ def rebound(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
         known = [axis for axis in left if is_known(graph, dims[axis])]
         free = [axis for axis in left if dims[axis].is_dynamic]
         if fresh:
-            # A name that nothing else has is given here, to any size.
+            # A name that no Symbol has is bound here, to any size.
             settled = [*fresh.values(), *free]
-            made = graph._emit("Identity", (made,), _stated(made, dims, settled))
+            made = graph.build.emit("Identity", (made,), _stated(made, dims, settled))
         elif known:
             settled = [*known, *free]
             made = _checked(made, dims, settled, {axis: dims[axis] for axis in known}, message)
         else:
             solved = {axis: size for axis in left if (size := _solved(made, axis, dims[axis])) is not None}
             if not solved:
-                return graph._emit("Identity", (made,), _stated(made, dims, left))
+                return graph.build.emit("Identity", (made,), _stated(made, dims, left))
             axis, size = next(iter(solved.items()))
             settled = [axis]
             made = _checked(made, dims, settled, {axis: size}, message)
@@ -72,7 +72,7 @@ def _stated(x: Symbol, dims: Sequence[Dim], axes: Sequence[int]) -> TensorType:
 
 
 def _solved(x: Symbol, axis: int, dim: Dim) -> Symbol | None:
-    """The size that axis has if some size of the one name in the dim, `n * 2 + 1`, is behind it: int64[1]."""
+    """Return the size of the axis, rounded to one that fits a dim of one name, such as `n * 2 + 1`: int64[1]."""
     graph = x.graph
     rest = dict(terms(dim)) if dim.is_symbolic else {}
     offset = rest.pop((), 0)
@@ -82,54 +82,56 @@ def _solved(x: Symbol, axis: int, dim: Dim) -> Symbol | None:
     if len(atoms) != 1 or atoms[0].name is None:
         return None
     size = shape_vector(graph, [Axis(x, axis)])
-    size = _int("Div", _int("Sub", size, graph._vector([offset])), graph._vector([factor]))
-    size = _int("Max", size, graph._vector([0]))
-    return _int("Add", _int("Mul", size, graph._vector([factor])), graph._vector([offset]))
+    size = _int("Div", _int("Sub", size, graph.build.vector([offset])), graph.build.vector([factor]))
+    size = _int("Max", size, graph.build.vector([0]))
+    return _int("Add", _int("Mul", size, graph.build.vector([factor])), graph.build.vector([offset]))
 
 
 def _checked(x: Symbol, dims: Sequence[Dim], settled: Sequence[int], sizes: dict[int, Size], message: str) -> Symbol:
-    """`x` with the dims of the settled axes, behind a guard that some have these sizes."""
+    """Return `x` with the dims of the settled axes, after a guard on some sizes."""
     graph = x.graph
-    # A single size is broadcast over the shape, several are compared with it in one.
+    # A single size broadcasts over the shape; several are compared with it at once.
     axes = [*sizes] if len(sizes) == 1 else list(range(x.rank))
     actual = shape_vector(graph, [Axis(x, axis) for axis in axes])
     stated = shape_vector(graph, [sizes.get(axis, Axis(x, axis)) for axis in axes], op="rebind")
-    wrong = _int("Sub", graph._vector([-(axis + 1) * AXIS for axis in axes]), actual)
-    return _behind(_guard(x, actual, stated, wrong, dims, message), x, _stated(x, dims, settled))
+    wrong = _int("Sub", graph.build.vector([-(axis + 1) * AXIS for axis in axes]), actual)
+    return _after(_guard(x, actual, stated, wrong, dims, message), x, _stated(x, dims, settled))
 
 
 def _ranked(x: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
-    """`x`, of whose shape nothing is known, with as many axes as there are dims, behind a guard."""
+    """Return `x`, of unknown rank, with as many axes as there are dims, after a guard."""
     graph = x.graph
-    sizes = graph._emit("Shape", (x,), tensor_type(DType.int64, _shape([Dim.dynamic()])))
-    rank = graph._emit("Shape", (sizes,), _ints(1))
-    guard = _guard(x, rank, graph._vector([len(dims)]), _int("Sub", graph._vector([-RANK]), rank), dims, message)
-    return _behind(guard, x, tensor_type(x.dtype, _shape([Dim.dynamic()] * len(dims)), x.ambiguous))
+    sizes = graph.build.emit("Shape", (x,), tensor_type(DType.int64, _shape([Dim.dynamic()])))
+    rank = graph.build.emit("Shape", (sizes,), _ints(1))
+    guard = _guard(
+        x, rank, graph.build.vector([len(dims)]), _int("Sub", graph.build.vector([-RANK]), rank), dims, message
+    )
+    return _after(guard, x, tensor_type(x.dtype, _shape([Dim.dynamic()] * len(dims)), x.ambiguous))
 
 
 def _guard(x: Symbol, actual: Symbol, stated: Symbol, wrong: Symbol, dims: Sequence[Dim], message: str) -> Symbol:
-    """0, as int64[1], if all sizes are as stated. Otherwise the runtime refuses the first of those in `wrong`."""
+    """Return 0, as int64[1], if all sizes are as stated. Otherwise the runtime refuses the first of them in `wrong`."""
     graph = x.graph
     rank = max(len(dims), 1)
-    same = graph._emit("Equal", (actual, stated), tensor_type(DType.bool, actual.shape))
-    shape = graph._emit("Where", (same, graph._vector([0] * rank), wrong), _ints(rank))
-    nothing = graph._constant(np.zeros(0, np.int64), DType.int64)
-    # Of unknown sizes, for what is known would be taken for granted, and the guard left out.
+    same = graph.build.emit("Equal", (actual, stated), tensor_type(DType.bool, actual.shape))
+    shape = graph.build.emit("Where", (same, graph.build.vector([0] * rank), wrong), _ints(rank))
+    nothing = graph.build.constant(np.zeros(0, np.int64), DType.int64)
+    # Of unknown sizes: a known shape would let the guard be removed.
     unknown = tensor_type(DType.int64, _shape([Dim.dynamic()] * rank))
-    guard = graph._emit("Reshape", (nothing, shape), unknown, _EXACT)
+    guard = graph.build.emit("Reshape", (nothing, shape), unknown, _EXACT)
     _call(guard, f"{GUARD}{_short(x.name)} to {_shape(dims)}" + (f": {_short(message)}" if message else ""))
-    return graph._emit("Shape", (guard,), _ints(1), {"start": 0, "end": 1})
+    return graph.build.emit("Shape", (guard,), _ints(1), {"start": 0, "end": 1})
 
 
-def _behind(guard: Symbol, x: Symbol, type_: TensorType) -> Symbol:
-    """`x` as of a type, once the guard was computed."""
+def _after(guard: Symbol, x: Symbol, type_: TensorType) -> Symbol:
+    """Return `x` as of a type, computed after the guard."""
     graph = x.graph
-    apart = graph._emit("Unsqueeze", (x, guard), tensor_type(x.dtype, _shape([Dim(1), *type_.shape]), x.ambiguous))
-    return graph._emit("Squeeze", (apart, graph._vector([0])), type_)
+    apart = graph.build.emit("Unsqueeze", (x, guard), tensor_type(x.dtype, _shape([Dim(1), *type_.shape]), x.ambiguous))
+    return graph.build.emit("Squeeze", (apart, graph.build.vector([0])), type_)
 
 
 def _call(guard: Symbol, text: str) -> None:
-    names = guard.graph._names
+    names = guard.graph.names
     name, count = text, 1
     while name in names.taken:
         count += 1
@@ -138,13 +140,13 @@ def _call(guard: Symbol, text: str) -> None:
 
 
 def _short(text: str) -> str:
-    """The text on one line and not too long, as a name has to be."""
+    """Shorten a text to one line that a name can hold."""
     whole = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
     return whole if len(whole) <= _LONGEST else whole[: _LONGEST - 3] + "..."
 
 
 def _int(op_type: str, x: Symbol, y: Symbol) -> Symbol:
-    return x.graph._emit(op_type, (x, y), x.type)
+    return x.graph.build.emit(op_type, (x, y), x.type)
 
 
 def _ints(length: int) -> TensorType:

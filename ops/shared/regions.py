@@ -1,4 +1,4 @@
-"""What RoiAlign is made of, for onnxruntime has no kernel for it: positions, gathers and weighted sums."""
+"""The expansion of RoiAlign, for which onnxruntime has no kernel: positions, gathers and weighted sums."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class _Samples:
     low: Symbol
     """The pixel before a point, int64."""
     high: Symbol
-    """The pixel behind it, int64."""
+    """The pixel after it, int64."""
     fraction: Symbol
-    """How far the point is from `low` to `high`."""
+    """The fraction of the way from `low` to `high`."""
     inside: Symbol
-    """Whether it is not more than a pixel outside of the image."""
+    """True where it is not more than a pixel outside of the image."""
     taken: Symbol | None
-    """Whether it is one of the region's own samples; None where all are."""
+    """True where it is one of the region's own samples; None where all are."""
     count: Symbol
     """The samples in a bin, [regions, 1, 1], or a scalar."""
 
@@ -47,7 +47,7 @@ def _roi_align(
     spatial_scale: float = 1.0,
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Symbol:
-    """As ONNX's reference implementation has it, without its loops."""
+    """Compute RoiAlign as ONNX's reference implementation does, without its loops."""
     regions, channels = rois.shape[0], x.shape[1]
     aligned = coordinate_transformation_mode == "half_pixel"
     rois = e.emit("Mul", rois, e.const(rois, spatial_scale))
@@ -108,7 +108,7 @@ def _roi_align(
 
 
 def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, aligned: bool) -> _Samples:
-    """column: of rois where the axis begins; it ends two further. size: of the axis, int64."""
+    """Sample one axis. column: of its start in rois; its end is two columns on. size: of the axis, int64."""
     one, zero = e.const(rois, 1), e.const(rois, 0)
     start, end = (_unsqueezed(_column(rois, c), 1, 2) for c in (column, column + 2))
     extent = e.emit("Sub", end, start)
@@ -144,7 +144,7 @@ def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, ali
 
 
 def _range_of(counts: Symbol) -> Symbol:
-    """0, 1, ... up to the greatest of `counts`, and one at least, so that there is something to reduce."""
+    """Return 0, 1, ... up to the greatest of `counts`, and at least one number, so that a reduction has an element."""
     flat = e.emit("Reshape", counts, e.ints(counts, [-1]), shape=_shape([_UNKNOWN]))
     more = e.emit("Concat", flat, _unsqueezed(e.const(counts, 1), 0), shape=_shape([_UNKNOWN]), axis=0)
     most = e.emit("ReduceMax", more, shape=Shape(), keepdims=0)
@@ -152,7 +152,7 @@ def _range_of(counts: Symbol) -> Symbol:
 
 
 def _pixels(x: Symbol, sizes: Symbol) -> Symbol:
-    """The images as one row of channels a pixel: [batch * height * width, channels]."""
+    """Return the images as rows of channels, one per pixel: [batch * height * width, channels]."""
     batch, channels, height, width = x.shape
     rows = e.emit("Transpose", x, shape=_shape([batch, height, width, channels]), perm=[0, 2, 3, 1])
     count = e.emit("Mul", e.emit("Mul", _element(sizes, 0), _element(sizes, 2)), _element(sizes, 3))
@@ -166,20 +166,20 @@ def _halved(op_type: str, four: list[Symbol]) -> tuple[Symbol, Symbol]:
 
 
 def _element(vector: Symbol, position: int) -> Symbol:
-    return e.emit("Gather", vector, vector.graph._scalar(position, DType.int64), shape=Shape(), axis=0)
+    return e.emit("Gather", vector, vector.graph.build.scalar(position, DType.int64), shape=Shape(), axis=0)
 
 
 def _column(matrix: Symbol, position: int) -> Symbol:
-    index = matrix.graph._scalar(position, DType.int64)
+    index = matrix.graph.build.scalar(position, DType.int64)
     return e.emit("Gather", matrix, index, shape=matrix.shape[:1], axis=1)
 
 
 def _arange(like: Symbol, count: int, shape: tuple[int, ...]) -> Symbol:
-    return like.graph._constant(np.arange(count, dtype=like.dtype.numpy).reshape(shape), like.dtype)
+    return like.graph.build.constant(np.arange(count, dtype=like.dtype.numpy).reshape(shape), like.dtype)
 
 
 def _unsqueezed(symbol: Symbol, *axes: int) -> Symbol:
-    """With axes of 1 at these places of the result."""
+    """Insert axes of size 1 at these positions of the result."""
     dims = list(symbol.shape)
     for axis in axes:
         dims.insert(axis, Dim(1))

@@ -1,4 +1,4 @@
-"""Reshape with symbolic dims: what is inferred, what is checked, and how the runtime is told the shape."""
+"""Reshape with symbolic dims: infer -1, check the element counts, and compute the shape for the runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from graphcore.build.operands import retype
+from graphcore.build.shapes import retype
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.dims import Axis, Size, product, provably_differ, shape_vector
@@ -27,10 +27,10 @@ def reshaped(
     out: Shape | None = None,
     sources: Sequence[Symbol] = (),
 ) -> Symbol:
-    """`x` with its elements, in order, under another shape.
+    """Return the elements of `x`, in order, under another shape.
 
-    out: the dims of the result, where more is known of them than `wanted` says. sources: as for `shape_vector`, which
-    looks at `x` first. Raises `ShapeError` where the element counts provably differ.
+    out: the dims of the result, where more of them is known than in `wanted`. sources: as for `shape_vector`, after
+    `x`. Raises `ShapeError` where the element counts provably differ.
     """
     dims = [_dim_of(size) for size in wanted]
     before, after = _counts(x, wanted)
@@ -47,20 +47,20 @@ def reshaped(
         )
     shape = _merged(op, _shape(dims), out, roles)
     if len(shape) == x.rank and all(_stays(x, i, size, dims[i]) for i, size in enumerate(wanted)):
-        return x if shape == x.shape else x.graph._emit("Identity", (x,), retype(x, shape=shape))
+        return x if shape == x.shape else x.graph.build.emit("Identity", (x,), retype(x, shape=shape))
     type_ = retype(x, shape=shape)
     numbers = _as_constant(x, wanted, dims, exact)
     if numbers is not None:
         attributes = {"allowzero": 1} if 0 in dims else None
-        return x.graph._emit("Reshape", (x, x.graph._vector(numbers)), type_, attributes)
+        return x.graph.build.emit("Reshape", (x, x.graph.build.vector(numbers)), type_, attributes)
     if len(dims) == 2 and x.rank > 1 and exact and _stays(x, 0, wanted[0], dims[0]):
-        return x.graph._emit("Flatten", (x,), type_, {"axis": 1})
+        return x.graph.build.emit("Flatten", (x,), type_, {"axis": 1})
     vector = shape_vector(x.graph, _sizes(op, x, wanted, dims, sources), (x, *sources), op=op)
-    return x.graph._emit("Reshape", (x, vector), type_, {"allowzero": 1})
+    return x.graph.build.emit("Reshape", (x, vector), type_, {"allowzero": 1})
 
 
 def reshaped_by(op: str, x: Symbol, vector: Symbol, shape: Shape, roles: Mapping[str, object]) -> Symbol:
-    """`x` under the shape that an integer Symbol holds when the graph runs; `shape` is what is known of it."""
+    """Return `x` under the shape in an integer Symbol; `shape`: what is known of its values."""
     before = x.shape.size
     if provably_differ(before, shape.size):
         raise ShapeError(
@@ -68,14 +68,16 @@ def reshaped_by(op: str, x: Symbol, vector: Symbol, shape: Shape, roles: Mapping
             operands=roles,
             help="give out_dims with as many elements",
         )
-    sizes = x.graph._cast(vector, DType.int64)
-    return x.graph._emit("Reshape", (x, sizes), retype(x, shape=shape), {"allowzero": 1})
+    sizes = x.graph.build.cast(vector, DType.int64)
+    return x.graph.build.emit("Reshape", (x, sizes), retype(x, shape=shape), {"allowzero": 1})
 
 
 def as_size(value: Symbol) -> Symbol:
-    """An integer scalar as an int64 Symbol of shape [1]."""
-    wide = value.graph._cast(value, DType.int64)
-    return wide.graph._emit("Unsqueeze", (wide, wide.graph._vector([0])), tensor_type(DType.int64, _shape((Dim(1),))))
+    """Return an integer scalar as an int64 Symbol of shape [1]."""
+    wide = value.graph.build.cast(value, DType.int64)
+    return wide.graph.build.emit(
+        "Unsqueeze", (wide, wide.graph.build.vector([0])), tensor_type(DType.int64, _shape((Dim(1),)))
+    )
 
 
 def _dim_of(size: Wanted) -> Dim:
@@ -85,7 +87,7 @@ def _dim_of(size: Wanted) -> Dim:
 
 
 def _counts(x: Symbol, wanted: Sequence[Wanted]) -> tuple[Dim, Dim]:
-    """The elements of `x` and those wanted, without the axes of `x` that are wanted as they are."""
+    """Return the element counts of `x` and of the wanted shape, without the axes of `x` that stay."""
     kept = {size.axis for size in wanted if isinstance(size, Axis) and size.symbol is x}
     before, after = Dim(1), Dim(1)
     for axis, dim in enumerate(x.shape):
@@ -115,7 +117,7 @@ def _inferred(op: str, x: Symbol, dims: Sequence[Dim], before: Dim, after: Dim, 
 
 
 def _merged(op: str, shape: Shape, out: Shape | None, roles: Mapping[str, object]) -> Shape:
-    """The shape with what `out` says of it. Raises `ShapeError` where the two provably differ."""
+    """Merge the shape with `out`. Raises `ShapeError` where the two provably differ."""
     if out is None:
         return shape
     if len(out) != len(shape):
@@ -135,14 +137,14 @@ def _merged(op: str, shape: Shape, out: Shape | None, roles: Mapping[str, object
 
 
 def _stays(x: Symbol, axis: int, size: Wanted, dim: Dim) -> bool:
-    """Whether the size at `axis` is provably that of the axis of `x` there."""
+    """Return whether the size at `axis` is provably that of the axis of `x` there."""
     if axis >= x.rank:
         return False
     return size.is_of(x, axis) if isinstance(size, Axis) else not dim.is_dynamic and dim is x.shape[axis]
 
 
 def _as_constant(x: Symbol, wanted: Sequence[Wanted], dims: Sequence[Dim], exact: bool) -> list[int] | None:
-    """The shape in ONNX's numbers, 0 for an axis kept and -1 for one inferred, where that is right for all sizes."""
+    """Return the shape in ONNX's numbers, 0 for a kept axis and -1 for an inferred one, if right for all sizes."""
     if 0 in dims:  # then 0 means 0
         return [int(d) for d in dims] if all(d.is_static for d in dims) else None
     numbers = []
@@ -153,13 +155,13 @@ def _as_constant(x: Symbol, wanted: Sequence[Wanted], dims: Sequence[Dim], exact
     if not unknown:
         return numbers
     position = numbers.index(-1)
-    # Nothing is inferred where the other dims may have no elements.
+    # -1 cannot be inferred where another dim may be 0.
     full = math.prod(max(d.lower_bound or 0, 0) for i, d in enumerate(dims) if i != position) >= 1
     return numbers if unknown == 1 and full and (exact or wanted[position] is None) else None
 
 
 def _sizes(op: str, x: Symbol, wanted: Sequence[Wanted], dims: Sequence[Dim], sources: Sequence[Symbol]) -> list[Size]:
-    """What the runtime's shape is made of; a dim that has no name is worked out from the counts."""
+    """Return what the runtime's shape is made of; a dim that has no name is worked out from the counts."""
     sizes: list[Size] = []
     for size, dim in zip(wanted, dims, strict=True):
         if size is not None:
@@ -170,5 +172,5 @@ def _sizes(op: str, x: Symbol, wanted: Sequence[Wanted], dims: Sequence[Dim], so
             graph = x.graph
             total = product(graph, [Axis(x, i) for i in range(x.rank)], op=op)
             others = product(graph, [s for s in wanted if s is not None], (x, *sources), op=op)
-            sizes.append(graph._emit("Div", (total, others), total.type))
+            sizes.append(graph.build.emit("Div", (total, others), total.type))
     return sizes

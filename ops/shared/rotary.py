@@ -1,4 +1,4 @@
-"""What rotary embeddings are made of, for dtypes that no kernel computes in."""
+"""The expansion of rotary embeddings, for dtypes without a kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _rotary_embedding(
     if position_ids is not None:
         taken = _shape([x.shape[0], x.shape[2], half])
         cos, sin = (e.emit("Gather", s, position_ids, shape=taken, axis=0) for s in (cos, sin))
-    cos, sin = (e.emit("Unsqueeze", s, x.graph._vector([1]), shape=angles) for s in (cos, sin))
+    cos, sin = (e.emit("Unsqueeze", s, x.graph.build.vector([1]), shape=angles) for s in (cos, sin))
     turned, rest = x, None
     if rotary_embedding_dim:
         turned = _features(x, 0, rotary_embedding_dim, 2 * half)
@@ -41,14 +41,18 @@ def _rotary_embedding(
     if interleaved:
         shape = _shape([*x.shape[:3], half, Dim(2)])
         apart = reshaped(turned, [*(size(x, i) for i in range(3)), divided(turned, 3, 2), Dim(2)], shape)
-        a, b = (e.emit("Gather", apart, x.graph._scalar(i, DType.int64), shape=pairs, axis=-1) for i in (0, 1))
+        a, b = (e.emit("Gather", apart, x.graph.build.scalar(i, DType.int64), shape=pairs, axis=-1) for i in (0, 1))
     else:
-        a, b = x.graph._emit_many("Split", (turned,), [tensor_type(x.dtype, pairs)] * 2, {"axis": 3, "num_outputs": 2})
+        a, b = x.graph.build.emit_many(
+            "Split", (turned,), [tensor_type(x.dtype, pairs)] * 2, {"axis": 3, "num_outputs": 2}
+        )
     real = e.emit("Sub", *(e.emit("Mul", s, t, shape=pairs) for s, t in ((cos, a), (sin, b))), shape=pairs)
     imaginary = e.emit("Add", *(e.emit("Mul", s, t, shape=pairs) for s, t in ((sin, a), (cos, b))), shape=pairs)
     if interleaved:
         shape = _shape([*x.shape[:3], half, Dim(2)])
-        ends = [e.emit("Unsqueeze", s, x.graph._vector([4]), shape=_shape([*pairs, ONE])) for s in (real, imaginary)]
+        ends = [
+            e.emit("Unsqueeze", s, x.graph.build.vector([4]), shape=_shape([*pairs, ONE])) for s in (real, imaginary)
+        ]
         both = e.emit("Concat", *ends, shape=shape, axis=4)
         made = reshaped(both, [size(turned, i) for i in range(4)], turned.shape)
     else:
@@ -59,6 +63,6 @@ def _rotary_embedding(
 
 
 def _features(x: Symbol, start: int, stop: int, width: Dim) -> Symbol:
-    """Those of the last axis from `start` up to `stop`."""
-    ends = (x.graph._vector([n]) for n in (start, stop, x.rank - 1))
+    """Return the features of the last axis from `start` up to `stop`."""
+    ends = (x.graph.build.vector([n]) for n in (start, stop, x.rank - 1))
     return e.emit("Slice", x, *ends, shape=_shape([*x.shape[:-1], width]))

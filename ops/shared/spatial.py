@@ -1,4 +1,4 @@
-"""What ops on images share: layouts, and arguments that are given an axis."""
+"""Layouts and arguments per axis, shared by the ops on images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from graphcore.build.operands import Roles
+from graphcore.build.shapes import Roles
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.types.dims import Dim
@@ -27,7 +27,7 @@ _AXIS_NAMES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "wi
 
 
 def whole(op: str, name: str, value: object, least: int) -> int:
-    """An argument that must be an int of at least `least`. Raises `DTypeError` or `ShapeError`."""
+    """Return an argument that must be an int of at least `least`. Raises `DTypeError` or `ShapeError`."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -40,7 +40,7 @@ def whole(op: str, name: str, value: object, least: int) -> int:
 
 
 def per_axis(op: str, name: str, value: PerAxis, count: int, least: int = 1) -> list[int]:
-    """One int a spatial axis, from one for each or one for all."""
+    """Return one int per spatial axis, from one for each or one for all."""
     given = list(value) if isinstance(value, (tuple, list)) else [value] * count
     if len(given) != count:
         raise ShapeError(
@@ -51,7 +51,7 @@ def per_axis(op: str, name: str, value: PerAxis, count: int, least: int = 1) -> 
 
 
 def padding_of(op: str, value: PerAxis, count: int) -> tuple[list[int], list[int]]:
-    """The padding before and behind each spatial axis.
+    """Return the padding before and after each spatial axis.
 
     value: (before, after) of each axis in turn, or one int for both sides of each axis, or one int for all.
     """
@@ -66,14 +66,14 @@ def padding_of(op: str, value: PerAxis, count: int) -> tuple[list[int], list[int
 
 
 def layout_of(op: str, name: str, layout: str, known: Sequence[str]) -> str:
-    """A layout's name, checked. Raises `ShapeError`."""
+    """Return a checked layout's name. Raises `ShapeError`."""
     if layout not in known:
         raise ShapeError(f"{op}: {name}={layout!r} is no layout of it", help=f"one of {', '.join(map(repr, known))}")
     return layout
 
 
 def of_rank(op: str, role: str, symbol: Symbol, axes: str, roles: Roles) -> None:
-    """Raises `ShapeError` unless `symbol` has an axis for each letter of a layout."""
+    """Raise `ShapeError` unless `symbol` has an axis for each letter of a layout."""
     if symbol.rank != len(axes):
         raise ShapeError(
             f"{op}: {role} has rank {symbol.rank}, not {len(axes)}",
@@ -83,15 +83,15 @@ def of_rank(op: str, role: str, symbol: Symbol, axes: str, roles: Roles) -> None
 
 
 def relaid(symbol: Symbol, source: str, target: str) -> Symbol:
-    """A tensor from one layout to another: by a Transpose, or in place of a constant by a transposed constant."""
+    """Convert a tensor from one layout to another: by a Transpose, or for a constant by a transposed constant."""
     if source == target:
         return symbol
     order = [source.index(axis) for axis in target]
     producer = symbol.producer
     if type(producer) is Constant and not producer.is_weight:
-        return symbol.graph._constant(np.ascontiguousarray(producer.array.transpose(order)), symbol.dtype)
+        return symbol.graph.build.constant(np.ascontiguousarray(producer.array.transpose(order)), symbol.dtype)
     made = tensor_type(symbol.dtype, _shape([symbol.shape[a] for a in order]))
-    return symbol.graph._emit("Transpose", (symbol,), made, {"perm": order})
+    return symbol.graph.build.emit("Transpose", (symbol,), made, {"perm": order})
 
 
 def windows(
@@ -106,9 +106,9 @@ def windows(
     *,
     ceil_mode: bool = False,
 ) -> list[Dim]:
-    """How many places a kernel has along each axis. Raises `ShapeError` where it has none.
+    """Return how many places a kernel has along each axis. Raises `ShapeError` where it has none.
 
-    ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies behind the input.
+    ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies after the input.
     """
     counts = []
     for axis, size, k, s, d, p, q in zip(

@@ -9,29 +9,29 @@ import onnxruntime
 
 from graphcore.arrays.casting import Array
 from graphcore.runtime.buffers.state import Kept, Stored, Value
-from graphcore.runtime.ort import output_carriers
+from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.values import PLAIN
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 
-def is_bindable(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
-    """Whether onnxruntime makes tensors of its own of all that goes in, and all that comes out is one."""
-    fed = all(isinstance(t, TensorType) and t.dtype is not DType.string for t in inputs.values())
-    return fed and all(isinstance(t, TensorType) for t in outputs.values())
-
-
 class _Last(NamedTuple):
-    """What a call leaves bound for the next one. held: what the buffers hold, which is where the call has stored it."""
+    """The binding that a call leaves for the next one.
+
+    held: what the buffers hold, which is where the call has stored it.
+    """
 
     held: Mapping[str, Value]
     stored: dict[str, Value]
     binding: onnxruntime.IOBinding
 
 
-class Tied:
-    """Values are OrtValues, given to the runtime to read from and to write to. Those of dtypes that NumPy has lie on
-    the device of the session's first provider, the others, which could not be read there, on the CPU."""
+class IoBindingRunner:
+    """Runs a session with buffers as OrtValues, given to the runtime to read from and to write to.
+
+    Those of dtypes that NumPy has lie on the device of the session's first provider, the others, which could not be
+    read there, on the CPU.
+    """
 
     checks_shapes = True
 
@@ -54,24 +54,26 @@ class Tied:
         self._host = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
 
     def hold(self, kept: Kept, array: Array) -> onnxruntime.OrtValue:
-        """A value of an array that nobody else has."""
+        """Return a value of an array that has no other owner."""
         storage = kept.type.dtype.storage
         if self._device[0] != "cpu" and storage in PLAIN:
             return onnxruntime.OrtValue.ortvalue_from_numpy(array, *self._device)
-        return output_carriers.fed(array, storage)
+        return transport_dtypes.to_value(array, storage)
 
     def read(self, kept: Kept, value: onnxruntime.OrtValue) -> Array:
-        """The array of a value, a copy."""
+        """Return the array of a value, a copy."""
         storage = kept.type.dtype.storage
-        array = output_carriers.taken(value, storage)
+        array = transport_dtypes.from_value(value, storage)
         return array.copy() if storage in PLAIN else array
 
     def shape(self, value: onnxruntime.OrtValue) -> tuple[int, ...]:
         return tuple(value.shape())
 
     def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
-        """The outputs, what was stored, and what the next call of the state is given as last. spare: values that may
-        be written to."""
+        """Return the outputs, what was stored, and what the next call of the state is given as last.
+
+        spare: values that may be written to.
+        """
         if last is not None and last.held is held:
             return self._run_again(feed, last)
         binding = self._session.io_binding()
@@ -85,14 +87,14 @@ class Tied:
         binding.synchronize_outputs()
         made = binding.get_outputs()
         count = len(self._outputs)
-        results = [output_carriers.taken(v, t) for v, t in zip(made[:count], self._outputs.values(), strict=True)]
+        results = [transport_dtypes.from_value(v, t) for v, t in zip(made[:count], self._outputs.values(), strict=True)]
         # Of memory that was bound the OrtValue that comes out is another, which does not keep the memory alive.
         new = [value if target is None else target for value, target in zip(made[count:], targets, strict=True)]
         stored = {kept.name: value for kept, value in zip(self._changed, new, strict=True)}
         return results, stored, _Last(held, stored, binding) if self._stays_bound else None
 
     def _run_again(self, feed: Mapping[str, Any], last: _Last) -> Stored:
-        """Runs on the buffers as they are bound.
+        """Run on the buffers as they are bound.
 
         Measured: to bind 24 buffers anew takes 0.15 ms after a step that reads 400 MB, for the processor's caches have
         forgotten Python by then; so do the public methods of a binding take three times as long as what they call.
@@ -112,10 +114,11 @@ class Tied:
             if storage in PLAIN:  # a third of the time of the other way
                 binding.bind_cpu_input(name, array)
             else:
-                binding.bind_ortvalue_input(name, output_carriers.fed(array, storage))
+                binding.bind_ortvalue_input(name, transport_dtypes.to_value(array, storage))
 
     def _bind(self, binding: onnxruntime.IOBinding, kept: Kept, now: Any, spare: Any) -> Any:
-        """Says where what is stored to a buffer goes: a value of its size, where that is known, or None for new one."""
+        """Bind where what is stored to a buffer goes, and return it: a value of its size, where that is known, or None
+        for new one."""
         if not kept.keeps_shape:
             device = self._device if kept.type.dtype.storage in PLAIN else ("cpu", 0)
             binding.bind_output(kept.output, *device)
@@ -132,8 +135,9 @@ class Tied:
         return target
 
 
-class Plain:
-    """Values are arrays, fed and fetched: for strings, lists and optionals, which the runtime binds no memory to."""
+class ArrayRunner:
+    """Runs a session with buffers as arrays, fed and fetched: for strings, lists and optionals, which the runtime binds
+    no memory to."""
 
     checks_shapes = False
 
@@ -161,14 +165,14 @@ class Plain:
         return tuple(value.shape)
 
     def run(self, feed: Mapping[str, Any], held: Mapping[str, Any], spare: Mapping[str, Any], last: Any) -> Stored:
-        """The outputs, what was stored, and nothing for the next call."""
+        """Return the outputs, what was stored, and nothing for the next call."""
         given = {
-            name: output_carriers.fed(value, self._fed[name]) if name in self._fed else value
+            name: transport_dtypes.to_value(value, self._fed[name]) if name in self._fed else value
             for name, value in {**feed, **held}.items()
         }
         results = self._run(self._names, given, None)
         for position, dtype in self._restored:
-            results[position] = output_carriers.restored(results[position], dtype)
+            results[position] = transport_dtypes.restored(results[position], dtype)
         count = len(results) - len(self._changed)
         return results[:count], dict(zip(self._changed, results[count:], strict=True)), None
 

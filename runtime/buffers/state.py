@@ -1,4 +1,4 @@
-"""What the buffers of a Model hold between calls. See docs/buffers.md.
+"""State of the buffers of a Model between calls. See docs/buffers.md.
 
 A call reads the values that the call before it left and writes others beside them; the two change places when it has
 come to its end. A call that fails has changed nothing, and no call copies what it does not store to.
@@ -28,7 +28,7 @@ Value: TypeAlias = Any
 """What a buffer holds: an array, or an OrtValue where the runtime can be given memory to write to."""
 
 Stored: TypeAlias = tuple[list[Any], dict[str, Value], Any]
-"""What a run gives: the outputs, what was stored to buffers, and what the engine wants to be told in the next run."""
+"""What a run gives: the outputs, what was stored to buffers, and what the runner wants to be told in the next run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class Kept:
         return self.buffer.type
 
     def at_first(self, sizes: Mapping[str, int]) -> Array:
-        """What it holds before anything was stored. sizes: of dims, by name; others are 0."""
+        """Return what it holds before anything was stored. sizes: of dims, by name; others are 0."""
         initial, dtype = self.buffer.initial, self.type.dtype
         if initial is not None and initial.ndim:
             return initial
@@ -64,8 +64,11 @@ def kept_of(
     outputs: Mapping[str, Type],
     lowered: Graph,
 ) -> tuple[Kept, ...]:
-    """How a Model keeps the buffers of a graph. stored: the outputs that they hold afterwards. inputs, outputs: the
-    types of all, of which buffers are some. lowered: the graph that runs."""
+    """Return how a Model keeps the buffers of a graph.
+
+    stored: the outputs that they hold afterwards. inputs, outputs: the types of all, of which buffers are some.
+    lowered: the graph that runs.
+    """
     made = []
     for name, declared in buffers.items():
         type_, output = inputs[name], stored[name]
@@ -79,8 +82,11 @@ def kept_of(
 
 
 def _keeps(buffer: TensorType, stored: TensorType, shares: bool) -> bool:
-    """Whether what is stored has the shape that the buffer had. Of memory that is shared dims that are numbers need not
-    be known of it: the runtime refuses to write another shape there."""
+    """Return whether what is stored has the shape that the buffer had.
+
+    Of memory that is shared dims that are numbers need not be known of it: the runtime refuses to write another shape
+    there.
+    """
     if buffer.shape.is_dynamic or not stored.shape.is_ranked or len(buffer.shape) != len(stored.shape):
         return False
     pairs = zip(buffer.shape, stored.shape, strict=True)
@@ -88,7 +94,7 @@ def _keeps(buffer: TensorType, stored: TensorType, shares: bool) -> bool:
 
 
 def without(types: Mapping[str, Type], names: Iterable[str | None]) -> dict[str, Type]:
-    """The types of what is not among the names."""
+    """Return the types of what is not among the names."""
     left = {*names}
     return {name: type_ for name, type_ in types.items() if name not in left}
 
@@ -97,8 +103,8 @@ def _is_known(dim: Any, sizes: Mapping[str, int]) -> bool:
     return not dim.is_dynamic and bool(dim.parameters <= sizes.keys())
 
 
-class Engine(Protocol):
-    """How a session is run with what buffers hold. See `engines.py`.
+class Runner(Protocol):
+    """Runs a session with what buffers hold. See `runners.py`.
 
     checks_shapes: whether the runtime refuses what is not of the shape of the memory it is given to write to.
     """
@@ -114,22 +120,22 @@ class Engine(Protocol):
 
 
 class Program:
-    """What all states of one Model have in common: how it is called, and what it keeps."""
+    """The part that all states of one Model share: how it is called, and what it keeps."""
 
-    def __init__(self, graph: Graph | None, feeds: Feeds, kept: tuple[Kept, ...], engine: Engine) -> None:
+    def __init__(self, graph: Graph | None, feeds: Feeds, kept: tuple[Kept, ...], runner: Runner) -> None:
         self.name = name = feeds.model
         self.graph = graph
         self.feeds = feeds
         self.kept = kept
-        self.engine = engine
+        self.runner = runner
         self.is_static = all(k.type.shape.is_static for k in kept)
         self.keeps_shapes = all(k.keeps_shape or k.output is None for k in kept)
         self.is_in_place = all(k.in_place or k.output is None for k in kept)
-        self._unsure = [k for k in kept if not (k.keeps_shape and engine.checks_shapes)]
+        self._unsure = [k for k in kept if not (k.keeps_shape and runner.checks_shapes)]
         self._given = {k.name: Feeds(name, {k.name: k.type}, "buffer") for k in kept}
 
     def of(self, name: str) -> Kept:
-        """A buffer by its name. Raises `FeedError`."""
+        """Return a buffer by its name. Raises `FeedError`."""
         for kept in self.kept:
             if kept.name == name:
                 return kept
@@ -137,27 +143,27 @@ class Program:
         raise FeedError(f"{self.name}: there is no buffer {name!r}", help=f"its buffers: {known}")
 
     def held(self, kept: Kept, array: Any) -> Value:
-        """A value of a buffer's own, of an array that nobody has checked. Raises `FeedError`."""
+        """Return a value of a buffer's own, of an unchecked array. Raises `FeedError`."""
         given = self._given[kept.name].take([array], {})[kept.name]
-        return self.engine.hold(kept, np.array(given, order="C"))
+        return self.runner.hold(kept, np.array(given, order="C"))
 
     def check(self, feed: Mapping[str, Any], held: Mapping[str, Value]) -> None:
-        """Raises `FeedError` where a dim has one size in what is fed and another in what is held."""
+        """Raise `FeedError` where a dim has one size in what is fed and another in what is held."""
         shapes = {
             k.name: (
                 k.type,
-                np.broadcast_to(np.empty((), k.type.dtype.storage.numpy), self.engine.shape(held[k.name])),
+                np.broadcast_to(np.empty((), k.type.dtype.storage.numpy), self.runner.shape(held[k.name])),
             )
             for k in self.kept
         }
         self.feeds.check_beside(feed, shapes)
 
     def check_stored(self, stored: Mapping[str, Value]) -> None:
-        """Raises `RunError` where what a call stored has other dims than the buffer's that are numbers."""
+        """Raise `RunError` where what a call stored has other dims than the buffer's that are numbers."""
         for kept in self._unsure:
             if kept.name not in stored:
                 continue
-            dtype, shape = kept.type.dtype, self.engine.shape(stored[kept.name])
+            dtype, shape = kept.type.dtype, self.runner.shape(stored[kept.name])
             now = TensorType(dtype, shape[:-1] if big_integers.is_wide(dtype) else shape)
             if not may_hold(kept.buffer, now):
                 raise RunError(
@@ -168,7 +174,7 @@ class Program:
 
 
 class State:
-    """What the buffers of a Model hold, for one stream of calls: `state(x)` runs the Model and moves on.
+    """The values of the buffers of a Model for one stream of calls: `state(x)` runs the Model and moves on.
 
     `Model.state()` makes more of them over the same weights. Calls of one state from several threads wait for each
     other; those of several states run at once.
@@ -181,15 +187,15 @@ class State:
         self._spare: dict[str, Value] = {}
         self._lost: frozenset[str] = frozenset()
         self._fitting: list[Any] | None = None  # the shapes of a feed that goes with what is held
-        self._last: Any = None  # what the engine has left of the last call for the next one
+        self._last: Any = None  # what the runner has left of the last call for the next one
 
     @property
     def buffers(self) -> Buffers:
-        """The buffers by name, to read, to set and to reset."""
+        """Return the buffers by name, to read, to set and to reset."""
         return Buffers(self)
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
-        """Runs the Model on one value for each input, as calling it does, and keeps what is stored to the buffers.
+        """Run the Model on one value for each input, as calling it does, and keep what is stored to the buffers.
 
         A call that fails leaves the buffers as they were. Raises what calling the Model does, and `FeedError` where a
         dim has another size in a buffer than in an input.
@@ -200,7 +206,7 @@ class State:
             held = self._ready(feed)
             last, self._last = self._last, None
             try:
-                results, stored, last = program.engine.run(feed, held, self._spare, last)
+                results, stored, last = program.runner.run(feed, held, self._spare, last)
                 program.check_stored(stored)
             except BaseException as error:
                 self._lost |= {k.name for k in program.kept if k.in_place}
@@ -219,25 +225,25 @@ class State:
         return results
 
     def copy(self) -> State:
-        """Another state that holds the same now."""
+        """Return another state that holds the same now."""
         with self._lock:
             self._check_lost()
             now = {name: self._read(name) for name in self._held}
         return State(self._program, now)
 
     def fed(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """What the session would be fed in a call: the inputs by name, and what the buffers hold."""
+        """Return what the session would be fed in a call: the inputs by name, and what the buffers hold."""
         program = self._program
         feed = program.feeds.take(arrays, named)
         with self._lock:
             held = self._ready(feed)
-            return {**feed, **{k.name: program.engine.read(k, held[k.name]) for k in program.kept}}
+            return {**feed, **{k.name: program.runner.read(k, held[k.name]) for k in program.kept}}
 
     def __repr__(self) -> str:
         return f"<State of {self._program.name}: {', '.join(f'{k.name}: {k.type}' for k in self._program.kept)}>"
 
     def _ready(self, feed: Mapping[str, Any]) -> dict[str, Value]:
-        """What all buffers hold, those that nobody set what they hold at first."""
+        """Return what all buffers hold: those that were not set, what they hold at first."""
         program = self._program
         self._check_lost()
         shapes = [getattr(value, "shape", None) for value in feed.values()]
@@ -265,7 +271,7 @@ class State:
         held = self._held.get(name)
         if held is None:
             held = self._program.held(kept, kept.at_first({}))
-        return self._program.engine.read(kept, held)
+        return self._program.runner.read(kept, held)
 
 
 class Buffers:
@@ -275,14 +281,17 @@ class Buffers:
         self._state = state
 
     def __getitem__(self, name: str) -> Array:
-        """A copy. Before anything was stored, dims that only a call knows are 0. Raises `FeedError` for other names."""
+        """Return a copy.
+
+        Before anything was stored, dims that only a call knows are 0. Raises `FeedError` for other names.
+        """
         state = self._state
         with state._lock:
             state._check_lost()
             return state._read(name)
 
     def __setitem__(self, name: str, array: Any) -> None:
-        """Sets what a buffer holds. Raises `FeedError` for an array that is not of its type."""
+        """Set what a buffer holds. Raises `FeedError` for an array that is not of its type."""
         state = self._state
         held = state._program.held(state._program.of(name), array)
         with state._lock:
@@ -292,7 +301,7 @@ class Buffers:
             state._lost -= {name}
 
     def reset(self, *names: str) -> None:
-        """Makes buffers, all by default, hold what they held at first. Raises `FeedError` for other names."""
+        """Make buffers, all by default, hold what they held at first. Raises `FeedError` for other names."""
         state = self._state
         chosen = {state._program.of(name).name for name in names} or {k.name for k in state._program.kept}
         with state._lock:
@@ -301,12 +310,12 @@ class Buffers:
             state._lost -= chosen
 
     def keys(self) -> tuple[str, ...]:
-        """The names."""
+        """Return the names."""
         return tuple(k.name for k in self._state._program.kept)
 
     @property
     def in_place(self) -> tuple[str, ...]:
-        """The names of those that are written where they lie."""
+        """Return the names of those that are written where they lie."""
         return tuple(k.name for k in self._state._program.kept if k.in_place)
 
     def __iter__(self) -> Iterator[str]:

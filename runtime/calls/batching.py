@@ -25,7 +25,7 @@ class Batching:
     size: int | None
 
     def rows(self, feed: Mapping[str, Array]) -> int:
-        """How many rows a feed has. Raises `FeedError` where that is not one number in all inputs."""
+        """Return how many rows a feed has. Raises `FeedError` where that is not one number in all inputs."""
         for name, axis in self.inputs.items():
             if axis >= feed[name].ndim:
                 raise FeedError(
@@ -43,17 +43,18 @@ class Batching:
         return first
 
     def part(self, feed: Mapping[str, Array], first: int, end: int) -> dict[str, Array]:
-        """Some rows of a feed."""
+        """Return some rows of a feed."""
         return {name: feed[name][(slice(None),) * axis + (slice(first, end),)] for name, axis in self.inputs.items()}
 
     def joined(self, feeds: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """One feed of several, the rows behind each other."""
+        """Return one feed of several, their rows one after another."""
         if len(feeds) == 1:
             return dict(feeds[0])
         return {name: np.concatenate([feed[name] for feed in feeds], axis) for name, axis in self.inputs.items()}
 
     def padded(self, feed: Mapping[str, Array], rows: int) -> dict[str, Array]:
-        """A feed with its last row again and again, up to the rows that a batch has: values that the model takes."""
+        """Return a feed with its last row again and again, up to the rows that a batch has: values that the model
+        takes."""
         if self.size is None or rows >= self.size:
             return dict(feed)
         last = {
@@ -63,12 +64,12 @@ class Batching:
         return self.joined([feed, last])
 
     def together(self, results: Sequence[Sequence[Array]]) -> list[Array]:
-        """The results of several runs as one run would give them."""
+        """Return the results of several runs as one run would give them."""
         axes = self.outputs.values()
         return [np.concatenate(arrays, axis) for arrays, axis in zip(zip(*results, strict=True), axes, strict=True)]
 
     def apart(self, results: Sequence[Array], counts: Sequence[int]) -> list[list[Array]]:
-        """The results of one run for each of those whose rows it had, as arrays of their own."""
+        """Return the results of one run for each of those whose rows it had, as arrays of their own."""
         shares: list[list[Array]] = [[] for _ in counts]
         for array, axis in zip(results, self.outputs.values(), strict=True):
             first = 0
@@ -78,7 +79,7 @@ class Batching:
         return shares
 
     def check(self, results: Sequence[Array], rows: int) -> None:
-        """Raises `RunError` where an output does not have the rows that went in: its type may not tell."""
+        """Raise `RunError` where an output does not have the rows that went in: its type may not tell."""
         for (name, axis), array in zip(self.outputs.items(), results, strict=True):
             if axis >= array.ndim or array.shape[axis] != rows:
                 raise RunError(
@@ -88,7 +89,8 @@ class Batching:
 
 
 def batching(model: str, inputs: Mapping[str, Type], outputs: Mapping[str, Type], dim: str | None = None) -> Batching:
-    """Where the batch lies. dim: its name; by default the first dim of the first input, in any axis of the others.
+    """Return where the batch lies. dim: its name; by default the first dim of the first input, in any axis of the
+    others.
 
     Raises `ModelError` where an input or an output has no such dim, or is no tensor.
     """
@@ -123,7 +125,7 @@ def batching(model: str, inputs: Mapping[str, Type], outputs: Mapping[str, Type]
 
 
 def _axis(type_: TensorType, name: str | None, size: int | None) -> int | None:
-    """The axis of the batch in a type; None where it has none, or more than one."""
+    """Return the axis of the batch in a type; None where it has none, or more than one."""
     if not type_.shape.is_ranked:
         return 0
     dims = tuple(type_.shape)

@@ -12,10 +12,9 @@ import onnxruntime
 from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
-from graphcore.runtime.buffers.runners import is_bindable
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.slots import Slot
-from graphcore.runtime.ort import output_carriers
+from graphcore.runtime.ort import transport_dtypes
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -101,16 +100,17 @@ class Bound:
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The arrays that are read in a call, to be filled in place."""
+        """Return the arrays that are read in a call, to be filled in place."""
         return Arrays(self._inputs)
 
     @property
     def outputs(self) -> Mapping[str, Array]:
-        """The arrays that a call writes to; of outputs whose size only the run knows, those that the last call gave."""
+        """Return the arrays that a call writes to; of outputs whose size only the run knows, those that the last call
+        gave."""
         return Arrays(self._outputs)
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
-        """Runs on what the inputs hold, after copying what is given to them. Returns the arrays of `outputs`, in order.
+        """Run on what the inputs hold, after copying what is given to them. Returns the arrays of `outputs`, in order.
 
         Raises `FeedError` for an array that is not of the bound dtype and shape, of which none is copied then, and
         `RunError` where the runtime fails; the outputs may have been written to by then.
@@ -166,7 +166,7 @@ class Bound:
         if self._fresh:
             values = self._binding.get_outputs()
             for position, name, storage in self._fresh:
-                self._outputs[name] = output_carriers.taken(values[position], storage)
+                self._outputs[name] = transport_dtypes.from_value(values[position], storage)
 
 
 def bound(
@@ -180,7 +180,7 @@ def bound(
     keep: object,
 ) -> Bound:
     """See `Model.bind`."""
-    if not is_bindable(inputs, outputs):
+    if not transport_dtypes.is_bindable(inputs, outputs):
         raise ModelError(
             f"bind: {name} has strings, lists or optionals, which the runtime binds no memory to",
             operands={n: str(t) for n, t in (*inputs.items(), *outputs.items())},
@@ -204,7 +204,7 @@ def bound(
 def _taken_apart(
     name: str, inputs: Mapping[str, Type], arrays: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """What is given for inputs, shapes as tuples, and the sizes that are given for dims."""
+    """Return what is given for inputs, shapes as tuples, and the sizes that are given for dims."""
     if len(arrays) > len(inputs):
         raise FeedError(
             f"{name}: {len(arrays)} arrays given for {len(inputs)} inputs", help=f"the inputs: {_listed(inputs)}"
@@ -246,7 +246,7 @@ def _is_size(value: object) -> bool:
 def _shapes(
     name: str, inputs: Mapping[str, TensorType], given: dict[str, Any], sizes: dict[str, int]
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of the inputs for which no array is given; takes given shapes out of what is given."""
+    """Return the shapes of the inputs for which no array is given; take given shapes out of what is given."""
     stated: dict[str, tuple[int, ...]] = {n: given.pop(n) for n in [*given] if isinstance(given[n], tuple)}
     known = dict(sizes)
     for n, type_ in inputs.items():
@@ -300,7 +300,7 @@ def _zeros(name: str, input_: str, type_: TensorType, shape: Sequence[int]) -> A
 
 
 def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """The shape as numbers, with the axis of digits that wide integers have; None where only the run knows it."""
+    """Return the shape as numbers, with the axis of digits of wide integers; None where only the run knows it."""
     if not type_.shape.is_ranked or not all(_is_known(dim, sizes) for dim in type_.shape):
         return None
     shape = tuple(dim.evaluate(sizes) for dim in type_.shape)

@@ -1,4 +1,4 @@
-"""What the runtime says when it fails, as an error of ours."""
+"""Failures of onnxruntime as errors of this library."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import walk
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import walk
 from graphcore.ops.shared.rebind import AXIS, GUARD, RANK
 from graphcore.runtime import python_ops
 from graphcore.runtime.calls.feeds import summary
@@ -23,7 +23,7 @@ _TEXT = re.compile(rf"{GUARD}(?P<name>.*?) to \[(?P<shape>[^\]]*)\](?:: (?P<mess
 
 
 def failed(model: str, error: Exception, feed: Mapping[str, Any], graph: Graph | None) -> RunError:
-    """The error to raise where running a model failed. graph: what it was made of, where that is known."""
+    """Return the error to raise where running a model failed. graph: what it was made of, where that is known."""
     python = python_ops.failure(error)
     if python is not None:
         cause, said = python
@@ -70,7 +70,8 @@ def _rebind_failed(model: str, guard: str, code: int, feed: Mapping[str, Any], g
 
 
 def _guarded(graph: Graph, guard: str) -> Iterator[tuple[Symbol, Symbol]]:
-    """The tensors behind the guard of that name, which is longer where it is in a body or a call, before and after."""
+    """Yield the tensors that the guard of that name compares, which is longer where it is in a body or a call, before
+    and after."""
     for node in walk(graph):
         if node.op_type != "Squeeze" or node.inputs[0] is None:
             continue
@@ -79,13 +80,13 @@ def _guarded(graph: Graph, guard: str) -> Iterator[tuple[Symbol, Symbol]]:
             continue
         place = apart.inputs[1].producer if apart.inputs[1] is not None else None
         if isinstance(place, Node) and place.op_type == "Shape" and place.inputs[0] is not None:
-            own = place.inputs[0]._name
+            own = place.inputs[0].given_name
             if own is not None and GUARD in own and (guard == own or guard.endswith(f"/{own}")):
                 yield apart.inputs[0], node.outputs[0]
 
 
 def _evaluated(stated: str, feed: Mapping[str, Any], graph: Graph | None) -> int | None:
-    """The size of a dim that the names of the inputs make up."""
+    """Return the size of a dim that the names of the inputs make up."""
     sizes: dict[str, int] = {}
     for symbol in graph.inputs if graph is not None else ():
         array = feed.get(symbol.name)

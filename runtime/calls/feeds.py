@@ -1,4 +1,4 @@
-"""What is fed to a model, checked before a kernel sees it: names, dtypes, ranks and dims."""
+"""Feeds of a model, checked before a kernel sees it: names, dtypes, ranks and dims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 
 
 class _Leaf(NamedTuple):
-    """One array of what is fed. what: how errors call it. is_held: it is what a buffer holds, and nobody gave it."""
+    """One array of what is fed. what: how errors call it. is_held: it is what a buffer holds, and was not given."""
 
     what: str
     type: TensorType
@@ -25,7 +25,7 @@ class _Leaf(NamedTuple):
 
 
 def _unnamed(type_: Type) -> Type:
-    """The type of an element of a sequence: what a dim is called there may have another size in each."""
+    """Return the type of an element of a sequence: what a dim is called there may have another size in each."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return type(type_)(_unnamed(type_.element))
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
@@ -52,7 +52,7 @@ class Feeds:
         self._accepted: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] | None = None
 
     def take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """The feed of what is given by position and by name, in the inputs' order. Raises `FeedError`.
+        """Return the feed of what is given by position and by name, in the inputs' order. Raises `FeedError`.
 
         Arrays like those accepted the last time, as most are, need no more than a look at each.
         """
@@ -72,13 +72,13 @@ class Feeds:
         return feed
 
     def check_beside(self, feed: Mapping[str, Any], held: Mapping[str, tuple[TensorType, Array]]) -> None:
-        """Checks that dims of other arrays, which errors call buffers, are those of a feed. Raises `FeedError`."""
+        """Check that dims of other arrays, which errors call buffers, are those of a feed. Raises `FeedError`."""
         pairs = ((f"{self._kind} {name!r}", self.types[name], value) for name, value in feed.items())
         leaves = [_Leaf(what, type_, value) for what, type_, value in pairs if isinstance(type_, TensorType)]
         self._check_sizes([*leaves, *(_Leaf(f"buffer {name!r}", *pair, is_held=True) for name, pair in held.items())])
 
     def sizes_of(self, feed: Mapping[str, Any]) -> dict[str, int]:
-        """The sizes of the dims that have names, in a feed that was checked."""
+        """Return the sizes of the dims that have names, in a feed that was checked."""
         return {
             name: value.shape[axis]
             for input_, value in feed.items()
@@ -118,7 +118,7 @@ class Feeds:
         return [feed.get(name) for name in self.names]
 
     def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
-        """The value as the runtime takes it; its arrays are added to the leaves."""
+        """Return the value as the runtime takes it; its arrays are added to the leaves."""
         if isinstance(wanted, TensorType):
             array = self._array(what, wanted, value)
             leaves.append(_Leaf(what, wanted, array))
@@ -159,7 +159,7 @@ class Feeds:
         return array if array.flags.aligned else array.copy()
 
     def _digits(self, what: str, wanted: TensorType, array: Array) -> Array:
-        """Integers of more than 64 bits as their digits, which they may be given as."""
+        """Return integers of more than 64 bits as their digits, which they may be given as."""
         dtype = wanted.dtype
         count = big_integers.digits_of(dtype)
         is_cut = array.ndim > 0 and array.shape[-1] == count and array.dtype.newbyteorder("=") == np.uint32
@@ -181,7 +181,7 @@ class Feeds:
         return big_integers.to_digits(whole, dtype)
 
     def _text(self, what: str, wanted: TensorType, array: Array) -> Array:
-        """Strings as the objects that onnxruntime reads. It would take any object, and print it."""
+        """Return strings as the objects that onnxruntime reads. It would take any object, and print it."""
         if array.dtype.kind in "UT":
             return array.astype(object)
         if array.dtype.kind != "O":
@@ -196,7 +196,7 @@ class Feeds:
         return array
 
     def _check_sizes(self, leaves: Sequence[_Leaf]) -> None:
-        """Checks static dims, and that a name means one size everywhere."""
+        """Check static dims, and that a name means one size everywhere."""
         sizes: dict[str, int] = {}
         first: dict[str, _Leaf] = {}
         derived: list[tuple[_Leaf, int, Dim]] = []
@@ -217,7 +217,7 @@ class Feeds:
                 self._wrong(leaf, axis, f"{dim} = {dim.evaluate(sizes)}")
 
     def _known_dims(self, type_: TensorType) -> list[tuple[int, str | None, Dim | int]]:
-        """Of each dim of which something is known: its axis, its name where it is one, and the dim or its number."""
+        """Return the axis of each dim of which something is known, its name or None, and the dim or its number."""
         found = self._known.get(type_)
         if found is None:
             shape = type_.shape if type_.shape.is_ranked else ()
@@ -246,7 +246,7 @@ class Feeds:
 
 
 def summary(value: object) -> str:
-    """What errors show of a value that is fed: `float32[2, 3]`, `[float32[2], float32[3]]`, `None`."""
+    """Return what errors show of a value that is fed: `float32[2, 3]`, `[float32[2], float32[3]]`, `None`."""
     if isinstance(value, np.ndarray):
         return f"{_dtype_name(value)}{list(value.shape)}"
     if isinstance(value, (list, tuple)):
@@ -256,7 +256,7 @@ def summary(value: object) -> str:
 
 
 _SHOWN = 4
-"""How many elements of a list errors show."""
+"""Elements of a list that errors show."""
 
 
 def _dtype_name(array: Array) -> str:

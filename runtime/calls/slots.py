@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 
 from graphcore.onnx.proto.model_proto import raw
-from graphcore.runtime.ort import output_carriers
+from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.values import to_ort
 from graphcore.types.dtypes import DType
 
@@ -21,31 +21,31 @@ class Slot:
     is packed several elements a byte, `put` copies from the array to the value and `fetch` from the value to the array.
     """
 
-    __slots__ = ("_carrier", "_storage", "array", "is_shared", "value")
+    __slots__ = ("_storage", "_transport", "array", "is_shared", "value")
 
     def __init__(self, shape: Sequence[int], storage: DType) -> None:
-        carrier = output_carriers.carrier_of(storage)
+        transport = transport_dtypes.transport_dtype(storage)
         self._storage = storage
         self.array = np.zeros(shape, storage.numpy)
-        self.is_shared = carrier is storage and storage.bits >= 8
-        self._carrier = self.array if carrier is storage else np.zeros(shape, carrier.numpy)
-        if carrier.bits >= 8:
-            self.value = to_ort(self._carrier, carrier)
+        self.is_shared = transport is storage and storage.bits >= 8
+        self._transport = self.array if transport is storage else np.zeros(shape, transport.numpy)
+        if transport.bits >= 8:
+            self.value = to_ort(self._transport, transport)
         else:
-            self.value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), carrier.onnx)
+            self.value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), transport.onnx)
 
     def put(self) -> None:
-        """What the array holds, to where the runtime reads it."""
-        if self._carrier is not self.array:
-            self._carrier[...] = self.array.astype(self._carrier.dtype)
+        """Copy the array to where the runtime reads it."""
+        if self._transport is not self.array:
+            self._transport[...] = self.array.astype(self._transport.dtype)
         elif not self.is_shared and self.array.size:
             packed = np.frombuffer(raw(self.array, self._storage), np.uint8)
             ctypes.memmove(self.value.data_ptr(), packed.ctypes.data, packed.nbytes)
 
     def fetch(self) -> None:
-        """What the runtime has written, to the array."""
+        """Copy what the runtime has written to the array."""
         if not self.is_shared:
-            self.array[...] = output_carriers.taken(self.value, self._storage)
+            self.array[...] = transport_dtypes.from_value(self.value, self._storage)
 
 
 __all__ = ["Slot"]

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError
+from graphcore.runtime.calls.batching import Batching
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from graphcore.runtime.model import Model
-
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def pool_of(name: str, in_order: bool) -> ThreadPoolExecutor:
-    """Threads for the calls of one Model. in_order: a single one, so that calls are made in the order of asking."""
+    """Return threads for the calls of one Model. in_order: a single one, which makes calls in the order of asking."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(1 if in_order else max(2, processors()), f"graphcore {name}", _begin)
@@ -39,31 +38,44 @@ def _begin() -> None:
     _local.works = True
 
 
-def in_pieces(model: Model, rows: object, feed: Mapping[str, Array]) -> list[Any]:
-    """The results of a feed that was checked, run in pieces of so many rows, see `Model.execute`."""
+def rows_of(name: str, rows: object) -> int:
+    """Return the rows of a piece. Raises `FeedError` for what is no number of rows."""
     if not isinstance(rows, (int, np.integer)) or isinstance(rows, bool) or rows < 1:
-        raise FeedError(f"{model.name}: micro_batch={rows!r:.80} is no number of rows", help="give 1 or more")
-    batches = model._batching()
+        raise FeedError(f"{name}: micro_batch={rows!r:.80} is no number of rows", help="give 1 or more")
+    return int(rows)
+
+
+def in_pieces(
+    call: Callable[..., list[Any]],
+    batches: Batching,
+    rows: int,
+    feed: Mapping[str, Array],
+    pool: Callable[[], ThreadPoolExecutor] | None,
+) -> list[Any]:
+    """Return the results of a feed that was checked, run in pieces of so many rows, see `Model.execute`.
+
+    call: runs a piece. pool: threads to run pieces in side by side; None for a session with threads of its own, which
+    is busy with one piece.
+    """
     if batches.size is not None:
         raise ModelError(
-            f"{model.name}: micro_batch={rows}: the model takes {batches.size} rows and no other number",
+            f"{batches.model}: micro_batch={rows}: the model takes {batches.size} rows and no other number",
             help="make the first dim of the inputs a name",
         )
-    step, total = int(rows), batches.rows(feed)
-    if total <= step:
-        return model(*feed.values())
-    pieces = [(start, min(start + step, total)) for start in range(0, total, step)]
+    total = batches.rows(feed)
+    if total <= rows:
+        return call(*feed.values())
+    pieces = [(start, min(start + rows, total)) for start in range(0, total, rows)]
 
     def run(piece: tuple[int, int]) -> list[Array]:
-        results = model(*batches.part(feed, *piece).values())
+        results = call(*batches.part(feed, *piece).values())
         batches.check(results, piece[1] - piece[0])
         return results
 
-    # A session with threads of its own is busy with one piece; one without runs as many as there are processors.
     # A thread of a pool, which a callback of the user's may be in, waits for no other one: all might.
-    alone = model.session.get_session_options().intra_op_num_threads == 1 and processors() > 1
-    alone = alone and not getattr(_local, "works", False)
-    return batches.together([*(model._pool().map(run, pieces) if alone else map(run, pieces))])
+    if pool is None or processors() == 1 or getattr(_local, "works", False):
+        return batches.together([*map(run, pieces)])
+    return batches.together([*pool().map(run, pieces)])
 
 
-__all__ = ["in_pieces", "pool_of", "processors"]
+__all__ = ["in_pieces", "pool_of", "processors", "rows_of"]

@@ -21,7 +21,7 @@ _LARGEST = 1 << 31
 
 
 def read(path: str, name: str, type_: Type) -> Array:
-    """The array of a .npy file, as an input takes it. Raises `FeedError`."""
+    """Return the array of a .npy file, as an input takes it. Raises `FeedError`."""
     try:
         if not os.path.isfile(path):
             raise FileNotFoundError("no such file")
@@ -42,7 +42,7 @@ def read(path: str, name: str, type_: Type) -> Array:
 
 
 def write(path: str, results: Mapping[str, Array]) -> list[str]:
-    """Writes a .npz file; gives a line for each array that is stored as something else. Raises `ExportError`."""
+    """Write a .npz file; return a line for each array that is stored as something else. Raises `ExportError`."""
     held: dict[str, Any] = {}
     said = []
     for name, array in results.items():
@@ -69,7 +69,7 @@ def write(path: str, results: Mapping[str, Array]) -> list[str]:
 
 
 def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array:
-    """Floats of the standard normal distribution, integers from 0 to 9 or as far as they go, any bools, digits."""
+    """Return floats of the standard normal distribution, integers from 0 to 9 as far as they go, bools, or digits."""
     count = 1
     for d in dims:
         count *= d
@@ -88,7 +88,7 @@ def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array
 
 
 def summary(name: str, result: Any, type_: Type) -> str:
-    """One line: the name, the type as it came out, the least and greatest value, the first values."""
+    """Return one line: the name, the type as it came out, the least and greatest value, the first values."""
     if not isinstance(result, np.ndarray):
         return f"{name}  {type_}  {str(result)[:200]}"
     try:
@@ -118,7 +118,7 @@ def _text(value: Any) -> str:
 
 
 def _is_added(dtype: np.dtype[Any]) -> bool:
-    """Whether it is one of ml_dtypes."""
+    """Return whether it is one of ml_dtypes."""
     return dtype.type.__module__.partition(".")[0] != "numpy"
 
 

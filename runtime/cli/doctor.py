@@ -21,7 +21,7 @@ examples:
 """
 _WIDTH = 110
 _NAMED = 4
-"""How many operators are named of those that differ; --json has all."""
+"""The number of operators that are named of those that differ; --json has all."""
 
 
 def add(commands: Commands) -> None:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-import graphcore
+from graphcore._version import __version__
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.cli import check, convert, doctor, promote, quantize, run
 
@@ -23,7 +23,7 @@ _EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command. argv: its arguments, by default those of the process. Returns the exit status: 0, 1 where the
+    """Run a command. argv: its arguments, by default those of the process. Returns the exit status: 0, 1 where the
     command fails, 2 where it is used wrongly, 130 where it is interrupted."""
     try:
         args = parser().parse_args(argv)
@@ -57,7 +57,8 @@ def _failed(text: str) -> int:
 
 
 def _text(error: GraphcoreError) -> str:
-    """The error as the library prints it, without the line of code that led to it, which is nobody's here."""
+    """Return the error as the library prints it, without the line of code that led to it, which is no line of the
+    user's here."""
     lines = str(error).split("\n")
     if error.line is not None and lines[-1].startswith("  at "):
         lines.pop()
@@ -65,7 +66,7 @@ def _text(error: GraphcoreError) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the commands take."""
+    """Return what the commands take."""
     made = argparse.ArgumentParser(
         prog="graphcore",
         description="Runs ONNX models with exact numbers, says what onnxruntime alone makes of them, writes ones that "
@@ -74,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--version", action="version", version=f"graphcore {graphcore.__version__}")
+    made.add_argument("--version", action="version", version=f"graphcore {__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (run, check, convert, quantize, promote, doctor):
         module.add(commands)

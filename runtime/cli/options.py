@@ -9,7 +9,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def command(commands: Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    """The parser of one command."""
+    """Return the parser of one command."""
     return commands.add_parser(
         name,
         help=summary[0].lower() + summary[1:].partition(".")[0],
@@ -27,13 +27,13 @@ def add_provider(parser: argparse.ArgumentParser) -> None:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """`name=value`; the name is empty where there is none."""
+    """Return the parts of `name=value`; the name is empty where there is none."""
     name, equals, value = text.partition("=")
     return (name, value) if equals else ("", text)
 
 
 def size(text: str) -> tuple[str, int]:
-    """`name=size` of a dim."""
+    """Return the parts of `name=size` of a dim."""
     name, value = pair(text)
     if not name or not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE, such as batch=4")

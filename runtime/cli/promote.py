@@ -40,6 +40,6 @@ def promote(args: argparse.Namespace) -> int:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines whose columns begin at the same place."""
+    """Return the rows as lines whose columns begin at the same place."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 
+from graphcore import runtime
 from graphcore.errors import ExportError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.cli.options import Commands, command
@@ -43,14 +44,12 @@ def add(commands: Commands) -> None:
 
 
 def quantize(args: argparse.Namespace) -> int:
-    from graphcore.runtime import quantizer
-
     graph = Graph.load(args.source)
     if os.path.exists(args.path) and os.path.samefile(args.source, args.path):
         raise ExportError(
             f"quantize: {args.path} is the file that is read", help="choose another name for what is written"
         )
-    made, report = quantizer.quantize(
+    made, report = runtime.quantize(
         graph,
         args.scheme,
         include=args.include,

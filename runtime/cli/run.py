@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from graphcore import runtime
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError
 from graphcore.runtime.cli import arrays
@@ -15,9 +16,6 @@ from graphcore.runtime.cli.options import Commands, add_provider, command, pair,
 from graphcore.runtime.lowering import PRECISIONS
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
-
-if TYPE_CHECKING:
-    from graphcore.runtime.model import Model
 
 _SUMMARY = "Runs a model and prints what its outputs are."
 _EPILOG = """NumPy has no name for bfloat16, float8 and int4. In .npz files those floats are stored as unsigned
@@ -62,9 +60,7 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.seed < 0:
         raise FeedError(f"run: --seed {args.seed} is negative", help="give a seed of 0 or more")
-    from graphcore.runtime.session import InferenceSession  # onnxruntime, which other commands go without
-
-    model = InferenceSession(args.provider, precision=args.precision).load(args.model)
+    model = runtime.InferenceSession(args.provider, precision=args.precision).load(args.model)
     feeds = _read(model, args.input)
     missing = [name for name in model.inputs if name not in feeds]
     if missing and not args.random:
@@ -83,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(model: Model, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _read(model: runtime.Model, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
     feeds: dict[str, Any] = {}
     for name, path in given:
         if not name and len(model.inputs) == 1:
@@ -100,7 +96,7 @@ def _read(model: Model, given: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return feeds
 
 
-def _random(model: Model, names: Sequence[str], sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+def _random(model: runtime.Model, names: Sequence[str], sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     types = {name: model.inputs[name] for name in names}
     named = {p for t in types.values() if isinstance(t, TensorType) for d in t.shape for p in d.parameters}

@@ -1,10 +1,15 @@
-"""What is installed, whether graphs run on it, and what graphcore does about it: `graphcore doctor`, as a value.
+"""Reports on an installation: packages, whether graphs run, and what graphcore does about it: `graphcore doctor`, as a
+value.
 
 Nothing here raises: a look that fails is a finding of its own.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from graphcore import runtime
+from graphcore.ir.graph import Graph
 from graphcore.runtime.doctor.findings import (
     Distribution,
     Finding,
@@ -20,6 +25,8 @@ from graphcore.runtime.doctor.machine import describe_machine
 from graphcore.runtime.doctor.packages import find_packages
 from graphcore.runtime.doctor.providers import Starting, installs
 from graphcore.runtime.doctor.release import describe_release, list_traps
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
 
 
 def report() -> Report:
@@ -57,14 +64,9 @@ def _installed() -> list[str]:
 
 def _run(book: Notebook) -> None:
     """Run a graph; a problem where its numbers are wrong."""
-    import numpy as np
-
-    import graphcore as gc
-    from graphcore import DType, Graph, TensorType
-
     graph = Graph("trial", {"x": TensorType(DType.int8, ["n"]), "y": TensorType(DType.float32, ["n"])})
     graph.output(z=(graph["x"] // 2) + graph["y"])
-    (made,) = gc.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))
+    (made,) = runtime.InferenceSession().load(graph)(np.array([-7, 7], np.int8), np.array([0.5, 0.25], np.float32))
     if made.tolist() != [-3.5, 3.25]:
         book.add("problem", "graphs", f"[-7, 7] // 2 + [0.5, 0.25] gives {made.tolist()}, and not [-3.5, 3.25]")
 

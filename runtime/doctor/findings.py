@@ -1,4 +1,4 @@
-"""What a look at an installation finds: facts by subject, and what is to be done about some of them."""
+"""Findings of a look at an installation: facts by subject, and what is to be done about some of them."""
 
 from __future__ import annotations
 

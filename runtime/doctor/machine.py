@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphcore.runtime.doctor.findings import Machine, Notebook
+from graphcore.runtime.ort.byte_saturation import saturates
 
 INSTRUCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86": {
@@ -36,7 +37,7 @@ _GATHERS_FROM = (6, 1)
 
 
 class Processor(NamedTuple):
-    """What a system tells of a processor. flags: None where it tells nothing."""
+    """A processor, as its system tells. flags: None where it tells nothing."""
 
     name: str = ""
     cores: int | None = None
@@ -157,8 +158,6 @@ def _saturates() -> bool | None:
         _ = onnxruntime.InferenceSession
     except (ImportError, AttributeError):
         return None
-    from graphcore.runtime.ort.byte_saturation import saturates
-
     return saturates()
 
 

@@ -1,11 +1,11 @@
-"""Which packages are installed, and which of them brings the module onnxruntime."""
+"""Installed packages, and which of them brings the module onnxruntime."""
 
 from __future__ import annotations
 
 import platform
 from importlib import metadata
 
-import graphcore
+from graphcore._version import __version__
 from graphcore.runtime.doctor.findings import Distribution, Notebook, Packages
 from graphcore.runtime.lowering.targets.releases import OLDEST_SUPPORTED, is_supported
 
@@ -18,7 +18,7 @@ _LATE = ("onnxruntime-openvino",)
 def versions() -> dict[str, str]:
     """Return the versions of what is installed beside onnxruntime."""
     found = {
-        "graphcore": graphcore.__version__,
+        "graphcore": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
     }

@@ -1,4 +1,4 @@
-"""Which execution providers are installed, whether each starts, and what to install for others."""
+"""Installed execution providers, whether each starts, and what to install for others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphcore.types.tensor_types import TensorType
 
 CPU = "CPUExecutionProvider"
 SECONDS = 5.0
-"""How long a provider may take to start."""
+"""The time that a provider may take to start."""
 
 INSTALLS = {
     "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]', then pip uninstall -y onnxruntime, then "
@@ -82,7 +82,7 @@ def _child(name: str) -> subprocess.Popen[bytes]:
 def _model() -> bytes:
     graph = Graph("probe", {"x": TensorType(DType.float32, [1])})
     graph.output(y=graph.op("Add", [graph["x"], graph["x"]], {}, [graph["x"].type])[0])
-    graph._domains[""] = 17
+    graph.opsets[""] = 17
     return join(encode(graph, ir=8))
 
 

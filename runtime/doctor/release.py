@@ -1,4 +1,4 @@
-"""What is known of the installed release of onnxruntime: its table, its kernels beside it, the traps in force."""
+"""Facts of the installed release of onnxruntime: its table, its kernels beside it, the traps in force."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Callable
 from graphcore.runtime.doctor.findings import Notebook, Release, Trap
 from graphcore.runtime.lowering.targets.releases import Range, Registry, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force, seen
+from graphcore.runtime.ort.kernel_registry import is_safe
 
 TELEMETRY = Range("1.29.0")
 """The releases, of 1.27.0 to 1.32.0 on Linux, that look up a host for events within a minute of their first session."""
 
 _SWITCH = "ORT_DISABLE_TELEMETRY"
 _MOST = 40
-"""How many versions are asked for, one after the other, to find the newest that a release takes."""
+"""The number of versions that are asked for, one after the other, to find the newest that a release takes."""
 
 
 def describe_release(book: Notebook) -> Release:
     """Return what is known of the installed release. Raises `RunError` where it is too old to run graphs."""
     import onnxruntime
 
-    from graphcore.runtime.ort import release
+    from graphcore.runtime.ort import release  # onnxruntime, which may be missing
 
     version = onnxruntime.__version__
     runtime = release.runtime()
@@ -78,8 +79,6 @@ def _newest(known: int, takes: Callable[[int], bool]) -> int:
 
 
 def _asked(is_measured: bool, is_read: bool) -> str:
-    from graphcore.runtime.ort.kernel_registry import is_safe
-
     if is_measured:
         return "not asked"
     if is_read:

@@ -1,4 +1,4 @@
-"""What is done to the scores of attention before their softmax: factors, and masks that are added."""
+"""Take the scores of an attention apart: the product, its factors and the masks that are added before the softmax."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.match import Pattern, op
 from graphcore.passes.sweep import Sweep
-from graphcore.runtime.fusions.matching import bounds, factor_of, is_float32, node_of, number_of
+from graphcore.runtime.fusions.matching import bounds, factor_of, floats, is_float32, node_of, number_of, vector
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, _shape, tensor_type
+from graphcore.types.tensor_types import _shape, tensor_type
 
 _LEAST = float(np.finfo(np.float32).min)
 _ABOVE_LEAST = np.nextafter(np.float32(_LEAST), np.float32(0))
 _MOST = 4
-"""Masks that are added one after the other."""
+"""How many masks may be added one after the other."""
+
+_CHOICE = Pattern(lambda keep, zero, hidden: op("Where", keep, zero, hidden), zero=lambda s: number_of(s) == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Scores:
 
 
 def scores_of(symbol: Symbol | None) -> Scores | None:
-    """What scores are made of, None where they are no product of matrices."""
+    """Return the parts of scores, None where they are no matrix product with factors and masks."""
     masks: tuple[Symbol, ...] = ()
     while (total := node_of(symbol, "Add")) is not None:
         for own, mask in (total.inputs, total.inputs[::-1]):
@@ -46,6 +48,7 @@ def scores_of(symbol: Symbol | None) -> Scores | None:
 
 
 def _leads_to_product(symbol: Symbol | None, most: int) -> bool:
+    """Return whether an operand of a sum is the scores, and not a mask."""
     made = _factors(symbol)[0]
     if node_of(made, "MatMul") is not None:
         return True
@@ -54,7 +57,7 @@ def _leads_to_product(symbol: Symbol | None, most: int) -> bool:
 
 
 def _factors(symbol: Symbol | None) -> tuple[Symbol | None, float]:
-    """An operand and the numbers that it is multiplied with."""
+    """Return an operand and the product of the numbers that it is multiplied with."""
     symbol, whole = factor_of(symbol)
     while whole and (found := factor_of(symbol))[0] is not symbol:
         symbol, whole = found[0], whole * found[1]
@@ -62,8 +65,8 @@ def _factors(symbol: Symbol | None) -> tuple[Symbol | None, float]:
 
 
 def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
-    """Whether a mask broadcasts to the scores, and they not to it. The product with the values tells how many keys
-    there are, so that nothing need be known of that axis of the sum."""
+    """Return whether only the mask broadcasts in a sum. The number of keys in it may be unknown: the product with the
+    values tells it."""
     if own is None or own.type is total.type:
         return own is not None
     if not is_float32(own, total) or own.rank != total.rank or own.rank < 1:
@@ -71,26 +74,25 @@ def _keeps_shape(own: Symbol | None, total: Symbol) -> bool:
     return [*own.shape][:-1] == [*total.shape][:-1] and total.shape[-1].is_dynamic
 
 
-def mask_of(sweep: Sweep, node: Node, masks: tuple[Symbol, ...]) -> Symbol | None:
-    """The sum of masks that each fit the scores, None where there are none."""
-    if not masks:
-        return None
-    whole = masks[0]
+def sum_of(sweep: Sweep, node: Node, masks: tuple[Symbol, ...]) -> Symbol | None:
+    """Return the sum of masks that each fit the scores, None where there are none."""
+    whole = masks[0] if masks else None
     for mask in masks[1:]:
-        whole = sweep.add(node, "Add", (whole, mask), tensor_type(DType.float32, _shape(_together(whole, mask))))
+        assert whole is not None
+        whole = sweep.add(node, "Add", (whole, mask), floats(*_broadcast(whole, mask)))
     return whole
 
 
-def _together(a: Symbol, b: Symbol) -> list[Dim]:
+def _broadcast(a: Symbol, b: Symbol) -> list[Dim]:
     rank = max(a.rank, b.rank)
     shapes = [[Dim(1)] * (rank - s.rank) + [*s.shape] for s in (a, b)]
     return [y if x == 1 else x if y == 1 or x == y else Dim.dynamic() for x, y in zip(*shapes, strict=True)]
 
 
-def fits(mask: Symbol, q: Symbol) -> bool:
-    """Whether a mask is one of the operator's: float32, each dim 1 or that of the scores, of two axes or more.
+def is_mask(mask: Symbol, q: Symbol) -> bool:
+    """Return whether the operator takes a mask: float32 of two to four axes, each dim 1 or that of the scores.
 
-    Nothing need be known of the last one, which cannot be any other.
+    The last dim may be unknown, since it cannot be any other.
     """
     if not is_float32(mask) or not 2 <= mask.rank <= 4:
         return False
@@ -99,40 +101,35 @@ def fits(mask: Symbol, q: Symbol) -> bool:
 
 
 def is_finite(mask: Symbol) -> bool:
-    """Whether a mask is certainly nowhere -inf, of which a softmax makes NaN and the operator 0."""
+    """Return whether a mask is certainly nowhere -inf, of which a softmax makes NaN and the operator 0."""
     held = bounds(mask)
     return held is not None and held[0] >= _LEAST
 
 
-def as_taken(sweep: Sweep, node: Node, mask: Symbol | None, k: Symbol) -> Symbol | None:
-    """The mask as the kernel takes it: of all keys, bools for -inf, and nothing that it takes for -inf without being
-    it."""
-    if mask is None:
-        return None
-    mask = _as_numbers(sweep, node, mask)
+def for_kernel(sweep: Sweep, node: Node, mask: Symbol, k: Symbol) -> Symbol:
+    """Return a mask of all keys that onnxruntime's kernel computes as the primitives did: it takes the least float32
+    for -inf, and bools in place of -inf."""
+    mask = _without_least(sweep, node, mask)
     keys = k.shape[2]
     if mask.shape[-1] == 1 or mask.shape[-1] == keys:
         return mask
     one = sweep.constant(node, np.ones(mask.rank - 1, np.int64))
-    count = sweep.add(node, "Shape", (k,), tensor_type(DType.int64, _shape([Dim(1)])), {"start": 2, "end": 3})
-    target_type = tensor_type(DType.int64, _shape([Dim(mask.rank)]))
-    target = sweep.add(node, "Concat", (one, count), target_type, {"axis": 0})
-    assert isinstance(mask.type, TensorType)
-    type_ = tensor_type(mask.type.dtype, _shape([*[*mask.shape][:-1], keys]))
+    count = sweep.add(node, "Shape", (k,), vector(1), {"start": 2, "end": 3})
+    target = sweep.add(node, "Concat", (one, count), vector(mask.rank), {"axis": 0})
+    type_ = tensor_type(mask.dtype, _shape([*[*mask.shape][:-1], keys]))
     return sweep.add(node, "Expand", (mask, target), type_)
 
 
-def _as_numbers(sweep: Sweep, node: Node, mask: Symbol) -> Symbol:
-    choice = node_of(mask, "Where")
-    if choice is None:
+def _without_least(sweep: Sweep, node: Node, mask: Symbol) -> Symbol:
+    found = _CHOICE.match(mask)
+    if found is None or found[0].shape != mask.shape:
         return mask
-    test, kept, left = choice.inputs
-    if number_of(kept) != 0 or test is None or test.shape != mask.shape:
-        return mask
-    if number_of(left) == -np.inf:
-        return test
-    if number_of(left) != _LEAST:
+    keep, zero, hidden = found
+    if number_of(hidden) == -np.inf:
+        kept: Symbol = keep
+        return kept
+    if number_of(hidden) != _LEAST:
         return mask
     # Scores are lost in either number, and the exponential of both is 0.
     least = sweep.constant(node, np.asarray(_ABOVE_LEAST))
-    return sweep.add(node, "Where", (test, kept, least), mask.type)
+    return sweep.add(node, "Where", (keep, zero, least), mask.type)

@@ -1,4 +1,4 @@
-"""What the matchers of forms look at: nodes and constants behind a Symbol, and what its values are at most."""
+"""Ask what fusions need to know of a Symbol: its node, its number, its type, and bounds of its values."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import math
 import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol, array_of
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 _DEEPEST = 32
 
-EVERYWHERE = (1 << 31) - 1
-"""An end from which on a slice goes to the end of its axis."""
-
 
 def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
-    """The node that makes a Symbol, where it is one of these operators of ONNX."""
+    """Return the node that makes a Symbol if it is one of these operators of ONNX."""
     producer = None if symbol is None else symbol.producer
     if not isinstance(producer, Node) or producer.domain or producer.op_type not in op_types:
         return None
@@ -25,7 +23,7 @@ def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
 
 
 def number_of(symbol: Symbol | None) -> float | None:
-    """The value of a float constant of one element, whatever its shape up to one axis."""
+    """Return the value of a float constant of one element, of one axis at most."""
     array = array_of(symbol)
     if array is None or array.size != 1 or array.ndim > 1 or symbol is None or not symbol.dtype.is_float:
         return None
@@ -33,7 +31,7 @@ def number_of(symbol: Symbol | None) -> float | None:
 
 
 def factor_of(symbol: Symbol | None) -> tuple[Symbol | None, float]:
-    """An operand and the number it is multiplied with, 1 where it is not."""
+    """Return an operand and the number that it is multiplied with, 1 where it is not."""
     node = node_of(symbol, "Mul", "Div")
     if node is None:
         return symbol, 1.0
@@ -47,7 +45,29 @@ def factor_of(symbol: Symbol | None) -> tuple[Symbol | None, float]:
     return (right, number) if number is not None else (symbol, 1.0)
 
 
+def slice_of(symbol: Symbol | None) -> tuple[int, int, int] | None:
+    """Return start, end and step of a Slice along the last axis alone, None for anything else."""
+    node = node_of(symbol, "Slice")
+    arrays = [] if node is None else [array_of(s) for s in node.inputs[1:]]
+    numbers = [int(a.reshape(-1)[0]) for a in arrays if a is not None and a.size == 1]
+    if node is None or node.inputs[0] is None or not 3 <= len(numbers) == len(arrays):
+        return None
+    start, end, axis, step = (*numbers, 1)[:4]
+    return (start, end, step) if axis in (-1, node.inputs[0].rank - 1) else None
+
+
+def floats(*dims: Dim) -> TensorType:
+    """Return the type of a float32 tensor."""
+    return tensor_type(DType.float32, _shape(dims))
+
+
+def vector(length: int) -> TensorType:
+    """Return the type of a vector of int64, as shapes and axes have."""
+    return tensor_type(DType.int64, _shape([Dim(length)]))
+
+
 def is_float32(*symbols: Symbol | None) -> bool:
+    """Return whether all are float32 tensors of known rank."""
     return all(
         s is not None and isinstance(s.type, TensorType) and s.type.dtype is DType.float32 and s.type.shape.is_ranked
         for s in symbols
@@ -55,12 +75,12 @@ def is_float32(*symbols: Symbol | None) -> bool:
 
 
 def is_known(*symbols: Symbol) -> bool:
-    """Whether every dim is a number, a name or an expression."""
-    return all(not d.is_dynamic for s in symbols for d in s.shape)
+    """Return whether ranks are known, and every dim is a number, a name or an expression."""
+    return all(s.shape.is_ranked and not any(d.is_dynamic for d in s.shape) for s in symbols)
 
 
 def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
-    """Numbers between which all elements lie, where no operand can be NaN; None where that is not certain."""
+    """Return the least and the largest that an element may be; None where it may be NaN or nothing is known."""
     if symbol is None or depth > _DEEPEST or not isinstance(symbol.type, TensorType):
         return None
     array = array_of(symbol)
@@ -78,7 +98,7 @@ def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
 
 
 def _rounded(dtype: DType, held: tuple[float, float]) -> tuple[float, float] | None:
-    """Bounds in a float dtype, beyond whose numbers there are infinities alone."""
+    """Return bounds after rounding to a float dtype, which turns what exceeds it into infinities."""
     if dtype not in (DType.float16, DType.bfloat16, DType.float32, DType.float64):
         return None
     least, most = float(dtype.min), float(dtype.max)
@@ -87,7 +107,7 @@ def _rounded(dtype: DType, held: tuple[float, float]) -> tuple[float, float] | N
 
 
 def _computed(symbol: Symbol, depth: int) -> tuple[float, float] | None:
-    """The bounds that follow from those of the operands, by the rules of real numbers."""
+    """Return the bounds that follow from those of the operands, by the rules of real numbers."""
     node = node_of(symbol, *_KNOWN, *_MOVES)
     if node is None or (node.op_type == "Resize" and not _is_mean(node)):
         return None
@@ -116,7 +136,7 @@ def _computed(symbol: Symbol, depth: int) -> tuple[float, float] | None:
 
 
 def _is_mean(node: Node) -> bool:
-    """Whether a Resize gives elements and means of them, weighted by numbers that are not negative."""
+    """Return whether a Resize gives means of elements with weights that are not negative."""
     crops = node.attributes.get("coordinate_transformation_mode") in ("tf_crop_and_resize", b"tf_crop_and_resize")
     return not crops and node.attributes.get("mode", "nearest") in ("nearest", "linear", b"nearest", b"linear")
 

@@ -1,1 +1,1 @@
-"""What a model does: debug sessions, profiles, and the placement of nodes on providers."""
+"""Looking into a model: debug sessions, profiles, and the placement of nodes on providers."""

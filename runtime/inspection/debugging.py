@@ -8,16 +8,17 @@ from collections.abc import Iterable, Sequence
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.pickling import copied
 from graphcore.types.tensor_types import TensorType
 
 
 def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:
-    """The tensors that nodes make whose names match one of the patterns, in the order in which they are made.
+    """Return the tensors that nodes make whose names match one of the patterns, in the order in which they are made.
 
-    patterns: names as `str(graph)` shows them, or behind the path of their layer, with `*`, `?` and `[...]` as in the
+    patterns: names as `str(graph)` shows them, or after the path of their layer, with `*`, `?` and `[...]` as in the
     shell; `*` goes across layers. Raises `GraphError` for a pattern that nothing matches.
     """
-    made = [s for node in graph._nodes for s in node.outputs if isinstance(s.type, TensorType)]
+    made = [s for node in graph.nodes for s in node.outputs if isinstance(s.type, TensorType)]
     names = [(symbol, {symbol.name, _path(symbol)}) for symbol in made]
     chosen: set[int] = set()
     for pattern in patterns:
@@ -29,13 +30,13 @@ def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:
 
 
 def marked(graph: Graph) -> dict[str, Symbol]:
-    """What was marked by `print`, by label. Raises `GraphError` where nothing was."""
-    if not graph._watched:
+    """Return what was marked by `print`, by label. Raises `GraphError` where nothing was."""
+    if not graph.watched:
         raise GraphError(
             f"debug: nothing of graph {graph.name!r} is marked",
             help='mark values where they are made, x.print("label"), or say which: watch="encoder/0/*"',
         )
-    return dict(graph._watched)
+    return dict(graph.watched)
 
 
 def _path(symbol: Symbol) -> str:
@@ -55,6 +56,6 @@ def _no_such(graph: Graph, pattern: str, names: Sequence[str]) -> GraphError:
 
 def with_outputs(graph: Graph, symbols: Iterable[Symbol]) -> Graph:
     """A copy of the graph whose outputs are values of it."""
-    made = graph.copy()
-    made._outputs = [(f"watched/{i}", made._symbols[symbol.id]) for i, symbol in enumerate(symbols)]
+    made = copied(graph)
+    made.build.outputs([(f"watched/{i}", made.symbols[symbol.id]) for i, symbol in enumerate(symbols)])
     return made

@@ -1,4 +1,4 @@
-"""Where the operators of a model run: on the device, or left to the CPU, and why."""
+"""Placement of the operators of a model: on the device, or left to the CPU, and why."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import onnxruntime
 
-from graphcore.ir.graph import Graph, Target
-from graphcore.ir.rewrite import walk
+from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Node
+from graphcore.ir.transform.walk import walk
+from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, kernels
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -39,7 +40,7 @@ class Placement:
 
     @property
     def left(self) -> tuple[Placed, ...]:
-        """Those that the first provider left to another one."""
+        """Return those that the first provider left to another one."""
         return tuple(o for o in self.operators if o.reason)
 
     def __str__(self) -> str:
@@ -50,19 +51,21 @@ class Placement:
         return "\n".join(lines)
 
 
-def planned(graph: Graph, target: Target) -> Placement:
-    """What the target's table says of a lowered graph and the bodies in it."""
+def planned(graph: Graph, target: TargetName) -> Placement:
+    """Return the placement of a lowered graph and its bodies by the target's table."""
     table = kernels(target)
-    name = "CUDAExecutionProvider" if target == "cuda" else _HOST
+    row = TARGETS[target]
+    has_device = row.host is not None and not row.runs_whole_graphs
+    name = TARGETS[target].provider if has_device else _HOST
     placed = []
     for node in walk(graph):
-        why = "" if target != "cuda" else lack(node, table)
+        why = lack(node, table) if has_device else ""
         placed.append(Placed(_name(node), node.op_type, _HOST if why else name, why))
     return Placement(tuple(placed))
 
 
 def recorded(session: onnxruntime.InferenceSession, graph: Graph | None, provider: str) -> Placement:
-    """Where a session that was started with `RECORD` says it put what. The reasons are those of the table.
+    """Return where a session that was started with `RECORD` says it put what. The reasons are those of the table.
 
     graph: the lowered one, None for a model that was compiled elsewhere. provider: the one that is preferred.
     """
@@ -84,7 +87,7 @@ def recorded(session: onnxruntime.InferenceSession, graph: Graph | None, provide
 
 
 def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
-    """Why the CUDA provider does not run a node, "" where it does."""
+    """Return why the CUDA provider does not run a node, "" where it does."""
     if node.domain:
         return ""
     row = table.get(node.op_type)
@@ -147,4 +150,4 @@ _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
 
 
 def _name(node: Node) -> str:
-    return node.outputs[0]._name or ""
+    return node.outputs[0].given_name or ""

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: what onnxruntime's profiler measured, by kernel, operator and layer."""
+"""Profiles of a run: the times that onnxruntime's profiler measured, by kernel, operator and layer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from graphcore.runtime.model import Model
+import onnxruntime
+
+Load: TypeAlias = Callable[[Mapping[str, Any]], tuple[Callable[..., Any], onnxruntime.InferenceSession]]
+"""Loads a model with more session options, and returns what calls it, and its session."""
 
 _SHOWN = 20
 
@@ -34,11 +36,11 @@ class Profile:
     runs: int
 
     def by_operator(self) -> dict[str, float]:
-        """Seconds in a run by operator, slowest first."""
+        """Return seconds in a run by operator, slowest first."""
         return _summed((kernel.operator, kernel.seconds) for kernel in self.kernels)
 
     def by_layer(self) -> dict[str, float]:
-        """Seconds in a run by the layer that kernels were built in, slowest first; "" outside of any."""
+        """Return seconds in a run by the layer that kernels were built in, slowest first; "" outside of any."""
         return _summed((kernel.name.rpartition("/")[0], kernel.seconds) for kernel in self.kernels)
 
     def __str__(self) -> str:
@@ -54,26 +56,24 @@ class Profile:
         return "\n".join(lines)
 
 
-def profiled(
-    load: Callable[[Mapping[str, Any]], Model], arrays: Sequence[Any], named: Mapping[str, Any], runs: int
-) -> Profile:
-    """The profile of `runs` calls after a first one. load: loads the model with more session options."""
+def profiled(load: Load, arrays: Sequence[Any], named: Mapping[str, Any], runs: int) -> Profile:
+    """Return the profile of `runs` calls after a first one."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
-        model = load({"enable_profiling": True, "profile_file_prefix": os.path.join(folder, "profile")})
+        call, session = load({"enable_profiling": True, "profile_file_prefix": os.path.join(folder, "profile")})
         try:
             for _ in range(runs + 1):
-                model(*arrays, **named)
+                call(*arrays, **named)
         finally:
-            file = model.session.end_profiling()
+            file = session.end_profiling()
         with open(file, encoding="utf-8") as stream:
             events = json.load(stream)
     return _read(events, runs)
 
 
 def _read(events: list[dict[str, Any]], runs: int) -> Profile:
-    """The profile in a list of trace events, of which the first run's are left out."""
+    """Return the profile in a list of trace events, of which the first run's are left out."""
     whole = sorted((e for e in events if e["name"] == "model_run"), key=lambda e: e["ts"])[-runs:]
     begin = min(e["ts"] for e in whole)
     seconds: dict[tuple[str, str, str], list[float]] = {}

@@ -58,6 +58,7 @@ def main() -> int:
 
 
 def _measure_releases(arguments: argparse.Namespace) -> int:
+    # fcntl, which Windows lacks: one release is measured there without it
     from graphcore.runtime.kernel_probe.campaign import Campaign
 
     start = time.perf_counter()

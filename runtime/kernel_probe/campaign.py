@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import graphcore
+from graphcore._version import FOLDER
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.kernel_probe import page, ranges, tables
 from graphcore.runtime.kernel_probe.venvs import folder, python_of
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.releases import ordered
 
-ROOT = Path(graphcore.__file__).resolve().parent.parent
+ROOT = Path(FOLDER).resolve().parent
 _LOWERING = Path(traps.__file__).resolve().parent
 _SECONDS = 1800.0
 """For one measurement of one release."""
@@ -45,7 +45,7 @@ _OLD_FILES = "tests.support.old_files"
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What is measured. is_fresh: what is recorded of traps counts for nothing."""
+    """The scope of a measurement. is_fresh: traps that are recorded already are measured again."""
 
     releases: tuple[str, ...]
     only_probes: bool = False

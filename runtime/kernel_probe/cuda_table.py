@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcore.errors import DTypeError
-from graphcore.onnx.proto.model_proto import IR_VERSION, OPSET
+from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.runtime.kernel_probe.tables import document
 from graphcore.types.dtypes import DType
 
@@ -27,7 +27,7 @@ _NAMES = {"float": "float32", "double": "float64"}
 
 
 def kernels(registry: Mapping[str, Any]) -> dict[str, list[DType]]:
-    """The dtypes of each operator for which the registry says that the provider runs it."""
+    """Return the dtypes of each operator for which the registry says that the provider runs it."""
     return {
         name: _dtypes(entry) for name, entry in registry.items() if not name.startswith("_") and not name.endswith("*")
     }
@@ -53,7 +53,7 @@ def _known(names: Iterable[str]) -> list[DType]:
 
 
 def _introduced(op_type: str) -> int:
-    """The version that an operator came with."""
+    """Return the version that an operator came with."""
     import onnx
 
     found = onnx.defs.get_all_schemas_with_history()

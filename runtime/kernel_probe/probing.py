@@ -1,7 +1,7 @@
 """`python -m graphcore.runtime.kernel_probe.probing --output path`: which traps the installed onnxruntime has.
 
-A trap is there where a probe of it is wrong with the trap's detours switched off. Each probe is run as things are too:
-what is wrong then is wrong for a user.
+A trap is there where a probe of it is wrong with the trap's decompositions switched off. Each probe is run as things
+are too: what is wrong then is wrong for a user.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from graphcore.runtime.kernel_probe.workers import Died, Worker
 from graphcore.runtime.lowering.targets.traps import switched_off
 
 WRONG, RIGHT, NONE = "wrong", "right", "no kernel"
-"""What becomes of a trap: seen, not seen, or there is nothing to tell it by."""
+"""States of a trap: seen, not seen, or there is nothing to tell it by."""
 
 
 def ask(place: int, is_off: bool) -> tuple[str, str]:
-    """Return what becomes of a probe, and what is wrong, with its detours switched off or as things are."""
+    """Return what becomes of a probe, and what is wrong, with its decompositions switched off or as things are."""
     probe = probes()[place]
     with switched_off(*probe.traps, *probe.beside) if is_off else nullcontext():
         if is_off and not probe.has_kernel:

@@ -30,7 +30,7 @@ def merged(recorded: Seen | None, found: Mapping[str, States]) -> Seen:
         free |= {r for r in old.releases if before is not None} - seen
         if seen:
             ranges[name] = _range(releases, seen, free)
-    return Seen(releases, ranges)
+    return Seen(releases, ranges, old.files)
 
 
 def _range(releases: tuple[str, ...], seen: set[str], free: set[str]) -> Range:
@@ -43,8 +43,13 @@ def _range(releases: tuple[str, ...], seen: set[str], free: set[str]) -> Range:
 
 def document(seen: Seen) -> str:
     """Return the JSON of traps.json, a trap a line."""
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(found))}" for name, found in sorted(seen.ranges.items()))
-    return f'{{\n "releases": {json.dumps(list(seen.releases))},\n "traps": {{\n{lines}\n }}\n}}\n'
+    releases = json.dumps(list(seen.releases))
+    return f'{{\n "releases": {releases},\n "files": {_lines(seen.files)},\n "traps": {_lines(seen.ranges)}\n}}\n'
+
+
+def _lines(ranges: Mapping[str, Range]) -> str:
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(found))}" for name, found in sorted(ranges.items()))
+    return f"{{\n{lines}\n }}"
 
 
 __all__ = ["document", "merged"]

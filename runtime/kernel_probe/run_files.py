@@ -3,7 +3,7 @@
     python run_files.py FOLDER
 
 Each `name.onnx` of the folder is fed `name.feeds.npz`; its results go to `name.results.npz`, or what it failed with to
-`name.failed.txt`. What has results or failed already is left alone, so that the script can be started again behind a
+`name.failed.txt`. What has results or failed already is left alone, so that the script can be started again after a
 file that ended its process.
 """
 

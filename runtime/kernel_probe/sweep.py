@@ -29,7 +29,7 @@ Outcomes: TypeAlias = dict[Job, Outcome]
 
 
 def jobs(op_types: Iterable[str] | None = None) -> list[Job]:
-    """Every case of the operators (default: all of the opset) in every dtype that it is for."""
+    """Return every case of the operators (default: all of the opset) in every dtype that it is for."""
     return [
         Job(op_type, dtype, case)
         for op_type in (operators() if op_types is None else op_types)
@@ -40,7 +40,7 @@ def jobs(op_types: Iterable[str] | None = None) -> list[Job]:
 
 
 def sweep(todo: Iterable[Job], provider: str, processes: int = 2, timeout: float = TIMEOUT) -> Outcomes:
-    """What becomes of each job. A process that dies or hangs costs its job and is replaced."""
+    """Return what becomes of each job. A process that dies or hangs costs its job and is replaced."""
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in todo:
         waiting.put(job)
@@ -53,7 +53,7 @@ def sweep(todo: Iterable[Job], provider: str, processes: int = 2, timeout: float
 
 
 def kernels(outcomes: Mapping[Job, Outcome]) -> dict[str, list[DType]]:
-    """The dtypes of each operator in which all of its cases ran with a kernel of their own."""
+    """Return the dtypes of each operator in which all of its cases ran with a kernel of their own."""
     asked: dict[str, dict[DType, bool]] = {}
     for job, outcome in outcomes.items():
         row = asked.setdefault(job.op_type, {})

@@ -1,4 +1,4 @@
-"""What one release runs, and the tables that ranges of releases make of it."""
+"""Kernels of one release, and the tables that ranges of releases make of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from graphcore.custom_ops.declaration import lookup
 from graphcore.ops.microsoft._declare import DOMAIN
-from graphcore.runtime.lowering.targets.extra_dtypes import KERNELS as FOREIGN
+from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
 from graphcore.runtime.lowering.targets.releases import Range, ordered
 from graphcore.runtime.ort.kernel_registry import PARAMETER, KernelDef, registered
@@ -63,7 +63,7 @@ def _foreign(provider: str, op_type: str) -> Iterable[DType]:
     """Return the dtypes that only models of others have, which the sweep leaves out."""
     if provider != "CPUExecutionProvider":
         return ()
-    return [dtype for dtype, row in FOREIGN["cpu"].items() if op_type in row]
+    return [dtype for dtype, row in TARGETS["cpu"].extra.items() if op_type in row]
 
 
 def _runs(op_type: str, since: int, seen: set[DType], kernels: Iterable[Any], *, is_newest: bool) -> set[DType]:

@@ -1,4 +1,4 @@
-"""What a file is written for: an opset, a version of the file format, a release of onnxruntime, or most of them."""
+"""The versions that a file is written for: an opset, a file format, a release of onnxruntime, or most of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from graphcore.errors import GraphError
-from graphcore.ir.definitions import operators
-from graphcore.ir.graph import Graph, Target
-from graphcore.onnx.proto.model_proto import IR_VERSION, OPSET
+from graphcore.ir.graph import Graph, TargetName
+from graphcore.ir.transform.walk import operators
+from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.versions.history import IR_OF_OPSET, OLDEST_IR, OLDEST_OPSET, ir_of, parts
 from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
+from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
 from graphcore.runtime.lowering.to_opset import at_versions, oldest_versions
@@ -26,7 +27,7 @@ in use. BitCast is, where it spares arithmetic; a graph that looks at the bits o
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What a file is written for. runtime: what its graph is lowered for. opset: where None, the oldest that will do.
+    """The versions of a file. runtime: its graph is lowered for that. opset: None for the oldest that will do.
 
     ir: of the file format, where None the one that goes with the opset. newest_ir: what the runtime takes. deployed:
     what the graph is lowered for first, which counts where it then can be written at opset `DEPLOYED`.
@@ -40,7 +41,7 @@ class Versions:
 
 
 def versions_asked(
-    target: Target, opset: int | None = None, ir_version: int | None = None, runtime: str | None = None
+    target: TargetName, opset: int | None = None, ir_version: int | None = None, runtime: str | None = None
 ) -> Versions:
     """Return what is written for what was asked. Raises `GraphError` for what no table knows."""
     if opset is not None and not _is_within(opset, OLDEST_OPSET, OPSET):
@@ -69,7 +70,7 @@ def versions_asked(
         return Versions(replace(lowered_for, opset=opset, is_fixed=True), opset, ir_version, lowered_for.ir)
     if runtime is not None:
         return Versions(lowered_for, lowered_for.opset, ir_version, lowered_for.ir)
-    is_any = not lowered_for.version and target != "onnx"
+    is_any = not lowered_for.version and bool(TARGETS[target].table)
     deployed = replace(lowered_for, avoided=RECENT) if is_any else None
     return Versions(lowered_for, None, ir_version, lowered_for.ir, deployed)
 
@@ -87,19 +88,21 @@ def _named(text: object) -> Runtime:
         known = ", ".join(release.version for release in table.releases)
         raise GraphError(
             f"export: no table knows the release {text!r} of onnxruntime",
-            help=f"those that were measured: {known}; one between or behind them is taken too",
+            help=f"those that were measured: {known}; one between or after them is taken too",
         )
     return found
 
 
-def written(lower: Callable[[Runtime], Graph], target: Target, asked: Versions) -> tuple[Graph, dict[str, int], int]:
+def written(
+    lower: Callable[[Runtime], Graph], target: TargetName, asked: Versions
+) -> tuple[Graph, dict[str, int], int]:
     """Return a graph as it is written: of which versions of ONNX's domains, and of the file format.
 
     lower: gives the graph that is lowered for a release. Raises `GraphError` for a node without a form there, and for
     dtypes that an older file format does not have.
     """
     graph, there, found = _lowered(lower, target, asked)
-    found.update({domain: max(version, found.get(domain, 0)) for domain, version in graph._domains.items() if domain})
+    found.update({domain: max(version, found.get(domain, 0)) for domain, version in graph.opsets.items() if domain})
     made = at_versions(graph, there, found)
     needed, dtype = ir_of(parts(made, there))
     ir = asked.ir or min(max(needed, IR_OF_OPSET[found[""]]), asked.newest_ir)
@@ -112,7 +115,7 @@ def written(lower: Callable[[Runtime], Graph], target: Target, asked: Versions) 
 
 
 def _lowered(
-    lower: Callable[[Runtime], Graph], target: Target, asked: Versions
+    lower: Callable[[Runtime], Graph], target: TargetName, asked: Versions
 ) -> tuple[Graph, set[tuple[str, str]], dict[str, int]]:
     """The lowered graph, its operators, and the versions of ONNX's domains that it can be written at."""
     if asked.deployed is not None:
@@ -129,7 +132,7 @@ def _lowered(
     there = operators(graph)
     found = oldest_versions(graph, there, legality(target, asked.runtime))
     if asked.opset is not None:
-        found[""] = graph._domains.get("", asked.opset)
+        found[""] = graph.opsets.get("", asked.opset)
     return graph, there, found
 
 

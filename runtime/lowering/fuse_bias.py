@@ -1,4 +1,4 @@
-"""Biases added inside the kernels of quantised products, which then write their result once.
+"""Add biases inside the kernels of quantised products, which then write their result once.
 
 onnxruntime has such a fusion for products of floats, and for quantised ones only where it fused those itself.
 """
@@ -6,40 +6,51 @@ onnxruntime has such a fusion for products of floats, and for quantised ones onl
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import bodies
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.ir.transform.walk import bodies
 from graphcore.passes.liveness import keep_nodes
+from graphcore.runtime.lowering.summary import Summary
 
 _MICROSOFT = "com.microsoft"
 _POSITIONS = {"MatMulIntegerToFloat": 6, "MatMulNBits": 5}
-"""Which operand the bias is. Those in front of it may be left out."""
+"""Which operand the bias is. Those before it may be left out."""
 
 
-def fuse(graph: Graph) -> None:
-    """Gives such products of a new graph, and of the bodies in it, the vectors that are added to their results."""
-    has_products = False
-    for node in graph._nodes:
-        has_products = has_products or (node.op_type in _POSITIONS and node.domain == _MICROSOFT)
-        for body in bodies(node) if node.attributes else ():
-            fuse(body)
-    if not has_products:
-        return
-    uses = Counter(s.id for node in graph._nodes for s in node.inputs if s is not None)
+def may_fuse(has: Summary) -> bool:
+    """Return whether a graph or one of its bodies has such products."""
+    return any((op_type, _MICROSOFT) in has.operators for op_type in _POSITIONS)
+
+
+def fuse(parts: Sequence[Graph]) -> bool:
+    """Give such products of a new graph and its bodies the vectors that are added to their results.
+
+    Return whether there are any.
+    """
+    changed = [_fuse(part) for part in reversed(parts)]
+    return any(changed)
+
+
+def _fuse(graph: Graph) -> bool:
+    if not any(node.op_type in _POSITIONS and node.domain == _MICROSOFT for node in graph.nodes):
+        return False
+    uses = Counter(s.id for node in graph.nodes for s in node.inputs if s is not None)
     uses.update(s.id for s in graph.outputs)
-    for node in graph._nodes:
-        uses.update(outer for body in bodies(node) for outer in body._captured)
+    for node in graph.nodes:
+        uses.update(outer for body in bodies(node) for outer in body.scope.captured)
     gone: set[int] = set()
-    for node in graph._nodes:
+    for node in graph.nodes:
         if node.op_type == "Add" and not node.domain and _fused(node, uses):
             gone.add(id(node))
     if gone:
-        keep_nodes(graph, [id(node) not in gone for node in graph._nodes])
+        keep_nodes(graph, [id(node) not in gone for node in graph.nodes])
+    return bool(gone)
 
 
 def _fused(node: Node, uses: Counter[int]) -> bool:
-    """Whether a product takes the place of an Add of its result and a vector."""
+    """Let a product take the place of an Add of its result and a vector. Return whether it does."""
     for sum_, bias in (node.inputs, node.inputs[::-1]):
         assert sum_ is not None
         assert bias is not None
@@ -74,7 +85,7 @@ def _takes(node: Node, bias: Symbol) -> bool:
 
 
 def _is_flaw(symbol: Symbol | None) -> bool:
-    """Whether it is 0 or NaN whatever is fed: a product with zeros. So the order of the sums does not matter."""
+    """Return whether it is 0 or NaN whatever is fed, a product with zeros: the order of the sums does not matter."""
     node = symbol.producer if symbol is not None else None
     if not isinstance(node, Node) or node.op_type != "MatMul" or node.domain:
         return False
@@ -83,7 +94,7 @@ def _is_flaw(symbol: Symbol | None) -> bool:
 
 
 def _is_rest(symbol: Symbol | None, product: Node) -> bool:
-    """Whether it is what second digits give that belong to the product of the first: a product, or the sum of two."""
+    """Return whether it is of second digits, whose first ones `product` multiplies: a product, or the sum of two."""
     sum_ = symbol.producer if symbol is not None else None
     if not isinstance(sum_, Node):
         return False
@@ -100,7 +111,7 @@ def _is_rest(symbol: Symbol | None, product: Node) -> bool:
 
 
 def _is_vector(symbol: Symbol) -> bool:
-    """Whether it is a vector that is there before any product."""
+    """Return whether it is a vector that is there before any product."""
     if not isinstance(symbol.producer, (Captured, Constant, Input)):
         return False
     return hasattr(symbol.type, "shape") and symbol.shape.is_ranked and symbol.rank == 1 and symbol.shape.is_static

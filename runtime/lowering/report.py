@@ -1,6 +1,6 @@
-"""What lowering does to a graph, and why: for each operator on each dtype what becomes of it.
+"""Report what lowering does to a graph, and why: the passes that run, and what becomes of each operator on each dtype.
 
-Found by lowering a node of each kind by itself, so that what is reported is what happens.
+The latter is found by lowering a node of each kind by itself, so that what is reported is what happens.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphcoreError
-from graphcore.ir.graph import Graph, Target
-from graphcore.ir.rewrite import bodies, walk
+from graphcore.ir.graph import Graph, Optimize, TargetName
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.walk import bodies, walk
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.functions.inline import inlined
+from graphcore.runtime.lowering.pipeline import Pass
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.types.dtypes import DType
@@ -29,7 +30,7 @@ _ORDINARY = frozenset({"Cast", "Identity", "BitCast", "Constant"})
 
 @dataclass(slots=True)
 class Note:
-    """One kind of node that is not run as it stands."""
+    """A kind of node that is not run as it stands."""
 
     op_type: str
     dtype: str
@@ -46,7 +47,19 @@ class Note:
         return f"{head}: {self.reason}; {self.action} ({shown}{more})"
 
 
-def notes(graph: Graph, target: Target, runtime: Runtime | None = None) -> list[Note]:
+def lowered_by(
+    graph: Graph, target: TargetName, runtime: Runtime | None = None, optimize: Optimize = "off"
+) -> list[Pass]:
+    """Return the passes that lowering for `target` runs, in order; none for a graph that runs as it is.
+
+    Raises `GraphError` as `lower` does.
+    """
+    trace: list[Pass] = []
+    lower(graph, target, runtime=runtime, optimize=optimize, trace=trace)
+    return trace
+
+
+def notes(graph: Graph, target: TargetName, runtime: Runtime | None = None) -> list[Note]:
     """A note for each kind of node, in bodies too, that lowering for `target` replaces; none where all stay.
 
     runtime: the release that is lowered for, where it is not what files are written for.
@@ -63,7 +76,7 @@ def notes(graph: Graph, target: Target, runtime: Runtime | None = None) -> list[
 
 
 def _joined(made: list[Note]) -> list[Note]:
-    """One note for kinds that differ in their shapes alone."""
+    """Return one note for kinds that differ in their shapes alone."""
     joined: dict[tuple[str, str, str, str], Note] = {}
     for note in made:
         key = (note.op_type, note.dtype, note.reason, note.action)
@@ -75,11 +88,11 @@ def _joined(made: list[Note]) -> list[Note]:
 
 
 def _name(node: Node) -> str:
-    return f"{node.layer}{node.outputs[0].name}" if node.outputs[0]._name is None else node.outputs[0].name
+    return f"{node.layer}{node.outputs[0].name}" if node.outputs[0].given_name is None else node.outputs[0].name
 
 
 def _kind(node: Node) -> tuple[object, ...]:
-    """What lowering looks at: nodes that agree in it are lowered alike."""
+    """Return what lowering looks at: nodes that agree in it are lowered alike."""
     operands = tuple(
         None if s is None else (str(s.type), s.producer.array.tobytes() if _is_small(s) else None)  # type: ignore[union-attr]
         for s in node.inputs
@@ -93,7 +106,7 @@ def _is_small(symbol: Symbol) -> bool:
     return isinstance(producer, Constant) and producer.array.size <= 16
 
 
-def _note(node: Node, target: Target, runtime: Runtime | None) -> Note | None:
+def _note(node: Node, target: TargetName, runtime: Runtime | None) -> Note | None:
     if bodies(node):
         return None  # what is in its bodies is noted by itself
     dtype = _dtype(node)
@@ -115,13 +128,13 @@ def _note(node: Node, target: Target, runtime: Runtime | None) -> Note | None:
 
 
 def _pair(node: Node, shown: str) -> str:
-    """The dtypes of a cast, else the one."""
+    """Return the dtypes of a cast, else the one."""
     result = node.outputs[0].type
     return f"{shown} -> {result.dtype.name}" if node.op_type == "Cast" and isinstance(result, TensorType) else shown
 
 
 def _dtype(node: Node) -> DType | None:
-    """The dtype that kernels are chosen by."""
+    """Return the dtype that kernels are chosen by."""
     position = PRIMARY.get(node.op_type, 0)
     operand = node.inputs[position] if position < len(node.inputs) else None
     symbol = node.outputs[0] if operand is None or node.op_type in BY_RESULT else operand
@@ -129,7 +142,7 @@ def _dtype(node: Node) -> DType | None:
 
 
 def _alone(node: Node) -> Graph:
-    """A graph of one node, its constants constants and its other operands inputs."""
+    """Return a graph of one node, its constants constants and its other operands inputs."""
     tensors = [s for s in node.inputs if s is not None]
     fed = list({id(s): s for s in tensors if not isinstance(_source(s).producer, Constant)}.values())
     graph = Graph("alone", [s.type for s in fed])
@@ -138,16 +151,16 @@ def _alone(node: Node) -> Graph:
         producer = _source(symbol).producer
         if isinstance(producer, Constant) and id(symbol) not in symbols:
             held = Constant(producer.array, producer.is_weight, None)
-            symbols[id(symbol)] = graph._symbol(symbol.type, held)
+            symbols[id(symbol)] = graph.build.symbol(symbol.type, held)
     operands = tuple(None if s is None else symbols[id(s)] for s in node.inputs)
     types = [s.type for s in node.outputs]
-    made = graph._emit_many(node.op_type, operands, types, node.attributes, node.domain)
-    graph._outputs = [(f"out{i}", s) for i, s in enumerate(made)]
+    made = graph.build.emit_many(node.op_type, operands, types, node.attributes, node.domain)
+    graph.build.outputs([(f"out{i}", s) for i, s in enumerate(made)])
     return graph
 
 
 def _source(symbol: Symbol) -> Symbol:
-    """What a captured Symbol stands for."""
+    """Return what a captured Symbol stands for."""
     while isinstance(symbol.producer, Captured):
         symbol = symbol.producer.symbol
     return symbol
@@ -180,4 +193,4 @@ def _action(node: Node, dtype: DType | None, made: list[Node]) -> str:
     return f"computed by {shown}{more}"
 
 
-__all__ = ["Note", "notes"]
+__all__ = ["Note", "lowered_by", "notes"]

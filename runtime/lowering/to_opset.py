@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from graphcore.errors import GraphError
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, with_names
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite, with_names
 from graphcore.onnx.versions.downgrade import row
 from graphcore.onnx.versions.history import (
     OLDEST,
@@ -33,7 +33,7 @@ from graphcore.types.tensor_types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What an error shows of a node: its result, and the user's line that made it."""
+    """A node in an error: its result, and the user's line that made it."""
 
     node: Node
 
@@ -65,7 +65,7 @@ def oldest_versions(graph: Graph, there: set[tuple[str, str]], rules: Legality) 
     found = {domain: OLDEST[domain] for domain in OLDEST if not domain or any(domain == d for _, d in there)}
     recent = {(op, domain) for op, domain in there if is_recent(op, domain)}
     whole = parts(graph, there) if recent else []
-    nodes = [n for part in whole for n in part._nodes if (n.op_type, n.domain) in recent]
+    nodes = [n for part in whole for n in part.nodes if (n.op_type, n.domain) in recent]
     for node in nodes:
         found[node.domain] = max(found[node.domain], oldest_version(node))
     for definition in definitions(graph) if any(domain not in OLDEST for _, domain in there) else ():
@@ -78,9 +78,9 @@ def oldest_versions(graph: Graph, there: set[tuple[str, str]], rules: Legality) 
 
 def _has_kernels(rules: Legality, kinds: set[tuple[str, DType]], opset: int) -> bool:
     """Return whether there are kernels at an opset where there are at the one that was lowered for."""
-    if not rules.detours:
+    if not rules.decomposes:
         return True
-    older = legality(rules.target, replace(rules.runtime, opset=opset))
+    older = legality(rules.target.name, replace(rules.runtime, opset=opset))
     lost = [k for k in kinds if k[0] not in CONTROL and k[0] != "Cast" and rules.allows(*k) and not older.allows(*k)]
     return not lost and (rules.host is None or _has_kernels(rules.host, kinds, opset))
 
@@ -120,7 +120,7 @@ def at_versions(graph: Graph, there: set[tuple[str, str]], wanted: Mapping[str, 
 
 
 def _changes(op_type: str, domain: str, wanted: Mapping[str, int]) -> bool:
-    """Return whether an operator changed behind the version that is wanted."""
+    """Return whether an operator changed after the version that is wanted."""
     return any(version.version > wanted.get(domain, 1) for version in versions(op_type, domain))
 
 
@@ -164,7 +164,7 @@ class _Writing:
             made = step.change(read) if step is not None else None
             if made is not None:
                 return made
-        return self.rewrite.new._emit_many(node.op_type, tuple(read.inputs), types, read.attributes, node.domain)
+        return self.rewrite.new.build.emit_many(node.op_type, tuple(read.inputs), types, read.attributes, node.domain)
 
 
 def refusal(node: Node, opset: int) -> GraphError:

@@ -33,7 +33,7 @@ Ranges = list[tuple[int, int]]
 
 
 def checked(huge_pages: object) -> bool | None:
-    """The option of a session. Raises `GraphError`."""
+    """Return the option of a session. Raises `GraphError`."""
     if huge_pages is None or isinstance(huge_pages, bool):
         return huge_pages
     raise GraphError(
@@ -43,7 +43,7 @@ def checked(huge_pages: object) -> bool | None:
 
 @contextmanager
 def gathered(is_wanted: bool) -> Iterator[None]:
-    """Gathers in large pages what memory the process has afterwards and had not before, if that is wanted and possible.
+    """Gather in large pages what memory the process has afterwards and had not before, if that is wanted and possible.
 
     It changes nothing that can be read there, and takes no more memory: pieces of which some page is not in use stay as
     they are. Elsewhere than on Linux, and where the system's administrator forbids large pages, it does nothing.
@@ -56,7 +56,7 @@ def gathered(is_wanted: bool) -> Iterator[None]:
 
 
 def _size() -> int:
-    """The bytes of a large page; 0 where there are none to be had."""
+    """Return the bytes of a large page; 0 where there are none to be had."""
     try:
         enabled = _text(os.path.join(_SETTINGS, "enabled"))
         size = int(_text(os.path.join(_SETTINGS, "hpage_pmd_size")))
@@ -75,7 +75,7 @@ def _text(path: str) -> str:
 
 
 def _without(ranges: Ranges, others: Ranges) -> Ranges:
-    """The parts of ranges that are in none of the others; both are sorted."""
+    """Return the parts of ranges that are in none of the others; both are sorted."""
     made = []
     for start, end in ranges:
         for other_start, other_end in others:
@@ -90,7 +90,7 @@ def _without(ranges: Ranges, others: Ranges) -> Ranges:
 
 
 def _collapse(ranges: Ranges, size: int) -> int:
-    """How many pieces of `size` bytes of the ranges are in one page then."""
+    """Return how many pieces of `size` bytes of the ranges are in one page then."""
     libc = ctypes.CDLL(None)
     address, length = ctypes.c_void_p, ctypes.c_size_t
     mincore, madvise = libc.mincore, libc.madvise

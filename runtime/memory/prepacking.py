@@ -1,4 +1,4 @@
-"""Whether weights are put into an order of the kernels' own when a session starts.
+"""Prepacking: weights that a session puts into an order of the kernels' own when it starts.
 
 It takes a second copy of them and most of the start of a large model, and pays where several rows go through a matrix:
 measured, two rows take 1.8 to 3.5 times as long without it, and one row 0.9 to 1.2 times through matrices of 2048 and
@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import bodies
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.walk import bodies
 from graphcore.types.tensor_types import TensorType
 
 Prepack: TypeAlias = Literal["auto", "on", "off"]
@@ -36,30 +36,30 @@ _LEFT = frozenset(
 
 
 def require(prepack: Prepack) -> None:
-    """Raises `GraphError` for what is no choice."""
+    """Raise `GraphError` for what is no choice."""
     if prepack not in _CHOICES:
         raise GraphError(f"load: there is no prepack={prepack!r:.80}", help=f"use one of {', '.join(_CHOICES)}")
 
 
 def entries(graph: Graph, prepack: Prepack) -> dict[str, str]:
-    """The entries of a session's configuration for a lowered graph. Raises `GraphError` for what is no choice."""
+    """Return entries of a session's configuration for a lowered graph. Raises `GraphError` for an unknown choice."""
     require(prepack)
     return PARALLEL if prepack == "on" or (prepack == "auto" and gains(graph)) else OFF
 
 
 def gains(graph: Graph) -> bool:
-    """Whether some kernel of a lowered graph runs faster on weights in its own order."""
+    """Return whether some kernel of a lowered graph runs faster on weights in its own order."""
     return _gains(graph, set())
 
 
-def _gains(graph: Graph, around: set[int]) -> bool:
-    """around: the `id` of what is constant outside of a body."""
+def _gains(graph: Graph, outer: set[int]) -> bool:
+    """Return whether some kernel gains. outer: the `id` of what is constant outside of a body."""
     constant = set()
-    for symbol in graph._symbols:
+    for symbol in graph.symbols:
         producer = symbol.producer
-        if isinstance(producer, Constant) or (isinstance(producer, Captured) and id(producer.symbol) in around):
+        if isinstance(producer, Constant) or (isinstance(producer, Captured) and id(producer.symbol) in outer):
             constant.add(id(symbol))
-    for node in graph._nodes:
+    for node in graph.nodes:
         inputs = [s for s in node.inputs if s is not None]
         inner = bodies(node)
         if inputs and not inner and all(id(s) in constant for s in inputs):  # folded when the session starts

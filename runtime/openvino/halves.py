@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -16,38 +17,39 @@ HALVES = frozenset({DType.float16, DType.bfloat16})
 
 
 def narrowest(graph: Graph) -> DType | None:
-    """The narrow float that a graph computes in: float16 where it has both; None where it has neither."""
-    found = {s.type.dtype for s in graph._symbols if isinstance(s.type, TensorType)} & HALVES
+    """Return the narrow float that a graph computes in: float16 where it has both; None where it has neither."""
+    found = {s.type.dtype for s in graph.symbols if isinstance(s.type, TensorType)} & HALVES
     return DType.float16 if DType.float16 in found else next(iter(found), None)
 
 
 def can_widen(graph: Graph) -> bool:
-    """Whether the graph has no bodies, and takes and gives no bfloat16, which NumPy and so most runtimes lack."""
-    ends = [s.type for s in (*graph._inputs, *graph.outputs)]
+    """Return whether the graph has no bodies, and takes and gives no bfloat16, which NumPy and so most runtimes
+    lack."""
+    ends = [s.type for s in (*graph.input_symbols, *graph.outputs)]
     return not any(isinstance(t, TensorType) and t.dtype is DType.bfloat16 for t in ends) and not any(
-        bodies(node) for node in graph._nodes
+        bodies(node) for node in graph.nodes
     )
 
 
 def widened(graph: Graph) -> Graph:
-    """A graph that computes in float32 what this one does in narrower floats, with the same inputs and outputs.
+    """Return a graph that computes in float32 what this one does in narrower floats, with the same inputs and outputs.
 
     Weights are widened once, into arrays of their own; casts to narrower floats round nothing.
     """
     rewrite = Rewrite(graph, _wide)
     new = rewrite.new
     new.promotion = graph.promotion
-    for symbol, fed in zip(graph._inputs, new._inputs, strict=True):
+    for symbol, fed in zip(graph.input_symbols, new.input_symbols, strict=True):
         if _is_half(symbol.type):
             fed.type = symbol.type
-            rewrite.bind(symbol, new._cast(fed, DType.float32))
-    for symbol in graph._symbols:
+            rewrite.bind(symbol, new.build.cast(fed, DType.float32))
+    for symbol in graph.symbols:
         producer = symbol.producer
         if isinstance(producer, Constant) and symbol.dtype in HALVES:
             array = producer.array.astype(np.float32)
             held = Constant(array, producer.is_weight, producer.origin)
-            rewrite.bind(symbol, new._symbol(_wide(symbol.type), held, symbol._name))
-    given = {s.id for s in graph.outputs if _is_half(s.type)}  # whose names the casts behind them have
+            rewrite.bind(symbol, new.build.symbol(_wide(symbol.type), held, symbol.given_name))
+    given = {s.id for s in graph.outputs if _is_half(s.type)}  # whose names the casts after them have
     for node, inputs in rewrite.nodes():
         types = [_wide(s.type) for s in node.outputs]
         (first, *_) = inputs or (None,)
@@ -55,19 +57,19 @@ def widened(graph: Graph) -> Graph:
             made: tuple[Symbol, ...] = (first,)
         else:
             attributes = {key: _held(value) for key, value in node.attributes.items()}
-            made = new._emit_many(node.op_type, inputs, types, attributes, node.domain)
+            made = new.build.emit_many(node.op_type, inputs, types, attributes, node.domain)
         if not any(s.id in given for s in node.outputs):
             rewrite.replace(node, made)
             continue
         for symbol, wide in zip(node.outputs, made, strict=True):
             rewrite.bind(symbol, wide)
     outputs: list[tuple[str | None, Symbol]] = []
-    for label, symbol in graph._outputs or ():
+    for label, symbol in graph.named_outputs:
         value = rewrite.of(symbol)
         if _is_half(symbol.type):
-            value = new._cast(value, symbol.dtype)
+            value = new.build.cast(value, symbol.dtype)
         outputs.append((label or symbol.name, value))
-    new._outputs = outputs
+    new.build.outputs(outputs)
     return new
 
 

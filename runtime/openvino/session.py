@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime
 
 from graphcore.errors import GraphError, ModelError
-from graphcore.ir.graph import Graph, Precision, Target
+from graphcore.ir.graph import Graph, Precision, TargetName
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.runtime.openvino.halves import can_widen, narrowest, widened
@@ -32,12 +32,12 @@ _HINT = "INFERENCE_PRECISION_HINT"
 
 
 def options(hint: str) -> dict[str, str]:
-    """The options with which OpenVINO computes floats in a precision: "f32", "bf16" or "f16"."""
+    """Return the options with which OpenVINO computes floats in a precision: "f32", "bf16" or "f16"."""
     return {"device_type": "CPU", "load_config": json.dumps({"CPU": {_HINT: hint}})}
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a user gives for the provider: `load_config` may be a mapping or JSON. Raises `GraphError`."""
+    """Return what a user gives for the provider: `load_config` may be a mapping or JSON. Raises `GraphError`."""
     config = options.get("load_config")
     if config is None:
         return dict(options)
@@ -57,7 +57,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_options(options: Mapping[str, Any], start: Callable[[Graph], object]) -> None:
-    """Raises `GraphError` where OpenVINO takes no graph with options of a user's. start: starts a session of one."""
+    """Raise `GraphError` where OpenVINO takes no graph with options of a user's. start: starts a session of one."""
     graph = Graph("probe", {"x": TensorType(DType.float32, [1])})
     graph.output(graph.inputs[0] + graph.inputs[0])
     try:
@@ -72,26 +72,29 @@ def require_options(options: Mapping[str, Any], start: Callable[[Graph], object]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a graph runs. lowered: for OpenVINO, or for the CPU provider where `hint` is "". left, bounds: `findings`."""
+    """The way a graph runs.
+
+    lowered: for OpenVINO, or for the CPU provider where `hint` is "". left, bounds: `findings`.
+    """
 
     lowered: Graph
     hint: str
     left: Mapping[str, str]
     bounds: tuple[Bound, ...] = ()
     guards: tuple[tuple[str, str], ...] = ()
-    """Pairs of outputs which must be equal: those of `sizes`, or behind those of the graph."""
+    """Pairs of outputs which must be equal: those of `sizes`, or after those of the graph."""
     sizes: Graph | None = None
 
 
 def planned(
     graph: Graph,
-    lower: Callable[[Graph, Target], Graph],
+    lower: Callable[[Graph, TargetName], Graph],
     precision: Precision,
     runtime: Runtime,
     *,
     has_buffers: bool = False,
 ) -> Plan:
-    """What a session does with a graph: all of it by OpenVINO, or all of it by the CPU provider.
+    """Return what a session does with a graph: all of it by OpenVINO, or all of it by the CPU provider.
 
     lower: lowers a graph for a target. Under "fast" a graph of float16 or bfloat16 is computed in that precision.
     """
@@ -117,7 +120,7 @@ def planned(
 
 
 def refused(plan: Plan, error: Exception) -> Plan:
-    """A plan for the CPU provider, where OpenVINO did not take a graph that it should have."""
+    """Return a plan for the CPU provider, where OpenVINO did not take a graph that it should have."""
     reason = str(error).strip().splitlines()[-1][:200]
     return Plan(plan.lowered, "", {"": f"OpenVINO does not take the graph: {reason}"})
 
@@ -158,16 +161,16 @@ class Compiled:
         return getattr(self._session, name)
 
     def get_providers(self) -> list[str]:
-        """Of what was asked for: OpenVINO is the first, whoever runs the graph."""
+        """Return the providers that were asked for: OpenVINO is the first, whoever runs the graph."""
         return list(dict.fromkeys([PROVIDER, *self._session.get_providers()]))
 
     def get_outputs(self) -> list[Any]:
-        """Those of the graph."""
+        """Return those of the graph."""
         return [o for o in self._session.get_outputs() if o.name not in self._compared]
 
     def run(self, names: Sequence[str] | None, feed: Mapping[str, Any], options: Any = None) -> list[Any]:
-        """As the session's; on the CPU where an operand has no elements, where an integer is too large, and where sizes
-        are not what was stated."""
+        """Run as the session does; on the CPU where an operand has no elements, where an integer is too large, and
+        where sizes are not what was stated."""
         if self._is_device and not all(array.size for array in feed.values()):
             # Some of OpenVINO's kernels refuse operands without elements, others do not survive them.
             return list(self._cpu().run(self._names if names is None else list(names), feed, options))
@@ -186,22 +189,22 @@ class Compiled:
         return list(self._cpu().run(wanted, feed, options))
 
     def run_with_ort_values(self, names: Sequence[str] | None, feed: Mapping[str, Any], options: Any = None) -> Any:
-        """As the session's; on the CPU where anything must be looked at."""
+        """Run as the session does; on the CPU where anything must be looked at."""
         session = self._cpu() if self._is_checked else self._session
         return session.run_with_ort_values(names, feed, options)
 
     def io_binding(self) -> Any:
-        """A binding to the CPU provider's session where something must be looked at in a call."""
+        """Return a binding to the CPU provider's session where something must be looked at in a call."""
         return (self._cpu() if self._is_checked else self._session).io_binding()
 
     def run_with_iobinding(self, binding: Any, options: Any = None) -> None:
-        """Runs what `io_binding` gave."""
+        """Run what `io_binding` gave."""
         session = self._cpu() if self._is_checked else self._session
         plain = getattr(binding, "_iobinding", binding)
         session._sess.run_with_iobinding(plain, options)
 
     def _agree(self, feed: Mapping[str, Any]) -> bool:
-        """Whether sizes are as stated, as far as a session beside can tell."""
+        """Return whether sizes are as stated, as far as a session beside can tell."""
         return self._sizes is None or _pairwise(self._sizes.run(None, feed))
 
     def _fits(self, feed: Mapping[str, Any]) -> bool:

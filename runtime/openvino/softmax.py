@@ -11,8 +11,8 @@ import math
 from typing import NamedTuple
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, with_names
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite, with_names
 from graphcore.passes.liveness import prune
 from graphcore.types.dtypes import DType
 
@@ -25,8 +25,8 @@ class _Found(NamedTuple):
 
 
 def joined(graph: Graph) -> Graph:
-    """The graph with Softmax wherever it is spelt out; itself where it is not."""
-    found = {n.outputs[0].id: made for n in graph._nodes if n.op_type == "Div" and (made := _found(n)) is not None}
+    """Return the graph with Softmax wherever it is spelt out; itself where it is not."""
+    found = {n.outputs[0].id: made for n in graph.nodes if n.op_type == "Div" and (made := _found(n)) is not None}
     if not found:
         return graph
     rewrite = Rewrite(graph)
@@ -42,9 +42,9 @@ def joined(graph: Graph) -> Graph:
 
 
 def _softmax(graph: Graph, scores: Symbol, total: Symbol) -> Symbol:
-    emit, type_ = graph._emit, total.type
-    axes = graph._vector([scores.rank - 1])
-    number = functools.partial(graph._scalar, dtype=DType.float32)
+    emit, type_ = graph.build.emit, total.type
+    axes = graph.build.vector([scores.rank - 1])
+    number = functools.partial(graph.build.scalar, dtype=DType.float32)
     made = emit("Softmax", (scores,), scores.type, {"axis": -1})
     whole = emit("ReduceSum", (made, axes), type_, {"keepdims": 1})
     known = emit("Equal", (whole, whole), type_.cast(DType.bool))
@@ -85,12 +85,12 @@ def _found(div: Node) -> _Found | None:
 
 
 def _made(symbol: Symbol | None, op_type: str) -> Node | None:
-    """The node of an operator that made a Symbol."""
+    """Return the node of an operator that made a Symbol."""
     producer = None if symbol is None else symbol.producer
     return producer if isinstance(producer, Node) and producer.op_type == op_type and not producer.domain else None
 
 
 def _is(symbol: Symbol | None, number: float) -> bool:
-    """Whether it is one number, known now."""
+    """Return whether it is one number, known now."""
     producer = None if symbol is None else symbol.producer
     return isinstance(producer, Constant) and producer.array.size == 1 and float(producer.array.reshape(())) == number

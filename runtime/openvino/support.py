@@ -1,4 +1,4 @@
-"""Which lowered graphs OpenVINO computes right, and within which bounds of the integers that are fed.
+"""Lowered graphs that OpenVINO computes right, and within which bounds of the integers that are fed.
 
 The provider compiles every node that it knows, whatever its dtype, and what is left over may not even fit together: so
 a graph is its own as a whole or not at all. It holds int64 in 32 bits. Sizes and places fit; what is fed is bounded by
@@ -15,8 +15,9 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies, with_names
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite, with_names
+from graphcore.ir.transform.walk import bodies
 from graphcore.ops.shared.rebind import GUARD
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.targets.legality import Legality, legality
@@ -31,7 +32,7 @@ Norm: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What numbers are at most, without their signs: a constant and multiples of norms of what is fed.
+    """A bound of numbers, without their signs: a constant and multiples of norms of what is fed.
 
     whole: the input that these are the numbers of, each once. is_size: whether they count elements.
     """
@@ -42,7 +43,7 @@ class Bound:
     is_size: bool = False
 
     def scaled(self, factor: float) -> Bound:
-        """factor times as much."""
+        """Return the bound times a factor."""
         return Bound(self.constant * factor, {norm: f * factor for norm, f in self.norms.items()})
 
     def __add__(self, other: Bound) -> Bound:
@@ -61,18 +62,18 @@ class Findings:
 
     @property
     def is_whole(self) -> bool:
-        """Whether OpenVINO may have the graph."""
+        """Return whether OpenVINO may have the graph."""
         return not self.left
 
 
 def findings(graph: Graph, rules: Legality, *, halves: bool = False) -> Findings:
-    """What there is to say of a graph that was lowered for OpenVINO.
+    """Return what there is to say of a graph that was lowered for OpenVINO.
 
     halves: whether float16 may be cast, where nothing is lost that is computed with.
     """
     left: dict[str, str] = {}
     known: dict[int, Bound] = {}
-    for node in graph._nodes:
+    for node in graph.nodes:
         why = _lack(node, rules, halves)
         if not why and _counts(node.outputs[0]):
             made = _bound(node, known)
@@ -85,7 +86,7 @@ def findings(graph: Graph, rules: Legality, *, halves: bool = False) -> Findings
     for symbol in _unread(graph):
         left[f"input {symbol.name}"] = "inputs of which one is not read are taken for each other"
     bounds = {(b.constant, *sorted(b.norms.items())): b for b in known.values() if b.norms}
-    fed = [_of(s, known) for s in graph._inputs if _counts(s)]
+    fed = [_of(s, known) for s in graph.input_symbols if _counts(s)]
     bounds.update({(0.0, *b.norms.items()): b for b in fed if b is not None})
     if any(b.constant > LIMIT for b in known.values() if not b.is_size):
         left.setdefault("Constant", "an int64 beyond 32 bits")
@@ -93,7 +94,7 @@ def findings(graph: Graph, rules: Legality, *, halves: bool = False) -> Findings
 
 
 def _unread(graph: Graph) -> list[Symbol]:
-    """The inputs that no output depends on but by their sizes, which may be known by the time it is compiled."""
+    """Return the inputs that no output depends on but by their sizes, which may be known by the time it is compiled."""
     waiting, seen = [*graph.outputs], set[int]()
     while waiting:
         symbol = waiting.pop()
@@ -102,24 +103,27 @@ def _unread(graph: Graph) -> list[Symbol]:
         seen.add(symbol.id)
         if isinstance(symbol.producer, Node) and symbol.producer.op_type not in ("Shape", "Size"):
             waiting += [s for s in symbol.producer.inputs if s is not None]
-    return [s for s in graph._inputs if s.id not in seen]
+    return [s for s in graph.input_symbols if s.id not in seen]
 
 
 def not_taken(graph: Graph, *, halves: bool = False) -> DType | None:
-    """A dtype in a graph that OpenVINO is given nothing of; None where there is none."""
-    dtypes = {s.type.dtype for s in graph._symbols if isinstance(s.type, TensorType)}
+    """Return a dtype in a graph that OpenVINO is given nothing of; None where there is none."""
+    dtypes = {s.type.dtype for s in graph.symbols if isinstance(s.type, TensorType)}
     taken = TAKEN | {DType.float16} if halves else TAKEN
     return next((dtype for dtype in sorted(dtypes, key=str) if dtype not in taken), None)
 
 
 def require(graph: Graph, lower: Callable[[], Graph]) -> Graph:
-    """What `lower` makes of a graph for a file that OpenVINO is to run. Raises `GraphError` where it would not."""
+    """Return what `lower` makes of a graph for a file that OpenVINO is to run.
+
+    Raises `GraphError` where it would not.
+    """
     foreign = not_taken(graph)
     left = {str(foreign): "numbers of that dtype are not OpenVINO's"} if foreign is not None else {}
     made = graph if left else lower()
     if not left:
         left = dict(findings(made, legality("openvino")).left)
-        if any(GUARD in (n.outputs[0]._name or "") for n in made._nodes):
+        if any(GUARD in (n.outputs[0].given_name or "") for n in made.nodes):
             left["rebind"] = "OpenVINO does not check sizes"
     if left:
         shown = "; ".join(f"{op}: {why}" for op, why in left.items())
@@ -135,7 +139,7 @@ def _counts(symbol: Symbol) -> bool:
 
 
 def _lack(node: Node, rules: Legality, halves: bool) -> str:
-    """Why a node is not OpenVINO's, "" where it is."""
+    """Return why a node is not OpenVINO's, "" where it is."""
     if node.domain or bodies(node):
         return "an operator of another domain" if node.domain else "a body"
     types = [s.type for s in (*node.inputs, *node.outputs) if s is not None]
@@ -178,7 +182,7 @@ TAKEN = frozenset({DType.bool, DType.int32, DType.int64, DType.float32})
 
 
 def _of(symbol: Symbol | None, known: Mapping[int, Bound]) -> Bound | None:
-    """The bound of an operand; of a constant, its greatest number."""
+    """Return the bound of an operand; of a constant, its greatest number."""
     if symbol is None:
         return Bound()
     producer = symbol.producer
@@ -191,7 +195,7 @@ def _of(symbol: Symbol | None, known: Mapping[int, Bound]) -> Bound | None:
 
 
 def _bound(node: Node, known: Mapping[int, Bound]) -> Bound | None:
-    """What the int64 results of a node are bounded by; None for what is not known."""
+    """Return what the int64 results of a node are bounded by; None for what is not known."""
     if node.op_type in _PLACES:
         return Bound(LIMIT, is_size=True)
     operands = [_of(s, known) for s in node.inputs if s is not None and _counts(s)]
@@ -209,14 +213,14 @@ def _bound(node: Node, known: Mapping[int, Bound]) -> Bound | None:
 
 
 def _cast(node: Node) -> Bound | None:
-    """Of what another dtype holds: of a float, nothing is known."""
+    """Return the bound of what another dtype holds: of a float, nothing is known."""
     (x,) = node.inputs
     held = {DType.bool: 1.0, DType.int32: LIMIT}
     return Bound(held[x.dtype]) if x is not None and x.dtype in held else None
 
 
 def _greatest(node: Node, given: list[Bound]) -> Bound:
-    """As much as any of them has."""
+    """Return a bound as great as any of them has."""
     if any(b.is_size for b in given) and all(b.is_size or not b.norms for b in given):
         return Bound(LIMIT, is_size=True)
     norms: dict[Norm, float] = {}
@@ -227,7 +231,7 @@ def _greatest(node: Node, given: list[Bound]) -> Bound:
 
 
 def _floating(node: Node, given: list[Bound]) -> Bound | None:
-    """As much as the first operand has, in what holds 24 bits."""
+    """Return the bound of the first operand, in what holds 24 bits."""
     held = given[0]
     return None if held.is_size else held.scaled(_IN_FLOAT)
 
@@ -237,7 +241,7 @@ _IN_FLOAT = 128.0
 
 
 def _same(node: Node, given: list[Bound]) -> Bound:
-    """The numbers of the first operand, each once."""
+    """Return the numbers of the first operand, each once."""
     return given[0]
 
 
@@ -265,7 +269,7 @@ def _summed(node: Node, given: list[Bound]) -> Bound | None:
 
 
 def _product(node: Node, given: list[Bound]) -> Bound | None:
-    """Sums of what is fed, each number once, times a constant."""
+    """Return the bound of sums of what is fed, each number once, times a constant."""
     for held, other in (given, given[::-1]):
         if held.whole and not other.norms and not other.is_size:
             return Bound(0.0, {("total", held.whole): _IN_FLOAT}).scaled(other.constant)
@@ -287,11 +291,11 @@ _RULES: dict[str, Callable[[Node, list[Bound]], Bound | None]] = {
 
 
 def unguarded(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
-    """The graph without the guards of `ops.rebind`, which OpenVINO has no way to run, and what they compare.
+    """Return the graph without the guards of `ops.rebind`, which OpenVINO has no way to run, and what they compare.
 
     Each pair names two more outputs, int64 vectors: where they differ, so do the sizes that the guard checks.
     """
-    guards = [n for n in graph._nodes if n.op_type == "Reshape" and GUARD in (n.outputs[0]._name or "")]
+    guards = [n for n in graph.nodes if n.op_type == "Reshape" and GUARD in (n.outputs[0].given_name or "")]
     found = {n.outputs[0].id: pair for n in guards if (pair := _compared(n)) is not None}
     if not found:
         return graph, ()
@@ -318,36 +322,35 @@ def unguarded(graph: Graph) -> tuple[Graph, tuple[tuple[str, str], ...]]:
     for number, pair in enumerate(found.values()):
         names = (f"guard.{number}.actual", f"guard.{number}.stated")
         for name, symbol in zip(names, pair, strict=True):
-            shown = new._emit("Identity", (rewrite.of(symbol),), rewrite.of(symbol).type)
-            new._names.rename(shown, name)
-            assert new._outputs is not None
-            new._outputs.append((name, shown))
+            shown = new.build.emit("Identity", (rewrite.of(symbol),), rewrite.of(symbol).type)
+            new.names.rename(shown, name)
+            new.build.outputs([*new.named_outputs, (name, shown)])
         pairs.append(names)
     prune(new)
     return new, tuple(pairs)
 
 
 def checked_apart(graph: Graph) -> tuple[Graph, Graph | None]:
-    """The graph without guards, and one of what they compare, as its outputs in pairs; None where that is costly.
+    """Return the graph without guards, and one of what they compare, as its outputs in pairs; None where that is
+    costly.
 
     Measured: outputs of integers double the time of a call of OpenVINO's.
     """
     made, pairs = unguarded(graph)
     sizes, _ = unguarded(graph)
-    assert made._outputs is not None
-    assert sizes._outputs is not None
     count = 2 * len(pairs)
-    made._outputs, sizes._outputs = made._outputs[:-count], sizes._outputs[-count:]
+    made.build.outputs(made.named_outputs[:-count])
+    sizes.build.outputs(sizes.named_outputs[-count:])
     prune(made)
     prune(sizes)
-    return made, None if any(n.op_type in _COSTLY or bodies(n) for n in sizes._nodes) else sizes
+    return made, None if any(n.op_type in _COSTLY or bodies(n) for n in sizes.nodes) else sizes
 
 
 _COSTLY = frozenset("Attention Conv ConvTranspose Einsum GRU Gemm LSTM MatMul RNN Resize Softmax".split())
 
 
 def _compared(guard: Node) -> tuple[Symbol, Symbol] | None:
-    """The sizes that a guard compares."""
+    """Return the sizes that a guard compares."""
     where = guard.inputs[1].producer if guard.inputs[1] is not None else None
     if not isinstance(where, Node) or where.op_type != "Where":
         return None

@@ -1,4 +1,4 @@
-"""Whether products of bytes are exact on this processor."""
+"""Saturation of products of bytes on this processor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @functools.cache
 def saturates() -> bool:
-    """Whether onnxruntime's products of unsigned with signed bytes saturate here, as far as one tells by trying.
+    """Return whether onnxruntime's products of unsigned with signed bytes saturate here, as far as one tells by trying.
 
     x86 processors without VNNI add pairs of such products in 16 bits. True where there is no onnxruntime to try.
     """

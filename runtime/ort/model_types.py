@@ -29,7 +29,7 @@ _ELEMENTS = {
 
 
 def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], dict[str, Type]]:
-    """Types of the inputs and of the outputs by name. What graphcore has no type for is foreign."""
+    """Return the types of the inputs and of the outputs by name. What graphcore has no type for is foreign."""
     semantic = _semantic(notes.read(session.get_modelmeta().custom_metadata_map).get(notes.DTYPES, "{}"))
     inputs = {v.name: _type(v, semantic) for v in session.get_inputs()}
     outputs = {v.name: _type(v, semantic) for v in session.get_outputs()}
@@ -37,7 +37,7 @@ def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], di
 
 
 def _semantic(text: str) -> dict[str, object]:
-    """The semantic dtypes that a model notes; none where the note, which may be anybody's, cannot be read."""
+    """Return the semantic dtypes that a model notes; none where the note, which is untrusted, cannot be read."""
     try:
         noted = json.loads(text)
     except (ValueError, RecursionError):
@@ -46,8 +46,8 @@ def _semantic(text: str) -> dict[str, object]:
 
 
 def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, Type]:
-    """The types of a graph's inputs or outputs, with integers of more than 64 bits where it was read from a file whose
-    metadata notes them."""
+    """Return the types of a graph's inputs or outputs, with integers of more than 64 bits where it was read from a file
+    whose metadata notes them."""
     if notes.DTYPES not in metadata:
         return dict(types)
     semantic = _semantic(metadata[notes.DTYPES])
@@ -58,7 +58,8 @@ def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, T
 
 
 def _meant(stored: TensorType, dtype: DType) -> TensorType:
-    """The type of a dtype whose stored one is given: of wide integers that has one more axis, of their digits."""
+    """Return the type of a dtype whose stored one is given: of wide integers that has one more axis, of their
+    digits."""
     shape = stored.shape
     if not big_integers.is_wide(dtype):
         return TensorType(dtype, shape)
@@ -91,7 +92,7 @@ def _parsed(described: str, shape: Shape) -> Type:
 
 
 def _noted(name: object, stored: DType) -> DType:
-    """The dtype that a model notes, where tensors of it are stored as the model's are."""
+    """Return the dtype that a model notes, where tensors of it are stored as the model's are."""
     if not isinstance(name, str):
         return stored
     try:

@@ -8,28 +8,20 @@ from typing import Any
 import onnxruntime
 
 from graphcore.errors import GraphError, RunError
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
+from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.openvino import session as openvino
 
-_SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "openvino": openvino.PROVIDER}
-EXACT: Mapping[str, Mapping[str, str]] = {
-    _SHORT["cuda"]: {"use_tf32": "0"},
-    openvino.PROVIDER: openvino.options("f32"),
-}
-"""Options that providers start with: by default the CUDA provider rounds the operands of float32 products, and OpenVINO
-those of all on processors that have instructions for it."""
+_SHORT: Mapping[str, str] = {row.name: row.provider for row in BY_PROVIDER.values()}
+EXACT: Mapping[str, Mapping[str, str]] = {name: row.options for name, row in BY_PROVIDER.items() if row.options}
+"""Options that providers start with, for exact products."""
 
-TENSOR_CORES: Mapping[str, Mapping[str, str]] = {_SHORT["cuda"]: {"use_tf32": "1"}}
+TENSOR_CORES: Mapping[str, Mapping[str, str]] = {n: row.tensor_cores for n, row in BY_PROVIDER.items()}
 """The same where all products are of tensor_float32, whose values are rounded already."""
-
-_MISSING = {
-    "CUDAExecutionProvider": "pip install 'graphcore-engine[gpu]' and uninstall onnxruntime: both bring one module",
-    openvino.PROVIDER: "pip install 'graphcore-engine[openvino]' and uninstall onnxruntime: both bring one module",
-}
 
 
 def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
-    """onnxruntime's names of providers, in order, each once; the CPU's for None.
+    """Return onnxruntime's names of providers, in order, each once; the CPU's for None.
 
     Raises `RunError` for one that is not installed and for what is no name.
     """
@@ -45,7 +37,7 @@ def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def options_of(providers: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """What is given for providers by any of their names, as onnxruntime takes it. Raises `GraphError`."""
+    """Return what is given for providers by any of their names, as onnxruntime takes it. Raises `GraphError`."""
     if not isinstance(given, Mapping):
         raise GraphError(
             f"InferenceSession: provider_options={given!r:.80} are no options by provider",
@@ -69,15 +61,14 @@ def options_of(providers: Sequence[str], given: Mapping[str, Mapping[str, Any]])
     return made
 
 
-def target_of(provider: str) -> Target:
-    """What graphs are lowered to for a provider."""
-    if provider == openvino.PROVIDER:
-        return "openvino"
-    return "cuda" if provider == _SHORT["cuda"] else "cpu"
+def target_of(provider: str) -> TargetName:
+    """Return what graphs are lowered for on a provider: the CPU's target where the provider has none."""
+    row = BY_PROVIDER.get(provider)
+    return "cpu" if row is None else row.name
 
 
 def require_started(session: onnxruntime.InferenceSession, providers: Sequence[str]) -> None:
-    """Raises `RunError` where onnxruntime left one out because its libraries or its device are missing."""
+    """Raise `RunError` where onnxruntime left one out because its libraries or its device are missing."""
     running = session.get_providers()
     for name in providers:
         if name not in running:
@@ -92,7 +83,7 @@ def _full(name: str) -> str:
     if full not in onnxruntime.get_available_providers():
         raise RunError(
             f"InferenceSession: provider {name!r} is not installed; installed are {_installed()}",
-            help=_MISSING.get(full, "choose one of those"),
+            help=(full in BY_PROVIDER and BY_PROVIDER[full].missing_help) or "choose one of those",
         )
     return full
 

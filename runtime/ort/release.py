@@ -1,4 +1,4 @@
-"""What the installed onnxruntime takes and has: from the measured tables, or asked of itself once."""
+"""The installed release of onnxruntime: what it takes and has, from the measured tables, or asked of itself once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import onnxruntime
 
 from graphcore.errors import RunError
-from graphcore.ir.definitions import definitions
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import bodies
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.onnx.proto.model_proto import IR_VERSION, OPSET, encode, join
+from graphcore.ir.transform.walk import parts
+from graphcore.onnx.opset import IR_VERSION, OPSET
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.byte_saturation import saturates
@@ -85,17 +85,8 @@ def broken(graph: Graph) -> tuple[str, ...]:
 
 def _symbols(graph: Graph) -> Iterator[Symbol]:
     """Return the Symbols of a graph, its bodies and the functions that it calls."""
-    for top in (graph, *(definition.body for definition in definitions(graph))):
-        for part in _parts(top):
-            yield from part._symbols
-
-
-def _parts(graph: Graph) -> Iterator[Graph]:
-    """Return a graph and the bodies in it, however deep."""
-    yield graph
-    for node in graph._nodes:
-        for body in bodies(node) if node.attributes else ():
-            yield from _parts(body)
+    for part in parts(graph):
+        yield from part.symbols
 
 
 _OPTIMISERS = {
@@ -144,7 +135,7 @@ def takes(opset: int, ir: int = 8) -> bool:
     graph = Graph("probe", {"x": TensorType(DType.float32, [1])})
     kind = graph["x"].type  # told, since to infer it imports onnx: 45 ms
     graph.output(y=graph.op("Identity", list(graph.inputs), {}, [kind])[0])
-    graph._domains[""] = opset
+    graph.opsets[""] = opset
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:

@@ -5,25 +5,34 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 import onnxruntime
 
-import graphcore
+from graphcore._version import FOLDER
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant
-from graphcore.onnx.proto.model_proto import LIMIT, encode, join
+from graphcore.onnx.opset import LIMIT
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.openvino.halves import HALVES
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.values import to_ort
 from graphcore.types.dtypes import DType
 
-if TYPE_CHECKING:
-    from graphcore.runtime.warm_start.cache import Cache
-
 Create: TypeAlias = Callable[[bytes, onnxruntime.SessionOptions], onnxruntime.InferenceSession]
+
+
+class Cache(Protocol):
+    """Graphs as onnxruntime has optimised them, by cache key. used: the key of what was found or saved last."""
+
+    used: str | None
+
+    def key(self, content: bytes, weights: Mapping[str, Array]) -> str: ...
+    def find(self, key: str) -> bytes | None: ...
+    def save(self, key: str, content: bytes) -> None: ...
+
 
 _BY_REFERENCE = 1024
 """Bytes from which on an initializer stays where it is."""
@@ -32,11 +41,10 @@ _WIDENED = 1 << 22
 """Bytes of narrow floats from which on a graph is in no cache, which would have them in float32. Measured, 100 million
 weights: a second start takes 1.5 times as long as one without a cache, and 1.7 times the memory."""
 
-_HOME = os.path.dirname(os.path.abspath(graphcore.__file__))
 _EMPTY = "py.typed"
 """A file of the package that has nothing in it. Making one takes a millisecond, and any time where the disk is busy."""
 
-_FOLDER = "session.model_external_initializers_file_folder_path"
+_FILES_FOLDER = "session.model_external_initializers_file_folder_path"
 
 # Operators that read a weight when they run and not while the session is optimised.
 _READ_LATE = frozenset({"MatMul", "Gemm", "Gather", "LayerNormalization", "RMSNormalization", "Attention"})
@@ -45,16 +53,16 @@ _READ_LATE = frozenset({"MatMul", "Gemm", "Gather", "LayerNormalization", "RMSNo
 def start(
     graph: Graph, options: Callable[[], onnxruntime.SessionOptions], create: Create, cache: Cache | None = None
 ) -> tuple[onnxruntime.InferenceSession, object]:
-    """A session of a lowered graph, and what must live as long as it does.
+    """Return a session of a lowered graph, and what must live as long as it does.
 
     options: makes new session options. create: makes a session of a model's bytes. cache: where the optimised graph is
-    looked for, and kept. Large weights are declared to lie in
-    a file that is empty and are replaced by OrtValues. The file is empty on purpose: an optimiser that reads such a
-    weight while the session is made fails, where a sparse file of the right size would give it zeros. Those that
-    optimisers are known to read are copied, and where others turn out to be read, all are. Raises `ModelError`.
+    looked for, and kept. Large weights are declared to lie in a file that is empty and are replaced by OrtValues. The
+    file is empty on purpose: an optimiser that reads such a weight while the session is made fails, where a sparse file
+    of the right size would give it zeros. Those that optimisers are known to read are copied, and where others turn out
+    to be read, all are. Raises `ModelError`.
     """
     large: dict[str, Array] = {}
-    own = {s.name for s in graph._symbols if isinstance(s.producer, Constant)}
+    own = {s.name for s in graph.symbols if isinstance(s.producer, Constant)}
 
     def place(name: str, array: Array) -> tuple[str, int] | None:
         if name not in own or not _is_large(array):  # onnxruntime replaces none in bodies
@@ -82,7 +90,7 @@ def start(
 
 
 def refused(model: str, error: Exception) -> ModelError:
-    """What says that onnxruntime does not take a model."""
+    """Return the error for a model that onnxruntime does not take."""
     reason = str(error).strip() or type(error).__name__
     return ModelError(f"load: onnxruntime does not take {model}: {reason}", help="check the model with onnx.checker")
 
@@ -95,7 +103,7 @@ def _of_cache(
     shared: Mapping[str, onnxruntime.OrtValue],
     read: Mapping[str, Array],
 ) -> onnxruntime.InferenceSession | None:
-    """A session of what a cache has for a model, which it has afterwards. None where it cannot have it.
+    """Return a session of what a cache has for a model, which it has afterwards; None where it cannot have it.
 
     shared: the weights that are in no entry. read: the others, which the optimised graph has in it.
     """
@@ -107,7 +115,7 @@ def _of_cache(
     found = cache.find(key)
     if found is not None:
         with contextlib.suppress(Exception):  # it is made anew, and so is an error that has another reason
-            made = restarted(found, options(), create, shared)
+            made = start_optimised(found, options(), create, shared)
             cache.used = key
             return made
     kept: list[bytes] = []
@@ -120,13 +128,13 @@ def _of_cache(
     return None
 
 
-def restarted(
+def start_optimised(
     optimised: bytes,
     options: onnxruntime.SessionOptions,
     create: Create,
     shared: Mapping[str, onnxruntime.OrtValue],
 ) -> onnxruntime.InferenceSession:
-    """A session of a graph that was optimised before, with the weights that are not in it."""
+    """Return a session of a graph that was optimised before, with the weights that are not in it."""
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return _session(optimised, options, create, shared, {})
 
@@ -139,20 +147,23 @@ def _session(
     copied: Mapping[str, onnxruntime.OrtValue],
     kept: list[bytes] | None = None,
 ) -> onnxruntime.InferenceSession:
-    """kept: what the optimised graph is added to, in onnxruntime's bytes, without the weights that are shared."""
+    """Return a session.
+
+    kept: what the optimised graph is added to, in onnxruntime's bytes, without the weights that are shared.
+    """
     for name, value in shared.items():
         options.add_initializer(name, value)
     if copied:
         options.add_external_initializers(list(copied), list(copied.values()))
-    if kept is None and _is_empty(os.path.join(_HOME, _EMPTY)):
-        options.add_session_config_entry(_FOLDER, _HOME)
+    if kept is None and _is_empty(os.path.join(FOLDER, _EMPTY)):
+        options.add_session_config_entry(_FILES_FOLDER, FOLDER)
         return create(content, options)
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
         with open(os.path.join(folder, _EMPTY), "wb"):
             pass
-        options.add_session_config_entry(_FOLDER, folder)
+        options.add_session_config_entry(_FILES_FOLDER, folder)
         if kept is None:
             return create(content, options)
         options.optimized_model_filepath = os.path.join(folder, "optimised.onnx")
@@ -163,7 +174,7 @@ def _session(
 
 
 def _is_empty(path: str) -> bool:
-    """Whether a file is there and has nothing in it: it is not where the package is read from an archive."""
+    """Return whether a file is there and empty: it is not there where the package is read from an archive."""
     try:
         return os.stat(path).st_size == 0
     except OSError:
@@ -171,15 +182,18 @@ def _is_empty(path: str) -> bool:
 
 
 def _is_large(array: Array) -> bool:
-    """Elements of less than a byte are packed in onnxruntime, and strings are no plain memory."""
+    """Return whether a weight is passed by reference.
+
+    Elements of less than a byte are packed in onnxruntime, and strings are no plain memory.
+    """
     return array.nbytes >= _BY_REFERENCE and array.dtype != object and DType.of(array.dtype).bits not in (2, 4)
 
 
 def _read_late(graph: Graph) -> frozenset[str]:
-    """The constants that only kernels read: operands of operators that wait for an operand of the run."""
-    constant = {s.id for s in graph._symbols if isinstance(s.producer, Constant)}
+    """Return the constants that only kernels read: operands of operators that wait for an operand of the run."""
+    constant = {s.id for s in graph.symbols if isinstance(s.producer, Constant)}
     late: dict[int, bool] = {}
-    for node in graph._nodes:
+    for node in graph.nodes:
         inputs = [s for s in node.inputs if s is not None]
         folded = all(s.id in constant for s in inputs)
         if folded:
@@ -189,4 +203,4 @@ def _read_late(graph: Graph) -> frozenset[str]:
                 waits = not folded and node.op_type in _READ_LATE
                 late[symbol.id] = late.get(symbol.id, True) and waits
     outputs = {s.id for s in graph.outputs}
-    return frozenset(graph._symbols[i].name for i, waits in late.items() if waits and i not in outputs)
+    return frozenset(graph.symbols[i].name for i, waits in late.items() if waits and i not in outputs)

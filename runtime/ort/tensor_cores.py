@@ -1,12 +1,12 @@
-"""Whether a graph's products may run on tensor cores, which round float32 operands to 10 mantissa bits."""
+"""Products of a graph on tensor cores, which round float32 operands to 10 mantissa bits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import walk
 from graphcore.ir.symbol import Node
+from graphcore.ir.transform.walk import walk
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -18,7 +18,8 @@ PRODUCTS = PLAIN | {"Attention", "DeformConv", "GRU", "LSTM", "RNN"}
 
 
 def multiplies_in_tf32(graph: Graph, lowered: Graph) -> bool:
-    """Whether there are products of float32 numbers in the lowered graph, and all are tensor_float32 in the graph.
+    """Return whether there are products of float32 numbers in the lowered graph, and all are tensor_float32 in the
+    graph.
 
     The mode is one for the whole session: where both occur, those of tensor_float32 are computed in float32, which
     rounds their results alike.

@@ -20,11 +20,11 @@ PLAIN = frozenset(
 )  # fmt: skip
 """The stored dtypes that onnxruntime's Python API takes and gives as NumPy arrays."""
 
-_CARRIERS = {1: np.uint8, 2: np.uint16}
+_BITS = {1: np.uint8, 2: np.uint16}
 
 
 def to_ort(array: Array, dtype: DType) -> onnxruntime.OrtValue:
-    """An OrtValue of a C-contiguous array of a stored dtype other than string, of which onnxruntime makes none.
+    """Return an OrtValue of a C-contiguous array of a stored dtype other than string, of which onnxruntime makes none.
 
     It shares the array's memory, but for dtypes of less than a byte, and keeps the array alive. A session that was
     given the OrtValue keeps neither.
@@ -37,12 +37,12 @@ def to_ort(array: Array, dtype: DType) -> onnxruntime.OrtValue:
         if packed.size:
             ctypes.memmove(value.data_ptr(), packed.ctypes.data, packed.nbytes)
         return value
-    carrier = array.view(_CARRIERS[array.dtype.itemsize])
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(carrier, dtype.onnx)
+    bits = array.view(_BITS[array.dtype.itemsize])
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, dtype.onnx)
 
 
 def from_ort(value: onnxruntime.OrtValue, dtype: DType) -> Array:
-    """The array of an OrtValue of a stored dtype.
+    """Return the array of an OrtValue of a stored dtype.
 
     It shares the memory, and keeps it alive, for dtypes in `PLAIN`; of others it is a copy.
     """
@@ -58,7 +58,7 @@ def from_ort(value: onnxruntime.OrtValue, dtype: DType) -> Array:
 
 
 def _unpacked(value: onnxruntime.OrtValue, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Several elements a byte, the first in the lowest bits."""
+    """Return several elements a byte, the first in the lowest bits."""
     packed = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), np.uint8)
     mask = np.uint8((1 << dtype.bits) - 1)
     places = [packed >> np.uint8(place) & mask for place in range(0, 8, dtype.bits)]

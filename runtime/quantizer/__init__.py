@@ -1,7 +1,7 @@
-"""Quantising whole graphs: weights of matrix products and of embedding tables held in few bits.
+"""Quantise whole graphs: weights of matrix products and of embedding tables held in few bits.
 
 `quantize` finds the nodes that read a constant weight (`candidates`, `weights`), encodes the weights of those that were
-chosen (`planning`, `schemes`, `sparing`), makes a new graph of products with them (`rewriting`) and says what it did
+chosen (`plan`, `schemes`, `mixed_precision`), makes a new graph of products with them (`rewrite`) and says what it did
 (`report`).
 """
 
@@ -14,7 +14,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.lowering.functions import inline
 from graphcore.runtime.quantizer.candidates import candidates, selection
-from graphcore.runtime.quantizer.mixed_precision import spared
+from graphcore.runtime.quantizer.mixed_precision import single_digits
 from graphcore.runtime.quantizer.plan import planned
 from graphcore.runtime.quantizer.plan import report as reported
 from graphcore.runtime.quantizer.report import Report, Row
@@ -50,12 +50,12 @@ def quantize(
     samples: Iterable[Mapping[str, Any] | Sequence[Any]] | None = None,
     tolerance: float = 1e-4,
 ) -> Quantization:
-    """A new graph whose matrix products read weights of few bits, and a report of what was quantised.
+    """Return a new graph whose matrix products read weights of few bits, and a report of what was quantised.
 
     scheme: "int8_dynamic" (products of int8 weights with activations that are quantised when the graph runs, the
     fastest), "int8_dynamic16" (activations in two digits of int8), "int8_split" (both in two digits: near float32),
     "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right operand is a constant
-    of floats, also behind Transpose, Reshape and Cast, are quantised, in bodies and functions too; a function in which
+    of floats, also after Transpose, Reshape and Cast, are quantised, in bodies and functions too; a function in which
     something is quantised is inlined. A weight that several nodes share is encoded once.
 
     include, exclude: patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell;
@@ -83,10 +83,10 @@ def quantize(
     chosen = choices(scheme, block_size, per_channel, symmetric, reduce_range, accuracy_level, search)
     if not graph.outputs:
         graph.verify()  # which says so
-    if graph._outer is not None:
+    if graph.scope.outer is not None:
         raise GraphError(f"quantize: graph {graph.name!r} is a body", help="quantise the graph around it")
-    done = graph._metadata.get(NOTE, "")
-    if done and graph._read:  # its file has matrices that belong to the encodings, such as minima of blocks
+    done = graph.metadata.get(NOTE, "")
+    if done and graph.site.imported:  # its file has matrices that belong to the encodings, such as minima of blocks
         raise _again(graph, done, "is quantised already", "parts can have schemes of their own before it is written")
     source = inline.inlined(graph)
     found = candidates(source)
@@ -96,13 +96,13 @@ def quantize(
         chosen_of_own = sum(not select.refusal(each) for each in own)
         if chosen_of_own == sum(not select.refusal(each) for each in found):
             source, found = graph, own  # nothing to do in functions: they stay
-    others = {} if samples is None else spared(source, found, chosen, select, samples, tolerance)
+    others = {} if samples is None else single_digits(source, found, chosen, select, samples, tolerance)
     plan = planned(source, found, chosen, select, strict, others)
     if done and not plan.chosen:
         raise _again(graph, done, "is quantised already and has nothing left", "or choose other layers")
     made = rewritten(source, plan)
     if plan.chosen:
-        made._metadata[NOTE] = f"{done}, {chosen.scheme.name}" if done else chosen.scheme.name
+        made.metadata[NOTE] = f"{done}, {chosen.scheme.name}" if done else chosen.scheme.name
     return Quantization(made, reported(found, plan))
 
 

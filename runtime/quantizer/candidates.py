@@ -1,4 +1,4 @@
-"""Which nodes of a graph have a weight that could be quantised, and which of them are chosen."""
+"""Candidates for quantisation: nodes of a graph that read a weight, and the choice among them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import walk
 from graphcore.ir.symbol import Constant, Node
+from graphcore.ir.transform.walk import walk
 from graphcore.runtime.quantizer.weights import HELD, Weight, weight_of
 from graphcore.types.tensor_types import TensorType
 
@@ -34,29 +34,29 @@ class Candidate:
 
     @property
     def is_table(self) -> bool:
-        """Whether rows of the weight are looked up."""
+        """Return whether rows of the weight are looked up."""
         return self.node.op_type == "Gather"
 
     @property
     def has_form(self) -> bool:
-        """Whether nodes of its operator are ever quantised."""
+        """Return whether nodes of its operator are ever quantised."""
         return self.node.op_type not in _NO_FORM
 
     @property
     def layer(self) -> str:
-        """The path of its layer."""
+        """Return the path of its layer."""
         return self.node.layer.rstrip("/")
 
     @property
     def names(self) -> set[str]:
-        """What patterns are compared with."""
+        """Return what patterns are compared with."""
         result = self.node.outputs[0].name
         path = result if result.startswith(self.node.layer) else self.node.layer + result
         return {self.layer, result, path, self.weight.root.name} - {""}
 
 
 def candidates(graph: Graph) -> list[Candidate]:
-    """The candidates of a graph and of the bodies in it, in order."""
+    """Return the candidates of a graph and of the bodies in it, in order."""
     return [found for node in walk(graph) for found in _of(node)]
 
 
@@ -82,7 +82,8 @@ def _of(node: Node) -> Iterator[Candidate]:
 
 
 def _is_guard(weight: Weight) -> bool:
-    """Whether it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered before."""
+    """Return whether it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered
+    before."""
     producer = weight.root.producer
     assert isinstance(producer, Constant)
     return 1 in producer.array.shape[-2:] and not producer.array.any()
@@ -109,7 +110,7 @@ def _shape(node: Node, position: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the caller chose.
+    """The caller's choice of candidates.
 
     include, exclude: patterns of names. min_elements: of a weight that is worth it. embeddings: tables of rows too.
     """
@@ -120,7 +121,7 @@ class Selection:
     embeddings: bool
 
     def refusal(self, candidate: Candidate) -> str:
-        """Why the candidate was not chosen, or ""."""
+        """Return why the candidate was not chosen, or ""."""
         names = candidate.names
         if self.include and not any(_matches(pattern, names) for pattern in self.include):
             return "not included"
@@ -139,7 +140,7 @@ class Selection:
 
 
 def misfit(candidate: Candidate) -> str:
-    """Why a candidate that was chosen cannot be quantised, as far as its node says, or ""."""
+    """Return why a candidate that was chosen cannot be quantised, as far as its node says, or ""."""
     operand = candidate.node.inputs[candidate.position]
     assert operand is not None
     if candidate.matrix is not None and operand.dtype not in HELD:
@@ -150,7 +151,7 @@ def misfit(candidate: Candidate) -> str:
 def selection(
     found: Sequence[Candidate], include: object, exclude: object, min_elements: object, embeddings: bool
 ) -> Selection:
-    """The caller's choice. Raises `GraphError` for what is no pattern, and for patterns that match nothing."""
+    """Return the caller's choice. Raises `GraphError` for what is no pattern, and for patterns that match nothing."""
     if not isinstance(min_elements, int) or isinstance(min_elements, bool) or min_elements < 0:
         raise GraphError(f"quantize: min_elements is {min_elements!r:.80}", help="give a number of elements: 1024")
     chosen = Selection(_patterns("include", include), _patterns("exclude", exclude), min_elements, bool(embeddings))

@@ -1,4 +1,4 @@
-"""Which weights of a graph of two digits can do with one: tried on samples, one weight after the other.
+"""Mixed precision: which weights of a graph of two digits can do with one, tried on samples.
 
 Errors of different weights hardly know of each other, so that those of several add up. Weights are taken in the order
 of what they do to the outputs for each of their elements, as long as the sum is within what is tolerated, and what all
@@ -27,13 +27,14 @@ Key: TypeAlias = "tuple[Any, ...]"
 _Outputs: TypeAlias = "list[list[Array]]"
 
 ONE_DIGIT = SCHEMES["int8_dynamic16"]
-"""What weights have that need no second digit."""
+"""The scheme of weights that need no second digit."""
 
 _STEP = 16
-"""Where chosen weights are further off at once than their sum, one of so many goes, and the rest is tried again."""
+"""The share that goes where chosen weights are further off at once than their sum, one of so many goes, and the rest is
+tried again."""
 
 
-def spared(
+def single_digits(
     graph: Graph,
     found: Sequence[Candidate],
     choices: Choices,
@@ -41,7 +42,7 @@ def spared(
     samples: object,
     tolerance: object,
 ) -> dict[Key, Choices]:
-    """The choices of weights that need no second digit, by their keys.
+    """Return the choices of weights that need no second digit, by their keys.
 
     samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: how far all outputs may
     be off in the end, see `_off`, without what rounded tables of rows do.
@@ -69,7 +70,7 @@ def spared(
 def _fitting(
     ranked: Sequence[Key], alone: Mapping[Key, float], most: float, off: Callable[[Sequence[Key]], float]
 ) -> Sequence[Key]:
-    """As many keys as are within `most` at once. Those too large by themselves leave room for the ones behind them."""
+    """Return as many keys as are within `most` at once. Those too large by themselves leave room for later ones."""
     taken: list[Key] = []
     total = 0.0
     for key in ranked:
@@ -117,10 +118,11 @@ def _runs(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
 
 
 def _outputs(graph: Graph, runs: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> _Outputs:
-    """The outputs of floats of each run."""
+    """Return the outputs of floats of each run."""
+    # onnxruntime, which quantising without samples does not need
     from graphcore.runtime.session import InferenceSession
 
-    places = [i for i, (_, output) in enumerate(graph._outputs or ()) if _is_of_floats(output)]
+    places = [i for i, (_, output) in enumerate(graph.named_outputs) if _is_of_floats(output)]
     if not places:
         raise GraphError("quantize: the graph has no output of floats to compare", help="leave out samples")
     model = InferenceSession().load(graph)
@@ -134,7 +136,8 @@ def _is_of_floats(symbol: Any) -> bool:
 
 
 def _off(made: _Outputs, exact: _Outputs) -> float:
-    """Half of the squared length of the change over the squared length of all runs, of the output that is most off.
+    """Return half of the squared length of the change over the squared length of all runs, of the output that is most
+    off.
 
     Of vectors of length 1 that is 1 less the mean cosine. Infinite where something is no number.
     """

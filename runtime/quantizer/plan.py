@@ -1,4 +1,4 @@
-"""What is to become of each candidate: encoded weights, and the reasons why others stay."""
+"""The plan of a quantisation: encoded weights by node, and the reasons why others stay."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import bodies
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.walk import bodies
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.candidates import Candidate, Selection, misfit
 from graphcore.runtime.quantizer.report import Report, Row
@@ -34,7 +34,7 @@ class Encoded:
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """Which nodes read which encoded weight, by the id of the node.
+    """The encoded weight that each node reads, by the id of the node.
 
     used: the ids of the Symbols that something still reads.
     """
@@ -55,7 +55,7 @@ def planned(
     strict: bool,
     others: Mapping[tuple[Any, ...], Choices] = _NONE,
 ) -> Plan:
-    """The plan for a graph.
+    """Return the plan for a graph.
 
     strict: raises for a product that was chosen and cannot be quantised. others: of weights, by their keys, that do not
     go by `choices`.
@@ -92,7 +92,7 @@ def planned(
 def _encoded(
     candidate: Candidate, key: tuple[Any, ...], choices: Choices, rows: bool
 ) -> Encoded | GraphcoreError | str:
-    """The weight encoded; an error or a reason where it cannot be."""
+    """Return the weight encoded; an error or a reason where it cannot be."""
     assert candidate.matrix is not None
     array = candidate.matrix.array()
     try:
@@ -113,7 +113,7 @@ def _distance(array: Array, other: Array) -> float:
 
 
 def _short(error: GraphcoreError) -> str:
-    """What an error says, without the function that says it."""
+    """Return what an error says, without the function that says it."""
     return error.summary.partition(": ")[2] or error.summary
 
 
@@ -127,16 +127,16 @@ def _strict(candidate: Candidate, reason: str, help: str) -> GraphError:
 
 
 def _mark(graph: Graph, plan: Plan) -> None:
-    """Which Symbols are read when the chosen nodes read encoded weights instead; bodies are looked into."""
+    """Mark which Symbols are read when the chosen nodes read encoded weights instead; bodies are looked into."""
     used = plan.used
-    kept = (*graph.outputs, *(held.value for held in graph._buffers.values()), *graph._watched.values())
+    kept = (*graph.outputs, *(held.value for held in graph.buffers.values()), *graph.watched.values())
     used.update(id(symbol) for symbol in kept)
-    for node in reversed(graph._nodes):
+    for node in reversed(graph.nodes):
         if not keeps(node, plan):
             continue
         for body in bodies(node):
             _mark(body, plan)
-            for symbol in body._symbols:
+            for symbol in body.symbols:
                 if isinstance(symbol.producer, Captured) and id(symbol) in used:
                     used.add(id(symbol.producer.symbol))
         position = plan.chosen[id(node)][0].position if id(node) in plan.chosen else None
@@ -144,12 +144,15 @@ def _mark(graph: Graph, plan: Plan) -> None:
 
 
 def keeps(node: Node, plan: Plan) -> bool:
-    """Whether the node is still needed. Only those that bring a weight into another form may be needed no more."""
+    """Return whether the node is still needed.
+
+    Only those that bring a weight into another form may be needed no more.
+    """
     return id(node) not in plan.through or any(id(symbol) in plan.used for symbol in node.outputs)
 
 
 def report(found: Sequence[Candidate], plan: Plan) -> Report:
-    """A row for each candidate."""
+    """Return a row for each candidate."""
     seen: set[object] = set()
     rows = []
     for candidate in found:
@@ -180,5 +183,5 @@ def report(found: Sequence[Candidate], plan: Plan) -> Report:
 
 
 def _scheme(candidate: Candidate, encoded: Encoded) -> str:
-    """What the weight is held in: a table of rows is int8 under any scheme."""
+    """Return what the weight is held in: a table of rows is int8 under any scheme."""
     return encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name

@@ -1,4 +1,4 @@
-"""What became of each layer that could be quantised."""
+"""The report of a quantisation: a row for each layer that could be quantised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Row:
 
     layer: the path of the layer that it is in, "" outside of any. name: of its result. operator: ONNX's. weight: the
     name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" where it was left.
-    reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows behind the first
+    reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows after the first
     one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
     length of the weight; 0.0 where it was left.
     """
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of each layer, in the order of the nodes. Printed, it is a table.
+    """A row for each layer, in the order of the nodes. Printed, it is a table.
 
     scheme: the one that was asked for. rows: all that has a constant weight of floats.
     """
@@ -42,26 +42,26 @@ class Report:
 
     @property
     def quantized(self) -> tuple[Row, ...]:
-        """The rows of what was quantised."""
+        """Return the rows of what was quantised."""
         return tuple(row for row in self.rows if row.scheme)
 
     @property
     def left(self) -> tuple[Row, ...]:
-        """The rows of what was left as it is; each has its reason."""
+        """Return the rows of what was left as it is; each has its reason."""
         return tuple(row for row in self.rows if not row.scheme)
 
     @property
     def before(self) -> int:
-        """Bytes of the weights of all rows in the graph that was given."""
+        """Return the bytes of the weights of all rows in the graph that was given."""
         return sum(row.before for row in self.rows)
 
     @property
     def after(self) -> int:
-        """Bytes of the same weights now."""
+        """Return the bytes of the same weights now."""
         return sum(row.after for row in self.rows)
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """The rows as dicts of plain values, for `json.dumps` or a data frame."""
+        """Return the rows as dicts of plain values, for `json.dumps` or a data frame."""
         return [{**asdict(row), "shape": list(row.shape)} for row in self.rows]
 
     def __iter__(self) -> Iterator[Row]:
@@ -99,7 +99,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines of columns; the last cell of a row that is short takes the rest of its line."""
+    """Return lines of columns; the last cell of a row that is short takes the rest of its line."""
     widths = [
         max(len(row[i]) for row in rows if i < len(row) and (i < len(row) - 1 or len(row) == len(_HEAD)))
         for i in range(len(_HEAD))

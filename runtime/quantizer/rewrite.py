@@ -10,8 +10,9 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.transform.pickling import copied
+from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.passes.sweep import Selection, Sweep
 from graphcore.quantization import Quantized
 from graphcore.runtime.quantizer.candidates import Candidate
@@ -23,11 +24,9 @@ from graphcore.types.tensor_types import Type, _shape, tensor_type
 
 
 def rewritten(graph: Graph, plan: Plan) -> Graph:
-    """A graph like `graph` whose chosen nodes read encoded weights."""
+    """Return a graph like `graph` whose chosen nodes read encoded weights."""
     if not plan.chosen:
-        same = graph.copy()
-        same._outputs = [(name, same._symbols[symbol.id]) for name, symbol in graph._outputs or ()]
-        return same
+        return copied(graph)
     made = _Quantizing(graph, plan).run()
     return Sweep(made, Selection()).run()  # a Graph to build on: the rewrite's own does not look for the user's lines
 
@@ -46,7 +45,7 @@ class _Quantizing(Rewrite):
         super().__init__(graph, _same, outer)
         self._plan = plan
         self._held: dict[tuple[Any, ...], Quantized] = {}
-        self._taken = {*graph._names.taken}
+        self._taken = {*graph.names.taken}
 
     def run(self) -> Graph:
         old, new, plan = self.old, self.new, self._plan
@@ -62,17 +61,18 @@ class _Quantizing(Rewrite):
             made.type = node.outputs[0].type
             self.replace(node, (made,))
         encoded_roots = {id(encoded.root) for _, encoded in plan.chosen.values()}
-        for symbol in old._symbols:
-            if isinstance(symbol.producer, Constant) and symbol._name and id(symbol) not in encoded_roots:
+        for symbol in old.symbols:
+            if isinstance(symbol.producer, Constant) and symbol.given_name and id(symbol) not in encoded_roots:
                 super().of(symbol)
         new.promotion, new.strict = old.promotion, old.strict
-        new._layers = dict(old._layers)
+        new.site.layers = dict(old.site.layers)
         made_graph = self.finish()
-        new._inner = new if old._inner is old else None
+        new.scope.is_finished = old.scope.is_finished
         return made_graph
 
     def of(self, symbol: Symbol) -> Symbol:
-        """What stands for a Symbol of the old graph; one that nothing reads any more has nothing, and is not copied."""
+        """Return what stands for a Symbol of the old graph; one that nothing reads any more has nothing, and is not
+        copied."""
         return super().of(symbol) if id(symbol) in self._plan.used else symbol
 
     def _of_encoded(self, encoded: Encoded) -> Quantized:
@@ -91,7 +91,7 @@ class _Quantizing(Rewrite):
             held = np.require(array, requirements="C")
             type_ = tensor_type(DType.of(held.dtype), _shape([Dim(d) for d in held.shape]))
             name = unlike(f"{stem}{part}", self._taken) if part else stem
-            return self.new._symbol(type_, Constant(held, False, root.producer.origin), name)
+            return self.new.build.symbol(type_, Constant(held, False, root.producer.origin), name)
 
         values = constant(tensor.data, "")
         assert values is not None
@@ -102,12 +102,12 @@ class _Quantizing(Rewrite):
 def _multiplied(
     graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
 ) -> Symbol:
-    """MatMul or Gemm with an encoded weight."""
+    """Return MatMul or Gemm with an encoded weight."""
     node = candidate.node
     x, *_ = inputs
     assert x is not None
     if node.op_type == "Gemm" and node.attributes.get("transA", 0):
-        x = graph._emit("Transpose", (x,), tensor_type(x.dtype, x.shape[::-1]), {"perm": [1, 0]})
+        x = graph.build.emit("Transpose", (x,), tensor_type(x.dtype, x.shape[::-1]), {"perm": [1, 0]})
     scheme, level = choices.scheme, choices.accuracy_level
     made = ops.qmatmul(held.encoding, x, held, dynamic=scheme.is_dynamic, digits=scheme.digits, accuracy_level=level)
     bias = inputs[2] if node.op_type == "Gemm" and len(inputs) > 2 else None
@@ -115,22 +115,22 @@ def _multiplied(
     if bias is None:
         return made
     if beta != 1:
-        bias = graph._emit("Mul", (bias, graph._scalar(beta, bias.dtype)), bias.type)
-    return graph._emit("Add", (made, bias), made.type)
+        bias = graph.build.emit("Mul", (bias, graph.build.scalar(beta, bias.dtype)), bias.type)
+    return graph.build.emit("Add", (made, bias), made.type)
 
 
 def _looked_up(
     graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
 ) -> Symbol:
-    """Rows of a table in int8 times their scales."""
+    """Return rows of a table in int8 times their scales."""
     ids = inputs[1]
     result = candidate.node.outputs[0].type
     assert ids is not None
     assert held.scale is not None
-    numbers = graph._emit("Gather", (held.values, ids), tensor_type(DType.int8, result.shape), {"axis": 0})
-    scale = graph._emit("Gather", (held.scale, ids), tensor_type(DType.float32, ids.shape), {"axis": 0})
+    numbers = graph.build.emit("Gather", (held.values, ids), tensor_type(DType.int8, result.shape), {"axis": 0})
+    scale = graph.build.emit("Gather", (held.scale, ids), tensor_type(DType.float32, ids.shape), {"axis": 0})
     column = tensor_type(DType.float32, ids.shape + _shape([Dim(1)]))
-    scale = graph._emit("Unsqueeze", (scale, graph._vector([-1])), column)
-    wide = graph._cast(numbers, DType.float32)
-    made = graph._emit("Mul", (wide, scale), tensor_type(DType.float32, result.shape))
-    return graph._cast(made, result.dtype)
+    scale = graph.build.emit("Unsqueeze", (scale, graph.build.vector([-1])), column)
+    wide = graph.build.cast(numbers, DType.float32)
+    made = graph.build.emit("Mul", (wide, scale), tensor_type(DType.float32, result.shape))
+    return graph.build.cast(made, result.dtype)

@@ -1,4 +1,4 @@
-"""What `quantize` can make of a weight: which encoding, with which choices, and how a product reads it."""
+"""Schemes of quantisation: an encoding, its options, and how a product reads it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Choices:
     search: bool
 
     def encoded(self, matrix: Array) -> QuantizedTensor:
-        """A matrix [n, k] in the encoding. Raises what `encode` does for one that it does not take."""
+        """Return a matrix [n, k] in the encoding. Raises what `encode` does for one that it does not take."""
         scheme = self.scheme
         if scheme.encoding == "int8":
             axis = 0 if self.per_channel else None
@@ -77,7 +77,7 @@ class Choices:
 
     @property
     def shares_rows(self) -> bool:
-        """Whether a table of rows is held as a matrix of a product is: one array does for both."""
+        """Return whether a table of rows is held as a matrix of a product is: one array does for both."""
         return self.scheme.encoding == "int8" and self.per_channel and self.symmetric and not self.reduce_range
 
 
@@ -90,7 +90,10 @@ def choices(
     accuracy_level: int | None,
     search: bool,
 ) -> Choices:
-    """The scheme of a name, with its options. Raises `GraphError` for a name or an option that does not exist."""
+    """Return the scheme of a name, with its options.
+
+    Raises `GraphError` for a name or an option that does not exist.
+    """
     found = SCHEMES.get(scheme) if isinstance(scheme, str) else None
     if found is None:
         raise GraphError(f"quantize: there is no scheme {scheme!r:.80}", help=f"one of {', '.join(SCHEMES)}")

@@ -1,4 +1,4 @@
-"""Weights: which constant an operand is, also behind nodes that only bring a constant into another form."""
+"""Weights: which constant an operand is, also after nodes that only bring a constant into another form."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Weight:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for weights that are the same array in the end."""
+        """Return a key, equal for weights that are the same array in the end."""
         return (id(self.root), *self.steps)
 
     def then(self, *steps: Step) -> Weight:
-        """The weight with more done to it; what is undone again is left out."""
+        """Return the weight with more done to it; what is undone again is left out."""
         made = list(self.steps)
         for step in steps:
             if step[0] == "transpose":
@@ -54,7 +54,7 @@ class Weight:
         return Weight(self.root, tuple(made), self.through)
 
     def array(self) -> Array:
-        """The array in the end."""
+        """Return the array in the end."""
         assert isinstance(self.root.producer, Constant)
         array, dtype = self.root.producer.array, self.root.dtype
         for kind, value in self.steps:
@@ -70,7 +70,7 @@ class Weight:
 
 
 def weight_of(symbol: Symbol | None) -> Weight | None:
-    """The constant of floats that an operand is; None for anything else."""
+    """Return the constant of floats that an operand is; None for anything else."""
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.dtype.is_float:
         return None
     steps: list[Step] = []

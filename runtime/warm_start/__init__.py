@@ -1,1 +1,1 @@
-"""Starts that are found again: caches of optimised models, by what they were made of."""
+"""Warm starts: optimised models, and what a load needs to know of them, kept in a folder by cache key."""

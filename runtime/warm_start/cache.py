@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 
 import onnxruntime
 
-import graphcore
+from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
 from graphcore.onnx.proto.model_proto import raw
@@ -28,31 +28,32 @@ from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
 
 Kind: TypeAlias = Literal["optimised", "start"]
-"""What an entry has: a graph for onnxruntime, or what `restart` keeps beside it. The endings of the files."""
+"""The content of an entry: a graph for onnxruntime, or what `start` keeps beside it. The endings of the files."""
 
 _MAGIC = b"graphcore optimised 1\n"
 _DIGEST = hashlib.sha256().digest_size
 
 
 class Cache:
-    """The entries of a folder for sessions of one kind. said: what decides, beside the graph, what is optimised how.
+    """The entries of a folder for sessions of one kind.
 
-    The folder is made where it is not there. Raises `ModelError` where it cannot be made or written to.
+    parts: what decides, beside the graph, what is optimised how. The folder is made where it is not there. Raises
+    `ModelError` where it cannot be made or written to.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], said: Iterable[object]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], parts: Iterable[object]) -> None:
         self._folder = _usable(folder)
-        known = (graphcore.__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *said)
+        known = (__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *parts)
         self.used: str | None = None
         """The entry that holds the graph of the session which was started last."""
         self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, known)).encode("utf-8", "backslashreplace"))
 
     def key(self, content: bytes, weights: Mapping[str, Array]) -> str:
-        """What an entry is called. content: the graph as onnxruntime is given it. weights: those that are not in it."""
+        """Return the cache key of a model. content: as onnxruntime is given it. weights: those that are not in it."""
         return self.digest(content, *(part for name in sorted(weights) for part in _parts(name, weights[name])))
 
     def digest(self, *parts: bytes | memoryview) -> str:
-        """What tells these parts, in sessions of this kind, from others."""
+        """Return a digest of these parts and of the kind of sessions."""
         made = self._base.copy()
         for part in parts:
             made.update(len(part).to_bytes(8, "little"))
@@ -60,7 +61,7 @@ class Cache:
         return made.hexdigest()
 
     def find(self, key: str, kind: Kind = "optimised") -> bytes | None:
-        """The content of an entry; None where there is none, and where it is damaged or somebody else's."""
+        """Return the content of an entry; None where there is none, and where it is damaged or another user's."""
         head = _MAGIC + bytes.fromhex(key)
         try:
             with open(self._path(key, kind), "rb", opener=_opened) as file:
@@ -72,7 +73,7 @@ class Cache:
         return content if hashlib.sha256(content).digest() == digest else None
 
     def save(self, key: str, content: bytes, kind: Kind = "optimised") -> None:
-        """Writes an entry, whole or not at all. Warns where it cannot: the model runs all the same."""
+        """Write an entry, whole or not at all. Warns where it cannot: the model runs all the same."""
         head = _MAGIC + bytes.fromhex(key) + hashlib.sha256(content).digest()
         path = self._path(key, kind)
         with contextlib.suppress(OSError):  # a file that is replaced would keep its mode
@@ -114,13 +115,13 @@ def _parts(name: str, array: Array) -> tuple[bytes, bytes, memoryview]:
 
 
 def _opened(path: str, flags: int) -> int:
-    """A file for reading. One that is no file, but a pipe, is not waited for."""
+    """Open a file for reading. One that is no file, but a pipe, is not waited for."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Whether nobody but this user, and root, could have written it, and it is a file. Where files have no owners all
-    are own."""
+    """Return whether it is a file that this user and root alone could have written. Where files have no owners all are
+    own."""
     if not stat.S_ISREG(found.st_mode):
         return False
     if not hasattr(os, "geteuid"):
@@ -130,7 +131,7 @@ def _is_own(found: os.stat_result) -> bool:
 
 @functools.cache
 def _machine() -> str:
-    """The processor and its features, as far as the system tells."""
+    """Return the processor and its features, as far as the system tells."""
     features = ""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

@@ -1,28 +1,24 @@
-"""Graphs that were loaded before, known again by all that they are made of."""
+"""Graphs as sources of a warm start, and the cache keys of all that they are made of."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.build import nary
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state import open_expressions
 from graphcore.ir.symbol import Constant, Node
-from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model
 from graphcore.runtime.warm_start.cache import Cache
-from graphcore.runtime.warm_start.start import DOMAINS, HASHED
+from graphcore.runtime.warm_start.source import DOMAINS, HASHED
 from graphcore.support.gc_pause import uncollected
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
-
-if TYPE_CHECKING:
-    from graphcore.runtime.session import InferenceSession
 
 _OWN = DOMAINS | {"graphcore"}
 """Domains of the operators whose meaning no program changes."""
@@ -34,45 +30,47 @@ class _Unknown(Exception):
     """Something in a graph that cannot be told from others like it."""
 
 
-class Built:
-    """A graph: a `restart.Source`. Those with bodies, functions, custom operators or buffers have no key."""
+class GraphSource:
+    """A graph: a `Source`. Those with bodies, functions, custom operators or buffers have no key."""
 
-    def __init__(self, cache: Cache, graph: Graph) -> None:
+    def __init__(self, cache: Cache, graph: Graph, load: Callable[[], Model]) -> None:
+        """load: loads the graph without a cache."""
         self.cache = cache
         self.name = graph.name
         self.is_settled = True
+        self._load = load
         self._graph = graph
-        self._edits = graph._edits
+        self._edits = graph.edits
         self.key: str | None = None
-        self._constants = {s.name: s.producer.array for s in graph._symbols if isinstance(s.producer, Constant)}
+        self._constants = {s.name: s.producer.array for s in graph.symbols if isinstance(s.producer, Constant)}
         small = sum(array.nbytes for array in self._constants.values()) <= HASHED
-        if small and not graph._buffers:
+        if small and not graph.buffers:
             with contextlib.suppress(_Unknown):
                 self.key = cache.digest(*_parts(graph))
 
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
-        """See `Source`."""
+        """Return constants by name. Raises `KeyError`."""
         return {name: self._constants[name] for name in names}
 
-    def again(self, session: InferenceSession, prepack: Prepack) -> Model:
-        """See `Source`. Raises `GraphError` where nodes were inserted since."""
-        if self._graph._edits != self._edits:
+    def again(self) -> Model:
+        """Load all of the graph. Raises `GraphError` where nodes were inserted since."""
+        if self._graph.edits != self._edits:
             raise GraphError(
                 f"load: nodes were inserted into the graph since {self.name} was loaded",
                 help="load the graph again: this model runs as it was",
             )
-        return session.load(self._graph, prepack=prepack)
+        return self._load()
 
 
 def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
-    """Everything that what a graph is lowered to follows from."""
+    """Yield everything that what a graph is lowered to follows from."""
     types: dict[Type, str] = {}
-    said: list[Any] = [graph.name, graph.promotion.note, graph.strict, graph._read]
-    said += [sorted(graph._metadata.items()), sorted(graph._domains.items()), nary.state_of(graph)]
-    said += [[s.id for s in graph._inputs], [(name, s.id) for name, s in graph._outputs or ()]]
-    said.append(sorted(graph._watched))
+    said: list[Any] = [graph.name, graph.promotion.note, graph.strict, graph.site.imported]
+    said += [sorted(graph.metadata.items()), sorted(graph.opsets.items()), open_expressions.state_of(graph)]
+    said += [[s.id for s in graph.input_symbols], [(name, s.id) for name, s in graph.named_outputs]]
+    said.append(sorted(graph.watched))
     arrays: list[Array] = []
-    for symbol in graph._symbols:
+    for symbol in graph.symbols:
         type_ = symbol.type
         text = types.get(type_)
         if text is None:
@@ -80,10 +78,10 @@ def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
         producer = symbol.producer
         if isinstance(producer, Constant):
             arrays.append(producer.array)
-            said.append((text, symbol._name, producer.is_weight))
+            said.append((text, symbol.given_name, producer.is_weight))
         else:
-            said.append((text, symbol._name))
-    for node in graph._nodes:
+            said.append((text, symbol.given_name))
+    for node in graph.nodes:
         if node.domain not in _OWN:
             raise _Unknown
         said.append(_node(node, arrays))
@@ -113,15 +111,15 @@ def _value(value: Any, arrays: list[Array]) -> Any:
     raise _Unknown
 
 
-def built_of(cache: Cache, graph: Graph) -> Built | None:
-    """A graph that can be restarted; None for one that loading has to look at, or to refuse."""
+def graph_source(cache: Cache, graph: Graph, load: Callable[[], Model]) -> GraphSource | None:
+    """Return the source of a warm start; None for a graph that loading has to look at, or to refuse."""
     try:
         graph.verify()
         with uncollected():
-            found = Built(cache, graph)
+            found = GraphSource(cache, graph, load)
     except Exception:
         return None
     return None if found.key is None else found
 
 
-__all__ = ["Built", "built_of"]
+__all__ = ["GraphSource", "graph_source"]

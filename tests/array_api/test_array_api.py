@@ -1,4 +1,4 @@
-"""graphcore.array_api: the same code on Symbols, Arrays and NumPy gives the same; and what only Arrays have."""
+"""graphcore.array_api: the same code on Symbols, Arrays and NumPy gives the same results; features of Arrays alone."""
 
 from __future__ import annotations
 

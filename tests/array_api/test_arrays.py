@@ -1,4 +1,4 @@
-"""Arrays of graphcore.array_api: how they are made, what they hold, and their elements by position."""
+"""Arrays of graphcore.array_api: creation, values, and indexing."""
 
 from __future__ import annotations
 

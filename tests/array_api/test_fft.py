@@ -1,4 +1,4 @@
-"""graphcore.array_api.fft: frequencies and shifts against NumPy's, and what is said of transforms."""
+"""graphcore.array_api.fft: frequencies and shifts against NumPy's, and the errors of transforms."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""graphcore.array_api.linalg and fft: against NumPy's, and by what decompositions promise."""
+"""graphcore.array_api.linalg and fft: against NumPy's, and by the properties of matrix factorisations."""
 
 import copy
 import math

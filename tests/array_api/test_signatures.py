@@ -1,4 +1,4 @@
-"""How eager functions of graphcore.array_api are found and compiled, and what goes with what."""
+"""The compilation and cache of eager functions of graphcore.array_api, and mixes of operands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.eager import ALL, FLOATS, INTEGERS, NUMBERS, assert_same
 
 
 def compiled(function: Callable[[], object]) -> int:
-    """How many functions were compiled for a call."""
+    """Return the number of functions compiled for a call."""
     before = set(dispatch._compiled)
     function()
     return len(set(dispatch._compiled) - before)
@@ -111,7 +111,7 @@ def test_sizes_that_do_not_go_together_are_refused_with_their_numbers() -> None:
         xp.ones(5)[xp.ones(4) == 1]
 
 
-def test_arrays_of_nothing_have_sums_and_products() -> None:
+def test_empty_arrays_have_sums_and_products() -> None:
     for shapes in (((2, 0), (0, 3)), ((0, 3), (3, 2)), ((3,), (0, 3, 2)), ((0,), (0,)), ((0, 2, 3), (3,))):
         for dtype in (xp.float32, xp.int64, xp.uint8):
             x, y = (xp.zeros(shape, dtype=dtype) for shape in shapes)

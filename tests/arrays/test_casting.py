@@ -1,4 +1,4 @@
-"""Casts of arrays (DESIGN 4.9) against the independent reference, for every pair of dtypes."""
+"""Casts of arrays (docs/numbers.md, point 9) against the independent reference, for every pair of dtypes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GGUF files, written by the `gguf` package and by hand; its numbers are ours bit for bit; and files that mean harm."""
+"""GGUF files, written by the `gguf` package and by hand, against its numbers bit for bit; and hostile files."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def gguf_module() -> Any:
     return module
 
 
-def test_large_alignment_is_taken_when_nothing_lies_behind_it(tmp_path: Path) -> None:
+def test_large_alignment_is_taken_when_nothing_follows_it(tmp_path: Path) -> None:
     (tmp_path / "a.gguf").write_bytes(made(pairs=(pair("general.alignment", 4, struct.pack("<I", 1 << 31)),)))
     assert not gc.load_tensors(tmp_path / "a.gguf")
 

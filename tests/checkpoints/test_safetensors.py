@@ -1,4 +1,4 @@
-"""Safetensors files, ours read by the format's own package and its files by us; and files that mean harm."""
+"""Safetensors files, ours read by the format's own package and its files by us; and hostile files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def same(a: Array, b: Array) -> bool:
 
 
 def official(path: Path) -> dict[str, dict[str, Any]]:
-    """What the format's own package reads."""
+    """Read a file by the format's own package."""
     return dict(safetensors.deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
 
 

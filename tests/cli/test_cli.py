@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Runs the command in a folder of its own: status, stdout, stderr."""
+    """Run the command in a folder of its own: status, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*argv: str) -> tuple[int, str, str]:
@@ -289,6 +289,9 @@ def test_check_says_what_is_computed_otherwise(call: Call) -> None:
     lines = out.splitlines()
     assert lines[0].startswith("Add bfloat16 x2: no kernel; computed in float32 and rounded (")
     assert any(line.startswith("Mod int32") for line in lines[1:-1])
+    passes = lines[lines.index("passes:") + 1 : -1]
+    assert "  legalise: every node legal, computed in another dtype, or decomposed" in passes
+    assert [line.split(":")[0].strip() for line in passes] == ["legalise", "notes"]
     assert lines[-1].startswith("m.onnx: runs on CPUExecutionProvider; ")
 
 
@@ -314,7 +317,7 @@ def test_check_looks_into_bodies(call: Call) -> None:
     assert "Add bfloat16 x2: no kernel; computed in float32 and rounded" in out
 
 
-def test_check_names_custom_operators_and_fails_when_nobody_has_them(call: Call) -> None:
+def test_check_names_custom_operators_and_fails_when_they_are_undeclared(call: Call) -> None:
     node = helper.make_node("Frobnicate", ["x"], ["y"], domain="acme")
     Path("m.onnx").write_bytes(model([node], acme=1).SerializeToString())
     status, out, err = call("check", "m.onnx")

@@ -1,4 +1,4 @@
-"""`graphcore promote` and `promotion.explain`: what each system gives for two dtypes, and why."""
+"""`graphcore promote` and `promotion.explain`: each system's result for two dtypes, and the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PAIRS = list(itertools.product(DTYPES, repeat=2))
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs the command: status, stdout, stderr."""
+    """Run the command: status, stdout, stderr."""
 
     def run(*argv: str) -> tuple[int, str, str]:
         status = main(argv)

@@ -1,4 +1,4 @@
-"""Operators that users declare: how they are called and typed, what they are made of, and what files say of them."""
+"""Operators that users declare: calls, types, bodies, and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.custom_ops.declaration import lookup
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, PromotionError, ShapeError
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from tests.support.graphs import Array
 
 X = np.array([[0.5, -1, 2], [3, -4, 0.25]], np.float32)
@@ -386,7 +386,7 @@ def test_bodies_may_use_other_custom_ops_and_control_flow() -> None:
     g.output(outer(g[0]))
     np.testing.assert_allclose(result(g, X)[0], np.tanh(X) * 2, rtol=1e-6)
     np.testing.assert_allclose(result(g, -X)[0], np.broadcast_to(-X.mean(1, keepdims=True), X.shape), rtol=1e-6)
-    targets: tuple[Target, ...] = ("onnx", "cpu")
+    targets: tuple[TargetName, ...] = ("onnx", "cpu")
     for target in targets:
         proto = g.to_onnx(target=target)
         onnx.checker.check_model(proto, full_check=True)
@@ -441,7 +441,7 @@ def test_graphs_with_them_are_copied_pickled_and_optimised() -> None:
 
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
 @pytest.mark.parametrize("inline", [False, True])
-def test_files_have_functions_of_the_domain_and_run_anywhere(target: Target, inline: bool) -> None:
+def test_files_have_functions_of_the_domain_and_run_anywhere(target: TargetName, inline: bool) -> None:
     g = everywhere()
     proto = g.to_onnx(target=target, inline=inline)
     onnx.checker.check_model(proto, full_check=True)
@@ -478,7 +478,7 @@ def test_model_of_an_operator_without_a_body_keeps_the_node() -> None:
     op = fresh("Bare")
     g = graph()
     g.output(op(g[0], scale=0.5))
-    targets: tuple[Target, ...] = ("onnx", "cpu")
+    targets: tuple[TargetName, ...] = ("onnx", "cpu")
     for target in targets:
         (node,) = g.to_onnx(target=target).graph.node
         assert (node.domain, node.op_type) == (DOMAIN, "Bare")
@@ -524,7 +524,7 @@ def test_reading_refuses_nodes_that_are_not_as_declared(
         Graph.load(model("ScaledTanh", attributes, inputs))
 
 
-def test_loading_what_nobody_declared_says_what_to_declare() -> None:
+def test_load_says_what_to_declare_when_an_operator_is_undeclared() -> None:
     proto = model("Undeclared", {}, ["x"])
     with pytest.raises(ModelError, match=rf"nothing is known of the operator {DOMAIN}::Undeclared") as caught:
         gc.InferenceSession().load(proto)

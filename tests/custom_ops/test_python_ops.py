@@ -1,4 +1,4 @@
-"""Declared operators that Python functions compute: numbers, dtypes, failures, threads, and what is not installed."""
+"""Declared operators that Python functions compute: numbers, dtypes, failures, threads, and missing packages."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_arrays_are_the_functions_own() -> None:
 
 
 class Unlucky(Exception):
-    """What a user's function raises."""
+    """An error of a user's function."""
 
 
 def raising(error: BaseException) -> Callable[[Array], Array]:
@@ -180,7 +180,7 @@ def test_exception_becomes_a_run_error_with_it_as_cause(error: BaseException) ->
         with pytest.raises(RunError, match=rf"Raises.*its Python function raised {type(error).__name__}") as caught:
             model(X)
         assert caught.value.__cause__ is error
-        assert "test_custom_python.py" in str(caught.value)
+        assert "test_python_ops.py" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Buffers in graphs: stores and loads in the order in which they are built, in files, and what is refused."""
+"""Buffers in graphs: stores and loads in build order, in files, and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphcore.errors import (
     ShapeError,
     SymbolError,
 )
-from graphcore.ir.buffers import NOTE
+from graphcore.ir.transform.exposed_buffers import NOTE
 from graphcore.onnx import notes
 
 D = DType

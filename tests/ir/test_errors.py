@@ -1,4 +1,4 @@
-"""The whole text of errors, in the look of DESIGN section 6, and what each is caught as."""
+"""The whole text of errors (operands with types and lines, reason, help) and their classes."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ import graphcore as gc
 from graphcore import Dim, DType, Graph, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.definitions import definition_of, definitions
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from graphcore.runtime.lowering.functions.inline import inlined
 from tests.support.every_op import CASES, graph_of
 
 D = DType
 F32 = TensorType(D.float32, ["batch", 4])
-TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
+TARGETS: tuple[TargetName, ...] = ("onnx", "cpu", "cuda")
 Array = np.ndarray[Any, Any]
 
 rng = np.random.default_rng(5)
@@ -79,7 +79,7 @@ def test_function_is_traced_once_when_called_often() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("inline", [False, True])
-def test_exported_function_gives_the_numbers_of_its_body(target: Target, inline: bool) -> None:
+def test_exported_function_gives_the_numbers_of_its_body(target: TargetName, inline: bool) -> None:
     model = stacked(gc.function(layer)).to_onnx(target=target, inline=inline)
     onnx.checker.check_model(model, full_check=True)
     assert [f.name for f in model.functions] == ([] if inline else ["layer"])
@@ -457,7 +457,7 @@ def test_function_of_a_dtype_gives_the_numbers_of_its_body(dtype: DType) -> None
         assert got.dtype == want.dtype
         assert got.tobytes() == want.tobytes()
     kept = dtype not in (D.int(3), D.uint(12), D.float4_e2m1)
-    assert len(graph.to_onnx().functions) == kept  # what is carried in other dtypes is inlined
+    assert len(graph.to_onnx().functions) == kept  # dtypes stored as others are inlined
 
 
 def is_built(name: str, dtype: DType) -> bool:
@@ -826,7 +826,7 @@ def test_names_that_are_no_identifiers_are_written_as_such() -> None:
     onnx.checker.check_model(model, full_check=True)
 
 
-def test_calls_of_nothing_in_a_file_are_nodes_like_others() -> None:
+def test_calls_of_missing_functions_in_a_file_are_nodes_like_others() -> None:
     node = onnx.helper.make_node("block", ["x"], ["y"], domain="graphcore.functions", definition="nothing")
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
     imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("graphcore.functions", 1)]

@@ -1,4 +1,4 @@
-"""Symbol.insert_transformation: nodes between a value and what reads it."""
+"""Symbol.insert_transformation: nodes between a value and its uses."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def run(graph: Graph, *arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any
 def check(graph: Graph) -> None:
     """That every Symbol has its place as its number, and is made before it is read."""
     graph.verify()
-    assert [s.id for s in graph._symbols] == list(range(len(graph._symbols)))
-    made = [node.outputs[0].id for node in graph._nodes if node.outputs]
+    assert [s.id for s in graph.symbols] == list(range(len(graph.symbols)))
+    made = [node.outputs[0].id for node in graph.nodes if node.outputs]
     assert made == sorted(made)
-    for node in graph._nodes:
+    for node in graph.nodes:
         for value in node.attributes.values():
             if isinstance(value, Graph):
-                for number, captured in value._captured.items():
+                for number, captured in value.scope.captured.items():
                     assert isinstance(captured.producer, Captured)
-                    assert graph._symbols[number] is captured.producer.symbol
+                    assert graph.symbols[number] is captured.producer.symbol
 
 
 @pytest.mark.parametrize("which", ["x", "h"])
@@ -69,7 +69,7 @@ def test_everything_reads_the_result_but_the_transformation() -> None:
     np.testing.assert_allclose(b, want + want, rtol=1e-6)
     np.testing.assert_allclose(c, want.sum(), rtol=1e-6)
     assert made.type is h.type
-    assert made.id == h.id + 2  # behind the constant 10
+    assert made.id == h.id + 2  # after the constant 10
 
 
 def test_later_uses_read_the_symbol_itself() -> None:
@@ -374,9 +374,9 @@ def test_a_model_that_others_wrote_can_be_edited() -> None:
         "{ hidden = Exp(x) more = Add(hidden, hidden) y = Abs(more) }"
     )
     graph = Graph.load(proto)
-    assert graph._read == 3
+    assert graph.site.imported == 3
     graph["hidden"].insert_transformation(lambda s: s // 1)
-    assert graph._read == 1
+    assert graph.site.imported == 1
     np.testing.assert_allclose(run(graph)[0], np.floor(np.exp(X)) * 2)
 
 

@@ -1,4 +1,4 @@
-"""The table of kernels is what the installed onnxruntime has, and the sweep that measures it survives what kills."""
+"""The table of kernels matches the installed onnxruntime, and the sweep that measures it survives crashes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from graphcore.runtime.kernel_probe.kernels.case import DTYPES, Case, Operand
 from graphcore.runtime.kernel_probe.kernels.cases import CASES
 from graphcore.runtime.kernel_probe.sweep import Job, jobs, sweep
 from graphcore.runtime.kernel_probe.tables import document, facts, merged, seen_in
-from graphcore.runtime.lowering.decompositions import DETOURS, window_functions
-from graphcore.runtime.lowering.targets.extra_dtypes import KERNELS as FOREIGN
-from graphcore.runtime.lowering.targets.incorrect import UNROUNDED, WRONG, wrong
-from graphcore.runtime.lowering.targets.legality import kernels, legality
+from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, window_functions
+from graphcore.runtime.lowering.targets import TARGETS
+from graphcore.runtime.lowering.targets.incorrect import UNROUNDED
+from graphcore.runtime.lowering.targets.legality import incorrect, kernels, legality
 from graphcore.runtime.lowering.targets.releases import Range, Runtime, table_of
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.values import to_ort
@@ -90,8 +90,10 @@ def test_kernels_that_are_legal_give_the_values_of_the_reference() -> None:
     outcomes = sweep(jobs(), CPU)
     assert sum(outcome.checked for outcome in outcomes.values()) > 1600
     differs = {(job.op_type, job.dtype): outcome.values for job, outcome in outcomes.items() if outcome.values}
-    # Windows are measured by the dtype of the result, and have a detour by that of the length.
-    left = {key: why for key, why in differs.items() if key not in DETOURS and key[0] not in window_functions.TERMS}
+    # Windows are measured by the dtype of the result, and have a decomposition by that of the length.
+    left = {
+        key: why for key, why in differs.items() if key not in DECOMPOSITIONS and key[0] not in window_functions.TERMS
+    }
     assert {key: why for key, why in left.items() if rules.allows(*key)} == {}
 
 
@@ -153,10 +155,12 @@ def test_legal_is_what_is_measured_less_what_is_wrong() -> None:
     newest = Runtime(table_of("cpu").newest.version)
     rules, there = legality("cpu", newest), kernels("cpu", newest)
     assert set(rules.table) == set(there) >= set(operators())
-    assert {op: rules.dtypes(op) for op in there} == {op: row - wrong("cpu", op, newest) for op, row in there.items()}
+    assert {op: rules.dtypes(op) for op in there} == {
+        op: row - incorrect(TARGETS["cpu"], op, newest) for op, row in there.items()
+    }
     assert rules.dtypes("GroupNormalization") == frozenset()
     assert D.int2 in there["Transpose"]
-    assert D.int2 in FOREIGN["cpu"]
+    assert D.int2 in TARGETS["cpu"].extra
     assert {D.float16, D.bfloat16} <= (rules.dtypes("Gather") or frozenset())
     computed = set(operators()) - UNROUNDED
     assert not any((rules.dtypes(op) or frozenset()) & {D.float16, D.bfloat16} for op in computed)
@@ -165,7 +169,7 @@ def test_legal_is_what_is_measured_less_what_is_wrong() -> None:
 def test_what_is_listed_as_wrong_is_there() -> None:
     releases = [Runtime(r.version, 24) for r in table_of("cpu").releases if r.opset >= 24]
     assert set(operators()) >= UNROUNDED
-    for op, (dtypes, reason) in WRONG["cpu"].items():
+    for op, (dtypes, reason) in TARGETS["cpu"].incorrect.items():
         there = frozenset[DType]().union(*(kernels("cpu", release)[op] for release in releases))
         assert {D.of(name) for name in dtypes.split()} <= there, op
         assert reason

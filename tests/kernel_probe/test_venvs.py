@@ -1,4 +1,4 @@
-"""The environment of each release of onnxruntime: what is in it, and that a half-made one is not taken for whole."""
+"""The environment of each release of onnxruntime: its packages, and that an incomplete one is detected."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import GraphError, ModelError
-from graphcore.ir.rewrite import walk
+from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.expansion import attention
 from graphcore.runtime.lowering.targets.traps import in_force

@@ -1,4 +1,4 @@
-"""Traps of onnxruntime in casts: those that it merges, and those whose values are not what docs/numbers.md promises."""
+"""Traps of onnxruntime in casts: those that it merges, and those whose values differ from docs/numbers.md."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SOURCES = sorted({first for first, _, _ in TRIPLES}, key=str)
 
 
 def values_of(dtype: DType) -> Array:
-    """Among others those that a detour through 32 bits or float32 would change."""
+    """Return numbers, among them some that a cast through 32 bits or float32 would change."""
     values = reference.samples(dtype, 300, 3)
     if dtype not in (D.float32, D.float64):
         return values
@@ -103,7 +103,7 @@ def test_cast_after_cast_is_right_where_the_runtime_merges_them(source: DType) -
 
 
 def merged_and_apart(first: DType, middle: DType, last: DType) -> list[bytes]:
-    """What onnxruntime gives for the casts as they are, and for those that cannot be merged."""
+    """Return onnxruntime's results for the casts as they are, and for casts that cannot be merged."""
     graph = Graph("casts", {"x": TensorType(first, ["n"]), "y": TensorType(first, ["n"])})
     x, y = (graph.op("Cast", [s], {"to": middle}, [TensorType(middle, ["n"])])[0] for s in graph.inputs)
     (y,) = graph.op("BitCast", [y], {"to": middle}, [TensorType(middle, ["n"])])

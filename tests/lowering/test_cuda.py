@@ -1,4 +1,4 @@
-"""The CUDA target, without a GPU: where its operators would run, and what they give where the CPU can run them.
+"""The CUDA target, without a GPU: the placement of its operators, and their results where the CPU can run them.
 
 `runnable` is the target less the kernels that the CPU has none of, so that what it lowers to can be run. Its `Where`
 loses the sign of zero, which the CUDA provider's does not, so zeros are compared without.
@@ -27,6 +27,7 @@ from graphcore.runtime import session as sessions
 from graphcore.runtime.inspection.placement import planned
 from graphcore.runtime.kernel_probe.cuda_table import kernels as kernels_of
 from graphcore.runtime.lowering import lower
+from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from tests.ops.test_sweep import assert_near, assert_same
 from tests.support import reference
@@ -63,7 +64,7 @@ def runnable(monkeypatch: pytest.MonkeyPatch) -> _OnCPU:
     cpu, cuda = legality("cpu"), legality("cuda")
     right = {op: (cuda.dtypes(op) or frozenset(), cpu.dtypes(op)) for op in cuda.table}
     table = {op: own if host is None else own & host for op, (own, host) in right.items()}
-    rules = Legality("cuda", table, detours=True, host=cpu)
+    rules = Legality(TARGETS["cuda"], table, host=cpu)
     monkeypatch.setattr("graphcore.runtime.lowering.legality", lambda target, runtime: rules)
     return _OnCPU()
 

@@ -1,4 +1,4 @@
-"""Operators whose kernels take fewer dtypes than ONNX, or give other numbers: what lowering puts in their place."""
+"""Decompositions of operators whose kernels take fewer dtypes than ONNX, or give other numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_max_roi_pool_gives_what_the_kernel_of_opset_16_gives(seed: int, pooled:
 
 
 def _native(op_type: str, feeds: dict[str, Array], attributes: dict[str, Any], opset: int) -> list[Array]:
-    """What onnxruntime's own kernel of an older opset gives."""
+    """Return the result of onnxruntime's own kernel of an older opset."""
     node = helper.make_node(op_type, list(feeds), ["y"], **attributes)
     infos = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()

@@ -1,4 +1,4 @@
-"""Pow, Mod and Einsum of integers as other programs write them: exact where the kernels compute doubles."""
+"""Pow, Mod and Einsum of integers as other tools write them: exact where the kernels compute in doubles."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_remainder_with_the_sign_of_the_dividend_is_exact(dtype: DType) -> None:
         "ij,jk->ki", "iij,kj->ik", "ijj,kj->ik", "iji,kj->ik", "iji->ji", "ijji,j->i", "ijij,k->kji",
     ],
 )  # fmt: skip
-def test_einsum_of_nothing_is_zero_when_any_axis_is_empty(equation: str, dtype: DType) -> None:
+def test_einsum_is_zero_when_any_axis_is_empty(equation: str, dtype: DType) -> None:
     terms = equation.split("->")[0].split(",")
     labels = sorted({label for term in terms for label in term})
     for empty in labels:
@@ -112,7 +112,9 @@ def test_einsum_of_nothing_is_zero_when_any_axis_is_empty(equation: str, dtype: 
         ("...ii,ij->j...", [(2, 0, 0), (0, 3)]),
     ],
 )
-def test_einsum_of_nothing_is_zero_when_it_has_dots(equation: str, shapes: list[tuple[int, ...]], dtype: DType) -> None:
+def test_einsum_with_dots_is_zero_when_any_axis_is_empty(
+    equation: str, shapes: list[tuple[int, ...]], dtype: DType
+) -> None:
     arrays = [np.ones(shape, dtype.numpy) for shape in shapes]
     graph = Graph("dots", [TensorType(dtype, [Dim.dynamic()] * a.ndim) for a in arrays])
     graph.output(gc.ops.einsum(equation, *graph.inputs))

@@ -1,4 +1,4 @@
-"""Recurrent networks of no sequences or no steps, which end the process where onnxruntime runs them alone."""
+"""Recurrent networks of no sequences or no steps, which end the process in onnxruntime itself."""
 
 from __future__ import annotations
 

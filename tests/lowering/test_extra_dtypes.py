@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 
 pytestmark = pytest.mark.releases
 
@@ -202,10 +202,10 @@ def test_float4_beside_strings_comes_out() -> None:
     assert u.tolist() == ["a", "b"]
 
 
-def test_float4_is_kept_by_the_onnx_target_and_carried_by_the_others() -> None:
+def test_float4_is_kept_by_the_onnx_target_and_stored_as_float8_by_the_others() -> None:
     graph = Graph.load(model_of([helper.make_node("Identity", ["x"], ["y"])], {"x": some(FOUR, 3)}, ["y"]))
     kinds = {}
-    targets: tuple[Target, ...] = ("onnx", "cpu")
+    targets: tuple[TargetName, ...] = ("onnx", "cpu")
     for target in targets:
         kinds[target] = graph.to_onnx(target=target).graph.output[0].type.tensor_type.elem_type
     assert kinds == {"onnx": TensorProto.FLOAT4E2M1, "cpu": TensorProto.FLOAT8E4M3FN}

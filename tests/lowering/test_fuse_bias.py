@@ -1,4 +1,4 @@
-"""Biases that are added inside the kernels of quantised products: where they are, and where they must not be."""
+"""Fusion of biases into the kernels of quantised products, and cases in which it must not happen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BIASES: dict[str, tuple[Any, bool]] = {
     "a row": (lambda y: y + normal(1, 32, seed=2), False),
     "a number": (lambda y: y + 2.5, False),
     "a residual": (lambda y: y + ops.tanh(y.graph["x"][:, :32]), False),
-    "a vector behind a residual": (lambda y: y + ops.tanh(y.graph["x"][:, :32]) + normal(32, seed=2), False),
+    "a vector after a residual": (lambda y: y + ops.tanh(y.graph["x"][:, :32]) + normal(32, seed=2), False),
     "a product that is read twice": (lambda y: (y + normal(32, seed=2)) * y, False),
     "a vector that is computed": (lambda y: y + ops.sum(y.graph["x"][:, :32], axis=0), False),
     "nothing": (lambda y: ops.relu(y), False),

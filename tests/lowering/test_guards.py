@@ -1,4 +1,4 @@
-"""What onnxruntime takes for something else when it looks at several nodes at once, or at axes."""
+"""Guards against onnxruntime's wrong rewrites of several nodes, or of axes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_products_with_dequantised_weights_leave_the_other_operand_as_it_is(name
 
 def test_the_runtime_alone_still_rounds_the_other_operand() -> None:
     """If this fails the runtime was mended, and so may be `runtime/lowering/guards/dequantized_matmul.py`."""
-    if not traps.seen().ranges[dequantized_matmul.NAME].includes(release.runtime().version):
+    if not traps.seen().ranges[dequantized_matmul.GUARD.trap].includes(release.runtime().version):
         pytest.skip("the installed onnxruntime was not seen to round it")
     model, wanted = BYTES["of one scale"]
     assert np.abs(bare(model, X) - wanted).max() > 1e-2

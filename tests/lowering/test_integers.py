@@ -1,4 +1,4 @@
-"""Integers of every width up to 64 bits: what they compute, and how few operators wrap them."""
+"""Integers of every width up to 64 bits: their values, and the number of operators that wrap them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering import lower
 from tests.support.trees import Array, Known, trees, wrap
@@ -53,7 +53,7 @@ def held(dtype: DType) -> Array:
 def run_each(
     function: Callable[[Symbol, DType], Symbol], dtypes: Sequence[DType]
 ) -> list[tuple[DType, Array, list[Any]]]:
-    """What a function gives for what the storage of each dtype may hold, of one graph: dtype, operand, result."""
+    """Return dtype, operand and result of a function, for all stored values of each dtype, in one graph."""
     graph = Graph("test", {dtype.name: TensorType(dtype, [dtype.name + "_n"]) for dtype in dtypes})
     graph.output(*[function(x, x.dtype) for x in graph.inputs])
     arrays = [held(dtype) for dtype in dtypes]
@@ -78,7 +78,7 @@ def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[K
 @given(trees(1, 64, 12, divides=True))
 def test_trees_are_valid_onnx_on_every_target(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph = tree[0]
-    targets: tuple[Target, ...] = ("onnx", "cpu")
+    targets: tuple[TargetName, ...] = ("onnx", "cpu")
     for target in targets:
         onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)
     lower(graph, "cuda")
@@ -169,8 +169,8 @@ def test_indices_are_wrapped_when_they_are_of_an_odd_width() -> None:
 # How many wraps there are
 
 
-def operators(graph: Graph, target: Target = "cpu") -> Counter[str]:
-    return Counter(node.op_type for node in lower(graph, target)._nodes)
+def operators(graph: Graph, target: TargetName = "cpu") -> Counter[str]:
+    return Counter(node.op_type for node in lower(graph, target).nodes)
 
 
 def grown(x: Symbol, y: Symbol) -> Symbol:
@@ -251,9 +251,9 @@ def test_lowering_is_linear_when_a_sum_is_long() -> None:
 # Bodies of If and Loop
 
 
-def body_of(outer: Graph, name: str, types: dict[str, TensorType]) -> Graph:
+def new_body(outer: Graph, name: str, types: dict[str, TensorType]) -> Graph:
     body = Graph(name, types)
-    body._outer = outer
+    body.scope.outer = outer
     return body
 
 
@@ -266,8 +266,8 @@ def test_bodies_compute_in_odd_widths_when_they_capture_values() -> None:
     functions: dict[str, Function] = {"then_branch": lambda v: v * v, "else_branch": lambda v: v >> 1}
     branches = {}
     for name, function in functions.items():
-        body = body_of(graph, name, {})
-        inner = body._capture(doubled)
+        body = new_body(graph, name, {})
+        inner = body.build.capture(doubled)
         assert inner is not None
         body.output(function(inner))
         branches[name] = body
@@ -284,7 +284,7 @@ def test_bodies_compute_in_odd_widths_when_they_capture_values() -> None:
 def test_loops_carry_odd_widths_when_they_turn() -> None:
     dtype = DType.uint(5)
     graph = Graph("test", {"x": TensorType(dtype, ["n"])})
-    body = body_of(graph, "body", {
+    body = new_body(graph, "body", {
         "turn": TensorType(DType.int64, []), "on": TensorType(DType.bool, []), "v": TensorType(dtype, ["n"]),
     })  # fmt: skip
     _, on, v = body.inputs

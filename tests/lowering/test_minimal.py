@@ -1,4 +1,4 @@
-"""Lowered graphs hold nothing that could be left out, and leaving it out changes no bit."""
+"""Lowered graphs have no removable nodes, and removing nodes changes no bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of models that others wrote, where the kernels take less than ONNX allows or compute something else."""
+"""Operators of loaded models, where the kernels take less than ONNX allows or compute something else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def infos_of(arrays: dict[str, Array], dims: dict[str, list[Any]] | None = None)
 def run(
     op: str, *inputs: Array | None, opset: int = 26, dims: dict[str, list[Any]] | None = None, **attributes: Any
 ) -> Array:
-    """What a model of one node gives."""
+    """Return the results of a model of one node."""
     given = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
     node = helper.make_node(op, names, ["y"], **attributes)
@@ -102,7 +102,7 @@ def test_short_time_transforms_are_right_to_the_last_place(length: int, onesided
     np.testing.assert_allclose(made, parts(wanted, np.float32), rtol=1e-6, atol=1e-6)
 
 
-# Extremes of nothing
+# Extremes of empty tensors
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])
@@ -113,7 +113,7 @@ def test_short_time_transforms_are_right_to_the_last_place(length: int, onesided
     ids=str,
 )
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
-def test_extremes_of_nothing_are_the_limits_of_the_dtype(
+def test_extremes_are_the_limits_of_the_dtype_when_x_is_empty(
     op: str, dtype: DType, is_constant: bool, keepdims: int
 ) -> None:
     ends = (-np.inf, np.inf) if dtype.is_float else (dtype.min, dtype.max)
@@ -131,7 +131,7 @@ def test_extremes_of_nothing_are_the_limits_of_the_dtype(
     assert (made == value).all()
 
 
-def test_extremes_along_another_axis_of_nothing_are_nothing() -> None:
+def test_extremes_are_empty_when_another_axis_is_empty() -> None:
     for axis, shape in ((0, (0, 4)), (2, (2, 0))):
         made = run("ReduceMax", np.zeros((2, 0, 4), np.float32), np.array([axis]), keepdims=0, opset=20)
         assert made.shape == shape

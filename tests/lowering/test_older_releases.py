@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, RunError
-from graphcore.ir.rewrite import walk
-from graphcore.onnx.proto.model_proto import OPSET, encode, join
+from graphcore.ir.transform.walk import walk
+from graphcore.onnx.opset import OPSET
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.legality import kernels, legality
@@ -107,7 +108,7 @@ def test_graph_is_lowered_at_an_older_opset_where_only_that_has_the_kernels() ->
         assert [node.op_type for node in lowered.nodes] == ["Attention"]
         assert onnx.ModelProto.FromString(join(encode(lowered))).opset_import[0].version == opset
         again = lower(lowered, "cpu", runtime=Runtime("1.31.1"))
-        assert again._domains.get("", OPSET) == 26
+        assert again.opsets.get("", OPSET) == 26
     assert "Attention" not in {node.op_type for node in lower(graph, "cpu").nodes}
 
 

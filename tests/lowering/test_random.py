@@ -1,4 +1,4 @@
-"""ONNX's random operators: what is drawn is spread as it should be, and the same for the same seed."""
+"""ONNX's random operators: the right distributions, and the same numbers for the same seed."""
 
 from __future__ import annotations
 

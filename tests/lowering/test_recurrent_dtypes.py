@@ -1,4 +1,4 @@
-"""Recurrent networks in float64 and with the batch in front, for which there are no kernels, against loops."""
+"""Recurrent networks in float64 and with the batch first, for which there are no kernels, against loops."""
 
 from __future__ import annotations
 

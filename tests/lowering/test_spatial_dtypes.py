@@ -39,7 +39,7 @@ def emitted(
     symbolic: bool,
     fed: int = 1,
 ) -> list[Array]:
-    """What one ONNX operator gives: the first `fed` inputs are fed, with named dims or static ones."""
+    """Return the results of one ONNX operator: the first `fed` inputs are fed, with named or static dims."""
     types = {}
     for i, array in enumerate(inputs[:fed]):
         assert array is not None

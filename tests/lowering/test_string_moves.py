@@ -1,4 +1,4 @@
-"""Strings that operators put elsewhere, of which onnxruntime's kernels move numbers only."""
+"""Operators that move strings, where onnxruntime's kernels move numbers only."""
 
 from __future__ import annotations
 

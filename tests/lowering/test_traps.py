@@ -1,4 +1,4 @@
-"""Each trap of onnxruntime: right with its detours on every release, and wrong without in those that it was seen in.
+"""Each trap of onnxruntime: right on every release with its decompositions, wrong without on those that have it.
 
 A trap that an installed release was not seen to have, or a release that was not measured, is not asked for it.
 """
@@ -21,12 +21,11 @@ from graphcore.runtime.kernel_probe.probes import Probe, found, operator, probes
 from graphcore.runtime.kernel_probe.probes import traps as probed
 from graphcore.runtime.kernel_probe.workers import Worker
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.decompositions import DETOURS, empty_recurrent, quantized
+from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent, quantized
 from graphcore.runtime.lowering.decompositions.older import bitcast, empty
 from graphcore.runtime.lowering.functions import custom_ops
-from graphcore.runtime.lowering.guards import added_zero, dequantized_matmul, empty_attention, negative_axes
-from graphcore.runtime.lowering.targets import traps
-from graphcore.runtime.lowering.targets.incorrect import ROUNDED, WRONG
+from graphcore.runtime.lowering.guards import GUARDS
+from graphcore.runtime.lowering.targets import TARGETS, traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.runtime.ort import release as installed
@@ -36,7 +35,7 @@ from tests.support.graphs import Array
 D = DType
 INF = float("inf")
 ALIKE = {"ReduceL2 int64", "ReduceMax uint8", "Sum float64"}
-"""Kernels that were right in every release, in a row of detours with others that were not."""
+"""Kernels that were right in every release, in a row of decompositions with others that were not."""
 
 PLACES = {id(probe): place for place, probe in enumerate(probes())}
 FIRST = {id(probe): name for name, trap in reversed(list(probed().items())) for probe in trap.probes}
@@ -52,7 +51,7 @@ def test_results_are_right_as_things_are(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Callable[[int], str]]:
-    """What becomes of a probe with its detours switched off, in a process that it may end."""
+    """Run a probe without its decompositions, in a process that it may end; return its outcome."""
     workers: list[Worker] = []
 
     def ask(place: int) -> str:
@@ -70,7 +69,7 @@ def worker() -> Iterator[Callable[[int], str]]:
 
 
 @pytest.mark.parametrize("name", sorted(traps.seen().ranges))
-def test_results_are_wrong_when_the_detours_are_switched_off(name: str, worker: Callable[[int], str]) -> None:
+def test_results_are_wrong_when_decompositions_are_switched_off(name: str, worker: Callable[[int], str]) -> None:
     version = installed.runtime().version
     if version not in traps.seen().releases:
         pytest.skip(f"onnxruntime {version} was not measured")
@@ -95,16 +94,18 @@ def test_results_are_wrong_when_the_detours_are_switched_off(name: str, worker: 
 
 def _named() -> set[str]:
     """Every name by which lowering and sessions ask whether there is a trap, as far as a measured release has it."""
-    rows = {traps.of_kernel(*row) for row in DETOURS if any(rules.allows(*row) for rules in _releases())}
+    rows = {traps.of_kernel(*row) for row in DECOMPOSITIONS if any(rules.allows(*row) for rules in _releases())}
     rows |= {traps.of_kernel(*row) for row in bitcast.traps()}
     rows |= {empty.trap(*row) for row in empty.rows({})}
-    rows |= {traps.of_kernel(op, D.of(d)) for op, (dtypes, _) in WRONG["cpu"].items() for d in dtypes.split()}
-    rows |= {f"{dtype} kernels" for dtype in ROUNDED["cpu"]}
+    rows |= {
+        traps.of_kernel(op, D.of(d)) for op, (dtypes, _) in TARGETS["cpu"].incorrect.items() for d in dtypes.split()
+    }
+    rows |= {f"{dtype} kernels" for dtype in TARGETS["cpu"].rounded}
     rows |= {f"optimiser {name}" for names in installed._OPTIMISERS.values() for name in names}
     rows |= {trap for names in empty_recurrent._ENDS.values() for trap in names.values()} | {
         empty_recurrent._FEATURELESS
     }
-    rows |= {each.NAME for each in (added_zero, negative_axes, dequantized_matmul, empty_attention)}
+    rows |= {guard.trap for guard in GUARDS}
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
     rows |= {installed.MEMORY, quantized.NARROW_SCALES, custom_ops.STATISTICS, empty.REVERSED}
     sources = Path(traps.__file__).resolve().parents[2].rglob("*.py")
@@ -129,7 +130,7 @@ def test_releases_with_traps_are_measured_ones() -> None:
     assert {*traps.seen().releases} <= {release.version for release in table_of("cpu").releases}
 
 
-# What has no detour of its own
+# Without a decomposition of their own
 
 
 def run(build: Callable[..., Any], *arrays: Array) -> Array:
@@ -141,7 +142,7 @@ def run(build: Callable[..., Any], *arrays: Array) -> Array:
 
 
 @pytest.mark.parametrize("dtype", [D.int32, D.float16, D.bfloat16, D.float32, D.float64], ids=str)
-def test_mean_of_nothing_is_nan(dtype: DType) -> None:
+def test_mean_is_nan_when_x_is_empty(dtype: DType) -> None:
     nothing = np.zeros((2, 0), dtype.numpy)
     for op in (ops.mean, ops.var, ops.stdev):
         assert np.isnan(run(lambda x, op=op: op(x, axis=1), nothing).astype(float)).tolist() == [True, True]
@@ -154,7 +155,7 @@ def test_mean_of_nothing_is_nan(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [D.float16, D.float32, D.float64], ids=str)
-def test_softmax_of_nothing_but_minus_infinity_is_nan(dtype: DType) -> None:
+def test_softmax_is_nan_when_all_are_minus_infinity(dtype: DType) -> None:
     made = run(ops.softmax, np.array([[-INF, -INF], [0, -INF]], dtype.numpy))
     assert np.isnan(made[0]).all()
     assert made[1].tolist() == [1, 0]

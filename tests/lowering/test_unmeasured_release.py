@@ -1,4 +1,4 @@
-"""Sessions of a release that no table knows: its kernels are asked for, and graphs run right whatever the answer is.
+"""Sessions of a release without a table: its kernels are listed, and graphs run right whatever the list is.
 
 The installed one is told to be 99.0, and to list fewer kernels than it has, more, or nothing that can be read.
 """
@@ -60,7 +60,7 @@ def assert_divides() -> None:
 
 
 def failures(names: Sequence[str], dtype: DType, may_refuse: bool = False) -> list[str]:
-    """What is wrong with the results of ops, each of one dtype, or with the errors that they raise."""
+    """Return the wrong results of ops, each of one dtype, and the errors that they raise."""
     if not names:
         return []
     try:
@@ -211,7 +211,7 @@ def test_table_stands_when_some_entries_cannot_be_read(
 # A list that has more
 
 
-def test_graphs_run_right_when_the_list_has_what_nobody_knows(pretend: Pretend) -> None:
+def test_graphs_run_right_when_the_list_has_unknown_kernels(pretend: Pretend) -> None:
     every = ["tensor(float)", "tensor(float128)", "tensor(int3)", "seq(tensor(string))", "opaque(mine)", "", "tensor("]
     more = [
         kernel("Hyper", every),
@@ -246,7 +246,7 @@ REPLACED: list[tuple[str, ...]] = [
     ("Tanh float32", "Sigmoid float32", "Exp float32"),
     ("TensorScatter", "CumProd"),
 ]
-"""What is computed by other kernels wherever it is missing."""
+"""The kernels that have a substitute wherever they are missing."""
 
 NEEDED: list[tuple[str, ...]] = [
     ("Where",),
@@ -258,7 +258,7 @@ NEEDED: list[tuple[str, ...]] = [
     ("Where", "BitCast", "Erf", "TopK", "Attention"),
     ("Sin", "Cos", "Pow", "Trilu", "Sign", "IsNaN", "Resize"),
 ]
-"""What some ops cannot do without: they are refused when they are loaded, the others run right."""
+"""The kernels that some ops need: such ops are refused when they are loaded, the others run right."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Integers of more than 64 bits: what they compute, in limbs or in 64 bits where no more are used."""
+"""The values of integers of more than 64 bits, in limbs or in 64 bits where no more are used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError, FeedError, GraphError
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
 from graphcore.types.tensor_types import Type
@@ -52,8 +52,8 @@ def run(function: Function, types: list[Any], *arrays: Array) -> list[Array]:
     return list(results)
 
 
-def operators(graph: Graph, target: Target = "cpu") -> Counter[str]:
-    return Counter(node.op_type for node in lower(graph, target)._nodes)
+def operators(graph: Graph, target: TargetName = "cpu") -> Counter[str]:
+    return Counter(node.op_type for node in lower(graph, target).nodes)
 
 
 def samples(dtype: DType, count: int = 40, seed: int = 0) -> Array:
@@ -82,7 +82,7 @@ def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[K
 @given(trees(60, 140, 6, divides=True))
 def test_trees_are_valid_onnx_on_every_target(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph = tree[0]
-    targets: tuple[Target, ...] = ("onnx", "cpu")
+    targets: tuple[TargetName, ...] = ("onnx", "cpu")
     for target in targets:
         onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)
     lower(graph, "cuda")
@@ -112,8 +112,8 @@ def test_quotients_follow_python_when_both_operands_are_wide(dtype: DType) -> No
     x[0], y[0] = int(dtype.min), -1 if dtype.is_signed else 1
 
     def all_of(a: Symbol, b: Symbol) -> tuple[Symbol, ...]:
-        truncated = a.graph._emit("Div", (a, b), a.type)
-        rest = a.graph._emit("Mod", (a, b), a.type, {"fmod": 1})
+        truncated = a.graph.build.emit("Div", (a, b), a.type)
+        rest = a.graph.build.emit("Mod", (a, b), a.type, {"fmod": 1})
         return a // b, a % b, truncated, rest, a // 7, a % 1000000007
 
     floor, mod, quotient, rest, by7, mod_prime = (r.tolist() for r in run(all_of, [dtype, dtype], x, y))
@@ -479,7 +479,7 @@ def test_operators_are_refused_when_nothing_computes_them_on_limbs(function: Fun
     graph = graph_of(function, I96)
     with pytest.raises(DTypeError, match=says) as caught:
         graph.to_onnx()
-    assert "test_limbs.py:" in str(caught.value)
+    assert "test_wide_integers.py:" in str(caught.value)
 
 
 def test_bodies_refuse_wide_integers_when_they_capture_them() -> None:
@@ -487,8 +487,8 @@ def test_bodies_refuse_wide_integers_when_they_capture_them() -> None:
     branches = {}
     for name in ("then_branch", "else_branch"):
         body = Graph(name, {})
-        body._outer = graph
-        inner = body._capture(graph[1])
+        body.scope.outer = graph
+        inner = body.build.capture(graph[1])
         assert inner is not None
         body.output((inner + 1).cast(DType.int64))
         branches[name] = body

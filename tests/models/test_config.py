@@ -1,4 +1,4 @@
-"""Configurations of all families: whatever a file says, there is a Config that can be built, or one clear error."""
+"""Configurations of all families: any file gives a Config that can be built, or one clear error."""
 
 from __future__ import annotations
 

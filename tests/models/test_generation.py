@@ -1,4 +1,4 @@
-"""Texts that decoders generate: greedy, drawn, in batches, streamed, cancelled, and what is refused."""
+"""Texts that decoders generate: greedy, drawn, in batches, streamed, cancelled, and refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROMPTS = [[3, 17, 40, 0, 5], [9], [8, 7, 6]]
 
 @functools.cache
 def made(kind: str) -> tuple[Model, Callable[[list[int]], Array]]:
-    """A decoder, and the logits behind a text that is computed anew as a whole."""
+    """A decoder, and the logits after a text that is recomputed as a whole."""
     session = gc.InferenceSession(intra_op_num_threads=1)
     if kind == "gpt2":
         arrays = some(gpt2.shapes(GPT2))

@@ -1,4 +1,4 @@
-"""What `models.generate` and `models.stream` refuse before the first token, and say why."""
+"""Arguments that `models.generate` and `models.stream` refuse before the first token, and the reasons."""
 
 from __future__ import annotations
 

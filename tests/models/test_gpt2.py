@@ -182,7 +182,7 @@ def test_names_may_lack_their_beginning_and_masks_are_passed_over(tmp_path: Path
     np.testing.assert_allclose(last(model, TEXT), gpt2_logits(SMALL, arrays, TEXT)[-1], atol=1e-5)
 
 
-def test_weight_that_is_there_under_both_names_is_there_for_nothing() -> None:
+def test_weight_is_unexpected_when_it_has_both_names() -> None:
     arrays = weights_of(SMALL)
     arrays["wte.weight"] = arrays["transformer.wte.weight"]
     with pytest.raises(ModelError, match=r"1 there for nothing: wte\.weight"):

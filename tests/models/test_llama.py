@@ -145,7 +145,7 @@ def test_text_goes_on_from_a_token_before_its_last_and_begins_anew() -> None:
     np.testing.assert_allclose(got[0], llama_logits(SMALL, arrays, [7, 8])[-1], atol=1e-5)
 
 
-def test_tokens_behind_others_in_a_batch_come_one_at_a_time() -> None:
+def test_tokens_after_others_in_a_batch_come_one_at_a_time() -> None:
     state = load(llama.build(SMALL, cache=16)).state()
     state(np.array([TEXT[:4]] * 2), np.array([4, 4]))
     with pytest.raises(RunError, match="batch_size must be 1"):
@@ -343,7 +343,7 @@ def test_gguf_file_of_another_architecture_is_refused(tmp_path: Path) -> None:
         llama.build(config, tmp_path / "model.gguf")
 
 
-def test_frequencies_of_a_gguf_file_are_there_for_nothing_when_nothing_is_scaled(tmp_path: Path) -> None:
+def test_frequencies_of_a_gguf_file_are_unexpected_when_angles_are_not_scaled(tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf", weights_of(SMALL), True, {"attn_q": 4, "attn_k": 2})
     with pytest.raises(ModelError, match=r"1 there for nothing: rope_freqs\.weight"):
         llama.build(SMALL, tmp_path / "model.gguf")

@@ -54,7 +54,7 @@ class Runner:
             timer.cancel()
 
     def outcome(self, name: str, way: str = "loaded") -> str:
-        """How the test went that way, of the worker's `ways`."""
+        """Return the outcome of the test, of the worker's `ways`."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{way} {name}\n")
         self._process.stdin.flush()

@@ -19,14 +19,14 @@ import pytest
 import graphcore as gc
 from graphcore import Dim, DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import ExportError, GraphError, ResourceLimitError
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from graphcore.onnx import notes
 from graphcore.onnx.proto import model_proto
 from graphcore.runtime import export as export_module
 
 Array = np.ndarray[Any, Any]
 D = DType
-TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
+TARGETS: tuple[TargetName, ...] = ("onnx", "cpu", "cuda")
 
 
 def small() -> Graph:
@@ -59,7 +59,7 @@ def named(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_model_is_valid_and_of_the_oldest_opset_that_has_its_operators(target: Target) -> None:
+def test_model_is_valid_and_of_the_oldest_opset_that_has_its_operators(target: TargetName) -> None:
     model = small().to_onnx(target=target)
     onnx.checker.check_model(model, full_check=True)
     assert model.ir_version == 8
@@ -68,7 +68,7 @@ def test_model_is_valid_and_of_the_oldest_opset_that_has_its_operators(target: T
 
 
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
-def test_mixed_dtypes_are_valid_when_exported(target: Target) -> None:
+def test_mixed_dtypes_are_valid_when_exported(target: TargetName) -> None:
     inputs = {d.name: TensorType(d, ["n"]) for d in (D.bool, D.int8, D.int64, D.float16, D.bfloat16, D.tf32, D.index)}
     graph = Graph("mixed", inputs)
     i8, bf16 = graph["int8"], graph["bfloat16"]

@@ -19,7 +19,7 @@ from graphcore.checkpoints import load_tensors
 from graphcore.errors import GraphError
 from graphcore.models import minilm
 from graphcore.onnx import notes
-from graphcore.onnx.proto.model_proto import OPSET
+from graphcore.onnx.opset import OPSET
 from graphcore.onnx.versions.downgrade import ML_ROWS, ROWS
 from graphcore.onnx.versions.history import IR_OF_DTYPE, IR_OF_OPSET, OLDEST_OPSET
 from graphcore.onnx.versions.table import CHANGES
@@ -313,7 +313,7 @@ def test_operators_that_came_late_are_taken_apart_in_standard_onnx(opset: int) -
     assert ("Swish" in {node.op_type for node in model.graph.node}) == (opset >= 24)
     for one, other in zip(gc.InferenceSession().load(Graph.load(model))(X), want, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
-    if opset < 24:  # behind it onnxruntime has no kernel of Swish
+    if opset < 24:  # onnxruntime has no kernel of Swish after opset 24
         for one, other in zip(run(model, x=X), want, strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 

@@ -1,4 +1,4 @@
-"""Models that take and give more than plain tensors: sequences, optionals, maps, strings, and every dtype there is."""
+"""Models of more than plain tensors: sequences, optionals, maps, strings, and every dtype."""
 
 from __future__ import annotations
 

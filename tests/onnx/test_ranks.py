@@ -1,4 +1,4 @@
-"""Ranks that ONNX's inference does not tell and the operators' definitions do."""
+"""Ranks that follow from operators' definitions, without ONNX's inference."""
 
 from __future__ import annotations
 

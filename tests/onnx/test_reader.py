@@ -1,4 +1,4 @@
-"""Models of others as Graphs: what is in the file is in the Graph, and runs to the same numbers."""
+"""Models of other tools as Graphs: the Graph has everything in the file, and runs to the same numbers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def model(
 
 
 def alone(proto: onnx.ModelProto, feed: dict[str, Array]) -> list[Any]:
-    """What onnxruntime by itself makes of the model."""
+    """Return onnxruntime's own results of the model."""
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     results: list[Any] = session.run(None, feed)
     return results
@@ -202,7 +202,7 @@ def test_branches_see_the_graph_around_them_when_loaded(chosen: bool) -> None:
 
 
 def loop() -> onnx.ModelProto:
-    """Doubles until the sum is over 50; what is carried grows by concatenation, and every sum is scanned."""
+    """Double until the sum is over 50; the state grows by concatenation, and every sum is a scan output."""
     body = helper.make_graph(
         [
             helper.make_node("Concat", ["v", "v"], ["v2"], axis=0),

@@ -24,7 +24,7 @@ NOT_REBUILT = {
     ),
     "test_scan_sum": "The Scan of opset 8, over a batch and with an operand of lengths that is left out, is no more.",
 }
-"""What is read from a model and cannot be called, and why."""
+"""The operators that are read from a model and cannot be called, and why."""
 
 CHUNKS = 10
 

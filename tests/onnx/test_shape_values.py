@@ -1,4 +1,4 @@
-"""Dims of models whose shapes are computed in them."""
+"""Dims of models that compute their shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dims of what models cut, pad, repeat, join and resize by sizes that they compute."""
+"""Dims of values that models slice, pad, repeat, join and resize by computed sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CUT = {
         "s = Shape<start = 2>(x)" + constants(z=[0], k=[2], ax=[2]) + " h = Div(s, k) y = Slice(x, z, h, ax)",
         "batch, seq, 6",
     ),
-    "rows behind one": (
+    "rows after one": (
         constants(a=[1], e=[2**63 - 1], ax=[1]) + " y = Slice(x, a, e, ax)", "batch, max(seq - 1, 0), 12",
     ),
     "all rows but one": (constants(a=[0], e=[-1], ax=[1]) + " y = Slice(x, a, e, ax)", "batch, max(seq - 1, 0), 12"),
@@ -87,7 +87,7 @@ _PLACES = st.integers(-5, 5) | st.sampled_from([2**31 - 1, 2**63 - 1, -(2**63)])
 @given(_PLACES, _PLACES, st.sampled_from([1, 2, 3, -1, -2]), st.sampled_from([1, 2]))
 def test_slices_have_the_dims_that_are_told(start: int, end: int, step: int, axis: int) -> None:
     if step < 0 and end > 5:
-        end = -(2**63)  # backwards to a place far behind is nothing to ONNX, and everything to onnxruntime
+        end = -(2**63)  # a backward slice to a stop far below is empty in ONNX, and the whole axis in onnxruntime
     nodes = constants(a=[start], e=[end], ax=[axis], st=[step]) + " y = Slice(x, a, e, ax, st)"
     graph = read(nodes, "float[batch, seq, 3] x")
     assert axis == 1 or not any(d.is_dynamic for d in graph.outputs[0].shape)

@@ -55,7 +55,7 @@ def _attributes(schema: Any) -> dict[str, tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class _Difference:
-    """What one version of an operator changed."""
+    """The change of an operator in one version."""
 
     gained: bool
     lost: bool

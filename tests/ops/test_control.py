@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, PromotionError, ShapeError
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from tests.support.every.case import ALL
 from tests.support.graphs import Array, graph_of
 
@@ -27,8 +27,8 @@ SYSTEMS = ("max", "max_published", "anvil", "array_api", "allo_cpp")
 
 
 def run(graph: Graph, *arrays: Any) -> list[Array]:
-    """What the graph computes; written and read again it computes the same, and onnx finds it valid."""
-    targets: tuple[Target, ...] = ("onnx", "cpu")
+    """Run the graph; check that written and read again it computes the same, and that onnx finds it valid."""
+    targets: tuple[TargetName, ...] = ("onnx", "cpu")
     for target in targets:
         onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)
     feeds = [np.asarray(a) for a in arrays]
@@ -100,7 +100,7 @@ def test_cond_joins_shapes(then: str, other: str, joined: str) -> None:
 
 
 def test_cond_computes_one_branch_only() -> None:
-    # The first element of nothing would end the run.
+    # The first element of an empty tensor would fail the run.
     graph = inputs(x="float32 n")
     x = graph[0]
     graph.output(ops.cond(ops.shape_of(x)[0] > 0, lambda: x[ops.shape_of(x)[0] - 1], lambda: -1.0))
@@ -468,7 +468,7 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     "no pair": (lambda n, x: ops.for_loop(2, lambda i, s: s, n, collect=True), GraphError, ("gives no pair",)),
     "no results of a loop": (lambda n, x: ops.for_loop(n, lambda i: None), GraphError, ("neither a state",)),
     "scan of a scalar": (lambda n, x: ops.scan(lambda c, v: (c, v), n, n), ShapeError, ("no axis 0",)),
-    "scan of nothing": (lambda n, x: ops.scan(lambda c, v: (c, v), n, ()), GraphError, ("no Symbols to go along",)),
+    "scan of no xs": (lambda n, x: ops.scan(lambda c, v: (c, v), n, ()), GraphError, ("no Symbols to go along",)),
     "other lengths": (
         lambda n, x: ops.scan(lambda c, v: (c, v), n, (x, np.ones(3))), ShapeError, ("other lengths: 4 and 3",),
     ),

@@ -1,4 +1,4 @@
-"""Tensors made from nothing: `ops/creation.py`."""
+"""Constants, ranges and tensors of one value: `ops/creation.py`."""
 
 from __future__ import annotations
 

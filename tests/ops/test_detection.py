@@ -1,4 +1,4 @@
-"""Choosing among boxes, against a loop over all pairs."""
+"""Selection among boxes, against a loop over all pairs."""
 
 from __future__ import annotations
 

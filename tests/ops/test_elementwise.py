@@ -59,7 +59,7 @@ def test_every_elementwise_op_has_a_reference_here_or_in_the_sweep() -> None:
 
 
 def outcomes(dtype: DType, names: dict[str, Any], x: Array) -> dict[str, Array]:
-    """What each op gives for `x`, all of them in one graph; those that refuse the dtype are left out."""
+    """Return the result of each op for `x`, all in one graph, without those that refuse the dtype."""
     graph = Graph("unary", {"x": TensorType(dtype, ["n"])})
     made: dict[str, Symbol] = {}
     for name in names:

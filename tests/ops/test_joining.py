@@ -1,4 +1,4 @@
-"""Tensors put together, taken apart, repeated and padded: `ops/joining.py` and `ops/padding.py`."""
+"""Concatenation, splitting, repetition and padding: `ops/joining.py` and `ops/padding.py`."""
 
 from __future__ import annotations
 

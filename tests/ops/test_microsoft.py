@@ -1,4 +1,4 @@
-"""onnxruntime's own operators: bodies against kernels, kernels used only where both agree, models of others."""
+"""onnxruntime's own operators: bodies against kernels, kernels used only where both agree, models of other tools."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from graphcore.ops import microsoft
 from graphcore.ops.microsoft._declare import NARROW, ROWS
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.functions import custom_ops
+from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.release import runtime
@@ -58,7 +59,7 @@ def by_body(case: Case) -> list[Array]:
 
 
 def by_kernel(case: Case) -> list[Array]:
-    """What the node alone gives, in a session that changes nothing."""
+    """Return the results of the node alone, in a session without rewrites."""
     g = graph(case)
     (node,) = g.nodes
     helper = onnx.helper
@@ -204,7 +205,7 @@ def _spelled(dtype: DType) -> str:
 
 
 def _wider(name: str) -> set[str]:
-    """What bodies take beyond the schema."""
+    """The dtypes that bodies take beyond the schema."""
     return (
         {"tensor(float)", "tensor(double)", "tensor(bfloat16)", "tensor(float16)"} if ROWS[name].op.has_body else set()
     )
@@ -216,7 +217,7 @@ def test_page_has_the_table_of_the_code() -> None:
     assert page.read_text() == made, "run python docs/make_tables.py"
 
 
-# Models of others
+# Models of other tools
 
 
 def model(
@@ -277,12 +278,12 @@ def test_half_models_run_though_the_kernel_has_no_half() -> None:
 def test_cuda_keeps_nodes_of_models_that_others_wrote() -> None:
     a, b = real(2, 3).astype(np.float16), real(3, 4).astype(np.float16)
     read = Graph.load(model("FusedMatMul", ["a", "b"], {}, {"a": a, "b": b}, ["y"]))
-    assert not custom_ops.needed(read, "cuda", ANY)
-    assert custom_ops.needed(read, "cpu", ANY)
+    assert not custom_ops.needed(Summary(read), "cuda", ANY)
+    assert custom_ops.needed(Summary(read), "cpu", ANY)
     built = Graph("g", {"a": TensorType(DType.float32, [2, 3])})
     built.output(microsoft.Gelu(built[0]))
-    assert custom_ops.needed(built, "cuda", ANY)
-    assert not custom_ops.needed(built, "cpu", ANY)
+    assert custom_ops.needed(Summary(built), "cuda", ANY)
+    assert not custom_ops.needed(Summary(built), "cpu", ANY)
 
 
 def test_target_onnx_has_functions_that_another_reader_runs() -> None:

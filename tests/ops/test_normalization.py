@@ -228,7 +228,7 @@ MISTAKES: list[Mistake] = [
     (lambda g: ops.group_norm(g["row"], g["row"], g["row"], 3), "group_norm: x has rank 1, but needs a batch axis"),
     (
         lambda g: ops.instance_norm(g["x"][0], g["row"], g["row"]),
-        "instance_norm: x has rank 2, but needs a batch axis, channels and at least one axis behind them",
+        "instance_norm: x has rank 2, but needs a batch axis, channels and at least one axis after them",
     ),
     (
         lambda g: ops.batch_norm(g["x"], g["row"], g["row"], g["row"], g["other"]),

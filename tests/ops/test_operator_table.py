@@ -1,4 +1,4 @@
-"""docs/operators.md is what is so: its cells are built and lowered anew, and those that are said to run are run."""
+"""docs/operators.md is true: its cells are built and lowered again, and those that are said to run are run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_sizes_that_must_be_known_are_asked_for_in_words(name: str, dtype: gc.DT
 
 
 def _wrong(places: list[Place], named: bool) -> dict[tuple[str, str], dict[int, str]]:
-    """What the cells among these that are said to run give otherwise than ONNX."""
+    """Return the differences from ONNX of those cells that are said to run."""
     session = gc.InferenceSession(intra_op_num_threads=1)
     wrong = {}
     for place in places:

@@ -20,7 +20,7 @@ def normal(*shape: int) -> Array:
 
 
 def places(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil: bool) -> list[int]:
-    """Where windows begin, counted from the first element of the input."""
+    """Return the starts of windows, counted from the first element of the input."""
     reach = dilation * (kernel - 1)
     starts = []
     start = -before

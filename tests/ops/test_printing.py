@@ -1,4 +1,4 @@
-"""print: values that a debug run shows without being asked for by name."""
+"""print: values that a debug run shows without their names."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_print_refuses_a_value_inside_a_body() -> None:
 
     with pytest.raises(GraphError, match=r"a run gives no values from inside of it[\s\S]*print what cond or the loop"):
         ops.cond(ops.sum(x) > 0, body, lambda: x)
-    assert list(graph._watched) == ["outside"]
+    assert list(graph.watched) == ["outside"]
     with pytest.raises(GraphError, match="is no name"):
         x.print("")
 

@@ -1,4 +1,4 @@
-"""`ops.random_uniform` and its like: drawn as the generator says, spread as they should be, of the seed alone."""
+"""`ops.random_uniform` and its like: the generator's draws, their distributions, determined by the seed alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def drawn(build: Callable[[], Symbol]) -> Array:
 
 
 def chi_square(counts: Array, expected: Any) -> float:
-    """How many deviations the sum of squares is above what it should be."""
+    """Return the excess of the sum of squares over its expectation, in standard deviations."""
     free = counts.size - 1
     return float((((counts - expected) ** 2 / expected).sum() - free) / math.sqrt(2 * free))
 

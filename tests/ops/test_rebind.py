@@ -12,12 +12,12 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.errors import RunError, ShapeError
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape
 from tests.support.every.case import ALL
 
-TARGETS: tuple[Target, ...] = ("onnx", "cpu", "cuda")
+TARGETS: tuple[TargetName, ...] = ("onnx", "cpu", "cuda")
 SIZES = ((0, 4), (1, 4), (2, 4), (4, 2), (2, 3), (2, 1), (2, 0), (0, 0), (1, 1), (8, 1), (1, 8))
 
 
@@ -35,7 +35,7 @@ def ones(*shape: int) -> np.ndarray[Any, Any]:
     return np.ones(shape, np.float32)
 
 
-def bare(graph: Graph, target: Target) -> onnxruntime.InferenceSession:
+def bare(graph: Graph, target: TargetName) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     content = graph.to_onnx(target=target).SerializeToString()
@@ -61,7 +61,7 @@ def test_rebind_lets_exactly_the_stated_sizes_through() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_rebind_fails_in_a_bare_onnxruntime_when_a_size_is_another(target: Target) -> None:
+def test_rebind_fails_in_a_bare_onnxruntime_when_a_size_is_another(target: TargetName) -> None:
     graph = graph_of(lambda x, b: ops.exp(x).rebind(["batch", 4], "heads must agree"), ["?", "?"], ["batch"])
     session = bare(graph, target)
     for shape in SIZES:
@@ -77,7 +77,7 @@ BEFORE: dict[str, Callable[[Symbol], Symbol]] = {
     "unsqueeze": lambda x: x.unsqueeze(0).squeeze(0),
     "transpose": lambda x: ops.exp(x).transpose().transpose(),
 }
-BEHIND: dict[str, Callable[[Symbol], Symbol]] = {
+AFTER: dict[str, Callable[[Symbol], Symbol]] = {
     "nothing": lambda y: y,
     "flatten": lambda y: y.flatten(),
     "reshape": lambda y: y.reshape(4, 2),
@@ -88,11 +88,11 @@ BEHIND: dict[str, Callable[[Symbol], Symbol]] = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("after", AFTER)
 def test_rebind_is_not_optimised_away_when_shapes_are_changed_around_it(
-    before: str, behind: str, target: Target
+    before: str, after: str, target: TargetName
 ) -> None:
-    graph = graph_of(lambda x: BEHIND[behind](BEFORE[before](x).rebind(2, 4)), ["?", "?"])
+    graph = graph_of(lambda x: AFTER[after](BEFORE[before](x).rebind(2, 4)), ["?", "?"])
     for each in (graph, graph.optimize()):
         session = bare(each, target)
         for shape in ((2, 4), (4, 2), (8, 1), (1, 8), (2, 3), (0, 4), (1, 1)):

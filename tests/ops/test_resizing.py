@@ -25,7 +25,7 @@ def normal(*shape: int) -> Array:
 
 
 def origin(position: int, size: int, to: int, mode: str) -> float:
-    """Where a result's pixel lies in the input, as ONNX defines the modes."""
+    """Return the position of a result's pixel in the input, as ONNX defines the modes."""
     scale = to / size
     if mode == "align_corners":
         return position * (size - 1) / (to - 1) if to > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Lists of tensors: what `ops.list_*` make of them beside Python's lists, in every dtype, in loops and in branches."""
+"""Lists of tensors: `ops.list_*` beside Python's lists, in every dtype, in loops and in branches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(build: Callable[..., Any], *feeds: Any, types: dict[str, Type] = T, **op
 
 
 def same(made: Any, want: Any) -> bool:
-    """Whether two lists have equal elements of equal dtypes and shapes."""
+    """Return whether two lists have equal elements of equal dtypes and shapes."""
     return len(made) == len(want) and all(
         a.dtype == b.dtype and a.shape == b.shape and (a == b).all() for a, b in zip(made, want, strict=True)
     )
@@ -257,7 +257,7 @@ def test_a_map_gives_lists_put_together_as_its_function_does() -> None:
     assert (back == X).all()
 
 
-def test_a_map_over_nothing_gives_nothing() -> None:
+def test_map_is_empty_when_the_list_is_empty() -> None:
     (made,) = run(lambda x: ops.list_map(lambda row: row * 2, ops.list_unstack(x)), X[:0])
     assert made == []
 

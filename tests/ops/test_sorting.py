@@ -50,7 +50,7 @@ def test_sort_puts_nan_last_as_the_greatest(dtype: Any) -> None:
     np.testing.assert_array_equal(run1(lambda s: ops.argsort(s, descending=True), x)[0], [1, 4, 5, 0, 2, 6, 3])
 
 
-def test_sort_of_nothing_is_nothing() -> None:
+def test_sort_is_empty_when_x_is_empty() -> None:
     assert run1(ops.sort, np.zeros((3, 0), np.float32)).shape == (3, 0)
     assert run1(ops.sort, np.zeros((0, 3), np.float32)).shape == (0, 3)
 

@@ -34,7 +34,7 @@ def texts(values: Any) -> Array:
 
 
 def run(build: Callable[..., Any], *arrays: Array) -> list[Array]:
-    """What a function of Symbols gives of arrays, whose sizes only the run knows."""
+    """Return the results of a function of Symbols for arrays whose sizes are known at run time only."""
     types = {f"x{i}": TensorType(DType.of(a.dtype), ["?"] * a.ndim) for i, a in enumerate(arrays)}
     graph = Graph("strings", types)
     with graph:

@@ -1,7 +1,7 @@
 """Every pair of the lattice's 16 dtypes through every operator, end to end, against `tests.support.reference`.
 
 One graph a pair holds all the operators that the system allows for it; the model is exported, run on the CPU
-provider and compared bit for bit, but for float `**` and sums, where DESIGN allows an error.
+provider and compared bit for bit, but for float `**` and sums, where docs/numbers.md allows an error.
 """
 
 from __future__ import annotations

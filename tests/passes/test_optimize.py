@@ -17,7 +17,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, load_tensors, ops, passes
 from graphcore.arrays.casting import cast_array
 from graphcore.errors import GraphError
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Constant
 from graphcore.models import minilm
 from tests.support.optimised import assert_same, bits, f32, graph_of, i8, operators, run, unchanged, vector
@@ -26,7 +26,7 @@ from tests.support.optimised import assert_same, bits, f32, graph_of, i8, operat
 def test_optimize_keeps_names_layers_lines_weights_and_metadata() -> None:
     array = np.ones(4, np.float32)
     graph = Graph("kept", {"x": vector(DType.float32, "batch", 4)}, promotion="array_api", strict=True)
-    graph._metadata["author"] = "someone"
+    graph.metadata["author"] = "someone"
     with graph.layer("block"):
         hidden = (graph["x"] * 1.0) @ graph.weight("w", np.ones((4, 4), np.float32)) + graph.weight("b", array)
     hidden.name = "hidden"
@@ -42,7 +42,7 @@ def test_optimize_keeps_names_layers_lines_weights_and_metadata() -> None:
     producer = made["b"].producer
     assert isinstance(producer, Constant)
     assert producer.array is array
-    assert (made.promotion, made.strict, made._metadata) == (graph.promotion, True, graph._metadata)
+    assert (made.promotion, made.strict, made.metadata) == (graph.promotion, True, graph.metadata)
     restored = pickle.loads(pickle.dumps(made))
     assert str(restored) == str(made)
     assert [bits(a) for a in run(restored, np.eye(4, dtype=np.float32))] == [
@@ -64,7 +64,7 @@ def test_optimize_where_outputs_are_inputs_and_each_other() -> None:
 
 
 @pytest.mark.parametrize("target", ["onnx", "cpu"])
-def test_export_optimizes_where_it_is_told_to(target: Target, tmp_path: Path) -> None:
+def test_export_optimizes_where_it_is_told_to(target: TargetName, tmp_path: Path) -> None:
     graph = graph_of(lambda x: ops.exp(unchanged(x)), vector(), output="y")
     assert [n.op_type for n in graph.to_onnx(target=target, optimize="exact").graph.node] == ["Exp"]
     assert len(graph.to_onnx(target=target).graph.node) == 3
@@ -186,7 +186,7 @@ def test_optimize_leaves_nodes_that_onnx_refuses(operator: str, count: int) -> N
     graph.output(made, ops.exp(graph["x"]))
     optimised = graph.optimize()
     assert sorted(operators(optimised)) == sorted([operator, "Exp"])
-    for symbol in optimised._symbols:
+    for symbol in optimised.symbols:
         if isinstance(symbol.producer, Constant):
             assert symbol.producer.array.tolist() == [7, -9, 3]
 
@@ -212,11 +212,11 @@ def _model() -> onnx.ModelProto:
 def test_optimize_of_a_model_that_others_wrote() -> None:
     graph = Graph.load(_model())
     built = ops.sigmoid(graph["x"])
-    graph._outputs = [*(graph._outputs or []), ("built", built)]
+    graph.build.outputs([*(graph.named_outputs or []), ("built", built)])
     made = assert_same(graph, f32([-90, -20, 0, 20]))
     assert operators(made) == ["Sigmoid", "Add", *(n.op_type for n in [built.producer])]  # type: ignore[union-attr]
-    assert made._read == 2, "nodes that were read keep the runtime's kernel, and no others have it"
-    assert made.optimize()._read == 2
+    assert made.site.imported == 2, "nodes that were read keep the runtime's kernel, and no others have it"
+    assert made.optimize().site.imported == 2
 
 
 # Any graph

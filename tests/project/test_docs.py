@@ -1,4 +1,4 @@
-"""The documents say what is so: their tables are those of the code, and the README's code does what it shows."""
+"""The documents are true: their tables are those of the code, and the README's code does what it shows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from docs import make_architecture
 from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.cli import main
@@ -46,7 +47,18 @@ def test_promotion_page_shows_what_the_command_prints(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == block[1]
 
 
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+def test_architecture_has_the_tables_and_the_picture_of_the_code() -> None:
+    again = "run PYTHONPATH=. python docs/make_architecture.py"
+    assert (ROOT / "ARCHITECTURE.md").read_text() == make_architecture.page(), again
+    assert (ROOT / "docs" / "architecture.svg").read_text() == make_architecture.picture(), again
+
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("**/*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

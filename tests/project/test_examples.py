@@ -1,4 +1,4 @@
-"""The examples run and print what they are there to show."""
+"""The examples run and print their results."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ROWS = [(section, name) for section, names in max_tables.sections().items() for 
 
 
 def resolved(path: str) -> Any:
-    """What a path under `graphcore` leads to. Attributes that objects get when they are made count as found."""
+    """Return the object at a path under `graphcore`. Instance attributes count as found."""
     found: Any = Profile if path.startswith("Profile.") else gc
     parts = path.split(".")[found is Profile :]
     for position, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""What `.ci/newest.py` makes of a run with the newest releases: which failures fail CI, and which are warnings."""
+"""The verdict of `.ci/newest.py` on a run with the newest releases: failures of CI, and warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allo's two styles end to end: the publication's examples, operators that are special to it, refusals."""
+"""Allo's two styles end to end: the publication's examples, its special operators, refusals."""
 
 from __future__ import annotations
 

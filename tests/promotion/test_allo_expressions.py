@@ -58,7 +58,7 @@ TRUTH = T(False, 1)
 
 @dataclass
 class Value:
-    """What a step gives, and what the Symbol of it is made of as long as only the same operator has used it."""
+    """The result of a step, and the terms of its Symbol as long as only the same operator has used it."""
 
     type: T
     numbers: Array
@@ -74,7 +74,7 @@ def each(function: Callable[..., int], *arrays: Array) -> Array:
 
 @dataclass
 class Rules:
-    """What a style says of types and values."""
+    """The types and values of a style."""
 
     style: str
     revision: str

@@ -1,4 +1,4 @@
-"""What an expression of Allo's style hls is: its terms, what ends it, numbers and floats in it, its tree."""
+"""Expressions of Allo's style hls: their terms, their ends, numbers and floats in them, their trees."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_expression_may_be_gone_on_with_in_a_copy() -> None:
     a, b, c = graph.inputs
     total, product = 3 + a - b, a * b
     for other in (graph.copy(), copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
-        again, twice = other._symbols[total.id], other._symbols[product.id]
+        again, twice = other.symbols[total.id], other.symbols[product.id]
         assert (again + other["c"]).dtype is (total + c).dtype is DType.int(11)
         assert (other["c"] - again).dtype is (c - total).dtype
         assert terms_of(again + other["c"])[1:] == ["a", "-b", "c"]

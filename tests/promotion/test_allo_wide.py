@@ -1,4 +1,4 @@
-"""Integers of more than 64 bits under Allo: what runs, and what is refused at its line."""
+"""Integers of more than 64 bits under Allo: results, and refusals at their lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""anvil: its tables, how ambiguity travels through every kind of op, and what ambiguous values cost and compute."""
+"""anvil: its tables, the propagation of ambiguity through every kind of op, and the cost of ambiguous values."""
 
 from __future__ import annotations
 
@@ -376,8 +376,8 @@ def test_branches_are_known_unless_said_otherwise() -> None:
     branches = []
     for value in (x + 1, x * 2):
         body = Graph("branch", promotion="anvil")
-        body._outer = graph
-        body.output(body._capture(value))  # type: ignore[arg-type]
+        body.scope.outer = graph
+        body.output(body.build.capture(value))  # type: ignore[arg-type]
         branches.append(body)
     attributes = {"then_branch": branches[0], "else_branch": branches[1]}
     (made,) = graph.op("If", [t], attributes, [TensorType(D.int32, ["n"])])

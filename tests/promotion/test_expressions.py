@@ -34,7 +34,7 @@ def steps(draw: Any) -> list[tuple[str, int, int, int, Any]]:
 def check(
     system: str, dtypes: list[DType], flags: list[bool], program: list[tuple[str, int, int, int, Any]], count: int = 12
 ) -> None:
-    """Builds and runs a program, and what a rule refuses is refused by the library with the right error.
+    """Build and run a program; check that the library refuses with the right error what a rule refuses.
 
     count: how many of the last values are outputs.
     """

@@ -1,4 +1,4 @@
-"""kernel_float: its table, forbidden pairs, vectors, constants, and what each of its operations returns."""
+"""kernel_float: its table, forbidden pairs, vectors, constants, and the result of each operation."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def symbols(*types: DType | TensorType) -> tuple[Symbol, ...]:
 
 
 def run(graph: Graph, outputs: list[Symbol], *arrays: Array) -> list[Array]:
-    """What a graph computes; the exported model is checked."""
+    """Return the graph's results; the exported model is checked."""
     graph.output(*outputs)
     onnx.checker.check_model(graph.to_onnx(), full_check=True)
     results = list(gc.InferenceSession().load(graph)(*arrays))
@@ -282,7 +282,7 @@ def test_vec_and_into_vec_make_vectors() -> None:
     assert [g.tolist() for g in got] == [[-3], [-3, 1, 2.5, 3, 1, 0, 2], [-3], [1, 2.5, 3, 1, 0]]
 
 
-def test_vec_is_refused_when_of_nothing_of_matrices_or_of_what_does_not_meet() -> None:
+def test_vec_is_refused_when_empty_or_of_matrices_or_of_dtypes_without_a_common_one() -> None:
     graph = graph_of(TensorType(D.int8, [2, 2]), D.uint8, D.int16)
     matrix, u, i = graph.inputs
     with pytest.raises(ShapeError, match="vec: no values given"), graph:

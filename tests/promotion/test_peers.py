@@ -1,4 +1,4 @@
-"""The promotion systems beside those of NumPy, JAX and PyTorch, which are compared where they are installed.
+"""The promotion systems beside those of NumPy, JAX and PyTorch, where they are installed.
 
 `python -m tests.promotion.test_peers` prints the table of all pairs.
 """

@@ -1,4 +1,4 @@
-"""The promotion systems cell by cell and law by law, and the interface that carries them."""
+"""The promotion systems cell by cell and law by law, and their interface."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_implicit_cast_raises_when_they_do_not_meet_or_are_of_two_graphs() -> No
         implicit_cast(y, other)
 
 
-# Literals (DESIGN 4.11)
+# Literals
 
 HELD: list[tuple[DType, bool | int | float]] = [
     (D.bool, True), (D.bool, 1), (D.bool, 0), (D.int8, 127), (D.int8, -128), (D.int8, True), (D.uint8, 255),
@@ -374,7 +374,7 @@ def test_rules_refuse_what_has_no_meaning() -> None:
         text + text
 
 
-# Lossy casts (DESIGN 4.12)
+# Lossy casts
 
 
 def test_lossy_cast_warns_once_a_line() -> None:
@@ -472,7 +472,7 @@ def test_table_system_answers_in_the_order_written() -> None:
 
 
 class Toy(PromotionSystem):
-    """What the published systems need and `max` does not: ambiguity, shapes, and cases left undefined."""
+    """A system with the features that `max` lacks: ambiguity, shapes, and undefined cases."""
 
     name = "toy"
     dtypes = frozenset({D.int8, D.int32, D.float32})

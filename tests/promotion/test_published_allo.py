@@ -166,12 +166,12 @@ def symbols(style: str, revision: str, types: Sequence[str] = TYPES) -> dict[str
 
 
 def is_not_computed(op: str, expected: str) -> bool:
-    """Whether there is a rule, but nothing that raises integers of so many bits to a power that is no constant."""
+    """Return whether there is a rule, but no kernel for integers of so many bits to a power that is no constant."""
     return op == "pow" and is_integer(expected) and bits(expected) > 64
 
 
 def asked(op: str, operands: Sequence[Symbol]) -> DType:
-    """What the system answers, for what is not computed too."""
+    """Return the system's answer, for operations without a kernel too."""
     name = NAMES.get(op, op)
     key = Key(name, REGISTRY[name].rule, True)
     return operands[0].graph.promotion.resolve(key, [Operand(s.dtype) for s in operands]).result

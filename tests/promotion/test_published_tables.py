@@ -47,7 +47,7 @@ class Published:
     options: dict[str, str]
     cells: dict[tuple[DType, DType], DType | None]
     refusal: str
-    """What the error says of a pair without a result."""
+    """The error's text for a pair without a result."""
 
     @property
     def label(self) -> str:
@@ -58,7 +58,7 @@ class Published:
         return list(dict.fromkeys(lhs for lhs, _ in self.cells))
 
     def refuses(self, lhs: DType, rhs: DType) -> str:
-        """What is said of a pair; the two formats of 8 bits are one row of kernel_float's table."""
+        """Return the cell of a pair; the two formats of 8 bits are one row of kernel_float's table."""
         return "do not mix" if {lhs, rhs} == set(FLOAT8) else self.refusal
 
 

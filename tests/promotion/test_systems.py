@@ -1,4 +1,4 @@
-"""Choosing a promotion system: names, options, what models note of it, and dtypes that are only a default."""
+"""The choice of a promotion system: names, options, metadata of models, and dtypes that are only a default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GGUF's blocks: written as the `gguf` package does or by a search, and taken apart in graphs bit for bit."""
+"""GGUF's blocks: written as the `gguf` package does or by a search, and unpacked in graphs bit for bit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bits(x: Array) -> Array:
 
 
 def peer(data: Array, encoding: str) -> Array:
-    """What the package makes of blocks."""
+    """Dequantise blocks by the gguf package."""
     with np.errstate(all="ignore"):
         return np.asarray(gguf.quants.dequantize(data, GGMLQuantizationType[encoding.upper()]))
 

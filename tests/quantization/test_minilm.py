@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 quantised by one call: how near its embeddings stay, how small its file gets, how fast it is."""
+"""all-MiniLM-L6-v2 quantised by one call: accuracy of its embeddings, size of its file, speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of int8 with x in two digits, and whole graphs in which samples say which weights have one digit."""
+"""Mixed precision: products of int8 with x in two digits, and graphs whose samples choose weights of one digit."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_x_may_have_any_rank(shape: tuple[int, ...], axis: int | None) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 64), (5, 0)])
-def test_product_is_of_nothing_when_the_weight_is_empty(shape: tuple[int, int]) -> None:
+def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int]) -> None:
     got = product(random(3, shape[1]), held_as(np.zeros(shape, F32)))
     assert got.shape == (3, shape[0])
     assert not got.any()

@@ -1,4 +1,4 @@
-"""int8 and int4: encoded as their formulas say, dequantised bit for bit, and products beside NumPy's."""
+"""int8 and int4: encoding by their formulas, dequantisation bit for bit, and products beside NumPy's."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def test_product_is_that_of_floats_when_x_is_extreme(odd: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 64), (5, 0)])
-def test_product_is_of_nothing_when_the_weight_is_empty(shape: tuple[int, int]) -> None:
+def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int]) -> None:
     x = random(3, shape[1])
     for options in ({}, {"dynamic": True}, {"accuracy_level": 4}):
         held = encode(np.zeros(shape, F32), "int8", axis=0)

@@ -1,4 +1,4 @@
-"""Quantising whole graphs: what is found, what it computes, what is reported, what is refused."""
+"""Quantising whole graphs: the weights found, the numbers, the report, the refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ERRORS = {
     "int8_dynamic": 0.02, "int8_dynamic16": 0.01, "int8": 0.015, "int8_split": 2e-4,
     "int4": 0.12, "q4_0": 0.15, "q4_k": 0.15, "q5_k": 0.08, "q6_k": 0.04,
 }  # fmt: skip
-"""How far a product may be from that of floats: the length of the difference over the length."""
+"""The tolerance of a product against that of floats: the length of the difference over the length."""
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
@@ -64,7 +64,7 @@ def product(k: int = 64, n: int = 32, scale: float = 1.0) -> tuple[Graph, Array]
 
 
 def constants(graph: Graph) -> dict[str, Array]:
-    """What lies in the file of a graph, the bodies of its nodes included."""
+    """Return the nodes in the file of a graph, those of bodies included."""
 
     def held(proto: onnx.GraphProto) -> Iterator[tuple[str, Array]]:
         yield from ((t.name, onnx.numpy_helper.to_array(t)) for t in proto.initializer)
@@ -225,7 +225,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_weight_is_found_behind_what_brings_it_into_form(form: str) -> None:
+def test_weight_is_found_when_nodes_reshape_or_cast_it(form: str) -> None:
     graph, w = graph_of("rows", 64), normal(64, 32)
     graph.output(y=graph[0] @ FORMS[form](graph, w))
     made, report = gc.quantize(graph)
@@ -340,7 +340,7 @@ def test_functions_stay_when_nothing_in_them_is_chosen() -> None:
 
 
 def left(build: Any, *shape: Any, dtype: str = "float32", scheme: str = "int8_dynamic", **options: Any) -> str:
-    """Why the one candidate of a graph stays; it computes the same as before."""
+    """Return why the one candidate of a graph stays, and check that it computes the same as before."""
     graph = graph_of(*shape, dtype=dtype)
     graph.output(y=build(graph[0]))
     made, report = gc.quantize(graph, scheme, **options)
@@ -384,7 +384,7 @@ def test_graph_without_weights_gives_an_empty_report() -> None:
     made, report = gc.quantize(graph)
     assert (len(report), report.before, report.after) == (0, 0, 0)
     assert str(report) == "0 of 0 layers quantised to int8_dynamic: no operator has a constant weight of floats"
-    assert NOTE not in made._metadata
+    assert NOTE not in made.metadata
     np.testing.assert_array_equal(run(made, np.ones(4, np.float32))[0], [2, 2, 2, 2])
 
 
@@ -425,7 +425,7 @@ def test_graph_can_be_quantised_part_by_part() -> None:
     first, _ = gc.quantize(layered(), "int4", include="encoder/*")
     second, report = gc.quantize(first, "int8_dynamic")
     assert [row.layer for row in report] == ["head"]
-    assert second._metadata[NOTE] == "int4, int8_dynamic"
+    assert second.metadata[NOTE] == "int4, int8_dynamic"
     x = normal(5, 64, seed=1)
     assert distance(run(second, x)[0], run(layered(), x)[0]) < 0.3
 
@@ -531,7 +531,7 @@ def test_file_is_small_and_runs(scheme: str, target: Any, tmp_path: Path) -> Non
     assert distance(got, x @ w) < ERRORS[scheme]
     loaded = Graph.load(path)
     assert distance(run(loaded, x)[0], x @ w) < ERRORS[scheme]
-    assert loaded._metadata[NOTE] == scheme
+    assert loaded.metadata[NOTE] == scheme
 
 
 def test_encoded_weights_go_into_a_file_of_their_own_when_they_are_many(

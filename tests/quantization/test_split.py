@@ -1,4 +1,4 @@
-"""Products of two digits of 8 bits with two: their numbers, the bound of their error, and what they refuse."""
+"""Products of two digits of 8 bits with two: their numbers, the bound of their error, and refusals."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_x_may_have_any_rank(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 64), (5, 0)])
-def test_product_is_of_nothing_when_the_weight_is_empty(shape: tuple[int, int]) -> None:
+def test_product_is_zero_or_empty_when_the_weight_is_empty(shape: tuple[int, int]) -> None:
     got = product(random(3, shape[1]), held_as(np.zeros(shape, F32)))
     assert got.shape == (3, shape[0])
     assert not got.any()

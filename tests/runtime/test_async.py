@@ -1,4 +1,4 @@
-"""Calls in threads: futures, many threads on one Model, and large batches in pieces."""
+"""Calls in threads: futures, many threads on one Model, and large batches in chunks."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ from graphcore.errors import RunError
 from tests.runtime.test_async import feed, is_right, linear
 
 model = linear(intra_op_num_threads=1)
-batcher = gc.Batcher(gc.InferenceSession(intra_op_num_threads=1).load(model._source[0]), max_wait_ms=0)
+batcher = gc.Batcher(gc.InferenceSession(intra_op_num_threads=1).load(model._source), max_wait_ms=0)
 x, b = feed(40)
 assert is_right(model.run_async(x, b).result(), x, b) and is_right(batcher(x[:8], b[:8]), x[:8], b[:8])
 child = os.fork()

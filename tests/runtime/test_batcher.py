@@ -1,4 +1,4 @@
-"""Requests that are run together: what goes into a batch, what comes out of it, and whose an error is."""
+"""Batches of requests: their contents, their results, and the owner of an error."""
 
 from __future__ import annotations
 

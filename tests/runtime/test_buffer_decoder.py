@@ -19,7 +19,7 @@ PROMPTS = (([3], 12), ([1, 5, 9, 2], 20), ([7, 7], 3))
 
 
 def growing(arrays: dict[str, Array]) -> Graph:
-    """A token to the token behind it, with caches that grow by one in each call."""
+    """Map a token to the next one, with caches that grow by one in each call."""
     cache = Buffer(arrays["words"].dtype, [HEADS, "t", HEAD])
     names = [f"{kind}{layer}" for layer in range(LAYERS) for kind in ("keys", "values")]
     graph = Graph("growing", {"token": TensorType(D.int64, []), **dict.fromkeys(names, cache)})
@@ -51,7 +51,7 @@ def fixed(arrays: dict[str, Array], in_place: bool = False) -> Graph:
 
 
 def decoded(call: Callable[..., list[Any]], prompt: list[int], most: int) -> list[int]:
-    """The tokens behind a prompt, by one call for each token."""
+    """Return the tokens after a prompt, by one call for each token."""
     for number in prompt:
         (chosen,) = call(np.array(number))
     tokens: list[int] = []

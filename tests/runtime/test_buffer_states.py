@@ -1,4 +1,4 @@
-"""What a Model keeps in its buffers between calls: every dtype, several states, threads, calls that fail."""
+"""The state of a Model between calls: every dtype, several states, threads, calls that fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load(graph: Graph) -> Model:
 
 
 def counter(initial: object = None) -> Graph:
-    """Gives how often it was called, times `by`."""
+    """Return how often it was called, times `by`."""
     graph = Graph("counter", {"by": TensorType(D.int64), "count": Buffer(D.int64, initial=initial)})
     graph["count"] += 1
     graph.output(graph["count"] * graph["by"])
@@ -184,7 +184,7 @@ def test_shape_that_only_the_run_knows_must_be_the_buffers() -> None:
 
 
 def rows(in_place: bool) -> Graph:
-    """Stores a row, and divides the places into two parts behind it, which fails where there are others."""
+    """Store a row, then split the positions into two parts, which fails for another number of them."""
     cache = Buffer(D.float32, [4, 2], in_place=in_place)
     graph = Graph("rows", {"at": TensorType(D.int64), "parts": TensorType(D.int64), "cache": cache})
     graph.buffers["cache"][graph["at"]] = 1.0
@@ -317,7 +317,7 @@ def test_model_without_buffers_has_no_states() -> None:
 
 
 def stored(build: Any, shape: tuple[Any, ...] = (4, 2)) -> bool:
-    """Whether what `build` stores to a buffer may be written in place; checks numbers either way."""
+    """Return whether the stores of `build` may be in place; check the numbers either way."""
     models = []
     for in_place in (True, False):
         buffer = Buffer(D.float32, shape, in_place=in_place)
@@ -330,7 +330,7 @@ def stored(build: Any, shape: tuple[Any, ...] = (4, 2)) -> bool:
     for at in (0, 2, 1, 2):
         ours, other = (model(np.array(at)) for model in models)
         np.testing.assert_array_equal(ours[0], other[0])
-        ours[0].fill(-1)  # which is nobody else's
+        ours[0].fill(-1)  # which the caller owns
         np.testing.assert_array_equal(models[0].buffers["b"], models[1].buffers["b"])
     return bool(models[0].buffers.in_place)
 

@@ -22,7 +22,7 @@ D = DType
 
 
 def rows() -> Model:
-    """Writes rows into a buffer and gives all of it and how many rows came: read back, the outputs are other memory."""
+    """Write rows into a buffer and return all of it and how many rows came: read back, the outputs are other memory."""
     types = {"at": TensorType(D.int64, ["n", 1]), "x": TensorType(D.float32, ["n", 2])}
     graph = Graph("rows", types | {"b": Buffer(D.float32, [6, 2], in_place=True), "by": Buffer(D.float32, initial=1)})
     stored = ops.scatter_nd(graph["b"], graph["x"], graph["at"])

@@ -1,4 +1,4 @@
-"""Optimised graphs that are kept for the next start: found, told apart, and never believed when they are damaged."""
+"""The cache of optimised graphs for warm starts: keys, hits, and refusal of damaged entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
 from graphcore.runtime import session
 from graphcore.runtime.memory import prepacking
-from graphcore.runtime.warm_start import cache, graph_key, start
+from graphcore.runtime.warm_start import cache, file_key, graph_key
 from graphcore.runtime.warm_start.cache import Cache
 
 pytestmark = pytest.mark.releases
@@ -48,7 +48,7 @@ def expected(w: Array, x: Array = X) -> Array:
 
 
 def is_restarted(model: gc.Model) -> bool:
-    """Whether the session was given what was optimised before."""
+    """Return whether the session was made of a cached optimised model."""
     return bool(model.session.get_session_options().graph_optimization_level == OFF)
 
 
@@ -79,11 +79,11 @@ def test_graph_is_not_lowered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for changed in (linear(weight(1)), linear(weight(), rows=2)):
             with pytest.raises(TypeError):
                 loader.load(changed, cache_dir=tmp_path)
-    made._edits += 1  # as inserting nodes does
+    made.edits += 1  # as inserting nodes does
     again = loader.load(linear(weight()), cache_dir=tmp_path)
     assert again.debug(X, watch="relu_5")["relu_5"].shape == (2, 64)
     third = loader.load(made, cache_dir=tmp_path)
-    made._edits += 1
+    made.edits += 1
     with pytest.raises(GraphError, match="nodes were inserted into the graph since linear was loaded"):
         third.debug(X, watch="relu_5")
 
@@ -114,7 +114,7 @@ def test_graphs_that_differ_in_anything_are_told_apart(tmp_path: Path) -> None:
 
 
 def restart_of(folder: Cache, graph: Graph) -> str | None:
-    return graph_key.Built(folder, graph).key
+    return graph_key.GraphSource(folder, graph, lambda: gc.InferenceSession().load(graph)).key
 
 
 def test_graphs_with_what_a_program_may_change_are_lowered_again(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_other_versions_and_processors_are_other_entries(tmp_path: Path, monkeyp
 
     load()
     with monkeypatch.context() as other:
-        other.setattr(gc, "__version__", "0")
+        other.setattr(cache, "__version__", "0")
         assert not is_restarted(load())
     with monkeypatch.context() as other:
         other.setattr(onnxruntime, "__version__", "0")
@@ -274,14 +274,14 @@ def test_what_is_no_file_is_no_entry(kind: str, tmp_path: Path) -> None:
     assert is_restarted(loader.load(linear(weight()), cache_dir=tmp_path)) == (kind != "folder")
 
 
-def test_entry_that_anybody_could_write_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_is_not_used_when_others_could_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loader = gc.InferenceSession()
     loader.load(linear(weight()), cache_dir=tmp_path)
     (entry,) = entries(tmp_path)
     entry.chmod(0o666)
     assert not is_restarted(loader.load(linear(weight()), cache_dir=tmp_path))
     assert is_restarted(loader.load(linear(weight()), cache_dir=tmp_path))
-    if os.geteuid() != 0:  # nobody else can give files away
+    if os.geteuid() != 0:  # only root can change the owner of a file
         return
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     os.chown(entry, 54321, -1)
@@ -347,7 +347,7 @@ def test_two_processes_share_a_folder(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes reading a model into a graph an error from then on."""
+    """Make it an error to read a model into a graph from then on."""
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the model was read")
@@ -370,7 +370,7 @@ def test_model_is_not_read_again(kind: str, tmp_path: Path, unread: Callable[[],
     assert np.array_equal(second.bind(n=2)(X)[0], first(X)[0])
 
 
-def test_types_are_right_after_a_restart(tmp_path: Path, unread: Callable[[], None]) -> None:
+def test_types_are_right_when_warm_started(tmp_path: Path, unread: Callable[[], None]) -> None:
     n = gc.Dim("n")
     types: Any = {
         "a": TensorType(D.index, [n, 2]), "b": TensorType(D.bfloat16, [n * 2 + 1]), "c": TensorType(D.tf32, []),
@@ -403,7 +403,7 @@ def test_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
 def test_weights_beyond_hashing_are_known_by_when_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start, "HASHED", 0)
+    monkeypatch.setattr(file_key, "HASHED", 0)
     path = tmp_path / "linear.onnx"
     loader = gc.InferenceSession()
     for external in (False, True):
@@ -412,14 +412,14 @@ def test_weights_beyond_hashing_are_known_by_when_they_were_written(
         young = loader.load(path, cache_dir=tmp_path)  # the file could be written again in the same moment
         assert young._source is not None
         with monkeypatch.context() as later:
-            later.setattr(start, "_SETTLED", -1.0)
+            later.setattr(file_key, "_SETTLED", -1.0)
             loader.load(path, cache_dir=tmp_path)
             assert loader.load(path, cache_dir=tmp_path)._source is None
         linear(weight(1)).export(path, external_data=external)
         assert np.allclose(loader.load(path, cache_dir=tmp_path)(X)[0], expected(weight(1)), atol=1e-5)
 
 
-def test_graph_is_read_when_it_is_asked_for_after_a_restart(tmp_path: Path) -> None:
+def test_graph_is_read_on_demand_when_warm_started(tmp_path: Path) -> None:
     path = tmp_path / "linear.onnx"
     graph = Graph("picked", {"i": TensorType(D.int64, ["n"])})
     graph.output(y=ops.gather(graph.weight("w", weight()), graph["i"]).print("rows") + 1)

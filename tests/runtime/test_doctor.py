@@ -1,4 +1,4 @@
-"""`graphcore doctor`: what it finds of the installed state and of others, as text and as JSON; it never raises."""
+"""`graphcore doctor`: its findings on the installed state and on others, as text and as JSON; it never raises."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs the command: its status and what it prints."""
+    """Run the command: its status and what it prints."""
 
     def run(*argv: str) -> tuple[int, str]:
         status = main(["doctor", *argv])
@@ -101,7 +101,7 @@ def test_doctor_takes_less_than_two_seconds_as_a_process() -> None:
 
 @pytest.fixture(autouse=True)
 def rules_are_made_anew() -> Iterator[None]:
-    """What was lowered for by pretended traps is not what other tests lower for."""
+    """Clear caches, so that other tests do not lower for pretended traps."""
     yield
     legality.cache_clear()
 

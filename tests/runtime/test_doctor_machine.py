@@ -1,4 +1,4 @@
-"""What `graphcore doctor` tells of machines: of this one, of an ARM, of a Mac, of one that says nothing."""
+"""The report of `graphcore doctor` on machines: this one, an ARM, a Mac, and one without information."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is fed is checked before a kernel sees it, and what can be made right is."""
+"""Feeds are checked before a kernel reads them, and converted where possible."""
 
 from __future__ import annotations
 

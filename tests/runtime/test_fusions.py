@@ -1,4 +1,4 @@
-"""What was written in one form and runs in another."""
+"""Attention of primitives, which a fusion makes one operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.runtime.fusions import FORMS, shaped
+from graphcore.runtime.fusions import FUSIONS, fuse
 
 pytestmark = pytest.mark.releases
 
@@ -120,7 +120,7 @@ def run(graph: Graph, arrays: list[Any], **options: Any) -> Any:
 @pytest.mark.parametrize("mask", ["none", "least", "product", "infinite"])
 def test_attention_of_primitives_is_one_operator(mask: str, scale: str, keys: str) -> None:
     graph = written(scale, keys, mask, guarded if mask == "infinite" else plain)
-    made = shaped(graph)
+    made = fuse(graph)
     assert operators(made).count("Attention") == 1
     assert not {"Softmax", "MatMul", "Transpose", "Reshape"} & {*operators(made)}
     arrays, added = feeds(mask)
@@ -132,9 +132,9 @@ def test_attention_of_primitives_is_one_operator(mask: str, scale: str, keys: st
 def test_query_without_keys_keeps_what_it_gives() -> None:
     for mask, guard in (("least", plain), ("infinite", guarded), ("any", guarded)):
         graph = written(mask=mask, guard=guard)
-        assert "Attention" in operators(shaped(graph))
+        assert "Attention" in operators(fuse(graph))
         arrays, _ = feeds(mask)
-        before, after = run(graph, arrays), run(shaped(graph), arrays)
+        before, after = run(graph, arrays), run(fuse(graph), arrays)
         np.testing.assert_allclose(after[0, 0], before[0, 0], rtol=1e-5, atol=1e-6)
         assert np.isfinite(after).all()
 
@@ -143,7 +143,7 @@ def test_softmax_that_may_give_nan_stays() -> None:
     """A mask of -inf, or one that nothing is known of, with no guard: a query without keys gives NaN."""
     for mask in ("infinite", "any"):
         graph = written(mask=mask)
-        assert shaped(graph) is graph
+        assert fuse(graph) is graph
         arrays, _ = feeds(mask)
         assert np.isnan(run(graph, arrays)[0, 0]).all()
 
@@ -181,7 +181,7 @@ def _narrow() -> Graph:
 @pytest.mark.parametrize("build", [_three_axes, _unknown_dims, _other_axis, _negative_scale, _narrow])
 def test_what_means_something_else_stays(build: Callable[[], Graph]) -> None:
     graph = build()
-    assert shaped(graph) is graph
+    assert fuse(graph) is graph
 
 
 def test_values_that_are_used_elsewhere_stay() -> None:
@@ -189,7 +189,7 @@ def test_values_that_are_used_elsewhere_stay() -> None:
     scores = g["q"] @ g["q"].permute(0, 1, 3, 2)
     weights = ops.softmax(scores)
     g.output(weights @ g["q"], weights)
-    made = shaped(g)
+    made = fuse(g)
     assert {"Attention", "Softmax"} <= {*operators(made)}
     x = np.random.default_rng(0).standard_normal((2, 2, 4, 3)).astype(np.float32)
     for a, b in zip(gc.InferenceSession().load(g)(x), gc.InferenceSession().load(made)(x), strict=True):
@@ -199,13 +199,13 @@ def test_values_that_are_used_elsewhere_stay() -> None:
 def test_heads_stay_apart_where_they_were_given_so() -> None:
     g = Graph("g", {name: TensorType("float32", [2, 2, 5, 3]) for name in "qkv"})
     g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2) * 0.5) @ g["v"])
-    (node,) = shaped(g).nodes
+    (node,) = fuse(g).nodes
     assert (node.op_type, node.attributes) == ("Attention", {"scale": 0.5})
 
 
 @pytest.mark.parametrize(("mask", "guard"), [("none", plain), ("least", plain), ("infinite", guarded)])
 @pytest.mark.parametrize(("batch", "length"), [(0, 3), (2, 0), (0, 0)])
-def test_nothing_gives_nothing_though_the_kernel_fails(
+def test_fused_attention_is_empty_when_its_operands_are_empty(
     mask: str, guard: Callable[..., Symbol], batch: int, length: int
 ) -> None:
     graph = written(mask=mask, guard=guard)
@@ -219,7 +219,7 @@ def test_queries_without_any_keys_give_zeros() -> None:
     g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2)) @ g["k"])
     arrays = [np.ones((1, 2, 4, 3), np.float32), np.ones((1, 2, 0, 3), np.float32)]
     assert not run(g, arrays).any()
-    assert "Attention" in operators(shaped(g))
+    assert "Attention" in operators(fuse(g))
 
 
 def test_masks_are_made_once_for_all_layers() -> None:
@@ -236,7 +236,7 @@ def test_bodies_and_functions_are_looked_into() -> None:
 
     g = Graph("g", {"q": TensorType("float32", ["b", 2, "s", 3]), "n": TensorType("int64", [])})
     g.output(ops.for_loop(g["n"], lambda i, x: ops.softmax(x @ x.permute(0, 1, 3, 2)) @ x, attend(g["q"])))
-    made = shaped(g)
+    made = fuse(g)
     loop = next(node for node in made.nodes if node.op_type == "Loop")
     assert "Attention" in operators(loop.attributes["body"])
     assert "Attention" in operators(next(n for n in made.nodes if "definition" in n.attributes)
@@ -256,8 +256,8 @@ def test_bodies_and_functions_are_looked_into() -> None:
 def test_attention_gives_what_primitives_give(mask: str, batch: int, length: int, seed: int) -> None:
     graph = written("both", "flat", mask, guarded)
     arrays, added = feeds(mask, batch, length, seed)
-    np.testing.assert_allclose(run(shaped(graph), arrays), reference(arrays, added), rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(run(fuse(graph), arrays), reference(arrays, added), rtol=2e-5, atol=2e-6)
 
 
-def test_every_form_says_what_was_measured() -> None:
-    assert all(form.reason and form.name for form in FORMS)
+def test_every_fusion_says_what_was_measured() -> None:
+    assert all(fusion.reason and fusion.name for fusion in FUSIONS)

@@ -1,4 +1,4 @@
-"""Forms in the primitives that exporters write of models of many kinds, next to what they compute."""
+"""Fusions in the primitives that exporters write of models of many kinds, next to what they compute."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.runtime.fusions import shaped
+from graphcore.runtime.fusions import fuse
 from graphcore.runtime.fusions.matching import bounds
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.guards import empty_attention
+from graphcore.runtime.lowering.summary import Summary
 from tests.support.graphs import NEWEST
 
 pytestmark = pytest.mark.releases
@@ -31,9 +32,9 @@ def operators(graph: Graph) -> list[str]:
 
 
 def same(graph: Graph, *arrays: Array) -> None:
-    """What is written gives what the form gives, and a session without forms too."""
+    """Check that the written graph gives what the fusion gives, and a session without fusions too."""
     plain = gc.InferenceSession(optimize="off").load(graph)(*arrays)
-    for each in (gc.InferenceSession(optimize="off").load(shaped(graph)), gc.InferenceSession().load(graph)):
+    for each in (gc.InferenceSession(optimize="off").load(fuse(graph)), gc.InferenceSession().load(graph)):
         for got, want in zip(each(*arrays), plain, strict=True):
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
 
@@ -63,7 +64,7 @@ def test_masks_are_added_up_when_there_are_several(order: str) -> None:
     else:
         scores = mask + (bias + scores) if order == "mask in front" else scores + (bias + mask)
     g.output(ops.softmax(scores) @ g["v"])
-    made = operators(shaped(g))
+    made = operators(fuse(g))
     assert made.count("Attention") == 1
     assert "Softmax" not in made
     seen = np.random.default_rng(0).random((3, 1, 1, 5)) < 0.7
@@ -77,7 +78,7 @@ def test_mask_that_is_not_certainly_finite_stays_a_sum() -> None:
     g = Graph("g", heads("k", "v") | {"m": TensorType("float32", ["s", "s"]), "n": TensorType("bool", ["s", "s"])})
     scores = g["q"] @ g["k"].permute(0, 1, 3, 2) + g["m"] + ops.where(g["n"], 0.0, -1.0)
     g.output(ops.softmax(scores) @ g["v"])
-    assert shaped(g) is g
+    assert fuse(g) is g
 
 
 def test_mask_of_another_shape_than_the_scores_stays() -> None:
@@ -85,7 +86,7 @@ def test_mask_of_another_shape_than_the_scores_stays() -> None:
     scores = (g["q"] @ g["k"].permute(0, 1, 3, 2)).reshape("b", 2, 2, "s", "s")
     scores = (scores + ops.where(g["m"], 0.0, -1.0).unsqueeze(2)).reshape("b", HEADS, "s", "s")
     g.output(ops.softmax(scores) @ g["v"])
-    assert "Attention" not in operators(shaped(g))
+    assert "Attention" not in operators(fuse(g))
 
 
 @pytest.mark.parametrize("length", [1, 5])
@@ -93,7 +94,7 @@ def test_mask_whose_keys_are_not_counted_is_made_whole(length: int) -> None:
     """The mask of a model whose inputs were given dims of their own, as in exports with dims that all change."""
     g = Graph("g", heads("k", "v") | {"seen": TensorType("bool", ["b", 1, 1, "?"])})
     g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2) + ops.where(g["seen"], 0.0, -50.0)) @ g["v"])
-    assert operators(shaped(g)).count("Attention") == 1
+    assert operators(fuse(g)).count("Attention") == 1
     arrays = [normal(2, HEADS, 5, SIZE, seed=i) for i in range(3)]
     same(g, *arrays, np.random.default_rng(0).random((2, 1, 1, length)) < 0.7)
 
@@ -104,7 +105,7 @@ def test_softcap_stays_as_it_is_written() -> None:
     scores = g["q"] @ g["k"].permute(0, 1, 3, 2) * np.float32(SIZE**-0.5)
     scores = ops.tanh(scores / np.float32(50)) * np.float32(50)
     g.output(ops.softmax(scores + ops.where(g["seen"], 0.0, LEAST)) @ g["v"])
-    assert shaped(g) is g
+    assert fuse(g) is g
 
 
 @pytest.mark.parametrize("turned", [(0, 1, 3, 2), "flat"])
@@ -115,14 +116,14 @@ def test_keys_of_one_head_are_shared_by_all(turned: object) -> None:
     if turned == "flat":
         k = g["k"].reshape(-1, "s", SIZE).permute(0, 2, 1).reshape("b", 1, SIZE, "s")
     g.output(ops.softmax(g["q"] @ k * 0.5) @ g["v"])
-    assert "Attention" in operators(shaped(g))
+    assert "Attention" in operators(fuse(g))
     same(g, normal(2, HEADS, 5, SIZE), normal(2, 1, 5, SIZE, seed=1), normal(2, 1, 5, SIZE, seed=2))
 
 
 def test_keys_of_one_head_and_values_of_all_stay() -> None:
     g = Graph("g", {**heads("k", kv=1), "v": heads("v")["v"]})
     g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2)) @ g["v"])
-    assert shaped(g) is g
+    assert fuse(g) is g
 
 
 def test_all_layers_ask_once_whether_there_is_anything() -> None:
@@ -150,8 +151,9 @@ def test_guarded_attention_is_guarded_once_when_it_is_lowered_again() -> None:
     once = operators(lowered)
     assert (once.count("If"), once.count("Attention")) == (1, 1)
     read = Graph.load(join(encode(lowered)))
-    assert not empty_attention.needed(read)
-    empty_attention.keep(read)
+    parts = Summary(read).parts
+    assert not empty_attention.GUARD.is_needed(parts)
+    assert not empty_attention.GUARD.run(parts)
     assert operators(read) == once
 
 
@@ -202,7 +204,7 @@ def test_bias_that_is_made_of_known_numbers_is_a_mask(kind: str) -> None:
     else:
         bias = (g.constant(normal(HEADS, 1, 1)) * g["place"].cast("float32").reshape(1, 1, "s")).unsqueeze(0)
     g.output(ops.softmax(g["q"] @ g["k"].permute(0, 1, 3, 2) + bias) @ g["v"])
-    assert "Attention" in operators(shaped(g))
+    assert "Attention" in operators(fuse(g))
     at = np.random.default_rng(3).integers(0, 8, (5, 5))
     same(g, *(normal(2, HEADS, 5, SIZE, seed=i) for i in range(3)), at, np.arange(5))
 
@@ -233,7 +235,7 @@ def test_halves_are_turned_when_they_are_cut_at_a_place_that_is_computed() -> No
     front = ops.onnx.Slice(x, np.array([0]), half, axis)
     both = ops.concat([g["angles"], g["angles"]], axis=-1).unsqueeze(1)
     g.output(x * ops.cos(both) + ops.onnx.Concat(-back, front, axis=-1).rebind(["b", 2, "s", SIZE]) * ops.sin(both))
-    assert "RotaryEmbedding" in operators(shaped(g))
+    assert "RotaryEmbedding" in operators(fuse(g))
     same(g, normal(3, 2, 5, SIZE), normal(3, 5, SIZE // 2))
 
 
@@ -274,7 +276,7 @@ def neighbours(
 @pytest.mark.parametrize("shape", [(2, 5), (1, 1), (0, 5)])
 def test_turned_neighbours_are_a_rotary_embedding(batch: int | str, shape: tuple[int, int]) -> None:
     g = neighbours(batch)
-    made = operators(shaped(g))
+    made = operators(fuse(g))
     assert made.count("RotaryEmbedding") == 1
     assert "Neg" not in made
     same(g, normal(*shape, 3, SIZE), normal(1 if batch == 1 else shape[0], shape[1], SIZE // 2))
@@ -282,4 +284,4 @@ def test_turned_neighbours_are_a_rotary_embedding(batch: int | str, shape: tuple
 
 def test_neighbours_that_are_turned_otherwise_stay() -> None:
     for graph in (neighbours(turn=pairs_back), neighbours(spread=halves)):
-        assert shaped(graph) is graph
+        assert fuse(graph) is graph

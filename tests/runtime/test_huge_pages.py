@@ -1,4 +1,4 @@
-"""Memory that is gathered in large pages: what lies there stays, and nothing is taken that was not in use."""
+"""Memory gathered in huge pages: its contents stay, and unused memory is not taken."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_models_that_write_in_place_are_gathered_and_others_where_that_is_asked_
         asked.append(is_wanted)
         return huge_pages.gathered(is_wanted)
 
-    monkeypatch.setattr("graphcore.runtime.session.gathered", gathered)
+    monkeypatch.setattr("graphcore.runtime.ort.starter.gathered", gathered)
     for graph in (llama.build(llama.Config(layers=1, vocabulary=64), cache=8), doubling()):
         for wanted in (None, True, False):
             gc.InferenceSession(huge_pages=wanted).load(graph)

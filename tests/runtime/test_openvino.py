@@ -17,10 +17,10 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
-from graphcore.ir.graph import Precision, Target
+from graphcore.ir.graph import Precision, TargetName
 from graphcore.runtime.kernel_probe import sweep as sweeping
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.targets.incorrect import WRONG
+from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import kernels, legality
 from graphcore.runtime.lowering.targets.releases import default, table_of
 from graphcore.runtime.openvino import session as openvino
@@ -50,7 +50,7 @@ def ints(*dims: int | str) -> TensorType:
 
 
 def planned(graph: Graph, precision: Precision = "exact", **options: Any) -> openvino.Plan:
-    def lowered(given: Graph, target: Target) -> Graph:
+    def lowered(given: Graph, target: TargetName) -> Graph:
         return lower(given, target, precision)
 
     return openvino.planned(graph, lowered, precision, default("openvino"), **options)
@@ -73,7 +73,7 @@ def test_table_is_of_the_release_that_the_package_follows() -> None:
 
 def test_what_is_listed_as_wrong_is_there() -> None:
     there = kernels("openvino")
-    for op, (dtypes, reason) in WRONG["openvino"].items():
+    for op, (dtypes, reason) in TARGETS["openvino"].incorrect.items():
         assert {D.of(name) for name in dtypes.split()} <= there[op], op
         assert reason
     assert D.float32 not in (legality("openvino").dtypes("Clip") or ())
@@ -115,7 +115,7 @@ def test_error_names_the_extra_when_the_provider_is_not_installed(monkeypatch: p
     assert "graphcore-engine[openvino]" in str(caught.value)
 
 
-# What runs where
+# Placement
 
 
 def test_float32_graphs_are_whole() -> None:
@@ -207,7 +207,7 @@ def test_constants_beyond_32_bits_are_the_cpu_providers() -> None:
 
 
 class _Session:
-    """What answers in place of a session: who it is, and what it was asked."""
+    """A substitute of a session that records its calls."""
 
     def __init__(self, name: str, answers: list[Any]) -> None:
         self.name, self.answers, self._sess = name, answers, self
@@ -258,7 +258,7 @@ def test_guards_become_outputs() -> None:
     graph = lower(built(lambda x, y: ops.rebind(x, ["m"]) + y, floats("n"), floats("m")), "openvino")
     made, pairs = unguarded(graph)
     assert len(pairs) == 1
-    assert [name for name, _ in made._outputs or ()][1:] == list(pairs[0])
+    assert [name for name, _ in made.named_outputs][1:] == list(pairs[0])
     assert "Where" not in operators(made)
     assert findings(made, legality("openvino")).is_whole
     plain = lower(built(lambda x: x + 1, floats("n")), "openvino")

@@ -1,4 +1,4 @@
-"""What a start does not do: import what it does not need, write files, go through all objects there are."""
+"""A start imports only what it needs, writes no files, and does not scan all objects."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore._version import FOLDER
 from graphcore.arrays import casting
 from graphcore.onnx.proto import model_proto
 from graphcore.runtime.ort import sessions
-from graphcore.support.gc_pause import settle
+from graphcore.support.gc_pause import freeze
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +46,7 @@ print(json.dumps({{
 
 
 def started(before: str = "") -> dict[str, Any]:
-    """What a new process says that starts a model of a graph."""
+    """Start a model of a graph in a new process; return its report."""
     code = START.format(before=before)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -84,7 +85,7 @@ def test_what_a_program_has_frozen_stays_so() -> None:
 
 def test_settling_moves_objects_and_keeps_them() -> None:
     made = [[i] for i in range(100)]
-    settle()
+    freeze()
     oldest = {id(o) for o in collector.get_objects(2)}
     assert all(id(item) in oldest for item in made)
     assert made == [[i] for i in range(100)]
@@ -106,14 +107,14 @@ def test_a_session_starts_where_the_package_has_no_empty_file(
 ) -> None:
     if content is not None:
         (tmp_path / sessions._EMPTY).write_bytes(content)
-    monkeypatch.setattr(sessions, "_HOME", str(tmp_path))
+    monkeypatch.setattr(sessions, "FOLDER", str(tmp_path))
     weight = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     x = np.ones((2, 64), np.float32)
     assert np.allclose(gc.InferenceSession().load(linear(weight))(x)[0], x @ weight, atol=1e-4)
 
 
 def test_the_package_has_the_empty_file() -> None:
-    assert (Path(sessions._HOME) / sessions._EMPTY).read_bytes() == b""
+    assert (Path(FOLDER) / sessions._EMPTY).read_bytes() == b""
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_the_sizes_of_a_shape_are_put_together_once() -> None:
     rows = [(x * k).reshape(batch * length, 8) for k in (1.0, 2.0, 3.0)]
     wide = [part.reshape(batch, length, 2, 4) for part in rows] + [part.reshape(batch, length, 8, 1) for part in rows]
     graph.output(y=ops.concat([part.reshape(batch, length, 8) for part in wide[:3]], axis=-1), z=wide[3])
-    joined = [node for node in graph._nodes if node.op_type == "Concat" and node.outputs[0].dtype is DType.int64]
+    joined = [node for node in graph.nodes if node.op_type == "Concat" and node.outputs[0].dtype is DType.int64]
     assert len({str(node.inputs) for node in joined}) == len(joined) > 1
     value = np.random.default_rng(0).standard_normal((2, 3, 8)).astype(np.float32)
     y, z = gc.InferenceSession().load(graph)(value)

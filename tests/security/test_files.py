@@ -1,4 +1,4 @@
-"""Files that mean harm: paths out of the model's folder, files that are none, tensors that are not what they say."""
+"""Hostile files: paths out of the model's folder, invalid files, tensors that do not match their declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that mean harm, or were written wrongly: each is refused with one error, before it costs time or memory."""
+"""Hostile and invalid models: each is refused with one error, before it costs time or memory."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ GRAPHS = {
         "'w'",
     ),
     "two outputs": (model([node("Neg", ["x"], ["y"])], outputs=[value("y"), value("y")]), "'y'"),
-    "an input nobody has": (model([node("Neg", ["gone"], ["y"])]), "'gone'"),
-    "an output nobody makes": (model([node("Neg", ["x"], ["z"])]), "'y'"),
+    "an undefined input": (model([node("Neg", ["gone"], ["y"])]), "'gone'"),
+    "an undefined output": (model([node("Neg", ["x"], ["z"])]), "'y'"),
     "an output without a name": (model([node("Neg", ["x"], ["y"])], outputs=[value("")]), "output"),
     "an input without a name": (model([node("Neg", ["x"], ["y"])], [value("x"), value("")]), "input"),
     "a constant without a name": (

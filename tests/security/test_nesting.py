@@ -1,4 +1,4 @@
-"""Bodies, functions and operands that mean harm: refused before they cost time or memory."""
+"""Hostile bodies, functions and operands: refused before they cost time or memory."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def chain(length: int) -> list[onnx.FunctionProto]:
 
 def test_functions_load_when_they_call_a_few_others() -> None:
     loaded = gc.Graph.load(model([call("F9", "x", "y")], functions=chain(10), f=1))
-    assert [n.op_type for n in loaded._nodes] == ["Neg"]
+    assert [n.op_type for n in loaded.nodes] == ["Neg"]
 
 
 @pytest.mark.parametrize("length", [100, 10_000])
@@ -318,7 +318,7 @@ def test_loop_of_any_count_runs_when_its_condition_ends_it() -> None:
 
 @pytest.mark.parametrize("op_type", ["EyeLike", "GatherND", "RegexFullMatch", "ai.onnx.ml.LabelEncoder"])
 def test_operand_of_no_type_ends_with_an_error(op_type: str) -> None:
-    """ONNX's inference ends the process where these are made of what nobody knows."""
+    """ONNX's inference ends the process where these are made of unknown values."""
     domain, _, name = op_type.rpartition(".")
     said: dict[str, Any] = {}
     if name in ("EyeLike", "RegexFullMatch"):

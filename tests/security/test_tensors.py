@@ -1,4 +1,4 @@
-"""Tensors that are not what they say: refused before memory is taken for them."""
+"""Tensors that do not match their declarations: refused before memory is allocated for them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What tests are written with: references, cases, engines, and graphs."""
+"""Support of the tests: references, cases, engines, and graphs."""

@@ -37,7 +37,7 @@ def corners(t: str) -> list[int]:
 
 
 def computed(graph: Graph, made: Symbol, columns: Sequence[Sequence[int]]) -> list[Any]:
-    """What a graph of one output gives, as Python numbers, once both models of it are valid."""
+    """Return the output of a graph as Python numbers; both of its models must be valid."""
     graph.output(made)
     for target in ("onnx", "cpu"):
         onnx.checker.check_model(graph.to_onnx(target=target), full_check=True)

@@ -1,4 +1,4 @@
-"""The counting generator of random numbers, written again in NumPy on Python's integers: what its ops must draw."""
+"""The counting generator of random numbers, in NumPy on Python's integers: the reference of its ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small transformer that decodes greedily, with a cache of keys and values: what decoders are tested with."""
+"""A small transformer that decodes greedily, with a cache of keys and values, for the tests of decoders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def weights(seed: int, dtype: DType = D.float32) -> dict[str, Array]:
 
 
 def step(w: dict[str, Symbol], token: Symbol, place: Symbol, keep: Keep) -> Symbol:
-    """The token behind this one. place: how many there were before it."""
+    """Return the next token. place: the number of tokens before this one."""
     x = w["words"][token] + w["places"][place]
     for layer in range(LAYERS):
         h = normalised(x)
@@ -46,7 +46,7 @@ def step(w: dict[str, Symbol], token: Symbol, place: Symbol, keep: Keep) -> Symb
 
 
 def grown(w: dict[str, Symbol], token: Symbol, caches: Caches) -> tuple[Symbol, Caches]:
-    """The token behind this one, and the caches with this one in them."""
+    """Return the next token, and the caches with this one in them."""
     kept: Caches = []
 
     def keep(layer: int, key: Symbol, value: Symbol) -> tuple[Symbol, Symbol]:
@@ -116,7 +116,7 @@ def stepwise(arrays: dict[str, Array], prompt: list[int], most: int) -> tuple[li
 
 
 def recomputed(arrays: dict[str, Array], text: list[int]) -> int:
-    """The token behind a text, by NumPy and without a cache."""
+    """Return the token after a text, by NumPy and without a cache."""
     w = {name: array.astype(np.float64) for name, array in arrays.items()}
     x = w["words"][text] + w["places"][: len(text)]
     hidden = np.triu(np.full((len(text),) * 2, -np.inf), 1)

@@ -1,4 +1,4 @@
-"""What tests of graphcore.array_api share: the standard's dtypes, and arrays compared with NumPy's."""
+"""Shared parts of the tests of graphcore.array_api: the standard's dtypes, and comparison with NumPy's arrays."""
 
 from __future__ import annotations
 

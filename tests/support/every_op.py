@@ -1,4 +1,4 @@
-"""A case for every op, and one-op graphs of them in any dtype: what the sweep runs and docs/dtypes.md is made from."""
+"""A case for every op, and one-op graphs of them in any dtype, for the sweep and docs/dtypes.md."""
 
 from __future__ import annotations
 

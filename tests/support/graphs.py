@@ -1,4 +1,4 @@
-"""Running a piece of a graph end to end: what most tests of ops are written with."""
+"""Run a piece of a graph end to end, for the tests of ops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
-from graphcore.ir.graph import Target
+from graphcore.ir.graph import TargetName
 from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
@@ -61,7 +61,7 @@ def run(
     dims: Sequence[Sequence[int | str]] | None = None,
     dtypes: Sequence[DType] | None = None,
     promotion: str = "max",
-    target: Target = "cpu",
+    target: TargetName = "cpu",
     check: bool = True,
 ) -> list[Array]:
     """The arrays that `function` of Symbols computes from `arrays` on onnxruntime.

@@ -1,4 +1,4 @@
-"""What the tests of hostile models share: small ONNX models, and the check of how they are refused."""
+"""Shared parts of the tests of hostile models: small ONNX models, and the check of their errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def tensor(name: str, dtype: int, dims: Sequence[int], raw: bytes | None = None,
 def refused(
     source: Source, *words: str, kind: type[GraphcoreError] = ModelError, within: float = 5.0, run: bool = False
 ) -> GraphcoreError:
-    """Checks that loading raises exactly one error of this kind that has these words and a help, in bounded time."""
+    """Check that loading raises exactly one error of this kind that has these words and a help, in bounded time."""
     started = time.monotonic()
     load: Callable[[Any], object] = gc.InferenceSession().load if run else gc.Graph.load
     with pytest.raises(GraphcoreError) as caught:

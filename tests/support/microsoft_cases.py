@@ -1,4 +1,4 @@
-"""Calls of onnxruntime's own operators: what tests compare bodies and kernels by."""
+"""Calls of onnxruntime's own operators, by which tests compare bodies and kernels."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Case:
     outputs: int = 1
     same: float = 4e-7
     has_kernel: bool = True
-    """Whether lowering for the CPU keeps the node."""
+    """True where lowering for the CPU keeps the node."""
     runs_alone: bool = True
-    """Whether the runtime has a kernel that takes it at all."""
+    """True where the runtime has a kernel that takes it at all."""
     valid: Callable[[int, Array], Array] | None = None
     """The part of a result that has a meaning."""
 
@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
     ),
     "FusedMatMul rank 1": Case("FusedMatMul", [real(5), real(5, 3)], {"transA": True}),
     "FusedMatMul extreme": Case("FusedMatMul", [EXTREME, np.ones((12, 2), np.float32)]),
-    "FusedMatMul of nothing": Case("FusedMatMul", [real(2, 0), real(0, 3)], {"alpha": 2.0}),
+    "FusedMatMul without elements": Case("FusedMatMul", [real(2, 0), real(0, 3)], {"alpha": 2.0}),
     "TransposeMatMul": Case("TransposeMatMul", [real(2, 4, 3), real(2, 4, 5)], {"transA": True, "alpha": 0.5}),
     **{f"MatMulNBits {b} {z}": packed(b, z) for b in (2, 4, 8) for z in ("", "packed", "real")},
     "MatMulNBits whole blocks": packed(4, "packed", k=64, size=32),

@@ -1,4 +1,4 @@
-"""Decoders in NumPy and float64, one text at a time and without a cache: what the models are compared with."""
+"""References of the models: decoders in NumPy and float64, one text at a time and without a cache."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def speeds(config: llama.Config) -> list[float]:
 
 
 def turned(config: llama.Config, x: Array) -> Array:
-    """[tokens, heads, size]: pairs of a feature and the one half a head behind it, as complex numbers."""
+    """Rotate [tokens, heads, size]: pairs of a feature and the one half a head after it, as complex numbers."""
     half = config.size // 2
     pairs = x[..., :half] + 1j * x[..., half:]
     pairs = pairs * np.exp(1j * np.outer(np.arange(len(x)), speeds(config)))[:, None]

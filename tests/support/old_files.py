@@ -32,7 +32,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Model, Symbol, TensorType, ops
 from graphcore.checkpoints import load_tensors
 from graphcore.errors import GraphcoreError, GraphError, LossyCastWarning
-from graphcore.ir.definitions import operators
+from graphcore.ir.transform.walk import operators
 from graphcore.models import gpt2, minilm, resnet
 from tests.ops.test_sweep import assert_near, assert_same
 from tests.support.every_op import ALL, CASES
@@ -49,7 +49,7 @@ _CARRIED = {
     D.int4: D.int8,
     D.uint4: D.uint8,
 }
-"""What files are fed for dtypes that NumPy has not."""
+"""The values files are fed for dtypes that NumPy has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def models() -> Iterator[File]:
 
 
 def lstm() -> Graph:
-    """Two directions over a sequence, and a dense layer over what is behind it."""
+    """Two directions over a sequence, and a dense layer after it."""
     random = np.random.default_rng(1)
     graph = Graph("lstm", {"x": TensorType(D.float32, ["time", "batch", 8])})
     weights = [random.standard_normal(shape).astype(np.float32) * 0.3 for shape in ((2, 64, 8), (2, 64, 16), (2, 128))]
@@ -102,7 +102,7 @@ def compared(name: str, graph: Graph, feeds: Mapping[str, Array]) -> File:
 
 
 def held(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """What buffers hold at first, their named dims being those of what is fed."""
+    """Return the initial values of buffers, with named dims from the feeds."""
     made = {}
     types = {s.name: s.type for s in graph.inputs if s.name in feeds}
     sizes = {
@@ -201,7 +201,7 @@ def one_op(name: str, dtype: DType) -> File:
             for i, (d, f) in enumerate(zip(own, fed, strict=True))
         ]
         made = case.results(given)
-        graph.output(**{f"y{i}": carried(s) for i, s in enumerate(made)})
+        graph.output(**{f"y{i}": stored(s) for i, s in enumerate(made)})
     feeds = {f"x{i}": np.asarray(a).astype(f.numpy) for i, (a, f) in enumerate(zip(arrays, fed, strict=True))}
 
     def check(got: Mapping[str, Array]) -> None:
@@ -215,7 +215,7 @@ def one_op(name: str, dtype: DType) -> File:
     return File(f"{name}-{dtype}", graph, feeds, check)
 
 
-def carried(symbol: Symbol) -> Symbol:
+def stored(symbol: Symbol) -> Symbol:
     """A result in a dtype that NumPy has."""
     return symbol.cast(_CARRIED[symbol.dtype]) if symbol.dtype in _CARRIED else symbol
 
@@ -267,7 +267,7 @@ def with_plain_ends(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def run(folder: Path, python: str) -> None:
-    """Run all files of a folder in another environment, again behind each that ends its process."""
+    """Run all files of a folder in another environment, restarting after each that ends its process."""
     script = Path(gc.__file__).parent / "runtime" / "kernel_probe" / "run_files.py"
     for kind in ("results.npz", "failed.txt"):
         for old in folder.glob(f"*.{kind}"):
@@ -281,7 +281,7 @@ def run(folder: Path, python: str) -> None:
 
 
 def failures(files: Iterable[File], folder: Path) -> list[str]:
-    """What ran wrong or not at all."""
+    """Return the files that ran wrong or not at all."""
     found = []
     for file in files:
         failed = folder / f"{file.name}.failed.txt"

@@ -13,7 +13,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import graphcore as gc
-from graphcore.onnx.proto.model_proto import OPSET
+from graphcore.onnx.opset import OPSET
 
 Array = np.ndarray[Any, Any]
 F32, F64, F16, I64 = np.float32, np.float64, np.float16, np.int64
@@ -30,7 +30,7 @@ class Case:
     outputs: int = 1
     expected: Callable[..., Any] | None = None
     constant: Sequence[int] = ()
-    """Which operands are constants of the model."""
+    """The operands that are constants of the model."""
     domain: str = ""
     tolerance: float = 1e-5
 
@@ -66,7 +66,7 @@ def feeds_of(case: Case) -> dict[str, Array]:
 
 
 def native(case: Case) -> list[Array]:
-    """What onnxruntime gives for the model as it is."""
+    """Return onnxruntime's results for the model as it is."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(

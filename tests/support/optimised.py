@@ -1,4 +1,4 @@
-"""Graphs as they are and optimised, side by side: what the tests of passes are written with."""
+"""Graphs as they are and optimised, side by side, for the tests of passes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def run(graph: Graph, *arrays: Array) -> list[Array]:
 
 
 def assert_same(graph: Graph, *arrays: Array) -> Graph:
-    """Runs the graph as it is and optimised, and gives the optimised one."""
+    """Run the graph as it is and optimised, and return the optimised one."""
     optimised = graph.optimize()
     optimised.verify()
     plain, made = run(graph, *arrays), run(optimised, *arrays)

@@ -1,4 +1,4 @@
-"""Pretending that another release of onnxruntime is installed, which lists other kernels than it has."""
+"""Pretend that another release of onnxruntime is installed, with another list of kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kernel(
 
 @functools.cache
 def listed() -> tuple[SimpleNamespace, ...]:
-    """What the installed build lists, as entries that can be changed."""
+    """Return the kernels that the installed build lists, as entries that can be changed."""
     names = ("op_name", "domain", "provider", "version_range", "type_constraints")
     return tuple(SimpleNamespace(**{name: getattr(k, name) for name in names}) for k in state.get_all_opkernel_def())
 
@@ -57,7 +57,7 @@ def lacking(*lost: str) -> list[SimpleNamespace]:
 
 
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
-    """Tells what release is installed and which kernels it lists: a list, or what is called to get one."""
+    """Tell what release is installed and which kernels it lists: a list, or what is called to get one."""
     listed()
 
     def told(kernels: Any = None, version: str = "99.0") -> None:
@@ -89,7 +89,7 @@ def lost_kernels(graph: Graph) -> set[str]:
 
 
 def nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph._nodes:
+    for node in graph.nodes:
         yield node
         for value in node.attributes.values():
             if isinstance(value, Graph):

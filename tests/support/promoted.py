@@ -42,7 +42,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """What a Symbol is to be. unsure: elements made of a zero whose sign nobody promises."""
+    """The expected Symbol. unsure: elements made of a zero whose sign is not guaranteed."""
 
     array: Array
     dtype: DType
@@ -111,7 +111,7 @@ def default_dtype(system: str, literal: Literal) -> DType:
 
 
 def joined(system: str, given: Sequence[Operand]) -> tuple[DType, bool]:
-    """Where operands meet, folded from the left, and whether that is only a default."""
+    """Return the common dtype of operands, folded from the left, and whether it is only a default."""
     return {"max": _joined_max, "kernel_float": _joined_kernel_float, "anvil": _joined_anvil}.get(
         system, _joined_array_api
     )(given)
@@ -327,7 +327,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "neg": operator.neg, "~": operator.invert, "abs": abs, "sqrt": ops.sqrt, "where": ops.where, "cast": ops.cast,
     "sum": lambda x: ops.sum(x, axis=0, keepdims=True),
 }  # fmt: skip
-"""What builds each op."""
+"""The function that builds each op."""
 
 UNARY = ("neg", "~", "abs", "sqrt")
 BINARY = ("+", "-", "*", "/", "max", "min", *COMPARISONS, *BITWISE)

@@ -1,4 +1,4 @@
-"""What every op must give, by DESIGN section 4, in NumPy, Python integers and extended floats: no code of the library.
+"""The reference of every op, by docs/numbers.md, in NumPy, Python integers and extended floats, without library code.
 
 Arrays hold a dtype as its `numpy` says; index and address are uint64, tensor_float32 is float32.
 """
@@ -16,7 +16,7 @@ from graphcore import DType
 Array = np.ndarray[Any, Any]
 D = DType
 
-# mantissa bits behind the leading one, least exponent of a normal number, greatest finite value
+# mantissa bits after the leading one, least exponent of a normal number, greatest finite value
 FORMATS = {
     D.float16: (10, -14, 65504.0),
     D.bfloat16: (7, -126, float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)),  # type: ignore[no-untyped-call]

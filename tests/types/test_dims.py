@@ -29,7 +29,7 @@ class Pair(NamedTuple):
     python: Callable[[dict[str, int]], int]
 
     def at(self, sizes: dict[str, int]) -> int:
-        """What Python computes; the example is dropped where that divides by zero, which dims assume not to happen."""
+        """Return Python's result; drop examples that divide by zero, which dims assume not to happen."""
         try:
             return self.python(sizes)
         except ZeroDivisionError:
@@ -355,7 +355,7 @@ def test_constructor_when_the_type_is_wrong_is_refused(value: Any) -> None:
         assert str(caught.value) == f"{value!r} {expected}"
 
 
-def test_expression_when_nobody_holds_it_is_forgotten() -> None:
+def test_expression_is_freed_when_it_is_unreferenced() -> None:
     held = weakref.ref(Dim("only_here") + 1)
     gc.collect()
     assert held() is None

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from graphcore.errors import DTypeError, GraphError
-from graphcore.ir.bodies import body_of, building, finish
+from graphcore.ir.bodies import body, finish
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
 from graphcore.ir.symbol import Symbol
@@ -153,8 +153,8 @@ class Body:
 
     def _of_function(self, function: Callable[..., Any], types: Sequence[Type]) -> Graph:
         _check_taken(function, len(types), f"{self.label}: {self.name}")
-        made = body_of(self.graph, self.name, {f"input{i}": known_type(type_) for i, type_ in enumerate(types)})
-        with building(made):
+        inputs = {f"input{i}": known_type(type_) for i, type_ in enumerate(types)}
+        with body(self.graph, self.name, inputs) as made:
             results = function(*made.inputs)
             listed = results if isinstance(results, (list, tuple)) else [results]
             if results is None or not listed:
@@ -162,12 +162,12 @@ class Body:
             return finish(made, [self._result(made, i, value) for i, value in enumerate(listed)])
 
     def _result(self, body: Graph, position: int, value: Any) -> Symbol:
-        """What the function gave, of a dtype that is not only a default any more."""
-        given = body._operand(value, self.label, f"{self.name}[{position}]")
-        return settled(body._emit("Identity", (given,), given.type)) if given.ambiguous else given
+        """Return what the function gave, of a dtype that is not only a default any more."""
+        given = body.build.operand(value, self.label, f"{self.name}[{position}]")
+        return settled(body.build.emit("Identity", (given,), given.type)) if given.ambiguous else given
 
     def _of_graph(self, given: Graph, types: Sequence[Type]) -> Graph:
-        if given is self.graph or given._outer not in (None, self.graph) or not given._outputs:
+        if given is self.graph or given.scope.outer not in (None, self.graph) or not given.outputs:
             raise GraphError(
                 f"{self.label}: {self.name} is graph {given.name!r}, which is no body here",
                 help="give a function of Symbols, or a Graph that has outputs and uses nothing of another",
@@ -185,12 +185,12 @@ class Body:
                     operands={"input": symbol},
                     help="declare it as it is in every turn, with '?' for dims that change",
                 )
-        if given._outer is not None:
+        if given.scope.outer is not None:
             return given
         made = given.copy()
-        made._outputs = [(name, made._symbols[s.id]) for name, s in given._outputs]
-        made._outer = self.graph
-        made._inner = made
+        made.build.outputs([(name, made.symbols[s.id]) for name, s in given.named_outputs])
+        made.scope.outer = self.graph
+        made.scope.is_finished = True
         return made
 
 
@@ -201,7 +201,7 @@ def settled(symbol: Symbol) -> Symbol:
 
 
 def _check_taken(function: Callable[..., Any], count: int, what: str) -> None:
-    """Raises `GraphError` for a function that is known not to take this many Symbols."""
+    """Raise `GraphError` for a function that is known not to take this many Symbols."""
     try:
         found = inspect.signature(function)
     except (TypeError, ValueError):

@@ -9,16 +9,16 @@ from typing import Any
 
 import onnx
 
-from graphcore.arrays.mapped_files import Folder
+from graphcore.arrays.external_data import Folder
 from graphcore.build import operands
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ResourceLimitError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.operators.arguments import Body, encoded, settled
+from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.proto.limits import check_values
-from graphcore.onnx.proto.model_proto import DOMAINS, OPSET
+from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Place, Reader
-from graphcore.onnx.read.reader import Model
 from graphcore.onnx.schemas.catalogue import KINDS, Entry, types
 from graphcore.onnx.schemas.schemas import Parameter, element
 from graphcore.types.dtypes import DType
@@ -29,7 +29,7 @@ _NUMBERS = "float32 float64 int64 int32 bool".split()
 
 
 def call(of: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Symbol | tuple[Symbol, ...] | list[Symbol]:
-    """What an operator gives of these arguments. Raises as its docstring says."""
+    """Return what an operator gives of these arguments. Raises as its docstring says."""
     given, said, outputs = _bound(of, args, named)
     graph = operands.graph_of(of.label, [v for v in given if v is not None])
     inputs = _operands(of, graph, given)
@@ -117,7 +117,7 @@ def _checked_outputs(of: Entry, value: Any) -> int | None:
 
 
 def _results(of: Entry, inputs: Sequence[Symbol | None], said: Mapping[str, Any], outputs: int | None) -> int:
-    """How many results the node has; 0 leaves it to its bodies."""
+    """Return how many results the node has; 0 leaves it to its bodies."""
     if outputs is not None or not of.gives_list:
         return outputs or of.least_results
     if of.op.name != "Split":
@@ -158,7 +158,7 @@ def _lifted(of: Entry, graph: Graph, position: int, value: Any, given: Sequence[
         return value
     role = _role(of, position)
     if not isinstance(value, (list, tuple, str)):
-        return graph._operand(value, of.label, role)
+        return graph.build.operand(value, of.label, role)
     parameter = _parameter(of, position)
     try:
         return graph.constant(value, _only(parameter) or _neighbour(of, graph, parameter, value, given))
@@ -186,7 +186,7 @@ def _only(parameter: Parameter) -> DType | None:
 
 
 def _promote(of: Entry, graph: Graph, positions: Sequence[int], values: list[Any]) -> None:
-    """Makes the operands of one type variable Symbols of one dtype, where promotion has one for them."""
+    """Make the operands of one type variable Symbols of one dtype, where promotion has one for them."""
     parameter = _parameter(of, positions[0])
     literals = [i for i in positions if type(values[i]) in _SCALARS]
     symbols = [values[i] for i in positions if type(values[i]) not in _SCALARS]
@@ -203,7 +203,7 @@ def _promote(of: Entry, graph: Graph, positions: Sequence[int], values: list[Any
         return
     if not all(isinstance(s.type, TensorType) for s in symbols):
         for i in literals:
-            values[i] = graph._operand(values[i], of.label, _role(of, i))
+            values[i] = graph.build.operand(values[i], of.label, _role(of, i))
         return
     for symbol in symbols:
         _check_stored(of, symbol)
@@ -234,7 +234,7 @@ def _check_stored(of: Entry, symbol: Symbol) -> None:
 
 
 def _check(of: Entry, positions: Sequence[int], values: Sequence[Symbol | None]) -> None:
-    """Raises `DTypeError` for operands that the operator does not take, alone or together."""
+    """Raise `DTypeError` for operands that the operator does not take, alone or together."""
     found = [(i, s) for i in positions if (s := values[i]) is not None]
     for position, symbol in found:
         if isinstance(symbol.type, TensorType):
@@ -276,7 +276,7 @@ NAMED = frozenset({DType.index, DType.address, DType.tensor_float32})
 
 
 def _name(of: Entry, inputs: Sequence[Symbol | None], made: Sequence[Symbol]) -> None:
-    """Gives results the dtype of the operands of their type variable, where that is one of `NAMED`."""
+    """Give results the dtype of the operands of their type variable, where that is one of `NAMED`."""
     found = [(_parameter(of, i), s) for i, s in enumerate(inputs) if s is not None]
     named = {p.type: s.dtype for p, s in found if isinstance(s.type, TensorType) and s.dtype in NAMED}
     if not named:
@@ -294,14 +294,14 @@ def _name(of: Entry, inputs: Sequence[Symbol | None], made: Sequence[Symbol]) ->
 
 
 def _plain(attribute: onnx.AttributeProto) -> Any:
-    """What the limits of numbers and words look at."""
+    """Return what the limits of numbers and words look at."""
     if attribute.type == KINDS.STRING:
         return attribute.s
     return attribute.i if attribute.type == KINDS.INT else list(attribute.ints)
 
 
 _NOISE = re.compile(r"\[\w*Error\]\s*|\(op_type:[^)]*\):?\s*")
-"""What inference puts before its reason."""
+"""The text that inference puts before its reason."""
 
 
 def _translated(of: Entry, error: GraphcoreError, roles: Mapping[str, Symbol]) -> GraphcoreError:
@@ -329,9 +329,9 @@ class _Caller(Reader):
 
     def __init__(self, of: Entry, graph: Graph, bodies: Mapping[str, Any]) -> None:
         versions = {"": OPSET, **DOMAINS, of.domain: of.version}
-        depth, around = 1, graph._outer
+        depth, around = 1, graph.scope.outer
         while around is not None:
-            depth, around = depth + 1, around._outer
+            depth, around = depth + 1, around.scope.outer
         super().__init__(_model(), graph, versions, {}, {}, depth=depth)
         self._of = of
         self._bodies = bodies

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graphcore.arrays.mapped_files import Folder
+from graphcore.arrays.external_data import Folder
 from graphcore.errors import DTypeError, ModelError
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.type_protos import read_type
@@ -73,7 +73,7 @@ def _value(attribute: onnx.AttributeProto, folder: Folder, place: object) -> Any
 
 
 def constant_value(proto: onnx.NodeProto, folder: Folder, place: object) -> tuple[np.ndarray[Any, Any], DType]:
-    """What a Constant node holds. Raises `ModelError`."""
+    """Return what a Constant node holds. Raises `ModelError`."""
     if len(proto.attribute) != 1:
         raise ModelError(f"load: {place} says {len(proto.attribute)} values", help="write the model again")
     (attribute,) = proto.attribute
@@ -105,3 +105,25 @@ def dtype_value(number: Any, place: object) -> DType:
         raise ModelError(
             f"load: {place}: ONNX has no dtype {number!r} that graphcore knows", help="cast elsewhere"
         ) from None
+
+
+def with_attributes(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """A copy of a node of a function, references to the function's attributes replaced; absent ones are left out."""
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            value = given.get(attribute.ref_attr_name)
+            if value is not None:
+                added = made.attribute.add()
+                added.CopyFrom(value)
+                added.name = attribute.name
+            continue
+        added = made.attribute.add()
+        added.CopyFrom(attribute)
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            inner = [with_attributes(n, given) for n in attribute.g.node]
+            del added.g.node[:]
+            added.g.node.extend(inner)
+    return made

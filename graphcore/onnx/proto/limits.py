@@ -1,4 +1,4 @@
-"""What is checked of operators before ONNX's inference or a kernel sees them, which absurd numbers may end.
+"""Checks of operators before ONNX's inference or a kernel sees them, whose process absurd numbers may end.
 
 The tables say for each operator which numbers an attribute may have, and which attributes are axes of what rank.
 """
@@ -6,7 +6,7 @@ The tables say for each operator which numbers an attribute may have, and which 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import ModelError, ResourceLimitError
@@ -90,7 +90,7 @@ AXES: dict[str, tuple[tuple[str, ...], int, int]] = {
     "OneHot": (("axis",), 1, 1),
     "Unsqueeze": (("axes",), 0, 0),
 }
-"""The attributes that are axes of the first operand; how far behind the last one they may lie, and how far before the
+"""The attributes that are axes of the first operand; how far after the last one they may lie, and how far before the
 first. Those of Unsqueeze are of the result and are checked as such."""
 
 
@@ -128,8 +128,21 @@ CHOICES: dict[tuple[str, str], str] = {
 """The words that an attribute may be."""
 
 
+_SHOWN = 100
+"""Characters of a name that errors show."""
+
+
+def check_text(names: Iterable[str | bytes], what: str) -> None:
+    """Raise `ModelError` for a name that is no UTF-8, which protobuf hands out as bytes."""
+    for name in names:
+        if type(name) is not str:
+            raise ModelError(
+                f"load: {what} has the name {name[:_SHOWN]!r}, which is no UTF-8 text", help="write the model again"
+            )
+
+
 def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> None:
-    """Raises `ModelError` for a number or a word (as bytes) that an attribute cannot be."""
+    """Raise `ModelError` for a number or a word (as bytes) that an attribute cannot be."""
     equation = attributes.get("equation")
     if op_type == "Einsum" and isinstance(equation, bytes) and not _EQUATION.fullmatch(equation):
         raise ModelError(
@@ -156,7 +169,7 @@ def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> 
 
 
 def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object) -> None:
-    """Raises `ModelError` for an axis that the first operand has not, and for a permutation that is none."""
+    """Raise `ModelError` for an axis that the first operand has not, and for a permutation that is none."""
     if op_type == "GatherND" and not all(_has_axes(s) for s in inputs):
         raise ModelError(
             f"load: {place}: data and indices have at least one axis",
@@ -182,13 +195,13 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
             operands={"operand": first},
             help="name each axis once",
         )
-    names, behind, before = AXES.get(op_type, ((), 0, 0))
+    names, after, before = AXES.get(op_type, ((), 0, 0))
     for name in names:
         said = attributes.get(name)
         axes: Sequence[Any] = said if isinstance(said, list) else [said]
         limit = rank + len(axes) if op_type == "Unsqueeze" else rank
         for axis in axes:
-            if isinstance(axis, int) and not -limit - before <= axis < limit + behind:
+            if isinstance(axis, int) and not -limit - before <= axis < limit + after:
                 raise ModelError(
                     f"load: {place}: {name} is {_short(said)}, and the operand has {rank} axes",
                     operands={"operand": first},
@@ -202,7 +215,7 @@ _small: set[Type] = set()
 
 
 def check_trips(trips: Symbol | None, starts: Symbol | None, body: Graph, place: object) -> None:
-    """Raises `ResourceLimitError` for a Loop that is known to run beyond all measure: one that only its count ends."""
+    """Raise `ResourceLimitError` for a Loop that is known to run beyond all measure: one that only its count ends."""
     if trips is None or not isinstance(trips.producer, Constant) or trips.producer.array.size != 1:
         return
     count = int(trips.producer.array.reshape(())[()])
@@ -217,7 +230,7 @@ def _is_true(symbol: Symbol | None) -> bool:
 
 
 def _goes_on(body: Graph) -> bool:
-    """Whether the condition that a body gives is true, or the one it was given."""
+    """Return whether the condition that a body gives is true, or the one it was given."""
     goes = body.outputs[0]
     while isinstance(goes.producer, Node) and goes.producer.op_type == "Identity":
         operand = goes.producer.inputs[0]
@@ -229,14 +242,14 @@ def _goes_on(body: Graph) -> bool:
 
 
 def _has_axes(symbol: Symbol | None) -> bool:
-    """Whether it may be something else than a scalar."""
+    """Return whether it may be something else than a scalar."""
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
         return True
     return len(symbol.type.shape) > 0
 
 
 def check_size(type_: Type, place: object) -> None:
-    """Raises `ResourceLimitError` for a tensor that is known to be larger than any machine holds."""
+    """Raise `ResourceLimitError` for a tensor that is known to be larger than any machine holds."""
     if type_ in _small:
         return
     if isinstance(type_, (SequenceType, OptionalType)):

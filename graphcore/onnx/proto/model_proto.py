@@ -22,6 +22,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.names import snake
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.onnx import notes
+from graphcore.onnx.opset import DOMAINS, IR_VERSION, LIMIT, OPSET
 from graphcore.onnx.proto.protobuf import (
     SMALL,
     Chunk,
@@ -39,20 +40,10 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
-OPSET = 26
-IR_VERSION = 13
-"""The newest that onnxruntime 1.31 takes, older than the newest that onnx writes."""
-
-DOMAINS = {"ai.onnx.ml": 5}
-"""The versions of other domains, where it is not 1."""
-
-LIMIT = (1 << 31) - 1
-"""The bytes that a protobuf message can have."""
-
 _NODE = [b"\x0a" + size for size in SMALL]
 """The field `node` of a GraphProto and how long it is, for short ones."""
 
-_ABSENT = b"\0"  # the name, behind its length, of an optional operand left out
+_ABSENT = b"\0"  # the name, after its length, of an optional operand left out
 
 # The numbers of protobuf's fields are those of onnx.proto; each is named where it is used. They are written out, since
 # importing onnx takes longer than starting most models.
@@ -86,10 +77,10 @@ def encode(
     ir: the version of the file format, where it is not the newest. versions: of domains, where they are not what
     lowering left in the graph.
     """
-    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph._metadata})
-    body = _graph(graph, _Scope(external, noted=notes.of_values(graph._metadata)))
+    properties = notes.entries({notes.PROMOTION: graph.promotion.note, **graph.metadata})
+    body = _graph(graph, _Scope(external, noted=notes.of_values(graph.metadata)))
     domains = sorted(_domains(graph) - {""})
-    versions = {**DOMAINS, "": OPSET, **graph._domains, **versions}
+    versions = {**DOMAINS, "": OPSET, **graph.opsets, **versions}
     called = [block(25, _function(definition, versions)) for definition in definitions(graph)]  # functions
     head = b"".join(
         (
@@ -106,19 +97,19 @@ def encode(
 def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
     """The FunctionProto of a definition, which is lowered: it has no initializers but nodes that give constants."""
     graph = definition.body
-    names = [b""] * len(graph._symbols)
+    names = [b""] * len(graph.symbols)
     nodes = _nodes(graph, names, _Scope())
     results = [names[s.id] or _given(s, names) for s in graph.outputs]
     constants = [
         block(7, b"\x12" + names[s.id] + text(4, "Constant") + block(5, _constant(s.producer.array, s.type.dtype)))
-        for s in graph._symbols
+        for s in graph.symbols
         if type(s.producer) is Constant and names[s.id]
     ]
     own = sorted(_domains(graph) - {""})
     return b"".join(
         (
             text(1, definition.name),
-            *(text(4, s.name) for s in graph._inputs),
+            *(text(4, s.name) for s in graph.input_symbols),
             *(b"\x2a" + name for name in results),  # output
             *constants,
             *(b"\x3a" + node[1:] for node in nodes),  # node: the field that a graph has as its first is the seventh
@@ -131,8 +122,8 @@ def _function(definition: Definition, versions: Mapping[str, int]) -> bytes:
 
 
 def _domains(graph: Graph) -> set[str]:
-    found = {node.domain for node in graph._nodes}
-    for attributes in [node.attributes for node in graph._nodes if node.attributes]:
+    found = {node.domain for node in graph.nodes}
+    for attributes in [node.attributes for node in graph.nodes if node.attributes]:
         for value in attributes.values():
             if isinstance(value, Graph):
                 found |= _domains(value)
@@ -141,22 +132,22 @@ def _domains(graph: Graph) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where a graph is written: at the top, or as the body of a node, whose names must not be those outside."""
+    """The place a graph is written to: the top, or the body of a node, whose names must not be those outside."""
 
     external: External | None = None
     prefix: str = ""
-    """What the names of a body begin with, unlike any other."""
+    """The prefix of the names of a body, unlike any other."""
     outer: list[bytes] = field(default_factory=list)
     """The names, by number, of the Symbols of the graph around a body."""
     bodies: Iterator[int] = field(default_factory=count)
     around: str = ""
     """The prefix of the graph around a body."""
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What values note of themselves, by name."""
+    """The notes of values, by name."""
 
     def inside(self, graph: Graph, names: list[bytes]) -> _Scope:
         """The scope of a body of a node of `graph`, which has these names."""
-        prefix = self.prefix or _unlike(graph._names.taken)
+        prefix = self.prefix or _unlike(graph.names.taken)
         return _Scope(self.external, f"{prefix}{next(self.bodies)}/", names, self.bodies, self.prefix)
 
 
@@ -170,8 +161,8 @@ def _unlike(taken: Iterable[str]) -> str:
 
 def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
     prefix, noted = scope.prefix, scope.noted
-    names = [b""] * len(graph._symbols)
-    for symbol in graph._captured.values():
+    names = [b""] * len(graph.symbols)
+    for symbol in graph.scope.captured.values():
         assert isinstance(symbol.producer, Captured)
         held = symbol.producer.symbol  # a constant outside may be used in bodies only
         names[symbol.id] = scope.outer[held.id] or _given(held, scope.outer, scope.around)
@@ -179,31 +170,31 @@ def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
     outputs = graph.outputs
     for symbol in outputs:
         names[symbol.id] or _given(symbol, names, prefix)
-    for symbol in graph._symbols:
+    for symbol in graph.symbols:
         producer = symbol.producer
         if type(producer) is Constant and names[symbol.id]:
             content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
-            if (said := noted.get(symbol._name or "")) is not None:
+            if (said := noted.get(symbol.given_name or "")) is not None:
                 content.insert(0, _metadata(16, said))
             chunks += nested(5, content)  # initializer
-    chunks += [block(11, _value(f"{prefix}{symbol.name}", symbol.type, noted)) for symbol in graph._inputs]
+    chunks += [block(11, value_info(f"{prefix}{symbol.name}", symbol.type, noted)) for symbol in graph.input_symbols]
     for symbol in outputs:
         own = "" if type(symbol.producer) is Captured else prefix
-        chunks.append(block(12, _value(f"{own}{symbol.name}", symbol.type, noted)))
+        chunks.append(block(12, value_info(f"{own}{symbol.name}", symbol.type, noted)))
     return chunks
 
 
 def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
-    """The node fields. Fills in the names, by number, of all Symbols that they use: in UTF-8 behind their length.
+    """The node fields. Fills in the names, by number, of all Symbols that they use: in UTF-8 after their length.
 
     What is the same for every node of an operator is encoded once, and every Symbol is looked at once: most of the
     time goes into fetching them.
     """
     shared: dict[tuple[str, str, str], tuple[str, bytes]] = {}
     written = []
-    taken = graph._names.taken
+    taken = graph.names.taken
     prefix = scope.prefix
-    for node in graph._nodes:
+    for node in graph.nodes:
         operator = (node.op_type, node.domain, node.layer)
         known = shared.get(operator)
         if known is None:
@@ -215,7 +206,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
             content = _node(node, names, tail, scope)
         else:  # what most nodes are, in a third of the time
             (lhs, rhs), (made,) = inputs, outputs
-            name = made._name
+            name = made.given_name
             if name is not None:
                 name = prefix + name
             else:  # the rule of Names.automatic, without its calls
@@ -365,7 +356,7 @@ def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
     return memoryview(flat.view(np.uint8))  # type: ignore[arg-type]
 
 
-def _value(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> bytes:
+def value_info(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> bytes:
     encoded = encoded_type(type_)
     return text(1, name) + (block(2, encoded) if encoded else b"") + _metadata(4, noted.get(name, {}))
 
@@ -410,4 +401,4 @@ def within_limit(chunks: list[Chunk]) -> list[Chunk]:
     return chunks
 
 
-__all__ = ["IR_VERSION", "LIMIT", "OPSET", "attribute", "encode", "encoded_type", "join", "raw", "tensor"]
+__all__ = ["attribute", "encode", "encoded_type", "join", "raw", "tensor", "value_info", "within_limit"]

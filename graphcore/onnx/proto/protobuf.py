@@ -46,7 +46,7 @@ def single(field: int, number: float) -> bytes:
 
 
 def sized(content: bytes) -> bytes:
-    """Bytes behind their length."""
+    """Return bytes after their length."""
     return varint(len(content)) + content
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graphcore.arrays.mapped_files import Folder
+from graphcore.arrays.external_data import Folder
 from graphcore.errors import DTypeError, ModelError
-from graphcore.onnx.read.checks import check_text
+from graphcore.onnx.proto.limits import check_text
 from graphcore.types.dtypes import DType
 
 Array = np.ndarray[Any, Any]
@@ -126,7 +126,7 @@ _LARGEST_DENSE = 1 << 28
 
 _MOST_DIMS = 64
 _MOST_ELEMENTS = 1 << 59
-"""What NumPy's arrays can say of themselves, elements or none."""
+"""The limit of NumPy's shapes, with elements or without."""
 
 _SHOWN = 256
 """Characters of a name that errors show."""

@@ -8,6 +8,7 @@ import onnx
 
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol, array_of
+from graphcore.onnx.proto.model_proto import encoded_type, tensor
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import (
@@ -63,16 +64,12 @@ def read_dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
 
 def proto_of(type_: Type) -> onnx.TypeProto:
     """The TypeProto."""
-    from graphcore.onnx.proto.model_proto import encoded_type
-
     made: onnx.TypeProto = onnx.TypeProto.FromString(encoded_type(type_))
     return made
 
 
 def data_of(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
     """The small constants among named Symbols, as inference wants them."""
-    from graphcore.onnx.proto.model_proto import tensor
-
     found = {}
     for name, symbol in symbols.items():
         array = array_of(symbol)
@@ -83,7 +80,7 @@ def data_of(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
 
 
 def joined(types: Sequence[Type]) -> Type:
-    """What a value is that may be of any of these types: of the one dtype, its shape as far as they agree."""
+    """Return what a value is that may be of any of these types: of the one dtype, its shape as far as they agree."""
     first = types[0]
     for other in types[1:]:
         first = _join(first, other)

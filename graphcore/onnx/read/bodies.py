@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import onnx
 
@@ -25,41 +25,42 @@ from graphcore.types.tensor_types import (
     tensor_type,
 )
 
-if TYPE_CHECKING:
-    from graphcore.onnx.read.nodes import Reader
+ReadBody: TypeAlias = Callable[[str, onnx.GraphProto, Sequence[Type]], Graph]
+"""(name, proto, types of its inputs) -> the body."""
 
 _COUNTER = tensor_type(DType.int64, _shape([]))
 _CONDITION = tensor_type(DType.bool, _shape([]))
 
 
 def read(
-    reader: Reader,
+    read_body: ReadBody,
     op_type: str,
     protos: Mapping[str, onnx.GraphProto],
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
     outputs: int | None,
+    opset: int,
     place: object,
 ) -> tuple[list[Type] | None, dict[str, Graph]]:
-    """The types of a node's results, where its bodies tell them, and its bodies. Raises `ModelError`.
+    """Return the types of a node's results, where its bodies tell them, and its bodies. Raises `ModelError`.
 
-    outputs: how many results there are; None is as many as the bodies give.
+    outputs: how many results there are; None is as many as the bodies give. opset: the version of ONNX's own domain.
     """
     if op_type == "If" and {"then_branch", "else_branch"} <= protos.keys():
-        made = {name: reader.body(name, proto, []) for name, proto in protos.items()}
+        made = {name: read_body(name, proto, []) for name, proto in protos.items()}
         branches = [[s.type for s in graph.outputs] for graph in made.values()]
         if len({len(types) for types in branches}) != 1 or outputs not in (None, len(branches[0])):
             raise ModelError(f"load: {place}: its branches give other numbers of results", help="write the model again")
         return [_agreed(pair, place) for pair in zip(*branches, strict=True)], made
     if op_type == "Loop" and "body" in protos:
-        return _loop(reader, protos["body"], inputs, outputs, place)
-    if op_type == "Scan" and "body" in protos and reader.versions.get("", 0) >= 9:
-        return _scan(reader, protos["body"], inputs, attributes, outputs, place)
+        return _loop(read_body, protos["body"], inputs, outputs, place)
+    if op_type == "Scan" and "body" in protos and opset >= 9:
+        return _scan(read_body, protos["body"], inputs, attributes, outputs, place)
     if op_type == "SequenceMap" and "body" in protos:
         given = [_element(s.type) if s is not None else ForeignType() for s in inputs]
-        body = reader.body("body", protos["body"], given)
+        body = read_body("body", protos["body"], given)
         return [SequenceType(s.type) for s in body.outputs], {"body": body}
-    return None, {name: reader.body(name, proto, [ForeignType()] * len(proto.input)) for name, proto in protos.items()}
+    return None, {name: read_body(name, proto, [ForeignType()] * len(proto.input)) for name, proto in protos.items()}
 
 
 def _agreed(types: Sequence[Type], place: object) -> Type:
@@ -81,10 +82,10 @@ def _meant(types: Sequence[Type]) -> Sequence[Type]:
 
 
 def _loop(
-    reader: Reader, proto: onnx.GraphProto, inputs: Sequence[Symbol | None], outputs: int | None, place: object
+    read_body: ReadBody, proto: onnx.GraphProto, inputs: Sequence[Symbol | None], outputs: int | None, place: object
 ) -> tuple[list[Type], dict[str, Graph]]:
     carried: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[2:]]
-    body, given = _settled(reader, proto, [_COUNTER, _CONDITION], carried, 1, place)
+    body, given = _settled(read_body, proto, [_COUNTER, _CONDITION], carried, 1, place)
     goes_on = body.outputs[0].type
     if isinstance(goes_on, TensorType) and goes_on.dtype is not DType.bool:
         raise ModelError(f"load: {place}: its body gives {goes_on} as the condition", help="give a bool first")
@@ -97,14 +98,14 @@ def _loop(
 
 
 def _filled(carried: Type, result: Type) -> Type:
-    """What a Loop gives of what it carries: no optional where each turn fills it, as ONNX has it."""
+    """Return what a Loop gives of what it carries: no optional where each turn fills it, as ONNX has it."""
     if isinstance(carried, OptionalType) and not isinstance(result, (OptionalType, ForeignType)):
         return carried.element
     return carried
 
 
 def _scan(
-    reader: Reader,
+    read_body: ReadBody,
     proto: onnx.GraphProto,
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
@@ -118,7 +119,7 @@ def _scan(
     axes = attributes.get("scan_input_axes") or [0] * count
     carried: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[:states]]
     scanned = [_slice(s, axis, place) for s, axis in zip(inputs[states:], axes, strict=False)]
-    body, given = _settled(reader, proto, [], carried, 0, place, behind=scanned)
+    body, given = _settled(read_body, proto, [], carried, 0, place, after=scanned)
     ends = attributes.get("scan_output_axes") or [0] * len(body.outputs[states:])
     stacked = [_stacked(s.type, axis) for s, axis in zip(body.outputs[states:], ends, strict=False)]
     if outputs is not None and outputs > len(given) + len(stacked):
@@ -127,17 +128,17 @@ def _scan(
 
 
 def _settled(
-    reader: Reader,
+    read_body: ReadBody,
     proto: onnx.GraphProto,
     front: list[Type],
     carried: list[Type],
     skip: int,
     place: object,
-    behind: Sequence[Type] = (),
+    after: Sequence[Type] = (),
 ) -> tuple[Graph, list[Type]]:
     """The body, read with types of what it carries that hold for every turn, and those types."""
     while True:
-        body = reader.body("body", proto, [*front, *carried, *behind])
+        body = read_body("body", proto, [*front, *carried, *after])
         if len(body.outputs) < skip:
             raise ModelError(f"load: {place}: its body gives no condition", help="write the model again")
         results = [s.type for s in body.outputs[skip : skip + len(carried)]]

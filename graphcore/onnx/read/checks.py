@@ -1,4 +1,4 @@
-"""What is checked of a whole model before ONNX's inference, which trusts its input, goes over it.
+"""Checks of a whole model before ONNX's inference, which trusts its input, goes over it.
 
 Names, arity, nesting, and of attributes the kind and the numbers: what can be told from a node alone.
 """
@@ -12,11 +12,11 @@ from typing import Any
 import onnx
 
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.onnx.proto.limits import check_values
+from graphcore.onnx.proto.limits import check_text, check_values
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
 
 DEEPEST = 40
-"""How deep bodies and calls of functions may be nested."""
+"""The greatest depth of nested bodies and calls of functions."""
 
 Versions = Mapping[str, int]
 
@@ -33,7 +33,7 @@ _SHOWN = 100
 
 
 def check_model(model: onnx.ModelProto, versions: Versions) -> None:
-    """Raises `ModelError` for a node that its operator's schema rules out, `ResourceLimitError` for deep nesting."""
+    """Raise `ModelError` for a node that its operator's schema rules out, `ResourceLimitError` for deep nesting."""
     _check_graph(model.graph, versions, False, 0)
     seen: set[tuple[str, str, str]] = set()
     for function in model.functions:
@@ -80,7 +80,7 @@ def _check_nodes(nodes: Iterable[onnx.NodeProto], versions: Versions, in_functio
 
 
 def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function: bool = False) -> None:
-    """Raises `ModelError` where the number of operands or results or an attribute is not what the schema says."""
+    """Raise `ModelError` where the number of operands or results or an attribute is not what the schema says."""
     domain = _domain(node.domain)
     schema = schema_of(node.op_type, domain, versions.get(domain, 1))
     if schema is None:
@@ -137,15 +137,6 @@ def _check_attribute(attribute: onnx.AttributeProto, kinds: Mapping[str, int], p
         raise ModelError(f"load: {place}: attribute {name!r} is empty", help="write the model again")
     if field == "t" and not attribute.t.data_type:
         raise ModelError(f"load: {place}: attribute {name!r} is a tensor of no dtype", help="write the model again")
-
-
-def check_text(names: Iterable[str | bytes], what: str) -> None:
-    """Raises `ModelError` for a name that is no UTF-8, which protobuf hands out as bytes."""
-    for name in names:
-        if type(name) is not str:
-            raise ModelError(
-                f"load: {what} has the name {name[:_SHOWN]!r}, which is no UTF-8 text", help="write the model again"
-            )
 
 
 @functools.cache
@@ -212,7 +203,7 @@ def _hide(nodes: Iterable[onnx.NodeProto]) -> None:
 
 
 def checked_call(function: onnx.FunctionProto, node: onnx.NodeProto, place: str) -> None:
-    """Raises `ModelError` for a call that gives a function more than it takes, or wants more than it gives."""
+    """Raise `ModelError` for a call that gives a function more than it takes, or wants more than it gives."""
     for what, given, taken in (
         ("operands", node.input, function.input),
         ("results", node.output, function.output),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import onnx
 
 from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.onnx.proto.attributes import with_attributes
 from graphcore.onnx.read.checks import DEEPEST
 
 _MOST_NODES = 2_000_000
@@ -28,7 +29,7 @@ class Functions:
         return self._by_key.get((domain, op_type, overload)) if self._by_key else None
 
     def check(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Raises `ModelError` for functions that call themselves, `ResourceLimitError` for too many nodes in all."""
+        """Raise `ModelError` for functions that call themselves, `ResourceLimitError` for too many nodes in all."""
         sizes: dict[_Key, int] = {}
         depths: dict[_Key, int] = {}
         try:
@@ -61,28 +62,6 @@ class Functions:
         """The nodes of a function with the attributes of a call in place of references to them."""
         given = {a.name: a for a in function.attribute_proto} | {a.name: a for a in call.attribute}
         return [with_attributes(node, given) for node in function.node]
-
-
-def with_attributes(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """A copy of a node of a function, references to the function's attributes replaced; absent ones are left out."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            value = given.get(attribute.ref_attr_name)
-            if value is not None:
-                added = made.attribute.add()
-                added.CopyFrom(value)
-                added.name = attribute.name
-            continue
-        added = made.attribute.add()
-        added.CopyFrom(attribute)
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            inner = [with_attributes(n, given) for n in attribute.g.node]
-            del added.g.node[:]
-            added.g.node.extend(inner)
-    return made
 
 
 def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool]) -> Sequence[onnx.NodeProto]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 
 from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.ir.bodies import new_body
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.limits import check_axes, check_size
@@ -19,6 +20,7 @@ from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.checks import DEEPEST, check_node, checked_call
 from graphcore.onnx.read.function_calls import ordered
+from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.opsets import version_of, versions_of
 from graphcore.onnx.read.result_types import ResultTypes, declared
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
@@ -26,9 +28,6 @@ from graphcore.onnx.versions import Read, convert, is_unchanged
 from graphcore.onnx.versions.adapters import casts
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
-
-if TYPE_CHECKING:
-    from graphcore.onnx.read.reader import Model
 
 _LONGEST_LAYER = 1000
 _SHOWN = 100
@@ -39,7 +38,7 @@ _DTYPE_ATTRIBUTES = frozenset({("Cast", "to"), ("BitCast", "to")})
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the reader is, for errors: a node of the file."""
+    """The place of the reader, for errors: a node of the file."""
 
     op_type: str
     name: str
@@ -79,7 +78,7 @@ class Reader:
     def graph_proto(
         self, proto: onnx.GraphProto, large: Mapping[int, memoryview], inputs: Sequence[Symbol] | None = None
     ) -> None:
-        """Reads a whole graph: constants, inputs (unless they are given), nodes, outputs."""
+        """Read a whole graph: constants, inputs (unless they are given), nodes, outputs."""
         folder = self.model.folder
         names = [*(t.name for t in proto.initializer), *(s.values.name for s in proto.sparse_initializer)]
         found = [tensors.array_of(t, folder, large.get(i)) for i, t in enumerate(proto.initializer)]
@@ -92,22 +91,21 @@ class Reader:
             self._inputs([i for i in proto.input if i.name not in held])
         self.nodes(proto.node)
         if self.model.is_foreign:
-            self.graph._read = len(self.graph._nodes)
+            self.graph.site.imported = len(self.graph.nodes)
         outputs = [(o.name, self._output(o)) for o in proto.output]
-        self.graph._outputs = list(outputs)
+        self.graph.build.outputs(outputs)
 
     def _inputs(self, infos: Sequence[onnx.ValueInfoProto]) -> None:
         for info in infos:
             type_ = read_type(info.type)
             if isinstance(type_, TensorType):
                 type_ = tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
-            made = self.graph._symbol(type_, Input(len(self.graph._inputs), None), info.name if self.is_top else None)
-            self.graph._inputs += (made,)
+            made = self.graph.build.input(type_, info.name if self.is_top else None)
             self.define(info.name, made)
 
     def _initializer(self, name: str, array: np.ndarray[Any, Any], dtype: DType) -> None:
         type_ = tensor_type(self.model.dtype(name, dtype), TensorType(dtype, array.shape).shape)
-        self.define(name, self.graph._symbol(type_, Constant(array, True, None), name if self.is_top else None))
+        self.define(name, self.graph.build.symbol(type_, Constant(array, True, None), name if self.is_top else None))
 
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
         found = self.value(info.name)
@@ -133,14 +131,14 @@ class Reader:
         self.values[name] = symbol
 
     def _name(self, symbol: Symbol, name: str) -> None:
-        """Calls a node's result what the model calls it; names in bodies and functions are made anew when written."""
-        taken = self.graph._names.taken
-        if self.is_top and symbol._name is None and isinstance(symbol.producer, Node) and name not in taken:
-            symbol._name = name
+        """Call a node's result what the model calls it; names in bodies and functions are made anew when written."""
+        taken = self.graph.names.taken
+        if self.is_top and symbol.given_name is None and isinstance(symbol.producer, Node) and name not in taken:
+            symbol.given_name = name
             taken[name] = symbol
 
     def value(self, name: str) -> Symbol | None:
-        """What a name stands for: a value of this graph or of one around it. None for the empty name."""
+        """Return what a name stands for: a value of this graph or of one around it. None for the empty name."""
         if not name:
             return None
         if name in self.values:
@@ -150,7 +148,7 @@ class Reader:
                 f"load: {name!r} is used and nothing makes it", help="the model is cut short, or names are misspelt"
             )
         found = self.outer.value(name)
-        return None if found is None else self.graph._capture(found)
+        return None if found is None else self.graph.build.capture(found)
 
     # Nodes
 
@@ -170,12 +168,12 @@ class Reader:
         if function is not None:
             self._call(proto, function, inputs)
             return
-        before = len(self.graph._nodes)
+        before = len(self.graph.nodes)
         made = self._operator(proto, domain, inputs, place)
         layer = _layer(proto)
         if layer:
-            for node in self.graph._nodes[before:]:
-                node.layer = f"{self.graph._layer}{layer}/"  # behind that of the function it is in
+            for node in self.graph.nodes[before:]:
+                node.layer = f"{self.graph.site.layer}{layer}/"  # after that of the function it is in
         for name, symbol in zip(proto.output, made, strict=False):
             if not name:
                 continue
@@ -188,7 +186,7 @@ class Reader:
     ) -> Sequence[Symbol]:
         if not domain and proto.op_type == "Constant":
             array, dtype = constant_value(proto, self.model.folder, place)
-            return [self.graph._constant(tensors.aligned([array])[0], dtype)]
+            return [self.graph.build.constant(tensors.aligned([array])[0], dtype)]
         version = version_of(self.versions, domain, proto.op_type, place)
         schema = schema_of(proto.op_type, domain, version)
         if schema is None and (not domain or domain.startswith("ai.onnx")):
@@ -206,7 +204,9 @@ class Reader:
                 raise ModelError(f"load: {place} lacks the attribute {missing[0]!r}", help="write the model again")
         if inner:
             outputs = len(proto.output) or None
-            typed, found = bodies.read(self, proto.op_type, inner, inputs, attributes, outputs, place)
+            typed, found = bodies.read(
+                self.body, proto.op_type, inner, inputs, attributes, outputs, self.versions.get("", 0), place
+            )
             attributes.update(found)
         else:
             typed = None if schema is not None else declared(domain, proto, inputs, attributes, place)
@@ -219,13 +219,13 @@ class Reader:
             if made_cast is not None:
                 return [made_cast]
         if domain and not domain.startswith("ai.onnx"):
-            return self.graph._emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
+            return self.graph.build.emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
         while inputs and inputs[-1] is None:
             inputs.pop()
         if not domain:
             casts.agree(proto.op_type, inputs)
         if not inner and proto.op_type != "BitCast" and is_unchanged(domain, proto.op_type, version):
-            return self.graph._emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
+            return self.graph.build.emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
         node = Read(
             graph=self.graph,
             op_type=proto.op_type,
@@ -242,7 +242,7 @@ class Reader:
         for key in node.attributes:
             if (node.op_type, key) in _DTYPE_ATTRIBUTES:
                 node.attributes[key] = dtype_value(node.attributes[key], place)
-        return self.graph._emit_many(node.op_type, tuple(node.inputs), node.types, node.attributes, node.domain)
+        return self.graph.build.emit_many(node.op_type, tuple(node.inputs), node.types, node.attributes, node.domain)
 
     def _cast(
         self, op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: Place
@@ -266,8 +266,8 @@ class Reader:
 
     def body(self, name: str, proto: onnx.GraphProto, types: Sequence[Type]) -> Graph:
         """A body whose inputs are of these types."""
-        graph = Graph(graph_name(proto.name), promotion=self.graph.promotion)
-        graph._outer = self.graph
+        graph = new_body(self.graph, graph_name(proto.name))
+        graph.site.layer = ""
         reader = Reader(self.model, graph, self.versions, {}, outer=self, depth=self.depth + 1)
         if len(proto.input) != len(types):
             raise ModelError(
@@ -278,8 +278,7 @@ class Reader:
         for info, type_ in zip(proto.input, types, strict=True):
             declared = read_type(info.type)
             chosen = declared if isinstance(type_, ForeignType) and not type_.onnx else type_
-            made = graph._symbol(chosen, Input(len(graph._inputs), None))
-            graph._inputs += (made,)
+            made = graph.build.input(chosen)
             symbols.append(made)
             reader.define(info.name, made)
         reader.graph_proto(proto, {}, symbols)
@@ -293,12 +292,12 @@ class Reader:
         values.update(zip(function.input, inputs, strict=False))
         versions = {**self.versions, **versions_of(function.opset_import)}
         layer = _layer(proto) or proto.op_type
-        before, self.graph._layer = self.graph._layer, f"{self.graph._layer}{layer}/"
+        before, self.graph.site.layer = self.graph.site.layer, f"{self.graph.site.layer}{layer}/"
         for node in nodes:  # with the attributes of this call
             check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
         inner = Reader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
         inner.nodes(nodes)
-        self.graph._layer = before
+        self.graph.site.layer = before
         for own, name in zip(function.output, proto.output, strict=False):
             result = inner.value(own)
             if name and result is not None:
@@ -306,18 +305,18 @@ class Reader:
                 self._name(result, name)
 
     def _nested(self, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
-        """Reads the nodes of an operator's function body, entering what they make into `names`."""
+        """Read the nodes of an operator's function body, entering what they make into `names`."""
         versions = {**self.versions, "": version}
         Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
 
 
 def _layer(proto: onnx.NodeProto) -> str:
-    """The layer that a node notes; none where the note, which may be anybody's and is read once a call, is long."""
+    """Return the layer that a node notes; none where the note, which is untrusted and read once a call, is long."""
     noted = next((p.value for p in proto.metadata_props if p.key == "graphcore.layer"), "")
     return noted if len(noted) <= _LONGEST_LAYER else ""
 
 
 def graph_name(name: str) -> str:
-    """The name of a graph, which may be nobody's idea of one in a file."""
+    """Return the name of a graph, of which a file may make anything."""
     kept = "".join(c for c in name if ord(c) >= 32)
     return kept or "graph"

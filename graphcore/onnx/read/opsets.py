@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from graphcore.errors import ModelError
-from graphcore.onnx.read.checks import check_text
+from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.schemas.schemas import schema_of
 
 OLDEST = 7
@@ -50,7 +50,7 @@ def version_of(versions: Mapping[str, int], domain: str, op_type: str, place: ob
 
 
 def _is_same(op_type: str, version: int, other: int) -> bool:
-    """Whether an operator did not change between two opsets."""
+    """Return whether an operator did not change between two opsets."""
     first, second = schema_of(op_type, "", version), schema_of(op_type, "", other)
     return first is not None and second is not None and first.since_version == second.since_version
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 
@@ -11,12 +11,10 @@ from graphcore.custom_ops.declaration import lookup
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.shape_values import Sizes
 from graphcore.onnx.schemas.schemas import inferred
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
-
-if TYPE_CHECKING:
-    from graphcore.onnx.read.reader import Model
 
 
 class ResultTypes:
@@ -67,7 +65,7 @@ class ResultTypes:
         return self._sizes.refined(proto.op_type, inputs, attributes, types)
 
     def note(self, name: str, symbol: Symbol) -> None:
-        """Remembers a value that has more dims than the model tells, since what reads it may have more then, too."""
+        """Remember a value that has more dims than the model tells, since what reads it may have more then, too."""
         if name in self._told and _is_open(told := self._model.type_of(self._told[name])) and symbol.type != told:
             self._closed.add(symbol.id)
 
@@ -95,7 +93,7 @@ def declared(
 
 
 def _is_open(type_: Type) -> bool:
-    """Whether dims of a tensor are not known."""
+    """Return whether dims of a tensor are not known."""
     return isinstance(type_, TensorType) and not (type_.shape.is_ranked and not any(d.is_dynamic for d in type_.shape))
 
 
@@ -115,7 +113,7 @@ def _closed(old: Type, new: Type) -> Type:
 
 
 def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: object) -> ModelError | None:
-    """What says which operator has to be declared, where that is why a node cannot be typed."""
+    """Return what says which operator has to be declared, where that is why a node cannot be typed."""
     for symbol in inputs:
         maker = symbol.producer if symbol is not None and symbol.type == ForeignType() else None
         if isinstance(maker, Node) and maker.domain and lookup(maker.domain, maker.op_type) is None:

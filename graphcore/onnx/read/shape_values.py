@@ -14,33 +14,27 @@ import numpy as np
 
 from graphcore.arrays.evaluate import FOLDED, folded
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.onnx.read.slice_shapes import CUTS, left
+from graphcore.onnx.read.slice_shapes import CUTS, Size, Value, left
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
-
-Size: TypeAlias = "int | Dim | None"
-"""An element: known, known as a dim, or not known."""
-
-Value: TypeAlias = "Size | tuple[Size, ...]"
-"""A scalar or a vector."""
 
 _LONGEST = 32
 _DTYPES = frozenset({DType.int64, DType.int32, DType.bool})
 _UNKNOWN = Dim.dynamic()
 _DEEPEST = 64
-"""Nodes behind one another that are followed."""
+"""Nodes in a row that are followed."""
 
 
 class Sizes:
-    """What the integer tensors of a graph hold, found when asked for."""
+    """The values of a graph's integer tensors, found when asked for."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Symbol, Value]] = {}
         self._arrays: dict[int, tuple[Symbol, np.ndarray[Any, Any] | None]] = {}  # of matrices and more
 
     def of(self, symbol: Symbol | None, depth: int = 0) -> Value:
-        """What a scalar or short vector of integers or bools holds; None where that is not known at all."""
+        """Return what a scalar or short vector of integers or bools holds; None where that is not known at all."""
         type_ = None if symbol is None else symbol.type
         if symbol is None or not isinstance(type_, TensorType) or type_.dtype not in _DTYPES:
             return None
@@ -71,7 +65,7 @@ class Sizes:
         return None if isinstance(made, tuple) and len(made) > _LONGEST else made
 
     def _folded(self, node: Node, type_: TensorType, depth: int) -> np.ndarray[Any, Any] | None:
-        """What a node gives that follows from small constants alone, of any rank."""
+        """Return what a node gives that follows from small constants alone, of any rank."""
         if node.op_type not in FOLDED or type_.dtype not in _DTYPES or not type_.shape.is_static:
             return None
         arrays = [None if s is None else self._array(s, depth + 1) for s in node.inputs]
@@ -327,7 +321,7 @@ def _both(a: Dim, b: Dim) -> Dim:
 
 
 def _is_cut(dim: Dim, whole: Dim) -> bool:
-    """Whether a dim is another one, or a number above 0 where that is smaller: if the two broadcast they are equal."""
+    """Return whether a dim is another one or a smaller number above 0: if the two broadcast they are equal."""
     return (
         dim._op == "min"
         and any(d == whole for d in dim._args)

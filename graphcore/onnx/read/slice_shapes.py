@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
 from graphcore.ir.symbol import Symbol, array_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
 
-if TYPE_CHECKING:
-    from graphcore.onnx.read.shape_values import Size, Sizes
+Size: TypeAlias = "int | Dim | None"
+"""An element: known, known as a dim, or not known."""
+
+Value: TypeAlias = "Size | tuple[Size, ...]"
+"""A scalar or a vector."""
 
 Inputs = Sequence[Symbol | None]
 Attributes = Mapping[str, Any]
@@ -19,6 +22,13 @@ Attributes = Mapping[str, Any]
 _UNKNOWN = Dim.dynamic()
 _EVERYTHING = (1 << 31) - 1
 """An end from which on a slice goes to the end of any axis."""
+
+
+class Sizes(Protocol):
+    """The values of the integer tensors of a graph."""
+
+    def of(self, symbol: Symbol | None) -> Value:
+        """Return the value of a scalar or short vector; None where it is not known at all."""
 
 
 def dims_of(symbol: Symbol | None) -> list[Dim] | None:
@@ -69,7 +79,7 @@ def _cut_dim(whole: Dim, start: Size, end: Size, step: Size) -> Dim:
 
 
 def _is_natural(size: Size) -> bool:
-    """Whether it is certainly not negative."""
+    """Return whether it is certainly not negative."""
     least = size.lower_bound if isinstance(size, Dim) else size
     return least is not None and least >= 0
 
@@ -127,7 +137,7 @@ def joined(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | 
 
 
 def left(have: Sequence[Dim], taken: Sequence[Dim]) -> Dim:
-    """What is left of a product of dims when others are taken out of it, without a rest, or the model does not run.
+    """Return a product of dims divided by others. It leaves no remainder, or the model does not run.
 
     `?` where that is not told.
     """

@@ -67,13 +67,13 @@ class Entry:
     version: int
     """The version of the domain that it is called by, the newest that has it: reading brings it to that of Graphs."""
     is_gone: bool
-    """Whether newer versions have another operator in its place, which is what is built."""
+    """True where newer versions have another operator in its place, which is what is built."""
     op: Operator
     attributes: tuple[Attribute, ...]
 
     @property
     def label(self) -> str:
-        """What errors call it."""
+        """The name in errors."""
         return f"onnx.ml.{self.op.name}" if self.domain else f"onnx.{self.op.name}"
 
     @property
@@ -84,12 +84,12 @@ class Entry:
 
     @property
     def gives_list(self) -> bool:
-        """Whether its results are a list, however many they are."""
+        """True where its results are a list, however many they are."""
         return any(p.is_variadic for p in self.op.outputs)
 
     @property
     def takes_outputs(self) -> bool:
-        """Whether how many results there are is for the caller to say."""
+        """True where the caller chooses the number of results."""
         return self.gives_list or self.least_results < len(self.op.outputs)
 
     @property
@@ -99,7 +99,7 @@ class Entry:
 
     @property
     def usage(self) -> str:
-        """How it is called, on one line."""
+        """The form of a call, on one line."""
         return f"{self.label}{signature(self).replace(return_annotation=inspect.Signature.empty)}"
 
 

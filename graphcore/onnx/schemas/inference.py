@@ -10,8 +10,9 @@ import onnx
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
-from graphcore.onnx.proto.model_proto import DOMAINS, IR_VERSION, OPSET, attribute
-from graphcore.onnx.proto.protobuf import block, text
+from graphcore.onnx.opset import DOMAINS, IR_VERSION, OPSET
+from graphcore.onnx.proto.model_proto import attribute, value_info
+from graphcore.onnx.proto.protobuf import block, integer, text
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -52,7 +53,7 @@ def infer_types(
 
 
 def _outputs(schema: Any, attributes: dict[str, Any]) -> int:
-    """How many outputs: those that are not optional, or for a variadic one what the attributes say."""
+    """Return how many outputs: those that are not optional, or for a variadic one what the attributes say."""
     if schema.max_output <= len(schema.outputs) and schema.max_output:
         optional = onnx.defs.OpSchema.FormalParameterOption.Optional
         return max(len([o for o in schema.outputs if o.option != optional]), 1)
@@ -82,8 +83,5 @@ def _model(
 
 
 def _probe_bytes(probe: Graph) -> bytes:
-    from graphcore.onnx.proto.model_proto import _value
-    from graphcore.onnx.proto.protobuf import integer
-
-    values = b"".join(block(11, _value(s.name, s.type)) for s in probe.inputs)
+    values = b"".join(block(11, value_info(s.name, s.type)) for s in probe.inputs)
     return integer(1, IR_VERSION) + block(8, integer(2, OPSET)) + block(7, text(2, "probe") + values)

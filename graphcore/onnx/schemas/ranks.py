@@ -40,7 +40,7 @@ def _of(inputs: Given, position: int) -> Shape | None:
 
 
 def _length(inputs: Given, position: int) -> int | None:
-    """How long an operand is that is a vector."""
+    """Return how long an operand is that is a vector."""
     shape = _of(inputs, position)
     return int(shape[0]) if shape is not None and shape.rank == 1 and shape[0].is_static else None
 

@@ -27,7 +27,7 @@ _ELEMENTS = {
     DType.float8_e8m0: "float8e8m0",
     DType.float4_e2m1: "float4e2m1",
 }
-"""How schemas write the dtypes that have another name there."""
+"""The dtypes that have another name in schemas."""
 
 _BY_ELEMENT = {name: dtype for dtype, name in _ELEMENTS.items()}
 
@@ -48,7 +48,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What a schema says of an operator, read once."""
+    """An operator as its schema has it, read once."""
 
     name: str
     version: int
@@ -97,7 +97,7 @@ _operators: dict[tuple[str, str, int], Operator] = {}
 
 
 def operator(schema: onnx.defs.OpSchema) -> Operator:
-    """What the schema says."""
+    """Return what the schema says."""
     key = (schema.name, schema.domain, schema.since_version)
     found = _operators.get(key)
     if found is None:
@@ -163,7 +163,7 @@ def checked_operands(
 
 
 def check_arity(op: Operator, given: Sequence[bool], place: object) -> None:
-    """Raises `ModelError` for too few or too many operands, and for one left out that is needed.
+    """Raise `ModelError` for too few or too many operands, and for one left out that is needed.
 
     given: for each operand that a node lists whether it is there.
     """
@@ -221,7 +221,7 @@ def _role(op: Operator, position: int) -> str:
 
 
 def count_of(op: Operator) -> str:
-    """How many operands an operator takes, in words."""
+    """Return how many operands an operator takes, in words."""
     if op.most > 1 << 30:
         return f"at least {op.fewest}"
     return str(op.fewest) if op.fewest == op.most else f"{op.fewest} to {op.most}"
@@ -287,7 +287,7 @@ def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:
 
 
 def _by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
-    """What the schema alone says: the dtype of the operands of the same type variable, or the only one there is."""
+    """Return what the schema alone tells: the dtype of operands of the same type variable, or the only one there is."""
     parameter = op.output(position)
     if parameter is None:
         return ForeignType()

@@ -16,12 +16,12 @@ from graphcore.onnx.versions.table import next_change
 
 @functools.cache
 def is_unchanged(domain: str, op_type: str, version: int) -> bool:
-    """Whether an operator of a version of its domain is what it is at the opset that graphs are written with."""
+    """Return whether an operator of a version of its domain is what it is at the opset that graphs are written with."""
     return next_change(domain, op_type, version) is None
 
 
 def convert(node: Read) -> tuple[Symbol, ...] | None:
-    """What computes the same at the opset that graphs are written with.
+    """Return what computes the same at the opset that graphs are written with.
 
     Returns the results' Symbols, of nodes emitted into the graph; None where the node, which may have been changed in
     place, is one node of that opset. Raises `ModelError` for what has no equivalent.

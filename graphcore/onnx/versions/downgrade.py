@@ -1,4 +1,4 @@
-"""Which operators changed between the oldest opset that files have and the newest, and what writes a node without it.
+"""The operators that changed between the oldest opset that files have and the newest, and how to undo each change.
 
 One row an operator and version that changed it, as `table` has for the way forward. A row says whether a node can be
 written without that version, and does so: attributes that have their default are left out, operands become attributes
@@ -116,14 +116,14 @@ def _split_sizes(node: Read) -> Made:
         each = math.ceil(int(size) / count)
         if int(size) % count:
             last = int(size) - each * (count - 1)
-            node.put(1, node.graph._vector([each] * (count - 1) + [last]))
+            node.put(1, node.graph.build.vector([each] * (count - 1) + [last]))
         return None
     one = TensorType(DType.int64, [1])
-    place = node.graph._vector([axis])
+    place = node.graph.build.vector([axis])
     whole = node.emit("Gather", one, node.emit("Shape", TensorType(DType.int64, ["?"]), x), place, axis=0)
-    above = node.emit("Add", one, whole, node.graph._vector([count - 1]))
-    part = node.emit("Div", one, above, node.graph._vector([count]))
-    rest = node.emit("Mul", one, part, node.graph._vector([count - 1]))
+    above = node.emit("Add", one, whole, node.graph.build.vector([count - 1]))
+    part = node.emit("Div", one, above, node.graph.build.vector([count]))
+    rest = node.emit("Mul", one, part, node.graph.build.vector([count - 1]))
     sizes = [*[part] * (count - 1), node.emit("Sub", one, whole, rest)]
     node.put(1, node.emit("Concat", TensorType(DType.int64, [count]), *sizes, axis=0))
     return None
@@ -149,7 +149,7 @@ def _pad_all_axes(node: Read) -> Made:
     if axes is not None:
         rank = node.rank(0)
         assert rank is not None
-        zeros = node.graph._vector([0] * (2 * rank))
+        zeros = node.graph.build.vector([0] * (2 * rank))
         node.put(1, _placed(node, zeros, node.operand(1), [*axes, *(a + rank for a in axes)]))
     return None
 
@@ -160,8 +160,8 @@ def _placed(node: Read, whole: Symbol, part: Symbol, places: list[int]) -> Symbo
     if known is not None and base is not None:
         made = base.copy()
         made[places] = known.reshape(-1)
-        return node.graph._constant(made, whole.dtype)
-    return node.emit("ScatterElements", whole.type, whole, node.graph._vector(places), part, axis=0)
+        return node.graph.build.constant(made, whole.dtype)
+    return node.emit("ScatterElements", whole.type, whole, node.graph.build.vector(places), part, axis=0)
 
 
 def _resizes_plainly(node: Read) -> bool:
@@ -187,7 +187,7 @@ def _resize_all_axes(node: Read) -> Made:
         whole = node.emit("Shape", TensorType(DType.int64, [rank]), node.operand(0))
         node.put(3, _placed(node, whole, sizes, axes))
     elif scales is not None:
-        node.put(2, _placed(node, node.graph._constant(np.ones(rank, np.float32), DType.float32), scales, axes))
+        node.put(2, _placed(node, node.graph.build.constant(np.ones(rank, np.float32), DType.float32), scales, axes))
     return None
 
 
@@ -226,7 +226,7 @@ def _zero_point_for_dtype(node: Read) -> Made:
     if chosen and node.given(2) is None and chosen != DType.uint8.onnx:
         dtype = node.result().dtype
         zeros = np.zeros([int(d) for d in node.tensor(1).shape], dtype.numpy)
-        node.put(2, node.graph._constant(zeros, dtype))
+        node.put(2, node.graph.build.constant(zeros, dtype))
     return None
 
 
@@ -234,7 +234,7 @@ def _zero_point_for_dtype(node: Read) -> Made:
 
 
 def _counts_windows_alike(node: Read) -> bool:
-    """Return whether no window begins behind an axis: with ceil_mode there was one, which is left out now."""
+    """Return whether no window begins after the end of an axis: with ceil_mode there was one, which is left out now."""
     attributes = node.attributes
     if not attributes.get("ceil_mode", 0) or attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return True

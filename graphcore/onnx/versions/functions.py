@@ -9,14 +9,15 @@ from typing import Any
 import onnx
 
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.proto.model_proto import OPSET, attribute, encoded_type
-from graphcore.onnx.read.function_calls import with_attributes
+from graphcore.onnx.opset import OPSET
+from graphcore.onnx.proto.attributes import with_attributes
+from graphcore.onnx.proto.model_proto import attribute, encoded_type
 from graphcore.onnx.versions.node import Read
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What computes an operator: nodes on named inputs that make named outputs."""
+    """The computation of an operator: nodes on named inputs that make named outputs."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 
-from graphcore.ir.definitions import definitions
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node
+from graphcore.ir.transform import walk
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
 from graphcore.onnx.versions.table import target
 from graphcore.types.dtypes import DType
@@ -62,7 +62,7 @@ def changes(op_type: str, domain: str = "") -> tuple[tuple[Operator, Operator | 
 
 
 def is_recent(op_type: str, domain: str = "") -> bool:
-    """Return whether an operator changed, or came, behind the oldest version that files can have."""
+    """Return whether an operator changed, or came, after the oldest version that files can have."""
     known = versions(op_type, domain)
     return bool(known) and known[0].version > OLDEST[domain]
 
@@ -108,7 +108,7 @@ def _takes_types(version: Operator, node: Node) -> bool:
 
 def ir_of(graphs: Iterable[Graph]) -> tuple[int, str]:
     """Return the oldest version of the file format that has all dtypes of graphs, and one of those that need it."""
-    types = {symbol.type for graph in graphs for symbol in graph._symbols}
+    types = {symbol.type for graph in graphs for symbol in graph.symbols}
     found = (OLDEST_IR, "")
     for dtype in {dtype.storage for type_ in types for dtype in _dtypes(type_)}:
         found = max(found, (IR_OF_DTYPE.get(dtype, OLDEST_IR), dtype.name))
@@ -126,21 +126,12 @@ def parts(graph: Graph, there: set[tuple[str, str]]) -> list[Graph]:
     """Return a graph, its bodies and the functions that it calls, with theirs. there: its operators."""
     if all(domain in OLDEST and op_type not in _WITH_BODIES for op_type, domain in there):
         return [graph]
-    whole = (graph, *(definition.body for definition in definitions(graph)))
-    return [part for top in whole for part in _parts(top)]
-
-
-def _parts(graph: Graph) -> Iterator[Graph]:
-    yield graph
-    for node in graph._nodes:
-        for value in node.attributes.values() if node.attributes else ():
-            if isinstance(value, Graph):
-                yield from _parts(value)
+    return [*walk.parts(graph)]
 
 
 def constants_of(graph: Graph) -> set[Type]:
     """Return the types of the constants of a graph, which a function has as nodes."""
-    return {s.type for s in graph._symbols if isinstance(s.producer, Constant)}
+    return {s.type for s in graph.symbols if isinstance(s.producer, Constant)}
 
 
 @functools.cache

@@ -70,17 +70,17 @@ class Read:
         return array_of(self.given(position))
 
     def put(self, position: int, symbol: Symbol | None) -> None:
-        """Makes a Symbol the operand at a position."""
+        """Make a Symbol the operand at a position."""
         while len(self.inputs) <= position:
             self.inputs.append(None)
         self.inputs[position] = symbol
 
     def emit(self, op_type: str, type_: Type, *inputs: Symbol | None, **attributes: Any) -> Symbol:
         """A node of one result, of the opset that graphs have."""
-        return self.graph._emit(op_type, inputs, type_, attributes)
+        return self.graph.build.emit(op_type, inputs, type_, attributes)
 
     def scalar(self, value: float, dtype: DType) -> Symbol:
-        return self.graph._scalar(value, dtype)
+        return self.graph.build.scalar(value, dtype)
 
     def dims(self, symbol: Symbol, start: int | None = None, end: int | None = None) -> Symbol:
         """The sizes of a tensor's dims from one to another, as int64."""

@@ -1,11 +1,11 @@
-"""Which operators changed their meaning, in which version, and what undoes it."""
+"""The operators that changed their meaning, in which version, and what undoes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from graphcore.onnx.proto.model_proto import DOMAINS, OPSET
+from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.versions.adapters import machine_learning, newer, normalization, older, resize, scan, training
 from graphcore.onnx.versions.functions import expand_function
 from graphcore.onnx.versions.node import Made, Read
@@ -15,7 +15,7 @@ Change: TypeAlias = Callable[[Read], Made]
 _REDUCTIONS = sorted(name for name in older.MOVED if name.startswith("Reduce") and name != "ReduceSum")
 
 # Operator: {version that changed it: what brings a node across that change}. A node older than the version that graphs
-# are written with goes through all changes behind its own; a newer one, from its own down, through all newer ones.
+# are written with goes through all changes after its own; a newer one, from its own down, through all newer ones.
 CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
     "": {
         "BatchNormalization": {9: normalization.per_feature, 14: normalization.training},
@@ -73,7 +73,7 @@ def target(domain: str) -> int:
 
 
 def next_change(domain: str, op_type: str, version: int) -> tuple[int, Change] | None:
-    """The change next to a version on the way to the one that graphs have, and the version behind it."""
+    """The change next to a version on the way to the one that graphs have, and the version after it."""
     changes = CHANGES.get(domain, {}).get(op_type, {})
     wanted = target(domain)
     if version < wanted:

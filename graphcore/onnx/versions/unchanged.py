@@ -1,6 +1,6 @@
 """Versions of operators that changed nothing for a node of the version before, as `[domain:]operator@version`.
 
-Together with `table.CHANGES` these are all versions behind opset 7, which a test holds against ONNX's own list.
+Together with `table.CHANGES` these are all versions after opset 7, which a test holds against ONNX's own list.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ OTHER_WORDS = """
 """The text was made clearer. In particular:
 
 - axes below zero are allowed since 11 nearly everywhere, and broadcasting since 8 in Max, Mean, Min and Sum;
-- ConvTranspose once said in one of two places that SAME_UPPER pads at the front; nobody did;
+- ConvTranspose once said in one of two places that SAME_UPPER pads at the front; no implementation did;
 - modes were added to Pad (19) and Resize (19), reductions to ScatterElements and ScatterND (18);
 - what BatchNormalization (15) allows for its statistics' dtype was allowed before.
 """

@@ -1,4 +1,4 @@
-"""What square brackets hold, read: each index by its kind, with the axes it is for and the length that it leaves."""
+"""Parse the indices of `x[...]`: each by its kind, with its axes and the length that it leaves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.build.operands import same_dim
+from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, GraphcoreError, ShapeError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.indexing.positions import check_bounds, index_operand, known, refuse_outside, whole
+from graphcore.ops.shared.indexing.positions import check_bounds, index_operand, refuse_outside, whole
 from graphcore.ops.shared.indexing.slice import BEYOND, Number, Slice, check_name, number_of, slice_of, whole_axis
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -41,7 +42,7 @@ class New:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gap:
-    """Where `...` stood: it keeps the index arrays beside it apart, even where it stands for no axis."""
+    """The position of `...`: it separates the index arrays on both sides even where it stands for no axis."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,19 +69,19 @@ Entry: TypeAlias = Int | Slice | New | Gap | Array | Mask
 
 
 def read(name: str, x: Symbol, items: tuple[Any, ...]) -> list[Entry]:
-    """The entries for all axes of x, in order. Raises `ShapeError` and `DTypeError` as `getitem` says.
+    """Return the entries for all axes of x, in order. Raises `ShapeError` and `DTypeError` as `getitem`.
 
-    Those of an index of plain numbers are remembered for the type of x.
+    The entries of an index of plain numbers are cached for the type of x.
     """
     key = _key(items)
     if key is None:
         return _read(name, x, items)
-    plans = x.graph._plans
-    found: list[Entry] | None = plans.get(("index", x.type, key))
+    known = x.graph.memory.indices
+    found: list[Entry] | None = known.get((x.type, key))
     if found is None:
         found = _read(name, x, items)
         if not any(isinstance(entry, Slice) and isinstance(entry.stop, Symbol) for entry in found):
-            plans["index", x.type, key] = found
+            known[x.type, key] = found
     return found
 
 
@@ -88,7 +89,7 @@ _PLAIN = (int, type(None))
 
 
 def _key(items: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """An index of plain numbers as something hashable; None for another."""
+    """Return a hashable key of an index of plain numbers; None for others."""
     key: list[Any] = []
     for item in items:
         if type(item) is int or item is None or item is Ellipsis:
@@ -133,14 +134,14 @@ def _read(name: str, x: Symbol, items: tuple[Any, ...]) -> list[Entry]:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A slice with what its length is called."""
+    """A slice with a name for its length."""
 
     slice: slice
     length: Dim
 
 
 def _normal(name: str, x: Symbol, item: Any) -> Any:
-    """An index as None, `...`, a slice, an int, or a Symbol: of integers, or of bools and rank >= 1."""
+    """Return an index as None, `...`, a slice, an int, or a Symbol: of integers, or of bools and rank >= 1."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice):
@@ -157,13 +158,13 @@ def _normal(name: str, x: Symbol, item: Any) -> Any:
         except TypeError:
             if not hasattr(type(item), "__array_namespace__"):  # an array of another kind
                 raise _no_index(name, x, item) from None
-    symbol = x.graph._operand(item, name, "index")
+    symbol = x.graph.build.operand(item, name, "index")
     if symbol.dtype is DType.bool:
         if not symbol.rank:
             raise _bool_scalar(name, x)
         return symbol
     symbol = index_operand(x.graph, name, symbol, "index")
-    array = known(symbol)
+    array = constant_array(symbol)
     return int(array[()]) if array is not None and not symbol.rank else symbol
 
 
@@ -220,11 +221,11 @@ def _mask(name: str, x: Symbol, axis: int, mask: Symbol) -> list[Entry]:
                 operands={"x": x, "mask": mask},
                 help="a mask has the dims of the axes it chooses from; if they always agree, give them one name",
             )
-    array = known(mask)
+    array = constant_array(mask)
     if array is None:
         return [Mask(axes, mask)]
     return [
-        Array(position, x.graph._constant(found.astype(np.int64), DType.int64))
+        Array(position, x.graph.build.constant(found.astype(np.int64), DType.int64))
         for position, found in zip(axes, np.nonzero(array), strict=True)
     ]
 

@@ -1,4 +1,4 @@
-"""Slices of an axis: their bounds in ONNX's terms, and how many elements they leave."""
+"""Slices of an axis: their bounds in ONNX's terms, and the number of elements they leave."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.errors import DTypeError, ShapeError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.dims import dim_value
-from graphcore.ops.shared.indexing.positions import index_operand, known, runtime_shape, whole
+from graphcore.ops.shared.indexing.positions import index_operand, runtime_shape, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
@@ -27,7 +28,7 @@ Number: TypeAlias = int | Symbol
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """Part of an axis, in ONNX's terms: `start` and `stop` are bounds as they stand, whatever is left out filled in."""
+    """A part of an axis in ONNX's terms: `start` and `stop` as given, or the default of an omitted bound."""
 
     axis: int
     start: Number
@@ -37,7 +38,7 @@ class Slice:
     is_whole: bool
 
     def called(self, name: str, length: Dim) -> Slice:
-        """The same with its length known by another dim."""
+        """Return the same slice with another dim as its length."""
         if length is self.length:
             return self
         check_name(name, self.length, length)
@@ -84,7 +85,7 @@ def _bound(name: str, x: Symbol, given: slice, part: str) -> int | Dim | Symbol 
     if isinstance(value, Dim):
         return value if value.value is None else value.value
     if isinstance(value, np.ndarray):
-        value = x.graph._operand(value, name, part)
+        value = x.graph.build.operand(value, name, part)
     if isinstance(value, Symbol):
         symbol = index_operand(x.graph, name, value, part)
         if symbol.rank:
@@ -93,7 +94,7 @@ def _bound(name: str, x: Symbol, given: slice, part: str) -> int | Dim | Symbol 
                 operands={"x": x, part: symbol},
                 help="take one element of it first",
             )
-        array = known(symbol)
+        array = constant_array(symbol)
         return symbol if array is None else int(array[()])
     if not isinstance(value, (bool, np.bool_)):
         try:
@@ -108,7 +109,7 @@ def _bound(name: str, x: Symbol, given: slice, part: str) -> int | Dim | Symbol 
 
 
 def _ends(name: str, x: Symbol, step: int | Dim | Symbol) -> tuple[Number, Number]:
-    """The bounds that stand for both ends of an axis, in the direction of the step."""
+    """Return the bounds that stand for both ends of an axis, in the direction of the step."""
     if isinstance(step, int):
         return (0, _GREATEST) if step > 0 else (_GREATEST, _LEAST)
     stride = _at_symbol(name, x, step)
@@ -118,7 +119,7 @@ def _ends(name: str, x: Symbol, step: int | Dim | Symbol) -> tuple[Number, Numbe
 
 
 def _with_empty_start(x: Symbol, axis: int, start: Number, stop: Number, step: Number) -> Number:
-    """The stop of a slice that goes backwards from before the first element, which must be empty.
+    """Return the stop of a backward slice whose start may be before the first element, where it must be empty.
 
     ONNX limits such a start to the first element, where NumPy limits it to the place before.
     """
@@ -130,8 +131,8 @@ def _with_empty_start(x: Symbol, axis: int, start: Number, stop: Number, step: N
             return stop
         if size.is_static:
             return 0
-    length = x.graph._emit("Gather", (runtime_shape(x), x.graph._scalar(axis, DType.int64)), _int64_scalar())
-    begin, end = (x.graph._scalar(v, DType.int64) if isinstance(v, int) else v for v in (start, stop))
+    length = x.graph.build.emit("Gather", (runtime_shape(x), x.graph.build.scalar(axis, DType.int64)), _int64_scalar())
+    begin, end = (x.graph.build.scalar(v, DType.int64) if isinstance(v, int) else v for v in (start, stop))
     zero = e.const(length, 0)
     outside = e.both(e.less(begin, zero), e.less(e.emit("Add", begin, length), zero))
     if isinstance(step, Symbol):
@@ -144,17 +145,17 @@ def _int64_scalar() -> TensorType:
 
 
 def _length(size: Dim, start: Any, stop: Any, step: Any) -> Dim:
-    """How many elements a slice of an axis has.
+    """Return how many elements a slice of an axis has.
 
-    A bound v stands for v or, below zero, for v + size, limited to the axis. Where limits on one side change nothing in
-    the result they are left out, so that the dim is as simple as can be: the ends are the least of some dims and the
-    greatest of some, and their distance the least of all differences.
+    A bound v stands for v or, below zero, for v + size, limited to the axis. Limits that do not change the result are
+    left out, so that the dim is as simple as possible: the ends are the least of some dims and the greatest of others,
+    and their distance is the least of all differences.
     """
     if size.is_dynamic or not isinstance(step, int) or isinstance(start, Symbol) or isinstance(stop, Symbol):
         return Dim.dynamic()
-    before, behind = (Dim(0), size) if step > 0 else (Dim(0) - 1, size - 1)
+    lower, upper = (Dim(0), size) if step > 0 else (Dim(0) - 1, size - 1)
     low, high = (start, stop) if step > 0 else (stop, start)
-    least, greatest = _limited(low, size, before), _limited(high, size, behind)
+    least, greatest = _limited(low, size, lower), _limited(high, size, upper)
     if not least or not greatest:
         return Dim.dynamic()
     span = greatest[0] - least[0]
@@ -166,11 +167,11 @@ def _length(size: Dim, start: Any, stop: Any, step: Any) -> Dim:
 
 
 def _limited(bound: int | Dim | None, size: Dim, limit: Dim) -> list[Dim]:
-    """The dims whose minimum or maximum an end of a slice is; none where the bound's sign is not known."""
+    """Return the dims whose minimum or maximum is an end of a slice; none where the bound's sign is unknown."""
     if bound is None:
         return [limit]
     value = Dim(0) + bound
-    # size - 1 is below zero only for an empty axis, where it does not matter from where it counts.
+    # size - 1 is below zero only for an empty axis, where any bound is right.
     if value is size - 1 or _never_negative(value):
         return [value, limit]
     return [value + size, limit] if _never_negative(-value - 1) else []
@@ -195,7 +196,7 @@ def _at_symbol(name: str, x: Symbol, value: Dim | Symbol) -> Symbol:
 
 
 def number_of(name: str, x: Symbol, dim: Dim) -> Number:
-    """A dim as an int, or as an int64 scalar computed from the shapes of x and of the inputs."""
+    """Return a dim as an int, or as an int64 scalar computed from the shapes of x and of the inputs."""
     if dim.value is not None:
         return dim.value
     if dim.is_dynamic:
@@ -207,7 +208,7 @@ def number_of(name: str, x: Symbol, dim: Dim) -> Number:
 
 
 def _clipped(value: int) -> int:
-    """A bound or step that fits int64 and is not the greatest int32 or int64, which onnxruntime takes for no bound."""
+    """Clip a bound or step to int64, below the greatest int32 and int64, which onnxruntime takes for no bound."""
     return 2**31 if value == 2**31 - 1 else max(-BEYOND, min(value, BEYOND))
 
 

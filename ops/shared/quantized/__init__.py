@@ -1,1 +1,1 @@
-"""Products of quantised operands: blocks, digits, and what they are made of."""
+"""Products of quantised operands: blocks of GGUF, digits, and their expansions."""

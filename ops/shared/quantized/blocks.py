@@ -1,4 +1,4 @@
-"""Blocks of GGUF taken apart in a graph: of values that are known by NumPy, of others by operations on their bytes."""
+"""Unpack blocks of GGUF in a graph: constants by NumPy, other values by operations on their bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _F32 = DType.float32
 
 
 def from_known(encoding: str, like: Symbol, data: Array) -> Symbol:
-    """The tensor that blocks in an array stand for, in float32: DequantizeLinear in blocks, less the minima."""
+    """Unpack the blocks of an array, in float32: DequantizeLinear by blocks, minus the minima."""
     gguf = ENCODINGS[encoding].gguf
     block = BLOCKS[gguf]
     parts = parts_of(data, gguf)
@@ -27,23 +27,23 @@ def from_known(encoding: str, like: Symbol, data: Array) -> Symbol:
     shape = [*leading, row // block.size * block.elements]
     graph = like.graph
     dtype = DType.uint4 if ENCODINGS[encoding].bits == 4 else DType.uint8
-    numbers = graph._constant(parts.numbers.reshape(shape).astype(dtype.numpy), dtype)
+    numbers = graph.build.constant(parts.numbers.reshape(shape).astype(dtype.numpy), dtype)
     group = block.elements // parts.steps.shape[1]
     ends = [*leading, shape[-1] // group]
-    scale = graph._constant(parts.steps.reshape(ends), _F32)
-    zero = graph._constant(np.full(ends, block.zero, np.uint8).astype(dtype.numpy), dtype)
+    scale = graph.build.constant(parts.steps.reshape(ends), _F32)
+    zero = graph.build.constant(np.full(ends, block.zero, np.uint8).astype(dtype.numpy), dtype)
     options = {"axis": len(shape) - 1, "block_size": group}
     made = e.emit("DequantizeLinear", numbers, scale, zero, dtype=_F32, shape=Shape(shape), **options)
     if parts.minima is None:
         return made
-    minima = graph._constant(parts.minima.reshape([*ends, 1]), _F32)
+    minima = graph.build.constant(parts.minima.reshape([*ends, 1]), _F32)
     split = [*ends, group]
     groups = e.emit("Reshape", made, e.ints(made, split), shape=Shape(split))
     return e.emit("Reshape", e.emit("Sub", groups, minima), e.ints(made, shape), shape=Shape(shape))
 
 
 def from_bytes(encoding: str, data: Symbol) -> Symbol:
-    """The tensor that blocks in a Symbol stand for, in float32."""
+    """Unpack the blocks of a Symbol, in float32."""
     found = ENCODINGS[encoding]
     assert found.block is not None
     assert found.block_bytes is not None
@@ -63,7 +63,7 @@ def from_bytes(encoding: str, data: Symbol) -> Symbol:
 
 
 def _target(data: Symbol, shape: Shape) -> Symbol:
-    """The dims to reshape to: those of the data but the last."""
+    """Return the dims to reshape to: those of the data but the last, which is that of `shape`."""
     if shape.is_static:
         return e.ints(data, shape.static_dims)
     leading = e.emit("Shape", data, dtype=DType.int64, shape=Shape([data.rank - 1]), end=-1)
@@ -79,7 +79,7 @@ def _column(x: Symbol) -> Symbol:
 
 
 def _bytes(blocks: Symbol, start: int, end: int) -> Symbol:
-    """Some bytes of each block."""
+    """Return some bytes of each block."""
     shape = _shape([blocks.shape[0], Dim(end - start)])
     if start == 0 and blocks.shape[1] == end:
         return blocks
@@ -103,17 +103,17 @@ def _right(x: Symbol, bits: int) -> Symbol:
 
 
 def _half(raw: Symbol) -> Symbol:
-    """Two bytes as float16, in float32."""
+    """Read two bytes as float16, in float32."""
     low, high = (e.cast(_bytes(raw, i, i + 1), DType.uint16) for i in (0, 1))
     return e.cast(e.bitcast(_or(low, _left(high, 8)), DType.float16), _F32)
 
 
 def _fields(raw: Symbol, run: int, bits: int) -> Symbol:
-    """The fields of some bits that runs of bytes hold: first the lowest bits of a whole run, then the next ones."""
+    """Split runs of bytes into bit fields: first the lowest bits of a whole run, then the next ones."""
     total, size = raw.shape[0], int(raw.shape[1])
     per = 8 // bits
     runs = _shaped(raw, [total, size // run, 1, run], [-1, size // run, 1, run])
-    shifts = raw.graph._constant(np.arange(0, 8, bits, dtype=np.uint8).reshape(per, 1), DType.uint8)
+    shifts = raw.graph.build.constant(np.arange(0, 8, bits, dtype=np.uint8).reshape(per, 1), DType.uint8)
     split = Shape([total, size // run, per, run])
     fields = _and(e.emit("BitShift", runs, shifts, shape=split, direction="RIGHT"), (1 << bits) - 1)
     return _shaped(fields, [total, size * per], [-1, size * per])
@@ -125,7 +125,7 @@ def _joined(first: Symbol, second: Symbol) -> Symbol:
 
 
 def _six_bits(packed: Symbol) -> tuple[Symbol, Symbol]:
-    """The eight scales and eight minima of 6 bits each in 12 bytes, as float32."""
+    """Unpack eight scales and eight minima of 6 bits each from 12 bytes, as float32."""
     first, second, last = (_bytes(packed, i, i + 4) for i in (0, 4, 8))
     scales = _joined(_and(first, 63), _or(_and(last, 15), _left(_right(first, 6), 4)))
     minima = _joined(_and(second, 63), _or(_right(last, 4), _left(_right(second, 6), 4)))

@@ -1,4 +1,4 @@
-"""What quantising, dequantising and products of quantised weights are made of in ONNX's operators."""
+"""Quantising, dequantising and products of quantised weights in ONNX's operators."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.ir.symbol import Constant, Symbol, source_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.quantized import blocks as _blocks
-from graphcore.quantization.tensors import Array, nibbles
+from graphcore.ops.shared.quantized.weights import whole
+from graphcore.quantization.tensors import nibbles
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -21,17 +23,11 @@ _OF_SCALES = ("int8", "int8_split")
 Quantised = tuple[Symbol, ...]
 
 
-def known(symbol: Symbol) -> Array | None:
-    """The array of a constant that nobody changes, in this graph or one around it."""
-    source = source_of(symbol)
-    return source.array if isinstance(source, Constant) and not source.is_weight else None
-
-
 # Quantising
 
 
 def quantized(x: Symbol, encoding: str, symmetric: bool, axis: int | None, block: int) -> Quantised:
-    """Values, scales and, unless symmetric, zero points of float32: what `encode` computes, in its order."""
+    """Quantise float32: return values, scales and, unless symmetric, zero points, computed as by `encode`."""
     x = e.cast(x, _F32)
     if encoding == "int8":
         others = [a for a in range(x.rank) if a != axis]
@@ -54,7 +50,7 @@ def _flat(x: Symbol, axis: int | None) -> Symbol:
 
 
 def _extreme(op_type: str, x: Symbol, axes: Sequence[int]) -> Symbol:
-    """The greatest or least along axes, or 0 if that is beyond."""
+    """Return the greatest or least along axes, at least or at most 0."""
     ends = _shape([Dim(1) if a in axes else d for a, d in enumerate(x.shape)])
     zero = e.const(x, 0.0)
     if not axes:
@@ -65,7 +61,7 @@ def _extreme(op_type: str, x: Symbol, axes: Sequence[int]) -> Symbol:
 
 
 def _whole(scale: Symbol) -> Symbol:
-    """Scales of which none is 0."""
+    """Replace scales of 0 by 1."""
     return e.where(e.equal(scale, e.const(scale, 0.0)), e.const(scale, 1.0), scale)
 
 
@@ -101,12 +97,12 @@ def _between(x: Symbol, axes: Sequence[int], most: int) -> Quantised:
     return numbers, scale, e.cast(zero, DType.uint8)
 
 
-# Dequantising
+# Dequantisation
 
 
 def dequantized(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, block: int) -> Symbol:
     """The tensor that is meant, in float32: of blocks that are known by DequantizeLinear."""
-    array = known(values)
+    array = constant_array(values, outer=True)
     if encoding == "int4":
         values, scale, zero = _of_int4(values, parts)
         options = {"axis": values.rank - 1, "block_size": block}
@@ -117,18 +113,16 @@ def dequantized(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: in
 
 
 def computed(encoding: str, values: Symbol, parts: Sequence[Symbol], axis: int, block: int) -> Symbol:
-    """The same by arithmetic.
+    """Dequantise by arithmetic.
 
-    Of DequantizeLinear of an int8 weight and a product onnxruntime makes a product that holds x in int8, 1 % off.
+    onnxruntime fuses DequantizeLinear of an int8 weight and a product into one that stores x in int8, 1 % off.
     """
     if encoding not in (*_OF_SCALES, "int4"):
         return _blocks.from_bytes(encoding, values)
     shape = values.shape
     if encoding in _OF_SCALES:
-        from graphcore.ops.shared.quantized.split import whole
-
         scale, *zeros = parts
-        numbers = whole(values) if encoding == "int8_split" else e.cast_within(values, _F32)  # so that files hold bytes
+        numbers = whole(values) if encoding == "int8_split" else e.cast_within(values, _F32)  # files store bytes
         shape = numbers.shape
         ends = [1] * numbers.rank
         if scale.rank:
@@ -158,28 +152,28 @@ def _reshaped(x: Symbol, target: Sequence[int], shape: Sequence[Dim]) -> Symbol:
 
 
 def _of_int4(values: Symbol, parts: Sequence[Symbol]) -> tuple[Symbol, Symbol, Symbol]:
-    """Numbers and zero points in uint4, and the scales between them."""
+    """Return numbers and zero points in uint4, and the scales."""
     scale, *zeros = parts
     if values.dtype is DType.uint8:
         values = _unpacked(values)
     if zeros:
         return values, scale, e.cast(zeros[0], DType.uint4)
-    array = known(scale)
+    array = constant_array(scale, outer=True)
     if array is not None:
         eights = np.full(array.shape, 8, np.uint8).astype(DType.uint4.numpy)
-        return values, scale, values.graph._constant(eights, DType.uint4)
+        return values, scale, values.graph.build.constant(eights, DType.uint4)
     counts = e.emit("Shape", scale, dtype=DType.int64, shape=Shape([scale.rank]))
     wide = e.emit("Expand", e.const(scale, 8, DType.uint8), counts, dtype=DType.uint8, shape=scale.shape)
     return values, scale, e.cast(wide, DType.uint4)
 
 
 def _unpacked(packed: Symbol) -> Symbol:
-    """uint4 of twice as many, out of two in a byte."""
+    """Unpack uint4, two per byte."""
     *leading, last = packed.shape
     shape = _shape([*leading, Dim(2 * int(last))])
-    array = known(packed)
+    array = constant_array(packed, outer=True)
     if array is not None:
-        return packed.graph._constant(nibbles(array).astype(DType.uint4.numpy), DType.uint4)
+        return packed.graph.build.constant(nibbles(array).astype(DType.uint4.numpy), DType.uint4)
     low = e.emit("BitwiseAnd", packed, e.const(packed, 15))
     high = e.emit("BitShift", packed, e.const(packed, 4), direction="RIGHT")
     pair = _shape([*leading, last, Dim(1)])
@@ -193,13 +187,13 @@ def _unpacked(packed: Symbol) -> Symbol:
 
 
 def product(x: Symbol, weight: Symbol) -> Symbol:
-    """x @ weight.T in the dtype of x."""
+    """Return x @ weight.T in the dtype of x."""
     turned = e.emit("Transpose", weight, shape=weight.shape[::-1], perm=[1, 0])
     return e.emit("MatMul", x, e.cast(turned, x.dtype), shape=x.shape[:-1] + weight.shape[:1])
 
 
 def dynamic_product(x: Symbol, values: Symbol, scale: Symbol, *zeros: Symbol) -> Symbol:
-    """x quantised as one tensor, the product of the integers, and their sums times both scales."""
+    """Quantise x as one tensor, multiply the integers, and multiply their sums by both scales."""
     own, x = x.dtype, e.cast(x, _F32)
     numbers, _, x_scale, x_zero = levels(x)
     shape = x.shape[:-1] + values.shape[:1]
@@ -219,40 +213,40 @@ class Levels(NamedTuple):
 
 
 def levels(x: Symbol) -> Levels:
-    """x quantised by DynamicQuantizeLinear, once for all products that read it."""
-    made_once = x.graph._once.values
+    """Quantise x by DynamicQuantizeLinear, once for all products that read it."""
+    made_once = x.graph.memory.values
     keys = [("levels", x.id, name) for name in Levels._fields]  # queries, keys and values are products of one x
     if keys[0] in made_once:
         return Levels(*(made_once[key] for key in keys))
     types = [tensor_type(d, s) for d, s in ((DType.uint8, x.shape), (_F32, _shape([])), (DType.uint8, _shape([])))]
-    numbers, own, zero = x.graph._emit_many("DynamicQuantizeLinear", (x,), types)
+    numbers, own, zero = x.graph.build.emit_many("DynamicQuantizeLinear", (x,), types)
     found = Levels(numbers, own, e.emit("Add", own, flaw(x)), zero)
     made_once.update(zip(keys, found, strict=True))
     return found
 
 
 def flaw(x: Symbol) -> Symbol:
-    """0, or NaN where x has NaN or infinity, which DynamicQuantizeLinear takes for some number.
+    """Return 0, or NaN where x has NaN or infinity: DynamicQuantizeLinear returns some number for them.
 
-    A row of zeros times x: of one row kernels read x once as it lies, three times as fast as x times a column.
+    A row of zeros times x: for one row kernels read x once in its order, three times as fast as x times a column.
     """
     *leading, inner = x.shape
     if not leading or (len(leading) > 1 and not inner.is_static):
         return e.emit("ReduceSum", flaws(x, inner), shape=_shape([]), keepdims=0)
     rows = math.prod(leading, start=Dim(1))
-    if len(leading) > 1:  # of no matrices the product with a row is an error of the runtime
+    if len(leading) > 1:  # onnxruntime fails on the product of an empty batch with a row
         x = e.emit("Reshape", x, e.ints(x, [-1, int(inner)]), shape=_shape([rows, inner]))
     sums = e.emit("MatMul", _zeros(x, rows), x, shape=_shape([Dim(1), inner]))
     return e.emit("ReduceSum", sums, shape=_shape([]), keepdims=0)
 
 
 def _zeros(x: Symbol, rows: Dim) -> Symbol:
-    """[1, rows] of them, once for all x of as many rows."""
-    made_once, key = x.graph._once.values, ("zeros", x.id if rows.is_dynamic else rows)
+    """Return zeros [1, rows], made once for all x with as many rows."""
+    made_once, key = x.graph.memory.values, ("zeros", x.id if rows.is_dynamic else rows)
     if key in made_once:
         return made_once[key]
     if rows.is_static:
-        found = x.graph._constant(np.zeros((1, int(rows)), np.float32), _F32)
+        found = x.graph.build.constant(np.zeros((1, int(rows)), np.float32), _F32)
     else:
         count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-2, end=-1)
         both = e.emit("Concat", e.ints(x, [1]), count, shape=Shape([2]), axis=0)
@@ -262,12 +256,12 @@ def _zeros(x: Symbol, rows: Dim) -> Symbol:
 
 
 def flaws(x: Symbol, inner: Dim) -> Symbol:
-    """0 for each row of x, or NaN where that has NaN or infinity: [..., 1]. inner: the length of a row."""
-    made_once, key = x.graph._once.values, ("flaws", x.id)
+    """Return 0 for each row of x, or NaN where the row has NaN or infinity: [..., 1]. inner: the length of a row."""
+    made_once, key = x.graph.memory.values, ("flaws", x.id)
     if key in made_once:  # queries, keys and values are products of one x
         return made_once[key]
     if inner.is_static:
-        nothing = x.graph._constant(np.zeros((int(inner), 1), np.float32), _F32)
+        nothing = x.graph.build.constant(np.zeros((int(inner), 1), np.float32), _F32)
     else:
         count = e.emit("Shape", x, dtype=DType.int64, shape=Shape([1]), start=-1)
         both = e.emit("Concat", count, e.ints(x, [1]), shape=Shape([2]), axis=0)

@@ -1,7 +1,7 @@
-"""Random bits out of counting: a hash of a key and of each element's place, as ONNX operators on uint32.
+"""A counter-based random generator: a hash of a key and of each element's position, as ONNX operators on uint32.
 
-The hash is the finaliser of MurmurHash3 (Austin Appleby, public domain), twice, with a key before each. Operators of
-the library and random operators of models draw by it, each through a `Builder` of its own.
+The hash is the finaliser of MurmurHash3 (Austin Appleby, public domain), twice, with a key before each. The library's
+ops and the random operators of models use it, each through a `Builder` of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALL = 0xFFFFFFFF
 
 
 class Builder(Protocol):
-    """What makes operators: for graphs being built, or for those being lowered."""
+    """The interface that emits operators, for graphs under construction or in lowering."""
 
     def op(
         self,
@@ -35,37 +35,37 @@ class Builder(Protocol):
         shape: Shape | None = None,
         **attributes: Any,
     ) -> Symbol:
-        """An operator with one output, of the first operand's dtype and the operands' shape if not told."""
+        """Emit an operator with one output, by default of the first operand's dtype and the operands' shape."""
 
     def const(self, value: bool | int | float, dtype: DType) -> Symbol:
-        """A scalar constant."""
+        """Return a scalar constant."""
 
     def plain(self, x: Symbol, dtype: DType) -> Symbol:
-        """A cast of values that the dtype holds, or of whole numbers that it rounds."""
+        """Cast values that the dtype holds, or integers that it rounds."""
 
 
 class Places(NamedTuple):
-    """The elements to draw for. numbers: 0, 1, ..., a uint32 vector. keys: two uint32 scalars."""
+    """The elements to draw. numbers: 0, 1, ..., a uint32 vector. keys: two uint32 scalars."""
 
     numbers: Symbol
     keys: tuple[Symbol, Symbol]
 
 
 def keys_of(low: int, high: int) -> tuple[int, int]:
-    """The keys of a seed of two words of 32 bits."""
+    """Return the keys of a seed of two words of 32 bits."""
     start = _mixed(low ^ _mixed(high + _GOLDEN))
     return start, _mixed(start + _GOLDEN)
 
 
 def built_keys(on: Builder, low: Symbol, high: Symbol) -> tuple[Symbol, Symbol]:
-    """`keys_of` of words that the run knows, uint32 scalars."""
+    """Return the keys of words known at run time, uint32 scalars; otherwise like `keys_of`."""
     golden = on.const(_GOLDEN, U32)
     start = _scrambled(on, on.op("BitwiseXor", low, _scrambled(on, on.op("Add", high, golden))))
     return start, _scrambled(on, on.op("Add", start, golden))
 
 
 def bits(on: Builder, places: Places, stream: int) -> Symbol:
-    """32 random bits for each place. stream: which of several for the same place."""
+    """Draw 32 random bits for each element. stream: the index of the draw for an element."""
     first, second = places.keys
     if stream:
         first = on.op("Add", first, on.const((stream * _GOLDEN) & _ALL, U32))
@@ -75,7 +75,7 @@ def bits(on: Builder, places: Places, stream: int) -> Symbol:
 
 
 def unit(on: Builder, places: Places, dtype: DType, stream: int = 0) -> Symbol:
-    """Numbers in [0, 1), as many as `dtype` tells apart: in float64 for it, else in float32. A vector."""
+    """Draw numbers in [0, 1), in steps that `dtype` resolves: a vector of float64 for float64, else of float32."""
     digits = DIGITS[dtype]
     if dtype is not F64:
         whole = on.plain(_right(on, bits(on, places, stream), 32 - digits), F32)
@@ -87,7 +87,7 @@ def unit(on: Builder, places: Places, dtype: DType, stream: int = 0) -> Symbol:
 
 
 def normal(on: Builder, places: Places, own: DType) -> Symbol:
-    """Numbers of mean 0 and deviation 1, after Box and Muller. own: float32 or float64. A vector."""
+    """Draw numbers of mean 0 and deviation 1, after Box and Muller: a vector. own: float32 or float64."""
     if own is F64:
         positive = on.op("Add", unit(on, places, own), on.const(2.0**-54, own))
     else:  # all 32 bits, for the sake of the tails

@@ -1,4 +1,4 @@
-"""What the nodes that draw are made of: the generator of `_counter`, for each element of a shape that is an operand."""
+"""The expansions of random ops: the generator of `counter`, for each element of a shape that is an operand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import expansion
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.random import counter
 from graphcore.ops.shared.random.counter import F32, F64, U32, Places
 from graphcore.types.dims import Dim
@@ -25,13 +26,13 @@ _I64, _U64 = DType.int64, DType.uint64
 
 
 def numpy_float(dtype: DType) -> Any:
-    """NumPy's type of the numbers that a float is computed in."""
+    """Return NumPy's type of the compute dtype of a float."""
     return np.float64 if dtype is F64 else np.float32
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """Makes the generator's operators in a graph that is not lowered yet."""
+    """Emits the generator's operators in a graph that is not lowered yet."""
 
     graph: Graph
 
@@ -39,7 +40,7 @@ class _Built:
         return e.emit(op_type, *inputs, **more)
 
     def const(self, value: bool | int | float, dtype: DType) -> Symbol:
-        return self.graph._scalar(value, dtype)
+        return self.graph.build.scalar(value, dtype)
 
     def plain(self, x: Symbol, dtype: DType) -> Symbol:
         return e.cast_within(x, dtype)
@@ -53,8 +54,8 @@ def _uniform(shape: Symbol, seed: Symbol, *, dtype: DType, low: float, high: flo
         return _shaped(drawn, shape)
     held = drawn.dtype
     drawn = e.emit("Mul", drawn, on.const(float(numpy_float(dtype)(high) - numpy_float(dtype)(low)), held))
-    drawn = on.graph._cast(e.emit("Add", drawn, on.const(low, held)), dtype)
-    # The sum may round up to the limit, which is not among what is drawn.
+    drawn = on.graph.build.cast(e.emit("Add", drawn, on.const(low, held)), dtype)
+    # The sum may round up to the limit, which must not be drawn.
     return _shaped(e.emit("Min", drawn, on.const(_below(high, dtype), dtype)), shape)
 
 
@@ -80,7 +81,7 @@ def _bits(shape: Symbol, seed: Symbol) -> Symbol:
 
 
 def _places(on: _Built, shape: Symbol, seed: Symbol) -> Places:
-    known = _known(shape)
+    known = constant_array(shape, weights=True)
     length = Dim.dynamic() if known is None else Dim(math.prod(known.tolist()))
     scalar = _shape(())
     if known is None:
@@ -92,7 +93,7 @@ def _places(on: _Built, shape: Symbol, seed: Symbol) -> Places:
 
 
 def _keys(on: _Built, seed: Symbol) -> tuple[Symbol, Symbol]:
-    known = _known(seed)
+    known = constant_array(seed, weights=True)
     if known is not None:
         words = int(known) % (1 << 64)
         first, second = counter.keys_of(words & 0xFFFFFFFF, words >> 32)
@@ -103,19 +104,15 @@ def _keys(on: _Built, seed: Symbol) -> tuple[Symbol, Symbol]:
     return counter.built_keys(on, low, high)
 
 
-def _known(symbol: Symbol) -> np.ndarray[Any, Any] | None:
-    return symbol.producer.array if isinstance(symbol.producer, Constant) else None
-
-
 def _shaped(drawn: Symbol, shape: Symbol) -> Symbol:
-    known = _known(shape)
+    known = constant_array(shape, weights=True)
     rank = shape.shape[0]
     dims = [Dim.dynamic()] * int(rank) if known is None else [Dim(n) for n in known.tolist()]
     return e.emit("Reshape", drawn, shape, shape=_shape(dims), allowzero=1)
 
 
 def _below(high: float, dtype: DType) -> float:
-    """The greatest number of the dtype below another."""
+    """Return the greatest number of the dtype below another."""
     if dtype is not DType.tensor_float32:
         return float(np.nextafter(np.asarray(high, dtype.numpy), np.asarray(dtype.min, dtype.numpy)))
     bits = int(np.float32(high).view(np.int32))

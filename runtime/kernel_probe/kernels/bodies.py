@@ -13,7 +13,7 @@ from graphcore.types.dtypes import DType
 
 
 def passes(name: str) -> Body:
-    """A branch that gives what `name` is outside."""
+    """Return a branch that gives what `name` is outside."""
     return functools.partial(_branch, name)
 
 
@@ -48,7 +48,7 @@ def scan(dtype: DType) -> onnx.GraphProto:
 
 
 def mapped(dtype: DType) -> onnx.GraphProto:
-    """Gives each item as it is."""
+    """Return each item as it is."""
     node = helper.make_node("Identity", ["item"], ["item_given"])
     return helper.make_graph([node], "body", [_value("item", dtype)], [_value("item_given", dtype)])
 

@@ -30,14 +30,14 @@ class Question:
 
 
 def operators() -> list[str]:
-    """The operators of the default domain that are not deprecated at the opset that sessions are given."""
+    """Return the operators of the default domain that are not deprecated at the opset that sessions are given."""
     names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
     found = [(name, _schema(name)) for name in sorted(names)]
     return [name for name, schema in found if schema is not None and not schema.deprecated]
 
 
 def swept_dtypes(op_type: str) -> list[DType]:
-    """The dtypes among `DTYPES` that the schema allows for the operand that decides on the kernel."""
+    """Return the dtypes among `DTYPES` that the schema allows for the operand that decides on the kernel."""
     schema = _schema(op_type)
     assert schema is not None
     if op_type in SWEPT_PARAMETER:
@@ -52,7 +52,7 @@ def swept_dtypes(op_type: str) -> list[DType]:
 
 
 def question(op_type: str, case: Case, dtype: DType, *, known: bool = False) -> Question:
-    """The model of a case in a dtype. known: all operands but the first are initializers, and there
+    """Return the model of a case in a dtype. known: all operands but the first are initializers, and there
     is a node beside it, for a provider that takes graphs and seldom a node alone."""
     nodes: list[onnx.NodeProto] = []
     constants: list[onnx.TensorProto] = []
@@ -115,7 +115,7 @@ _newest_opset, _newest_ir = functools.cache(release.newest_opset), functools.cac
 
 
 def _dtype(name: str) -> DType | None:
-    """The dtype that a schema calls `name`; None for those that graphcore has not."""
+    """Return the dtype that a schema calls `name`; None for those that graphcore has not."""
     try:
         return DType.of(onnx.TensorProto.DataType.Value(name.upper()))
     except (DTypeError, ValueError):

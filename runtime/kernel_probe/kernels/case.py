@@ -1,4 +1,4 @@
-"""What one measurement feeds an operator: operands, attributes and how to read them for a dtype."""
+"""Cases: what one measurement feeds an operator: operands, attributes and how to read them for a dtype."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Case:
 
 
 def filled(shape: tuple[int, ...], values: Values, dtype: DType) -> Array:
-    """An array of a dtype with the values repeated; numbers beyond the dtype wrap or saturate."""
+    """Return an array of a dtype with the values repeated; numbers beyond the dtype wrap or saturate."""
     count = int(np.prod(shape, dtype=np.int64))
     if dtype is DType.string:
         letters = [v if isinstance(v, str) else chr(ord("a") + int(v) % 26) for v in values]
@@ -84,7 +84,7 @@ def filled(shape: tuple[int, ...], values: Values, dtype: DType) -> Array:
 
 
 def tensor(name: str, array: Array, dtype: DType) -> onnx.TensorProto:
-    """A TensorProto of any stored dtype."""
+    """Return a TensorProto of any stored dtype."""
     made = onnx.TensorProto(name=name, data_type=dtype.onnx, dims=array.shape)
     if dtype is DType.string:
         made.string_data.extend(text.encode() for text in array.reshape(-1))

@@ -1,4 +1,4 @@
-"""What onnxruntime does with one case in one dtype. Runs in a process that may die of it."""
+"""Judge what onnxruntime does with one case in one dtype. Runs in a process that may die of it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from graphcore.runtime.ort.values import from_ort, to_ort
 from graphcore.types.dtypes import DType
 
 INSERTED = "InsertedPrecisionFreeCast_"
-"""What the names of the Casts begin with that onnxruntime puts around a node whose dtype it has no kernel for."""
+"""The beginning of the names of Casts that onnxruntime puts around a node whose dtype it has no kernel for."""
 
 COMPILED = frozenset({openvino.PROVIDER})
 """Providers that compile what they take, so that there is nothing to write to a file, and insert no Casts."""
 
 TOLERANCES = {DType.float32: 1e-5, DType.float64: 1e-11, DType.float16: 4e-3, DType.bfloat16: 3e-2}
-"""How far from the reference a value may be, absolute and relative to the greatest. Other dtypes must be equal."""
+"""The distance from the reference a value may be, absolute and relative to the greatest. Other dtypes must be equal."""
 
 UNCHECKED = {
     "Loop": "the reference joins what the iterations give along its own first axis",
@@ -43,7 +43,7 @@ UNCHECKED = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one case.
+    """The outcome of one case.
 
     state: `kernel` (its own, or its function's body), `cast` (only through Casts), `none`, `fails` or `dies`. detail:
     what onnxruntime said. checked: whether values were compared with the reference's; values: how they differ.
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
-    """The outcome of a case; `provider` is onnxruntime's name. Raises nothing: the sweep goes on."""
+    """Return the outcome of a case; `provider` is onnxruntime's name. Raises nothing: the sweep goes on."""
     asked = question(op_type, case, dtype, known=provider in COMPILED)
     with tempfile.TemporaryDirectory(prefix="graphcore-measure-") as folder:
         optimised = Path(folder) / "optimised.onnx"
@@ -98,7 +98,7 @@ def _session(model: onnx.ModelProto, optimised: Path, provider: str) -> onnxrunt
 
 
 def _elsewhere(session: onnxruntime.InferenceSession, provider: str) -> str:
-    """The provider that got a node which the asked one has no kernel for."""
+    """Return the provider that got a node which the asked one has no kernel for."""
     if provider == "CPUExecutionProvider":
         return ""
     if provider not in session.get_providers():
@@ -116,7 +116,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _run(session: onnxruntime.InferenceSession, asked: Question) -> list[Any]:
-    """The results as arrays; None for those that are no tensors."""
+    """Return the results as arrays; None for those that are no tensors."""
     if any(dtype is DType.string for _, dtype in asked.feeds.values()):
         return list(session.run(None, {name: array for name, (array, _) in asked.feeds.items()}))
     values = session.run_with_ort_values(None, {name: to_ort(*given) for name, given in asked.feeds.items()})
@@ -124,7 +124,7 @@ def _run(session: onnxruntime.InferenceSession, asked: Question) -> list[Any]:
 
 
 def _reference(asked: Question) -> list[Array] | None:
-    """The results by onnx's own evaluator; None where it has not the operator or the dtype, or gives no tensors."""
+    """Return the results of onnx's evaluator; None where it lacks the operator or dtype, or gives no tensors."""
     feeds = {name: array for name, (array, _) in asked.feeds.items()}
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -16,7 +16,7 @@ from graphcore.types.dtypes import DType
 
 
 def families() -> list[Family]:
-    """What the kernel gets wrong."""
+    """Return what the kernel gets wrong."""
     return [Family("Attention ignores nonpad_kv_seqlen, or masks beside is_causal.", [*_lengths(), *_masks()])]
 
 

@@ -19,7 +19,7 @@ from graphcore.types.dtypes import DType
 
 
 def families() -> list[Family]:
-    """What onnxruntime gets wrong about casts."""
+    """Return what onnxruntime gets wrong about casts."""
     return [
         Family("A Cast after a Cast is merged with it, and so loses what the first one rounded or wrapped.", _merged()),
         Family("Casts of floats beyond an integer's range give what the processor gives.", _saturated()),
@@ -34,7 +34,7 @@ def families() -> list[Family]:
 
 
 def of_casts(build: Callable[[Symbol], Any], numbers: Any, want: Any, dtype: DType, gives: DType, *names: str) -> Probe:
-    """A probe of one operand that goes through casts."""
+    """Return a probe of one operand that goes through casts."""
     return Probe(dtype, (), (numbers,), lambda graph, x: build(x), (want,), gives=(gives,), names=names)
 
 

@@ -25,7 +25,7 @@ EMPTY = ((2, 0), (0, 3), (0, 0), (2, 0, 3), (0, 3, 2))
 
 
 def families() -> list[Family]:
-    """What onnxruntime fails on or gets wrong where there are no elements."""
+    """Return what onnxruntime fails on or gets wrong where there are no elements."""
     return [
         Family("ReduceMax and ReduceMin refuse to reduce nothing.", [*_refused()]),
         Family("ReduceMax and ReduceMin of integers give 0 for nothing.", [*_extremes()]),
@@ -39,7 +39,7 @@ def families() -> list[Family]:
 
 
 def _reversed() -> Iterator[Probe]:
-    """The lengths are 0 for some sequences; the numbers are none that memory holds by chance."""
+    """Lengths are 0 for some sequences; the numbers are none that memory holds by chance."""
     for shape, time, batch in (((4, 3), 0, 1), ((3, 4), 1, 0), ((4, 3, 70), 0, 1), ((3, 4, 70), 1, 0)):
         x = np.arange(np.prod(shape)).reshape(shape) % 97 + 7
         want, lengths = x.copy(), [0, 2, 4]
@@ -128,7 +128,7 @@ _HIDING = {
     D.float32: ("TopK float32", "TopK int32 without elements"),
     D.float64: ("TopK float64", "TopK int64 without elements"),
 }
-"""Traps whose detours sort in another dtype, or do what is done there."""
+"""Traps whose decompositions sort in another dtype, or do what is done there."""
 
 AXES = ((-1,), (-2,), (-3,), (-1, -2), (0, -1), (-1, 0), (-1, -2, -3))
 

@@ -22,7 +22,7 @@ AT = np.array([[0], [1]])
 
 
 def families() -> list[Family]:
-    """What onnxruntime gets wrong about floats."""
+    """Return what onnxruntime gets wrong about floats."""
     return [
         Family("Extremes see a NaN only in some places, and lose it in others.", [*_extremes()]),
         Family("TopK puts a NaN where it does not belong.", [*_sorted()]),
@@ -99,7 +99,7 @@ def _best(dtype: DType, x: Array, k: int, largest: int, axis: int) -> Probe:
 
 
 def top_k(k: int, axis: int = 1, largest: int = 1) -> Any:
-    """The first k along an axis."""
+    """Return the first k along an axis."""
 
     def build(graph: Graph, x: Symbol) -> Any:
         return graph.op("TopK", [x, graph.vector([k])], {"axis": axis, "largest": largest})

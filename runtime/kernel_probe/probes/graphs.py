@@ -27,7 +27,7 @@ HALVES = (D.float16, D.bfloat16)
 
 
 def families() -> list[Family]:
-    """What onnxruntime takes for something else when it looks at several nodes, and what it does not survive."""
+    """Return what onnxruntime takes for something else when it looks at several nodes, and what it does not survive."""
     return [
         Family("A constant zero that is added is left out, though -0.0 + 0.0 is 0.0.", [*_zeros()]),
         Family("A product with weights that a node dequantises rounds the other operand.", [*_dequantised()]),
@@ -81,7 +81,7 @@ def _narrow() -> list[Check]:
 
 
 def _unrounded(dtype: DType) -> str:
-    """A product and a sum of narrow floats, by graphcore where the trap is avoided and as they are where not."""
+    """Return a product and a sum of narrow floats, by graphcore where the trap is avoided and as they are where not."""
     draw = np.random.default_rng(0)
     x, y = (cast_array(draw.standard_normal(300), D.float64, dtype) for _ in range(2))
     product = (x.astype(np.float64) * y.astype(np.float64)).astype(np.float32).astype(dtype.numpy)
@@ -169,7 +169,7 @@ def _looped() -> str:
 
 
 def _given() -> str:
-    """What is wrong with the memory of an output that is an input."""
+    """Return what is wrong with the memory of an output that is an input."""
     value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
     more = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "given", [value], [value, more])

@@ -23,7 +23,7 @@ QUANTIZED = (*BYTES, D.int16, D.uint16, D.int32, *NIBBLES, *EIGHTHS)
 
 
 def families() -> list[Family]:
-    """What onnxruntime gets wrong about these, or refuses of what ONNX allows."""
+    """Return what onnxruntime gets wrong about these, or refuses of what ONNX allows."""
     return [
         Family("Gather of strings copies the first alone of those that go together.", _gathered()),
         Family('StringSplit counts no parts of "".', _split()),

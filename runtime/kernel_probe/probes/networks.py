@@ -21,7 +21,7 @@ from graphcore.types.tensor_types import TensorType
 
 
 def families() -> list[Family]:
-    """What onnxruntime gets wrong about these operators, or refuses of what ONNX allows."""
+    """Return what onnxruntime gets wrong about these operators, or refuses of what ONNX allows."""
     return [
         Family("AveragePool counts wrong what is added after an axis.", [*_averages()]),
         Family("Resize is off in some modes, and integers go through float32.", _resized()),
@@ -137,7 +137,7 @@ def _window(op_type: str, dtype: DType, gives: DType = D.float64) -> Any:
 
 
 def _mel_differs(dtype: DType) -> str:
-    """What is wrong with a MelWeightMatrix of float16, which is that of float32, rounded."""
+    """Return what is wrong with a MelWeightMatrix of float16, which is that of float32, rounded."""
     (wide,), (narrow,) = _mel(dtype, D.float32).run(), _mel(dtype, D.float16).run()
     return "" if (wide.astype(np.float16) == narrow).all() else f"gives {narrow.ravel()[:6].tolist()}"
 
@@ -192,7 +192,7 @@ def _logistic(x: float) -> float:
 
 
 def _steps(step: Callable[[float, float], tuple[float, float]]) -> list[float]:
-    """What two steps give whose operand is 1: both states are the same."""
+    """Return what two steps give whose operand is 1: both states are the same."""
     first, memory = step(0.0, 0.0)
     return [first, step(first, memory)[0]]
 

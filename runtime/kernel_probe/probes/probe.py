@@ -1,4 +1,4 @@
-"""What a probe is: a small graph on which onnxruntime fails or gives other numbers unless a trap is avoided."""
+"""Probes: each a small graph on which onnxruntime fails or gives other numbers unless a trap is avoided."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 import onnxruntime
 
 from graphcore.arrays.casting import Array
-from graphcore.ir.definitions import operators
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.walk import operators
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.traps import of_kernel
 from graphcore.runtime.ort import release
+from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -35,7 +36,7 @@ class Probe:
     """Of a dtype: the operands' numbers, what to build with them, and the results that are right.
 
     rows: the operators whose kernel for the dtype is a trap. names: the traps that are no kernels. numbers: one list an
-    operand, of the dtype or another. beside: traps whose detours hide the one that is probed.
+    operand, of the dtype or another. beside: traps whose decompositions hide the one that is probed.
     """
 
     dtype: DType
@@ -48,7 +49,7 @@ class Probe:
     names: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     dies: bool = False
-    """Without its detour the process ends."""
+    """Without its decomposition the process ends."""
     before: tuple[Any, ...] = ()
     """Operands of runs that come first, whose results leave numbers in the memory that is used again."""
     is_known: bool = False
@@ -64,7 +65,7 @@ class Probe:
 
     @property
     def traps(self) -> tuple[str, ...]:
-        """The names of the traps that the probe shows."""
+        """Return the names of the traps that the probe shows."""
         return (*self.names, *(of_kernel(row, self.dtype) for row in self.rows))
 
     @property
@@ -101,11 +102,9 @@ class Probe:
         return list(array.shape) if self.is_known else [f"of_{size}" for size in array.shape]
 
     def run(self) -> list[Array]:
-        """The results in a plain session with its default optimisations, of a file for the installed release."""
+        """Return the results in a plain session with its default optimisations, of a file for the installed release."""
         graph = self.graph()
         if self.in_session:
-            from graphcore.runtime.session import InferenceSession
-
             return [np.asarray(r) for r in InferenceSession().load(graph)(*self.operands())]
         session = bare(graph)
         names = [s.name for s in graph.inputs]
@@ -124,7 +123,7 @@ class Probe:
         )
 
     def finds(self) -> str:
-        """What is wrong; nothing where all is right."""
+        """Return what is wrong; nothing where all is right."""
         results = self.run()
         return "" if self.is_right(results) else f"gives {', '.join(_shown(r) for r in results)}"[:200]
 
@@ -162,7 +161,7 @@ class Family:
 
 
 def bare(graph: Graph) -> onnxruntime.InferenceSession:
-    """onnxruntime's own session of what a file for the installed release has."""
+    """Return onnxruntime's own session of what a file for the installed release has."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     runtime = release.runtime()
@@ -176,7 +175,7 @@ def is_wrong(probe: AnyProbe) -> bool:
 
 
 def found(probe: AnyProbe) -> str:
-    """What is wrong, an error too; nothing where all is right."""
+    """Return what is wrong, an error too; nothing where all is right."""
     try:
         return probe.finds()
     except Exception as error:  # its errors have no common class
@@ -184,17 +183,17 @@ def found(probe: AnyProbe) -> str:
 
 
 def operator(op_type: str, /, *constants: Any, **attributes: Any) -> Any:
-    """One operator of ONNX, behind whose operands come constants."""
+    """Return one operator of ONNX, after whose operands come constants."""
 
     def build(graph: Graph, *symbols: Symbol) -> tuple[Symbol, ...]:
-        behind = [c if c is None else graph.constant(c) for c in constants]
-        return graph.op(op_type, [*symbols, *behind], attributes or None)
+        after = [c if c is None else graph.constant(c) for c in constants]
+        return graph.op(op_type, [*symbols, *after], attributes or None)
 
     return build
 
 
 def reduction(op_type: str, *axes: int, **attributes: Any) -> Any:
-    """A reduction along axes, which go; by default along the second."""
+    """Return a reduction along axes, which go; by default along the second."""
     return operator(op_type, np.array(axes or (1,)), **{"keepdims": 0, **attributes})
 
 

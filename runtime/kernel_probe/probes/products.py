@@ -1,4 +1,4 @@
-"""Probes of products: of nothing, with constant factors, and with weights that a node dequantises."""
+"""Probes of products: of empty operands, with constant factors, and with weights that a node dequantises."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def families() -> list[Family]:
-    """What onnxruntime gets wrong about products."""
+    """Return what onnxruntime gets wrong about products."""
     return [
-        Family("Products of nothing fail, or leave their results as they find them.", [*_empty()]),
+        Family("Products of empty operands fail, or leave their results unwritten.", [*_empty()]),
         Family("A constant factor before or after a product of float64 goes into it as a float32.", [*_scaled()]),
         Family("Einsum divides by zero as it turns an operand without elements.", [*_turned()]),
         Family("Einsum does not survive operands without elements, or gives other shapes.", [*_summed()]),
@@ -62,7 +62,7 @@ def _empty() -> Iterator[Probe]:
                 held, given = (x, y)[place].astype(dtype.numpy), (x, y)[1 - place]
                 build = functools.partial(_multiplied, held, place)
                 yield Probe(dtype, ("MatMul",), (given,), build, (want,))
-            # The same with numbers first, whose products are what is left behind.
+            # The same with numbers first, whose products are what is left.
             before = tuple(np.full([n or 3 for n in shape], 7) for shape in (left, right))
             yield Probe(dtype, ("MatMul",), (x, y), operator("MatMul"), (want,), before=before)
 

@@ -8,16 +8,14 @@ to 16 bits from wider than float32 round twice.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
+from graphcore.runtime.lowering.build.builder import Builder
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
 
 NARROW = frozenset({DType.float16, DType.bfloat16, DType.float8_e4m3fn, DType.float8_e5m2})
 _FLOAT8 = frozenset({DType.float8_e4m3fn, DType.float8_e5m2, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz})
@@ -56,10 +54,10 @@ def _holds(wide: DType, narrow: DType) -> bool:
 class Casts:
     """The casts of one lowering."""
 
-    def __init__(self, legaliser: Legaliser) -> None:
-        self._on = legaliser
+    def __init__(self, b: Builder) -> None:
+        self._b = b
         self._done: dict[tuple[int, DType, DType], Symbol] = {}
-        self._plain: dict[tuple[int, DType], Symbol] = {}
+        self._native: dict[tuple[int, DType], Symbol] = {}
         self.loose: dict[tuple[int, DType], Symbol] = {}
         """By number and wider dtype: what a value was before it was narrowed. Integers have the same low bits."""
         self._made_by_cast: set[int] = set()
@@ -81,7 +79,7 @@ class Casts:
             ):
                 array = casting.cast_array(producer.array, source, target)
                 type_ = tensor_type(target.storage, symbol.shape)
-                found = self._on.graph._symbol(type_, Constant(array, False, producer.origin))
+                found = self._b.graph.build.symbol(type_, Constant(array, False, producer.origin))
             else:
                 found = self._cast(symbol, source, target)
                 if found is not symbol and _holds(target, source):
@@ -91,7 +89,7 @@ class Casts:
 
     def know(self, symbol: Symbol, wide: Symbol) -> None:
         """From now on `wide` is `symbol` in a dtype that holds it."""
-        self._plain.setdefault((symbol.id, wide.dtype), wide)
+        self._native.setdefault((symbol.id, wide.dtype), wide)
 
     # What `precision="fast"` does not round
 
@@ -111,7 +109,7 @@ class Casts:
         if not isinstance(type_, TensorType) or type_.dtype is not DType.tensor_float32:
             return made
         rounded = self.round_tf32(made)
-        if self._on.fast:
+        if self._b.fast:
             self.loose[rounded.id, DType.tensor_float32] = made
         return rounded
 
@@ -126,33 +124,33 @@ class Casts:
     # How they are built
 
     def _cast(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
-        if not self._on.rules.detours:
-            made = self.plain(symbol, target.storage)
+        if not self._b.rules.decomposes:
+            made = self.native(symbol, target.storage)
             return self.round_tf32(made) if target is DType.tensor_float32 else made
         if (source, target) in _DIRECT:
-            return self.plain(symbol, target)
+            return self.native(symbol, target)
         stored = target.storage
-        if source.is_float and target.is_integer and self._on.rules.has_trap(SATURATES):
+        if source.is_float and target.is_integer and self._b.rules.has_trap(SATURATES):
             return self._to_integer(symbol, stored)
-        if source.is_float and source.bits == 8 and target is DType.bool and self._on.rules.has_trap(FLOAT8_TO_BOOL):
-            symbol = self.plain(symbol, DType.float32)  # the kernel takes -0.0 for true, and 2^-127 for false
+        if source.is_float and source.bits == 8 and target is DType.bool and self._b.rules.has_trap(FLOAT8_TO_BOOL):
+            symbol = self.native(symbol, DType.float32)  # the kernel takes -0.0 for true, and 2^-127 for false
         if target is DType.tensor_float32:
             wide = self._once(symbol, source, target)
             is_rounded = source in NARROW or source.bits <= 8
-            is_rounded |= source.bits > 16 and source is not DType.float32 and not self._on.rules.views_bits
+            is_rounded |= source.bits > 16 and source is not DType.float32 and not self._b.rules.views_bits
             return wide if is_rounded else self.round_tf32(wide)
         is_rounded_on = stored in NARROW and source not in NARROW and source is not DType.tensor_float32
-        if is_rounded_on and self._on.rules.has_trap(TWICE):
+        if is_rounded_on and self._b.rules.has_trap(TWICE):
             symbol = self._once(symbol, source, target)
-        if stored in (DType.float8_e4m3fn, DType.float8_e5m2) and self._on.rules.has_trap(OVERFLOWS):
+        if stored in (DType.float8_e4m3fn, DType.float8_e5m2) and self._b.rules.has_trap(OVERFLOWS):
             return self._to_float8(symbol, stored)
-        return self.plain(symbol, stored)
+        return self.native(symbol, stored)
 
-    def plain(self, symbol: Symbol, target: DType) -> Symbol:
+    def native(self, symbol: Symbol, target: DType) -> Symbol:
         """One Cast, kept apart from the one before it."""
         if symbol.dtype is target:
             return symbol
-        made = self._plain.get((symbol.id, target))
+        made = self._native.get((symbol.id, target))
         if made is None:
             attributes: dict[str, Any] = {"to": target}
             if target in _FLOAT8:
@@ -160,137 +158,135 @@ class Casts:
             if (
                 symbol.dtype in casts_without_bitcast.NIBBLES or target in casts_without_bitcast.NIBBLES
             ) and self._lacks_nibbles():
-                made = self._plain[symbol.id, target] = casts_without_bitcast.nibble(self._on, symbol, target)
+                made = self._native[symbol.id, target] = casts_without_bitcast.nibble(self._b, symbol, target)
                 return made
-            if symbol.dtype in _PARTS and target.bits <= 8 and self._on.rules.has_trap(PARTS):
+            if symbol.dtype in _PARTS and target.bits <= 8 and self._b.rules.has_trap(PARTS):
                 # Older releases take parts of bytes for bytes, and write the result over what is still to be read.
-                made = self._plain[symbol.id, target] = self.plain(self.plain(symbol, DType.int32), target)
+                made = self._native[symbol.id, target] = self.native(self.native(symbol, DType.int32), target)
                 return made
-            made = self._on.graph._emit(
-                "Cast", (self.apart(symbol),), self._on.retyped(symbol.type, target), attributes
-            )
+            made = self._b.emit("Cast", (self.apart(symbol),), self._b.retyped(symbol.type, target), attributes)
             self._made_by_cast.add(made.id)
-            self._plain[symbol.id, target] = made
+            self._native[symbol.id, target] = made
         return made
 
     def _lacks_nibbles(self) -> bool:
         """Return whether Cast has no kernel for integers of 4 bits, which quantisation has."""
-        rules = self._on.rules
+        rules = self._b.rules
         if rules.host is not None:
             return True
-        has_quantised = rules.detours and rules.allows("DequantizeLinear", DType.int4)
+        has_quantised = rules.decomposes and rules.allows("DequantizeLinear", DType.int4)
         return has_quantised and not rules.allows("Cast", DType.int4)
 
     def apart(self, symbol: Symbol) -> Symbol:
         """The Symbol behind a BitCast to its own dtype, if a Cast made it."""
-        if symbol.id not in self._made_by_cast or symbol.dtype in _NO_BITCAST or not self._on.rules.detours:
+        if symbol.id not in self._made_by_cast or symbol.dtype in _NO_BITCAST or not self._b.rules.decomposes:
             return symbol
-        if not self._on.rules.has_trap(MERGED):
+        if not self._b.rules.has_trap(MERGED):
             return symbol
         found = self._barriers.get(symbol.id)
-        if found is None and not (self._on.rules.views_bits and self._on.rules.runtime.version):  # files run on more
-            found = self._barriers[symbol.id] = casts_without_bitcast.barrier(self._on, symbol)
+        if found is None and not (self._b.rules.views_bits and self._b.rules.runtime.version):  # files run on more
+            found = self._barriers[symbol.id] = casts_without_bitcast.barrier(self._b, symbol)
         if found is None:
-            found = self._on.graph._emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
+            found = self._b.emit("BitCast", (symbol,), symbol.type, {"to": symbol.dtype})
             self._barriers[symbol.id] = found
         return found
 
     def _once(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
         """float32 values that round on to a narrower float as the originals would."""
-        on = self._on
+        b = self._b
         if source.is_float and source is not DType.float64:
-            return self.plain(symbol, DType.float32)
+            return self.native(symbol, DType.float32)
         if not source.is_float and source.bits <= 16:
-            return self.plain(symbol, DType.float32)
+            return self.native(symbol, DType.float32)
         exact = symbol if source is DType.float64 else self._exact_double(symbol)
-        if not on.rules.views_bits:
-            return self.plain(casts_without_bitcast.rounded(on, exact, target), DType.float32)
-        near = self.plain(exact, DType.float32)
-        back = self.plain(near, DType.float64)
-        above = on.op("Greater", on.op("Abs", back), on.op("Abs", exact), dtype=DType.bool)
+        if not b.rules.views_bits:
+            return self.native(casts_without_bitcast.rounded(b, exact, target), DType.float32)
+        near = self.native(exact, DType.float32)
+        back = self.native(near, DType.float64)
+        above = b.op("Greater", b.op("Abs", back), b.op("Abs", exact), dtype=DType.bool)
         # Truncate towards zero, and mark what was cut off in the last bit: rounding to odd.
-        bits = on.native("BitCast", near, dtype=DType.int32, to=DType.int32)
-        bits = on.native("Sub", bits, self.plain(above, DType.int32))
-        cut = on.native("Not", on.native("Equal", back, exact, dtype=DType.bool))
-        known = on.native("Not", on.native("IsNaN", exact, dtype=DType.bool))
-        bits = on.native("BitwiseOr", bits, self.plain(on.native("And", cut, known), DType.int32))
-        return on.native("BitCast", bits, dtype=DType.float32, to=DType.float32)
+        bits = b.native("BitCast", near, dtype=DType.int32, to=DType.int32)
+        bits = b.native("Sub", bits, self.native(above, DType.int32))
+        cut = b.native("Not", b.native("Equal", back, exact, dtype=DType.bool))
+        known = b.native("Not", b.native("IsNaN", exact, dtype=DType.bool))
+        bits = b.native("BitwiseOr", bits, self.native(b.native("And", cut, known), DType.int32))
+        return b.native("BitCast", bits, dtype=DType.float32, to=DType.float32)
 
     def _exact_double(self, symbol: Symbol) -> Symbol:
         """float64 values that hold an integer exactly, or what rounding to few bits needs of it."""
-        on = self._on
+        b = self._b
         if symbol.dtype.bits <= 32:
-            return self.plain(symbol, DType.float64)
-        low = on.native("BitwiseAnd", symbol, on.const(0xFFFFFFFF, symbol.dtype))
-        high = self.plain(on.native("Sub", symbol, low), DType.float64)
-        whole = self.plain(symbol, DType.float64)
+            return self.native(symbol, DType.float64)
+        low = b.native("BitwiseAnd", symbol, b.scalar(0xFFFFFFFF, symbol.dtype))
+        high = self.native(b.native("Sub", symbol, low), DType.float64)
+        whole = self.native(symbol, DType.float64)
         # Beyond 2^53 only whether the low half is nothing can matter: half of its range stands for something.
-        some = on.native("Not", on.native("Equal", low, on.const(0, symbol.dtype), dtype=DType.bool))
-        marked = on.native(
-            "Add", high, on.native("Mul", self.plain(some, DType.float64), on.const(2.0**31, DType.float64))
+        some = b.native("Not", b.native("Equal", low, b.scalar(0, symbol.dtype), dtype=DType.bool))
+        marked = b.native(
+            "Add", high, b.native("Mul", self.native(some, DType.float64), b.scalar(2.0**31, DType.float64))
         )
-        large = on.native("GreaterOrEqual", on.native("Abs", whole), on.const(2.0**53, DType.float64), dtype=DType.bool)
-        return on.native("Where", large, marked, whole, dtype=DType.float64)
+        large = b.native("GreaterOrEqual", b.native("Abs", whole), b.scalar(2.0**53, DType.float64), dtype=DType.bool)
+        return b.native("Where", large, marked, whole, dtype=DType.float64)
 
     def _to_integer(self, symbol: Symbol, target: DType) -> Symbol:
         """Truncated and saturated, NaN as 0."""
-        on = self._on
-        wide = symbol if symbol.dtype is DType.float64 else self.plain(symbol, DType.float32)
+        b = self._b
+        wide = symbol if symbol.dtype is DType.float64 else self.native(symbol, DType.float32)
         if target.bits == 32 and wide.dtype is DType.float32:
-            wide = self.plain(wide, DType.float64)
+            wide = self.native(wide, DType.float64)
         own = wide.dtype
-        zero = on.const(0.0, own)
+        zero = b.scalar(0.0, own)
         least, greatest = int(target.min), int(target.max)
         if target.bits <= 32:
-            clipped = on.native("Clip", wide, on.const(float(least), own), on.const(float(greatest), own))
-            unknown = on.native("IsNaN", wide, dtype=DType.bool)
-            whole = on.native("Where", unknown, zero, clipped, dtype=own)
+            clipped = b.native("Clip", wide, b.scalar(float(least), own), b.scalar(float(greatest), own))
+            unknown = b.native("IsNaN", wide, dtype=DType.bool)
+            whole = b.native("Where", unknown, zero, clipped, dtype=own)
             carrier = DType.int32 if target.bits < 32 or target is DType.int32 else DType.int64
-            return self.plain(self.plain(whole, carrier), target)
-        over = on.native("GreaterOrEqual", wide, on.const(float(greatest + 1), own), dtype=DType.bool)
-        below = on.const(float(least), own) if least else on.const(-1.0, own)
-        fits = on.native("GreaterOrEqual" if least else "Greater", wide, below, dtype=DType.bool)
-        fits = on.native("And", fits, on.native("Not", over))
-        whole = self.plain(on.native("Where", fits, wide, zero, dtype=own), target)
-        signed = on.native("BitCast", whole, dtype=DType.int64, to=DType.int64) if not least else whole
-        top = on.const(-1 if not least else greatest, DType.int64)
-        made = on.native("Where", over, top, signed, dtype=DType.int64)
+            return self.native(self.native(whole, carrier), target)
+        over = b.native("GreaterOrEqual", wide, b.scalar(float(greatest + 1), own), dtype=DType.bool)
+        below = b.scalar(float(least), own) if least else b.scalar(-1.0, own)
+        fits = b.native("GreaterOrEqual" if least else "Greater", wide, below, dtype=DType.bool)
+        fits = b.native("And", fits, b.native("Not", over))
+        whole = self.native(b.native("Where", fits, wide, zero, dtype=own), target)
+        signed = b.native("BitCast", whole, dtype=DType.int64, to=DType.int64) if not least else whole
+        top = b.scalar(-1 if not least else greatest, DType.int64)
+        made = b.native("Where", over, top, signed, dtype=DType.int64)
         if not least:
-            return on.native("BitCast", made, dtype=target, to=target)
-        under = on.native("Less", wide, below, dtype=DType.bool)
-        return on.native("Where", under, on.const(least, DType.int64), made, dtype=DType.int64)
+            return b.native("BitCast", made, dtype=target, to=target)
+        under = b.native("Less", wide, below, dtype=DType.bool)
+        return b.native("Where", under, b.scalar(least, DType.int64), made, dtype=DType.int64)
 
     def _to_float8(self, symbol: Symbol, target: DType) -> Symbol:
         """Overflow to NaN (e4m3fn) or infinity (e5m2), which the kernel gets wrong near the top."""
-        on = self._on
-        wide = self.plain(symbol, DType.float32)
-        size = on.native("Abs", wide)
+        b = self._b
+        wide = self.native(symbol, DType.float32)
+        size = b.native("Abs", wide)
         if target is DType.float8_e4m3fn:
-            over = on.native("Greater", size, on.const(464.0, DType.float32), dtype=DType.bool)
-            limit = on.const(float("nan"), DType.float32)
+            over = b.native("Greater", size, b.scalar(464.0, DType.float32), dtype=DType.bool)
+            limit = b.scalar(float("nan"), DType.float32)
         else:
-            over = on.native("GreaterOrEqual", size, on.const(61440.0, DType.float32), dtype=DType.bool)
-            limit = on.native("Mul", wide, on.const(float("inf"), DType.float32))
-        return self.plain(on.native("Where", over, limit, wide, dtype=DType.float32), target)
+            over = b.native("GreaterOrEqual", size, b.scalar(61440.0, DType.float32), dtype=DType.bool)
+            limit = b.native("Mul", wide, b.scalar(float("inf"), DType.float32))
+        return self.native(b.native("Where", over, limit, wide, dtype=DType.float32), target)
 
     def round_tf32(self, symbol: Symbol) -> Symbol:
         """float32 rounded to 10 mantissa bits, ties to even; right for every bit pattern."""
-        on = self._on
-        array = on.known(symbol)
+        b = self._b
+        array = b.known(symbol)
         if array is not None:
-            return on.graph._constant(casting.round_tf32(array), DType.float32)
-        if not on.rules.views_bits:
-            return casts_without_bitcast.rounded_tf32(on, symbol)
+            return b.constant(casting.round_tf32(array), DType.float32)
+        if not b.rules.views_bits:
+            return casts_without_bitcast.rounded_tf32(b, symbol)
         # float16 has as many bits: bring the number to where float16 is normal or, if it is subnormal, float16 is too.
         type_ = symbol.type
-        emit = on.graph._emit
-        bits = emit("BitCast", (symbol,), on.retyped(type_, DType.int32), {"to": DType.int32})
-        exponent = emit("BitwiseAnd", (bits, on.const(0x7F800000, DType.int32)), bits.type)
+        emit = b.emit
+        bits = emit("BitCast", (symbol,), b.retyped(type_, DType.int32), {"to": DType.int32})
+        exponent = emit("BitwiseAnd", (bits, b.scalar(0x7F800000, DType.int32)), bits.type)
         power = emit("BitCast", (exponent,), type_, {"to": DType.float32})
-        least, greatest = on.const(2.0**-112, DType.float32), on.const(2.0**127, DType.float32)
+        least, greatest = b.scalar(2.0**-112, DType.float32), b.scalar(2.0**127, DType.float32)
         power = emit("Clip", (power, least, greatest), type_)
         scaled = emit("Div", (symbol, power), type_)
-        narrow = emit("Cast", (scaled,), on.retyped(type_, DType.float16), {"to": DType.float16})
+        narrow = emit("Cast", (scaled,), b.retyped(type_, DType.float16), {"to": DType.float16})
         narrow = emit("BitCast", (narrow,), narrow.type, {"to": DType.float16})
         rounded = emit("Cast", (narrow,), type_, {"to": DType.float32})
         return emit("Mul", (rounded, power), type_)

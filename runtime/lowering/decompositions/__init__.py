@@ -1,16 +1,17 @@
-"""What is computed in another way, because onnxruntime has no kernel for it or one that gives other numbers.
+"""Decompositions of operators for which onnxruntime has no kernel, or a wrong one.
 
-One row an (operator, dtype): the function that builds the replacement. A detour returns None where the operator may
-stay after all.
+One row an (operator, dtype): the function that builds the replacement. It returns None where the kernel may stay.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions import (
     activations,
     cuda,
@@ -29,14 +30,11 @@ from graphcore.runtime.lowering.decompositions import (
     window_functions,
 )
 from graphcore.runtime.lowering.decompositions.older import bitcast, bitwise, empty, files
-from graphcore.runtime.lowering.decompositions.signature import Detour, Inputs, Made
+from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
+from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.targets.traps import of_kernel
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
-    from graphcore.runtime.lowering.targets.legality import Legality
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
 UNSIGNED = (DType.uint8, DType.uint16, DType.uint32, DType.uint64)
@@ -44,8 +42,8 @@ INTEGERS = (*SIGNED, *UNSIGNED)
 WIDE_FLOATS = (DType.float32, DType.float64)
 
 
-def _table() -> dict[tuple[str, DType], Detour]:
-    rows: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
+def _table() -> dict[tuple[str, DType], Decomposition]:
+    rows: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
         (("Div", "Mod"), INTEGERS, integers.divide),
         (("Pow",), (DType.int32, DType.int64), einsum_pow.power),
         (("Einsum",), (DType.int32, DType.int64), einsum_pow.einsum),
@@ -76,56 +74,68 @@ def _table() -> dict[tuple[str, DType], Detour]:
         *image_rows.ROWS,
         *model_rows.ROWS,
     ]
-    table = {(op, dtype): detour for ops, dtypes, detour in rows for op in ops for dtype in dtypes}
-    table.update({(op, DType.float64): _double(function) for op, function in float64_functions.FUNCTIONS.items()})
-    table.update({key: reductions.over_nothing(table.get(key)) for key in model_rows.EXTREMES})
+    table = {(op, dtype): decomposition for ops, dtypes, decomposition in rows for op in ops for dtype in dtypes}
+    table.update({(op, DType.float64): _of_operands(function) for op, function in float64_functions.FUNCTIONS.items()})
+    table.update({key: reductions.over_empty_axes(table.get(key)) for key in model_rows.EXTREMES})
     return table
 
 
-def _double(function: Callable[..., Symbol]) -> Detour:
-    def detour(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-        return function(on, *inputs)
+def _of_operands(function: Callable[..., Symbol]) -> Decomposition:
+    """Return the decomposition that gives a function the operands alone."""
 
-    return detour
+    def decomposition(b: Builder, call: Call) -> Replacement:
+        return function(b, *call.inputs)
+
+    return decomposition
 
 
-DETOURS: dict[tuple[str, DType], Detour] = _table()
+DECOMPOSITIONS: dict[tuple[str, DType], Decomposition] = _table()
 
 
 Needed: TypeAlias = Mapping[tuple[str, DType], Callable[[TensorType, TensorType], bool]]
 
 NEEDED: Needed = {
-    **{("MatMul", dtype): matmul.may_be_of_nothing for dtype in (DType.float32, DType.int32, DType.int64)},
+    **{("MatMul", dtype): matmul.may_be_empty for dtype in (DType.float32, DType.int32, DType.int64)},
     **model_rows.NEEDED,
 }
-"""When a detour is taken, by the types of the first operand and the result, where that can be told without building it:
-so that a graph which needs none is seen to be legal."""
+"""Whether a row is taken, by the types of the first operand and the result, where they alone tell.
+
+A graph that needs no row is seen to be legal without building any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a target computes in another way than by a kernel.
+    """The operators that a target computes by decompositions.
 
     rows: by operator and dtype. own: those of them that stand for a kernel that the target lacks, and build with other
     operators than the one they are for. needed: when a row is taken, where that can be told.
     """
 
-    rows: Mapping[tuple[str, DType], Detour]
-    own: Mapping[tuple[str, DType], Detour]
+    rows: Mapping[tuple[str, DType], Decomposition]
+    own: Mapping[tuple[str, DType], Decomposition]
     needed: Needed
 
 
-def replaced_by(rules: Legality) -> Replaced:
-    """What is replaced on a target: for want of a kernel, and for the traps of the releases that are lowered for."""
-    if not rules.detours:  # standard ONNX of an opset that lacks an operator
+@functools.cache
+def rows_of(rules: Legality) -> Replaced:
+    """Return the rows of a target: for the kernels that it lacks, and for the traps of the releases in use."""
+    if not rules.decomposes:  # standard ONNX of an opset that lacks an operator
         late = {key: d for key, d in bitcast.rows().items() if key[0] in bitcast.LATE}
         return Replaced({}, {key: d for key, d in {**late, **bitwise.rows()}.items() if not rules.allows(*key)}, {})
-    made = {key: detour for key, detour in DETOURS.items() if not rules.allows(*key) or rules.has_trap(of_kernel(*key))}
-    if rules.target == "cuda":
+    made = {
+        key: decomposition
+        for key, decomposition in DECOMPOSITIONS.items()
+        if not rules.allows(*key) or rules.has_trap(of_kernel(*key))
+    }
+    if rules.target.name == "cuda":
         return _with_own(made, cuda.rows(made))
-    if rules.target == "openvino":
+    if rules.target.name == "openvino":
         return _with_own(made, {**bitcast.rows(), **empty.sums(made), **openvino.rows()})
-    lacking = {key: detour for key, detour in bitcast.rows().items() if not rules.allows(*key) and rules.has_lost(*key)}
+    lacking = {
+        key: decomposition
+        for key, decomposition in bitcast.rows().items()
+        if not rules.allows(*key) and rules.has_lost(*key)
+    }
     lacking.update({key: d for key, d in files.rows().items() if not rules.allows(*key)})
     made.update(files.traps(rules.runtime))
     # Those of traps build on the kernel that they mend.
@@ -140,9 +150,11 @@ def replaced_by(rules: Legality) -> Replaced:
     return Replaced({**made, **own}, own, needed)
 
 
-def _with_own(rows: Mapping[tuple[str, DType], Detour], own: Mapping[tuple[str, DType], Detour | None]) -> Replaced:
-    """What is replaced on a target that has rows of its own before others. None: it needs no row."""
-    whole = {key: detour for key, detour in {**rows, **own}.items() if detour is not None}
+def _with_own(
+    rows: Mapping[tuple[str, DType], Decomposition], own: Mapping[tuple[str, DType], Decomposition | None]
+) -> Replaced:
+    """Return the rows of a target that puts its own before others. None: it needs no row."""
+    whole = {key: decomposition for key, decomposition in {**rows, **own}.items() if decomposition is not None}
     return Replaced(whole, {key: whole[key] for key in own if key in whole}, NEEDED)
 
 
@@ -155,8 +167,8 @@ Nodes of models that others wrote keep them, and with them their speed."""
 
 
 def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:
-    """Whether a node of a model that others wrote keeps its kernel. operand: the type of its first operand."""
+    """Return whether a node of a model that others wrote keeps its kernel. operand: the type of its first operand."""
     if dtype is not DType.float32 or op_type not in AS_WRITTEN:
         return False
     shape = operand.shape if isinstance(operand, TensorType) else None
-    return shape is None or not shape.is_ranked or 0 not in shape.static_dims  # of nothing some have no maximum
+    return shape is None or not shape.is_ranked or 0 not in shape.static_dims  # some fail on empty operands

@@ -1,17 +1,13 @@
-"""Activations whose kernels are not as near as is promised."""
+"""Activations whose kernels are less exact than docs/numbers.md promises."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from graphcore.runtime.lowering.decompositions.signature import Inputs, Made
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
+from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.decompositions.signature import Replacement
 
 
-def sigmoid(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """The kernel gives 0 below -18."""
-    (x,) = inputs
-    one = on.const(1.0, x.dtype)
-    return on.native("Reciprocal", on.native("Add", one, on.native("Exp", on.native("Neg", x))))
+def sigmoid(b: Builder, call: Call) -> Replacement:
+    """Compute Sigmoid by other operators: the kernel gives 0 below -18."""
+    (x,) = call.inputs
+    one = b.scalar(1.0, x.dtype)
+    return b.native("Reciprocal", b.native("Add", one, b.native("Exp", b.native("Neg", x))))

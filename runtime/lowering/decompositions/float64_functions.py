@@ -1,81 +1,76 @@
-"""float64 functions that onnxruntime has no kernel for, to 1e-12."""
+"""Functions of float64 for which onnxruntime has no kernel, exact to 1e-12."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering.build.builder import Builder
 from graphcore.types.dtypes import DType
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
 
 F64 = DType.float64
 
 
-def _c(on: Legaliser, value: float) -> Symbol:
-    return on.const(float(value), F64)
+def _c(b: Builder, value: float) -> Symbol:
+    return b.scalar(float(value), F64)
 
 
-def _where(on: Legaliser, condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
-    return on.native("Where", condition, x, y, dtype=F64)
+def _where(b: Builder, condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
+    return b.native("Where", condition, x, y, dtype=F64)
 
 
-def _greater(on: Legaliser, x: Symbol, bound: float) -> Symbol:
-    return on.native("Greater", x, _c(on, bound), dtype=DType.bool)
+def _greater(b: Builder, x: Symbol, bound: float) -> Symbol:
+    return b.native("Greater", x, _c(b, bound), dtype=DType.bool)
 
 
-def _tan(on: Legaliser, x: Symbol) -> Symbol:
-    return on.native("Div", on.op("Sin", x), on.op("Cos", x))
+def _tan(b: Builder, x: Symbol) -> Symbol:
+    return b.native("Div", b.op("Sin", x), b.op("Cos", x))
 
 
-def _halves(on: Legaliser, x: Symbol) -> tuple[Symbol, Symbol]:
-    """exp(|x|) / 2 and exp(-|x|) / 2, the first without overflow while its own value has none."""
-    size = on.native("Abs", x)
-    root = on.native("Exp", on.native("Mul", size, _c(on, 0.5)))
-    large = on.native("Mul", on.native("Mul", root, _c(on, 0.5)), root)
-    return large, on.native("Mul", on.native("Exp", on.native("Neg", size)), _c(on, 0.5))
+def _halves(b: Builder, x: Symbol) -> tuple[Symbol, Symbol]:
+    """Return exp(|x|) / 2 and exp(-|x|) / 2; the first overflows only where its own value does."""
+    size = b.native("Abs", x)
+    root = b.native("Exp", b.native("Mul", size, _c(b, 0.5)))
+    large = b.native("Mul", b.native("Mul", root, _c(b, 0.5)), root)
+    return large, b.native("Mul", b.native("Exp", b.native("Neg", size)), _c(b, 0.5))
 
 
-def _sinh(on: Legaliser, x: Symbol) -> Symbol:
-    large, small = _halves(on, x)
-    return on.native("Mul", on.native("Sign", x), on.native("Sub", large, small))
+def _sinh(b: Builder, x: Symbol) -> Symbol:
+    large, small = _halves(b, x)
+    return b.native("Mul", b.native("Sign", x), b.native("Sub", large, small))
 
 
-def _cosh(on: Legaliser, x: Symbol) -> Symbol:
-    large, small = _halves(on, x)
-    return on.native("Add", large, small)
+def _cosh(b: Builder, x: Symbol) -> Symbol:
+    large, small = _halves(b, x)
+    return b.native("Add", large, small)
 
 
 _LOG_2 = 0.6931471805599453
 
 
-def _asinh(on: Legaliser, x: Symbol) -> Symbol:
-    size = on.native("Abs", x)
-    huge = _greater(on, size, 1e150)
-    held = _where(on, huge, _c(on, 1.0), size)
-    root = on.native("Sqrt", on.native("Add", on.native("Mul", held, held), _c(on, 1.0)))
-    plain = on.native("Log", on.native("Add", held, root))
-    far = on.native("Add", on.native("Log", size), _c(on, _LOG_2))
-    return on.native("Mul", on.native("Sign", x), _where(on, huge, far, plain))
+def _asinh(b: Builder, x: Symbol) -> Symbol:
+    size = b.native("Abs", x)
+    huge = _greater(b, size, 1e150)
+    held = _where(b, huge, _c(b, 1.0), size)
+    root = b.native("Sqrt", b.native("Add", b.native("Mul", held, held), _c(b, 1.0)))
+    plain = b.native("Log", b.native("Add", held, root))
+    far = b.native("Add", b.native("Log", size), _c(b, _LOG_2))
+    return b.native("Mul", b.native("Sign", x), _where(b, huge, far, plain))
 
 
-def _acosh(on: Legaliser, x: Symbol) -> Symbol:
-    huge = _greater(on, x, 1e150)
-    held = _where(on, huge, _c(on, 1.0), x)
-    one = _c(on, 1.0)
-    root = on.native(
-        "Mul", on.native("Sqrt", on.native("Sub", held, one)), on.native("Sqrt", on.native("Add", held, one))
-    )
-    plain = on.native("Log", on.native("Add", held, root))
-    return _where(on, huge, on.native("Add", on.native("Log", x), _c(on, _LOG_2)), plain)
+def _acosh(b: Builder, x: Symbol) -> Symbol:
+    huge = _greater(b, x, 1e150)
+    held = _where(b, huge, _c(b, 1.0), x)
+    one = _c(b, 1.0)
+    root = b.native("Mul", b.native("Sqrt", b.native("Sub", held, one)), b.native("Sqrt", b.native("Add", held, one)))
+    plain = b.native("Log", b.native("Add", held, root))
+    return _where(b, huge, b.native("Add", b.native("Log", x), _c(b, _LOG_2)), plain)
 
 
-def _atanh(on: Legaliser, x: Symbol) -> Symbol:
-    one = _c(on, 1.0)
-    ratio = on.native("Div", on.native("Add", one, x), on.native("Sub", one, x))
-    return on.native("Mul", on.native("Log", ratio), _c(on, 0.5))
+def _atanh(b: Builder, x: Symbol) -> Symbol:
+    one = _c(b, 1.0)
+    ratio = b.native("Div", b.native("Add", one, x), b.native("Sub", one, x))
+    return b.native("Mul", b.native("Log", ratio), _c(b, 0.5))
 
 
 # atan(x) = x + x * z * P(z) / Q(z) with z = x * x, for |x| < 0.66: the rational approximation of the Cephes library.
@@ -85,37 +80,37 @@ _Q = (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.3288106049129
       4.853903996359136964868e2, 1.945506571482613964425e2)  # fmt: skip
 
 
-def _polynomial(on: Legaliser, x: Symbol, coefficients: tuple[float, ...]) -> Symbol:
-    """By Horner's rule, the highest power first."""
-    made = _c(on, coefficients[0])
+def _polynomial(b: Builder, x: Symbol, coefficients: tuple[float, ...]) -> Symbol:
+    """Return the polynomial by Horner's rule, the highest power first."""
+    made = _c(b, coefficients[0])
     for coefficient in coefficients[1:]:
-        made = on.native("Add", on.native("Mul", made, x), _c(on, coefficient))
+        made = b.native("Add", b.native("Mul", made, x), _c(b, coefficient))
     return made
 
 
-def _atan(on: Legaliser, x: Symbol) -> Symbol:
-    size = on.native("Abs", x)
-    far, middle = _greater(on, size, 2.414213562373095), _greater(on, size, 0.66)
-    one = _c(on, 1.0)
-    ratio = on.native("Div", on.native("Sub", size, one), on.native("Add", size, one))
-    inverse = on.native("Neg", on.native("Reciprocal", size))
-    reduced = _where(on, far, inverse, _where(on, middle, ratio, size))
-    turn = _where(on, far, _c(on, 1.5707963267948966), _where(on, middle, _c(on, 0.7853981633974483), _c(on, 0.0)))
-    z = on.native("Mul", reduced, reduced)
-    rational = on.native("Div", _polynomial(on, z, _P), _polynomial(on, z, _Q))
-    made = on.native("Add", on.native("Mul", on.native("Mul", reduced, z), rational), reduced)
-    made = on.native("Add", turn, made)
-    return on.native("Mul", made, on.native("Sign", x))
+def _atan(b: Builder, x: Symbol) -> Symbol:
+    size = b.native("Abs", x)
+    far, middle = _greater(b, size, 2.414213562373095), _greater(b, size, 0.66)
+    one = _c(b, 1.0)
+    ratio = b.native("Div", b.native("Sub", size, one), b.native("Add", size, one))
+    inverse = b.native("Neg", b.native("Reciprocal", size))
+    reduced = _where(b, far, inverse, _where(b, middle, ratio, size))
+    turn = _where(b, far, _c(b, 1.5707963267948966), _where(b, middle, _c(b, 0.7853981633974483), _c(b, 0.0)))
+    z = b.native("Mul", reduced, reduced)
+    rational = b.native("Div", _polynomial(b, z, _P), _polynomial(b, z, _Q))
+    made = b.native("Add", b.native("Mul", b.native("Mul", reduced, z), rational), reduced)
+    made = b.native("Add", turn, made)
+    return b.native("Mul", made, b.native("Sign", x))
 
 
-def _asin(on: Legaliser, x: Symbol) -> Symbol:
-    one = _c(on, 1.0)
-    rest = on.native("Sqrt", on.native("Mul", on.native("Sub", one, x), on.native("Add", one, x)))
-    return _atan(on, on.native("Div", x, rest))
+def _asin(b: Builder, x: Symbol) -> Symbol:
+    one = _c(b, 1.0)
+    rest = b.native("Sqrt", b.native("Mul", b.native("Sub", one, x), b.native("Add", one, x)))
+    return _atan(b, b.native("Div", x, rest))
 
 
-def _acos(on: Legaliser, x: Symbol) -> Symbol:
-    return on.native("Sub", _c(on, 1.5707963267948966), _asin(on, x))
+def _acos(b: Builder, x: Symbol) -> Symbol:
+    return b.native("Sub", _c(b, 1.5707963267948966), _asin(b, x))
 
 
 # exp(x * x) * erfc(x) for 0 <= x <= 6.5 as a polynomial in t = (x - 2.5) / (x + 2.5), the highest power first:
@@ -130,25 +125,25 @@ _ERFCX = (
 )  # fmt: skip
 
 
-def _erf(on: Legaliser, x: Symbol) -> Symbol:
-    size = on.native("Min", on.native("Abs", x), _c(on, 6.5))
-    t = on.native("Div", on.native("Sub", size, _c(on, 2.5)), on.native("Add", size, _c(on, 2.5)))
-    tail = on.native("Exp", on.native("Neg", on.native("Mul", size, size)))
-    rest = on.native("Mul", tail, _polynomial(on, t, _ERFCX))
-    return on.native("Mul", on.native("Sub", _c(on, 1.0), rest), on.native("Sign", x))
+def _erf(b: Builder, x: Symbol) -> Symbol:
+    size = b.native("Min", b.native("Abs", x), _c(b, 6.5))
+    t = b.native("Div", b.native("Sub", size, _c(b, 2.5)), b.native("Add", size, _c(b, 2.5)))
+    tail = b.native("Exp", b.native("Neg", b.native("Mul", size, size)))
+    rest = b.native("Mul", tail, _polynomial(b, t, _ERFCX))
+    return b.native("Mul", b.native("Sub", _c(b, 1.0), rest), b.native("Sign", x))
 
 
-def _softplus(on: Legaliser, x: Symbol) -> Symbol:
-    tail = on.native("Exp", on.native("Neg", on.native("Abs", x)))
-    return on.native("Add", on.native("Max", x, _c(on, 0.0)), on.native("Log", on.native("Add", tail, _c(on, 1.0))))
+def _softplus(b: Builder, x: Symbol) -> Symbol:
+    tail = b.native("Exp", b.native("Neg", b.native("Abs", x)))
+    return b.native("Add", b.native("Max", x, _c(b, 0.0)), b.native("Log", b.native("Add", tail, _c(b, 1.0))))
 
 
-def _odd(function: Callable[[Legaliser, Symbol], Symbol]) -> Callable[[Legaliser, Symbol], Symbol]:
-    """A function that is 0 at 0, with the sign of its argument there."""
+def _odd(function: Callable[[Builder, Symbol], Symbol]) -> Callable[[Builder, Symbol], Symbol]:
+    """Return a function that is 0 at 0, with the sign of its argument there."""
 
-    def made(on: Legaliser, x: Symbol) -> Symbol:
-        is_zero = on.native("Equal", x, _c(on, 0.0), dtype=DType.bool)
-        return on.op("Where", is_zero, x, function(on, x), dtype=F64)  # the plain kernel makes 0.0 of -0.0
+    def made(b: Builder, x: Symbol) -> Symbol:
+        is_zero = b.native("Equal", x, _c(b, 0.0), dtype=DType.bool)
+        return b.op("Where", is_zero, x, function(b, x), dtype=F64)  # the plain kernel makes 0.0 of -0.0
 
     return made
 
@@ -166,4 +161,4 @@ FUNCTIONS: dict[str, Callable[..., Symbol]] = {
     "Erf": _odd(_erf),
     "Softplus": _softplus,
 }
-"""ONNX operator -> its float64 detour."""
+"""ONNX operator -> its float64 decomposition."""

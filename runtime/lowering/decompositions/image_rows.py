@@ -1,4 +1,4 @@
-"""The rows of the table of detours for operators on images, and for what else networks need."""
+"""The rows of the table of decompositions for operators on images and other operators of networks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from graphcore.runtime.lowering.decompositions import (
     resizing,
     string_moves,
 )
-from graphcore.runtime.lowering.decompositions.signature import Detour
+from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.types.dtypes import DType
 
 _F32, _F64 = DType.float32, DType.float64
 _INTEGERS = (DType.int8, DType.int16, DType.int32, DType.int64, DType.uint8, DType.uint16, DType.uint32, DType.uint64)
 _WIDE = tuple(d for d in _INTEGERS if d.bits >= 32)
 
-ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
+ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("Conv",), (_F64, *_INTEGERS), convolution.convolve),
     (("ConvTranspose",), (_F64, *_INTEGERS), convolution.convolve_transposed),
     (("Col2Im",), (_F64, *_INTEGERS), convolution.col2im),

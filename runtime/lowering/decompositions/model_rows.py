@@ -1,18 +1,15 @@
-"""The rows of the table of detours for what models hold that others wrote, beside images and networks."""
+"""The rows of the table of decompositions for models that others wrote, beside images and networks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from graphcore.errors import GraphError
+from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions import bits, fourier, quantized, random, reductions, strings
-from graphcore.runtime.lowering.decompositions.signature import Detour, Inputs, Made
+from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
 
 _F32, _F64 = DType.float32, DType.float64
 _FLOATS = (_F32, _F64, DType.float16, DType.bfloat16)
@@ -27,15 +24,15 @@ _PLAINLY_REDUCED = (DType.bool, DType.int8, DType.uint8, DType.int32)
 """The dtypes whose extremes the kernels find as they are."""
 
 
-def _decoder(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
+def _decoder(b: Builder, call: Call) -> Replacement:
     raise GraphError(
         "ImageDecoder: neither onnxruntime nor graphcore has a library that reads images",
-        operands={"encoded_stream": str(inputs[0].type)},
+        operands={"encoded_stream": str(call.inputs[0].type)},
         help="decode the image before the model, with Pillow say, and give the rest of the model its pixels",
     )
 
 
-ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
+ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("DFT", "STFT"), (_F32,), fourier.in_double),
     (("DFT",), (_F64,), fourier.inverse),
     (("StringNormalizer",), (DType.string,), strings.normalizer),
@@ -57,11 +54,11 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
 ]
 
 EXTREMES = [(op, dtype) for op in ("ReduceMax", "ReduceMin") for dtype in _ORDERED]
-"""Before what else is done with these, `reductions.over_nothing` looks whether there is nothing to reduce."""
+"""Operators for which `reductions.over_empty_axes` comes before other decompositions."""
 
 NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
     **{("DequantizeLinear", dtype): quantized.becomes_other for dtype in _QUANTIZED},
     **{("BitCast", dtype): bits.needed for dtype in _BYTES},
     **{(op, dtype): reductions.is_empty for op, dtype in EXTREMES if dtype in _PLAINLY_REDUCED},
 }
-"""See `detours.NEEDED`."""
+"""See `decompositions.NEEDED`."""

@@ -1,17 +1,16 @@
-"""What a detour is called with and what it gives."""
+"""The signature of a decomposition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 from graphcore.ir.symbol import Symbol
-from graphcore.types.tensor_types import Type
+from graphcore.runtime.lowering.build.builder import Builder, Call
 
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
+Replacement: TypeAlias = "Symbol | tuple[Symbol, ...] | None"
+"""The results that replace a call's; None where the kernel may stay after all."""
 
-Made: TypeAlias = "Symbol | tuple[Symbol, ...] | None"
-Inputs: TypeAlias = "Sequence[Any]"
-Detour: TypeAlias = "Callable[[Legaliser, str, Sequence[Symbol | None], Sequence[Type], dict[str, Any]], Made]"
-"""(legaliser, op_type, inputs, output types, attributes) -> the replacement; None where the operator may stay."""
+Decomposition: TypeAlias = "Callable[[Builder, Call], Replacement]"
+
+__all__ = ["Builder", "Call", "Decomposition", "Replacement"]

@@ -5,83 +5,81 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.decompositions.signature import Inputs, Made
+from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
 
 _ALL_CATEGORIES = 0x1FBF
 """LC_ALL_MASK of glibc."""
 
 
-def normalizer(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """StringNormalizer in a locale that this machine has: the kernel's default need not be installed."""
-    chosen = None if attributes.get("locale") else locale()
+def normalizer(b: Builder, call: Call) -> Replacement:
+    """Compute StringNormalizer in a locale that this machine has: the kernel's default need not be installed."""
+    chosen = None if call.attributes.get("locale") else locale()
     if chosen is None:
         return None
-    made: tuple[Any, ...] = on.graph._emit_many(op, tuple(inputs), types, {**attributes, "locale": chosen})
+    made: tuple[Any, ...] = b.emit_many(call.op, tuple(call.inputs), call.types, {**call.attributes, "locale": chosen})
     return made
 
 
-def split(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """StringSplit by a delimiter: "" is one part, "", of which the kernel counts none."""
-    if not attributes.get("delimiter"):
+def split(b: Builder, call: Call) -> Replacement:
+    """Compute StringSplit by a delimiter: "" is one part, "", of which the kernel counts none."""
+    if not call.attributes.get("delimiter"):
         return None
-    (x,) = inputs
-    parts, counts = types
-    first, found = on.graph._emit_many(op, (x,), types, attributes)
-    found = on.op("Max", found, on.const(1, DType.int64), dtype=DType.int64, shape=counts.shape)
+    (x,) = call.inputs
+    parts, counts = call.types
+    first, found = b.emit_many(call.op, (x,), call.types, call.attributes)
+    found = b.op("Max", found, b.scalar(1, DType.int64), dtype=DType.int64, shape=counts.shape)
     rank = Dim(x.rank + 1) if x.shape.is_ranked else Dim.dynamic()
-    sizes = on.op("Shape", x, dtype=DType.int64, shape=_shape([rank - 1 if rank.is_static else rank]))
-    sizes = on.op("Concat", sizes, on.ints([1]), shape=_shape([rank]), axis=0)
-    nothing = on.graph._constant(np.array("", object), DType.string)
-    more = on.op("Expand", nothing, sizes, shape=parts.shape)
-    longer = on.op("Concat", first, more, shape=parts.shape, axis=-1)
-    every = on.op("Concat", on.op("Reshape", found, on.ints([-1]), shape=_LINE), on.ints([0]), shape=_LINE, axis=0)
-    most = on.op("ReduceMax", every, on.ints([0]), shape=_shape([Dim(1)]), keepdims=1)
-    return on.op("Slice", longer, on.ints([0]), most, on.ints([-1]), shape=parts.shape), found
+    sizes = b.op("Shape", x, dtype=DType.int64, shape=_shape([rank - 1 if rank.is_static else rank]))
+    sizes = b.op("Concat", sizes, b.vector([1]), shape=_shape([rank]), axis=0)
+    nothing = b.constant(np.array("", object), DType.string)
+    more = b.op("Expand", nothing, sizes, shape=parts.shape)
+    longer = b.op("Concat", first, more, shape=parts.shape, axis=-1)
+    every = b.op("Concat", b.op("Reshape", found, b.vector([-1]), shape=_LINE), b.vector([0]), shape=_LINE, axis=0)
+    most = b.op("ReduceMax", every, b.vector([0]), shape=_shape([Dim(1)]), keepdims=1)
+    return b.op("Slice", longer, b.vector([0]), most, b.vector([-1]), shape=parts.shape), found
 
 
-def gather(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """Gather of single elements: of those that go together the kernel copies the first alone."""
-    x, indices = inputs
-    axis = attributes.get("axis", 0)
+def gather(b: Builder, call: Call) -> Replacement:
+    """Compute Gather of strings by single elements: of a longer slice the kernel copies only the first."""
+    x, indices = call.inputs
+    axis = call.attributes.get("axis", 0)
     if axis == -1 or (x.shape.is_ranked and axis == x.rank - 1):
         return None
-    places = on.casts.cast(indices, indices.dtype, DType.int64)
+    places = b.cast(indices, DType.int64)
     if axis == 0 or (x.shape.is_ranked and axis == -x.rank):
         rank = [*places.shape, Dim(1)] if places.shape.is_ranked else None
-        column = on.op("Unsqueeze", places, on.ints([-1]), shape=Shape.unknown() if rank is None else _shape(rank))
-        return on.native("GatherND", x, column, shape=types[0].shape)
-    sizes, taken = _shape_of(on, x), _shape_of(on, places)
-    before = on.op("Slice", sizes, on.ints([0]), on.ints([axis]), shape=_LINE)
-    behind = on.op("Slice", sizes, on.ints([axis + 1]), on.ints([1 << 62]), shape=_LINE)
-    length = on.op("Slice", sizes, on.ints([axis]), on.ints([axis + 1]), shape=_LINE)
+        column = b.op("Unsqueeze", places, b.vector([-1]), shape=Shape.unknown() if rank is None else _shape(rank))
+        return b.native("GatherND", x, column, shape=call.shape)
+    sizes, taken = _shape_of(b, x), _shape_of(b, places)
+    before = b.op("Slice", sizes, b.vector([0]), b.vector([axis]), shape=_LINE)
+    after_axis = b.op("Slice", sizes, b.vector([axis + 1]), b.vector([1 << 62]), shape=_LINE)
+    length = b.op("Slice", sizes, b.vector([axis]), b.vector([axis + 1]), shape=_LINE)
     outer, inner, count = (
-        on.op("ReduceProd", s, on.ints([0]), shape=_ONE, keepdims=1) for s in (before, behind, taken)
+        b.op("ReduceProd", s, b.vector([0]), shape=_ONE, keepdims=1) for s in (before, after_axis, taken)
     )
-    cube = on.op("Reshape", x, _joined(on, outer, length, inner), shape=_CUBE, allowzero=1)
-    cube = on.op("Transpose", cube, shape=_CUBE, perm=[0, 2, 1])
-    line = on.op("Reshape", places, count, shape=_LINE, allowzero=1)
-    made = on.native("Gather", cube, line, shape=_CUBE, axis=2)
-    made = on.op("Transpose", made, shape=_CUBE, perm=[0, 2, 1])
-    return on.op("Reshape", made, _joined(on, before, taken, behind), shape=types[0].shape, allowzero=1)
+    cube = b.op("Reshape", x, _joined(b, outer, length, inner), shape=_CUBE, allowzero=1)
+    cube = b.op("Transpose", cube, shape=_CUBE, perm=[0, 2, 1])
+    line = b.op("Reshape", places, count, shape=_LINE, allowzero=1)
+    made = b.native("Gather", cube, line, shape=_CUBE, axis=2)
+    made = b.op("Transpose", made, shape=_CUBE, perm=[0, 2, 1])
+    return b.op("Reshape", made, _joined(b, before, taken, after_axis), shape=call.shape, allowzero=1)
 
 
-def _shape_of(on: Legaliser, x: Symbol) -> Symbol:
-    return on.op("Shape", x, dtype=DType.int64, shape=_LINE)
+def _shape_of(b: Builder, x: Symbol) -> Symbol:
+    return b.op("Shape", x, dtype=DType.int64, shape=_LINE)
 
 
-def _joined(on: Legaliser, *sizes: Symbol) -> Symbol:
-    return on.op("Concat", *sizes, shape=_LINE, axis=0)
+def _joined(b: Builder, *sizes: Symbol) -> Symbol:
+    return b.op("Concat", *sizes, shape=_LINE, axis=0)
 
 
 _LINE, _CUBE, _ONE = _shape([Dim.dynamic()]), _shape([Dim.dynamic()] * 3), _shape([Dim(1)])
@@ -89,7 +87,7 @@ _LINE, _CUBE, _ONE = _shape([Dim.dynamic()]), _shape([Dim.dynamic()] * 3), _shap
 
 @functools.cache
 def locale() -> str | None:
-    """The locale to name where a model names none; None where the kernel's own default serves.
+    """Return the locale to name where a model names none; None where the kernel's own default serves.
 
     C.UTF-8, which is part of glibc, maps the cases of all letters as en_US.UTF-8 does.
     """

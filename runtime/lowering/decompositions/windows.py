@@ -1,14 +1,15 @@
-"""Windows that slide over the spatial axes of images: where they are, and the elements in them."""
+"""Windows that slide over the spatial axes of images: their positions and their elements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering.build.builder import Builder
 from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
     Array,
     Number,
@@ -23,9 +24,6 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
 )
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
 
 ZERO: Array = np.asarray(0, np.int64)
 
@@ -45,8 +43,8 @@ class Window:
     tail: int = 0
 
 
-def windows(on: Legaliser, x: Symbol, sizes: Sequence[Number], attributes: dict[str, Any]) -> list[Window]:
-    """The windows of a convolution or pool over all axes of `x` but the first two, from its ONNX attributes."""
+def windows(b: Builder, x: Symbol, sizes: Sequence[Number], attributes: dict[str, Any]) -> list[Window]:
+    """Return the windows of a convolution or pool over all axes of `x` but the first two, from its ONNX attributes."""
     count = x.rank - 2
     strides = attributes.get("strides") or [1] * count
     dilations = attributes.get("dilations") or [1] * count
@@ -60,131 +58,129 @@ def windows(on: Legaliser, x: Symbol, sizes: Sequence[Number], attributes: dict[
         if automatic == "VALID":
             before = after = ZERO
         elif automatic in ("SAME_UPPER", "SAME_LOWER"):
-            before, after = _same(on, length(on, x, axis + 2), size, s, d, upper=automatic == "SAME_UPPER")
+            before, after = _same(b, length(b, x, axis + 2), size, s, d, upper=automatic == "SAME_UPPER")
         tail = 0
         if attributes.get("ceil_mode") and automatic not in ("SAME_UPPER", "SAME_LOWER"):
-            # A last window may reach beyond the end, unless all of it lies behind the input.
+            # A last window may reach beyond the end, unless all of it lies after the input.
             known = (int(size) - 1) * d  # of a pool, whose kernel is an attribute
             tail = min(s - 1, known - int(after))
         made.append(Window(size, s, d, before, after, tail))
     return made
 
 
-def _same(
-    on: Legaliser, there: Number, size: Number, stride: int, dilation: int, *, upper: bool
-) -> tuple[Number, Number]:
-    """The padding with which there is a window every `stride` elements."""
-    places = calculate(on, "Div", calculate(on, "Add", there, stride - 1), stride)
-    covered = _covered(on, size, dilation)
-    needed = calculate(on, "Add", calculate(on, "Mul", calculate(on, "Sub", places, 1), stride), covered)
-    total = calculate(on, "Max", calculate(on, "Sub", needed, there), 0)
-    half = calculate(on, "Div", total, 2)
-    rest = calculate(on, "Sub", total, half)
+def _same(b: Builder, there: Number, size: Number, stride: int, dilation: int, *, upper: bool) -> tuple[Number, Number]:
+    """Return the padding with which there is a window every `stride` elements."""
+    places = calculate(b, "Div", calculate(b, "Add", there, stride - 1), stride)
+    covered = _covered(b, size, dilation)
+    needed = calculate(b, "Add", calculate(b, "Mul", calculate(b, "Sub", places, 1), stride), covered)
+    total = calculate(b, "Max", calculate(b, "Sub", needed, there), 0)
+    half = calculate(b, "Div", total, 2)
+    rest = calculate(b, "Sub", total, half)
     return (half, rest) if upper else (rest, half)
 
 
-def _covered(on: Legaliser, size: Number, dilation: int) -> Number:
-    """From the first to the last element of a window."""
-    return calculate(on, "Add", calculate(on, "Mul", calculate(on, "Sub", size, 1), dilation), 1)
+def _covered(b: Builder, size: Number, dilation: int) -> Number:
+    """Return the distance from the first to the last element of a window."""
+    return calculate(b, "Add", calculate(b, "Mul", calculate(b, "Sub", size, 1), dilation), 1)
 
 
-def padded(on: Legaliser, x: Symbol, found: Sequence[Window], value: bool | int | float) -> Symbol:
-    """`x` with its spatial axes grown by what the windows add."""
+def padded(b: Builder, x: Symbol, found: Sequence[Window], value: bool | int | float) -> Symbol:
+    """Return `x` with its spatial axes grown by the padding of the windows."""
     before = [w.before for w in found]
-    after = [calculate(on, "Add", w.after, w.tail) for w in found]
+    after = [calculate(b, "Add", w.after, w.tail) for w in found]
     if not any(isinstance(n, Symbol) or int(n) for n in (*before, *after)):
         return x
     front = x.rank - len(found)
-    pads = vector(on, [*[0] * front, *before, *[0] * front, *after])
+    pads = vector(b, [*[0] * front, *before, *[0] * front, *after])
     sizes = []
     for axis, (p, q) in enumerate(zip(before, after, strict=True), front):
-        grown = calculate(on, "Add", p, q)
+        grown = calculate(b, "Add", p, q)
         sizes.append(x.shape[axis] + dim_of(grown))
     shape = _shape([*x.shape[:front], *sizes])
-    return on.op("Pad", x, pads, on.const(value, x.dtype), shape=shape, mode="constant")
+    return b.op("Pad", x, pads, b.scalar(value, x.dtype), shape=shape, mode="constant")
 
 
-def table(on: Legaliser, there: Number, window: Window) -> Number:
-    """Which elements of a padded axis of size `there` each window has: [places, size]."""
-    room = calculate(on, "Sub", there, _covered(on, window.size, window.dilation))
-    places = calculate(on, "Add", calculate(on, "Div", room, window.stride), 1)
-    places = calculate(on, "Max", places, 0)
-    starts = calculate(on, "Mul", reshaped(on, count_up(on, places), [-1, 1]), window.stride)
-    steps = calculate(on, "Mul", reshaped(on, count_up(on, window.size), [1, -1]), window.dilation)
-    return calculate(on, "Add", starts, steps)
+def table(b: Builder, there: Number, window: Window) -> Number:
+    """Return which elements of a padded axis of size `there` each window has: [places, size]."""
+    room = calculate(b, "Sub", there, _covered(b, window.size, window.dilation))
+    places = calculate(b, "Add", calculate(b, "Div", room, window.stride), 1)
+    places = calculate(b, "Max", places, 0)
+    starts = calculate(b, "Mul", reshaped(b, count_up(b, places), [-1, 1]), window.stride)
+    steps = calculate(b, "Mul", reshaped(b, count_up(b, window.size), [1, -1]), window.dilation)
+    return calculate(b, "Add", starts, steps)
 
 
-def unfolded(on: Legaliser, x: Symbol, axis: int, window: Window) -> Symbol:
-    """A padded axis as two: the windows, and the elements of each."""
-    chosen = symbol(on, table(on, length(on, x, axis), window))
+def unfolded(b: Builder, x: Symbol, axis: int, window: Window) -> Symbol:
+    """Return a padded axis as two: the windows, and the elements of each."""
+    chosen = symbol(b, table(b, length(b, x, axis), window))
     shape = _shape([*x.shape[:axis], *chosen.shape, *x.shape[axis + 1 :]])
-    return on.op("Gather", x, chosen, shape=shape, axis=axis)
+    return b.op("Gather", x, chosen, shape=shape, axis=axis)
 
 
-def pooled(on: Legaliser, x: Symbol, found: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
-    """Each window as one element, one axis after the other. reduce: (x, axis) -> x without the axis."""
+def pooled(b: Builder, x: Symbol, found: Sequence[Window], reduce: Callable[[Symbol, int], Symbol]) -> Symbol:
+    """Return each window reduced to one element, one axis after the other. reduce: (x, axis) -> x without the axis."""
     front = x.rank - len(found)
     for axis, window in enumerate(found, front):
-        x = reduce(unfolded(on, x, axis, window), axis + 1)
+        x = reduce(unfolded(b, x, axis, window), axis + 1)
     return x
 
 
-def columns(on: Legaliser, x: Symbol, found: Sequence[Window]) -> tuple[Symbol, list[Number]]:
-    """The windows' elements behind the channels, [N, C, *kernel, *places], and the numbers of places."""
+def columns(b: Builder, x: Symbol, found: Sequence[Window]) -> tuple[Symbol, list[Number]]:
+    """Return the windows' elements after the channels, [N, C, *kernel, *places], and the numbers of places."""
     count = len(found)
     for i, window in enumerate(found):
-        x = unfolded(on, x, 2 + 2 * i, window)
+        x = unfolded(b, x, 2 + 2 * i, window)
     order = [0, 1, *range(3, 3 + 2 * count, 2), *range(2, 2 + 2 * count, 2)]
-    x = on.op("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order) if count else x
-    return x, [length(on, x, axis) for axis in range(2 + count, x.rank)]
+    x = b.op("Transpose", x, shape=_shape([x.shape[a] for a in order]), perm=order) if count else x
+    return x, [length(b, x, axis) for axis in range(2 + count, x.rank)]
 
 
-def overlapped(on: Legaliser, cols: Symbol, axis: int, tap: int, window: Window, size: Number) -> Symbol:
-    """The reverse of `unfolded`: every element added where it came from, along one axis.
+def overlapped(b: Builder, cols: Symbol, axis: int, tap: int, window: Window, size: Number) -> Symbol:
+    """Return the reverse of `unfolded`: every element added where it came from, along one axis.
 
     axis: of the places. tap: the axis of the elements of a window, before it. size: of the axis to make.
     Returns the axes without `tap`.
     """
-    places, taps = length(on, cols, axis), length(on, cols, tap)
+    places, taps = length(b, cols, axis), length(b, cols, tap)
     order = [a for a in range(cols.rank) if a not in (tap, axis)]
     order = [*order[: axis - 1], tap, axis, *order[axis - 1 :]]
-    cols = on.op("Transpose", cols, shape=_shape([cols.shape[a] for a in order]), perm=order)
-    front = [length(on, cols, a) for a in range(axis - 1)]
-    behind = [length(on, cols, a) for a in range(axis + 1, cols.rank)]
-    flat = reshape(on, cols, [*front, calculate(on, "Mul", places, taps), *behind])
-    # One zero behind all elements, for the places of the result that a tap does not reach.
+    cols = b.op("Transpose", cols, shape=_shape([cols.shape[a] for a in order]), perm=order)
+    front = [length(b, cols, a) for a in range(axis - 1)]
+    after_axis = [length(b, cols, a) for a in range(axis + 1, cols.rank)]
+    flat = reshape(b, cols, [*front, calculate(b, "Mul", places, taps), *after_axis])
+    # One zero after all elements, for the places of the result that a tap does not reach.
     pads = [0] * (2 * flat.rank)
     pads[flat.rank + axis - 1] = 1
     shape = _shape([d + 1 if a == axis - 1 else d for a, d in enumerate(flat.shape)])
-    flat = on.op("Pad", flat, on.ints(pads), on.const(0, flat.dtype), shape=shape, mode="constant")
-    at = calculate(on, "Add", reshaped(on, count_up(on, size), [-1, 1]), window.before)
-    taken = reshaped(on, count_up(on, taps), [1, -1])
-    at = calculate(on, "Sub", at, calculate(on, "Mul", taken, window.dilation))
-    place = calculate(on, "Div", at, window.stride)
-    fits = calculate(on, "Equal", calculate(on, "Mod", at, window.stride), 0)
-    inside = calculate(on, "And", calculate(on, "Less", -1, place), calculate(on, "Less", place, places))
-    index = calculate(on, "Add", calculate(on, "Mul", taken, places), place)
-    nothing = calculate(on, "Mul", taps, places)
-    chosen = symbol(on, calculate(on, "Where", calculate(on, "And", fits, inside), index, nothing))
+    flat = b.op("Pad", flat, b.vector(pads), b.scalar(0, flat.dtype), shape=shape, mode="constant")
+    at = calculate(b, "Add", reshaped(b, count_up(b, size), [-1, 1]), window.before)
+    taken = reshaped(b, count_up(b, taps), [1, -1])
+    at = calculate(b, "Sub", at, calculate(b, "Mul", taken, window.dilation))
+    place = calculate(b, "Div", at, window.stride)
+    fits = calculate(b, "Equal", calculate(b, "Mod", at, window.stride), 0)
+    inside = calculate(b, "And", calculate(b, "Less", -1, place), calculate(b, "Less", place, places))
+    index = calculate(b, "Add", calculate(b, "Mul", taken, places), place)
+    nothing = calculate(b, "Mul", taps, places)
+    chosen = symbol(b, calculate(b, "Where", calculate(b, "And", fits, inside), index, nothing))
     shape = _shape([*flat.shape[: axis - 1], *chosen.shape, *flat.shape[axis:]])
-    parts = on.op("Gather", flat, chosen, shape=shape, axis=axis - 1)
-    return total(on, parts, axis)
+    parts = b.op("Gather", flat, chosen, shape=shape, axis=axis - 1)
+    return total(b, parts, axis)
 
 
-def total(on: Legaliser, x: Symbol, axis: int, keepdims: bool = False) -> Symbol:
-    """The sum along one axis."""
-    return reduced(on, "ReduceSum", x, [axis], keepdims)
+def total(b: Builder, x: Symbol, axis: int, keepdims: bool = False) -> Symbol:
+    """Return the sum along one axis."""
+    return reduced(b, "ReduceSum", x, [axis], keepdims)
 
 
-def reduced(on: Legaliser, op: str, x: Symbol, axes: Sequence[int], keepdims: bool = False) -> Symbol:
-    """A reduction along axes counted from 0."""
+def reduced(b: Builder, op: str, x: Symbol, axes: Sequence[int], keepdims: bool = False) -> Symbol:
+    """Return a reduction along axes counted from 0."""
     kept = [Dim(1) if a in axes else d for a, d in enumerate(x.shape) if keepdims or a not in axes]
-    return on.op(op, x, on.ints(axes), shape=_shape(kept), keepdims=int(keepdims))
+    return b.op(op, x, b.vector(axes), shape=_shape(kept), keepdims=int(keepdims))
 
 
-def kernel_of(on: Legaliser, filters: Symbol, attributes: dict[str, Any]) -> list[Number]:
-    """The sizes of a filter [F, C, *kernel]."""
+def kernel_of(b: Builder, filters: Symbol, attributes: dict[str, Any]) -> list[Number]:
+    """Return the sizes of a filter [F, C, *kernel]."""
     given = attributes.get("kernel_shape")
     if given:
         return [np.asarray(k, np.int64) for k in given]
-    return [length(on, filters, axis) for axis in range(2, filters.rank)]
+    return [length(b, filters, axis) for axis in range(2, filters.rank)]

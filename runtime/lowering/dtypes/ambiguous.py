@@ -12,19 +12,21 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
+from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import tensor_type
+from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
 _OPERATORS = frozenset("Add Sub Mul Neg BitwiseAnd BitwiseOr BitwiseXor BitwiseNot".split())
 _ELSEWHERE = -1
 """The reader of outputs, and of what the body of a node reads."""
 
 
-def needed(graph: Graph) -> bool:
-    """Whether an integer that was only a default is cast to a narrower one, in the graph or one of its bodies."""
-    return any(_narrows(n) or any(needed(b) for b in bodies(n)) for n in graph._nodes)
+def needed(has: Summary) -> bool:
+    """Return whether an integer that was only a default is cast to a narrower one, in the graph or a body."""
+    return any(_is_narrowed(operand, result) for _, _, operand, result in has.kinds("Cast"))
 
 
 def narrowed(graph: Graph, outer: Rewrite | None = None) -> Graph:
@@ -41,18 +43,20 @@ def narrowed(graph: Graph, outer: Rewrite | None = None) -> Graph:
         else:
             parts = tuple(None if s is None else _as(rewrite, s, dtype) for s in node.inputs)
             type_ = tensor_type(dtype, made.shape)
-            rewrite.replace(node, (rewrite.new._emit(node.op_type, parts, type_, node.attributes),))
+            rewrite.replace(node, (rewrite.new.build.emit(node.op_type, parts, type_, node.attributes),))
     return rewrite.finish()
 
 
 def _narrows(node: Node) -> bool:
     if node.op_type != "Cast" or node.domain:
         return False
-    source = _operand(node)
-    if not source.ambiguous or not source.dtype.is_integer:
+    return _is_narrowed(_operand(node).type, node.outputs[0].type)
+
+
+def _is_narrowed(operand: Type | None, result: Type) -> bool:
+    if not isinstance(operand, TensorType) or not operand.ambiguous or not operand.dtype.is_integer:
         return False
-    target = node.outputs[0].dtype
-    return target.is_integer and target.bits < source.dtype.bits
+    return isinstance(result, TensorType) and result.dtype.is_integer and result.dtype.bits < operand.dtype.bits
 
 
 def _operand(node: Node) -> Symbol:
@@ -66,15 +70,15 @@ def _found(graph: Graph) -> dict[int, DType]:
     readers: defaultdict[int, set[int]] = defaultdict(set)
     for output in graph.outputs:
         readers[output.id].add(_ELSEWHERE)
-    for node in graph._nodes:
+    for node in graph.nodes:
         for symbol in node.inputs:
             if symbol is not None:
                 readers[symbol.id].update(s.id for s in node.outputs)
         for body in bodies(node):
-            for number in body._captured:
+            for number in body.scope.captured:
                 readers[number].add(_ELSEWHERE)
     narrow: dict[int, DType] = {}
-    for node in graph._nodes:
+    for node in graph.nodes:
         if _narrows(node):
             narrow.update(_expression(node, readers))
     return narrow
@@ -88,7 +92,7 @@ def _expression(cast: Node, readers: Mapping[int, set[int]]) -> dict[int, DType]
     waiting = [-_operand(cast).id]
     seen = set(waiting)
     while waiting:  # the latest first: all that read a value come after it
-        symbol = made.graph._symbols[-heapq.heappop(waiting)]
+        symbol = made.graph.symbols[-heapq.heappop(waiting)]
         producer = symbol.producer
         if (
             isinstance(producer, Node)
@@ -111,7 +115,7 @@ def _expression(cast: Node, readers: Mapping[int, set[int]]) -> dict[int, DType]
 
 
 def _wraps(symbol: Symbol) -> Symbol:
-    """What a Cast from an integer or bool made the Symbol of, if one did."""
+    """Return the operand of a Cast from an integer or bool that made the Symbol, if one did."""
     producer = symbol.producer
     if isinstance(producer, Node) and producer.op_type == "Cast" and not producer.domain:
         source = _operand(producer)
@@ -126,4 +130,4 @@ def _as(rewrite: Rewrite, symbol: Symbol, dtype: DType) -> Symbol:
     if new.dtype is dtype:  # computed in it
         return new
     source = rewrite.of(_wraps(symbol))
-    return source.graph._cast(source, dtype)
+    return source.graph.build.cast(source, dtype)

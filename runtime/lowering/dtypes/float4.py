@@ -1,4 +1,4 @@
-"""float4 carried by float8_e4m3fn, which holds each of its 16 values: onnxruntime has no kernel that touches it.
+"""float4 stored as float8_e4m3fn, which holds each of its 16 values: onnxruntime has no kernel for float4.
 
 A pass before the others. Casts to float4 become the rounding, what else there is of it moves float8 instead.
 """
@@ -11,42 +11,41 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
 
-FOUR, CARRIER = DType.float4_e2m1, DType.float8_e4m3fn
+FOUR, STORAGE = DType.float4_e2m1, DType.float8_e4m3fn
 _F32, _F64, _I32, _I64 = DType.float32, DType.float64, DType.int32, DType.int64
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """By code; the sign is the bit above."""
 _EXACT_IN_DOUBLE = frozenset({_F64, _I32, _I64, DType.uint32, DType.uint64})
 
 
-def needed(graph: Graph) -> bool:
-    """Whether there is float4 in the graph or one of its bodies."""
-    if any(_holds(type_) for type_ in {s.type for s in graph._symbols}):
-        return True
-    return any(needed(body) for node in graph._nodes if node.attributes for body in bodies(node))
+def needed(has: Summary) -> bool:
+    """Return whether there is float4 in the graph or one of its bodies."""
+    return FOUR in has.dtypes or any(map(_holds, has.list_types))
 
 
-def carried(graph: Graph, outer: Rewrite | None = None) -> Graph:
-    """The graph with float8_e4m3fn in the place of float4. Raises `GraphError` for what has no meaning on it."""
+def store_as_float8(graph: Graph, outer: Rewrite | None = None) -> Graph:
+    """Return the graph with float8_e4m3fn in place of float4. Raises `GraphError` for what has no meaning on it."""
     rewrite = Rewrite(graph, _retyped, outer)
-    for symbol in graph._symbols:
+    for symbol in graph.symbols:
         producer = symbol.producer
         if isinstance(producer, Constant) and _holds(symbol.type):
-            array = producer.array.astype(CARRIER.numpy)
+            array = producer.array.astype(STORAGE.numpy)
             again = Constant(array, producer.is_weight, producer.origin)
-            rewrite.bind(symbol, rewrite.new._symbol(_retyped(symbol.type), again, symbol._name))
+            rewrite.bind(symbol, rewrite.new.build.symbol(_retyped(symbol.type), again, symbol.given_name))
     for node, inputs in rewrite.nodes():
         made = _special(node, inputs)
         if made is None:
             types = [_retyped(s.type) for s in node.outputs]
-            attributes = rewrite.attributes(node, lambda body: carried(body, rewrite))
+            attributes = rewrite.attributes(node, lambda body: store_as_float8(body, rewrite))
             attributes = {key: _converted(value) for key, value in attributes.items()}
-            rewrite.replace(node, rewrite.new._emit_many(node.op_type, inputs, types, attributes, node.domain))
+            rewrite.replace(node, rewrite.new.build.emit_many(node.op_type, inputs, types, attributes, node.domain))
         else:
             rewrite.replace(node, (made,))
     return rewrite.finish()
@@ -61,16 +60,16 @@ def _holds(type_: Type) -> bool:
 def _retyped(type_: Type) -> Type:
     if isinstance(type_, (SequenceType, OptionalType)):
         return type(type_)(_retyped(type_.element))
-    return tensor_type(CARRIER, type_.shape) if isinstance(type_, TensorType) and type_.dtype is FOUR else type_
+    return tensor_type(STORAGE, type_.shape) if isinstance(type_, TensorType) and type_.dtype is FOUR else type_
 
 
 def _converted(value: Any) -> Any:
-    """An attribute: arrays of float4 are carried too."""
-    return value.astype(CARRIER.numpy) if isinstance(value, np.ndarray) and value.dtype == FOUR.numpy else value
+    """Return an attribute with arrays of float4 stored as float8."""
+    return value.astype(STORAGE.numpy) if isinstance(value, np.ndarray) and value.dtype == FOUR.numpy else value
 
 
 def _special(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol | None:
-    """What depends on the bits or on the range of float4; None for the rest."""
+    """Return the result of an operator that depends on the bits or the range of float4; None for others."""
     if node.domain:
         return None
     to_four = _holds(node.outputs[0].type)
@@ -84,27 +83,29 @@ def _special(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol | None:
     if node.op_type == "BitCast":
         from_four = node.inputs[0] is not None and _holds(node.inputs[0].type)
         if to_four:
-            return x.graph._emit("Identity", (x,), x.type) if from_four else _from_code(x)
+            return x.graph.build.emit("Identity", (x,), x.type) if from_four else _from_code(x)
         if from_four:
             return _to_code(x, node.outputs[0].dtype)
     return None
 
 
 def rounded(x: Symbol) -> Symbol:
-    """To the nearest float4, ties to even, beyond its range to its limits and NaN to -0.0: as ONNX casts."""
+    """Return x rounded to the nearest float4 as ONNX casts: ties to even, clipped to the range, NaN to -0.0."""
     graph = x.graph
-    x = graph._cast(x, _F64 if x.dtype in _EXACT_IN_DOUBLE else _F32)
+    x = graph.build.cast(x, _F64 if x.dtype in _EXACT_IN_DOUBLE else _F32)
     own = x.dtype
-    const = graph._scalar
+    const = graph.build.scalar
     truth = tensor_type(DType.bool, x.type.shape)
-    known = graph._emit("Where", (graph._emit("IsNaN", (x,), truth), const(-0.1, own), x), x.type)  # rounds to -0.0
-    near = graph._emit("Clip", (known, const(-6.0, own), const(6.0, own)), x.type)
-    size = graph._emit("Abs", (near,), x.type)
-    small, middle = (graph._emit("Less", (size, const(limit, own)), truth) for limit in (2.0, 4.0))
-    step = graph._emit("Where", (middle, const(1.0, own), const(2.0, own)), x.type)
-    step = graph._emit("Where", (small, const(0.5, own), step), x.type)
-    steps = graph._emit("Round", (graph._emit("Div", (near, step), x.type),), x.type)
-    return graph._cast(graph._emit("Mul", (steps, step), x.type), CARRIER)
+    known = graph.build.emit(
+        "Where", (graph.build.emit("IsNaN", (x,), truth), const(-0.1, own), x), x.type
+    )  # rounds to -0.0
+    near = graph.build.emit("Clip", (known, const(-6.0, own), const(6.0, own)), x.type)
+    size = graph.build.emit("Abs", (near,), x.type)
+    small, middle = (graph.build.emit("Less", (size, const(limit, own)), truth) for limit in (2.0, 4.0))
+    step = graph.build.emit("Where", (middle, const(1.0, own), const(2.0, own)), x.type)
+    step = graph.build.emit("Where", (small, const(0.5, own), step), x.type)
+    steps = graph.build.emit("Round", (graph.build.emit("Div", (near, step), x.type),), x.type)
+    return graph.build.cast(graph.build.emit("Mul", (steps, step), x.type), STORAGE)
 
 
 def _quantized(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol:
@@ -113,8 +114,8 @@ def _quantized(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol:
     assert x is not None
     assert scale is not None
     graph = x.graph
-    wide, factor = graph._cast(x, _F32), _beside(graph._cast(scale, _F32), x, node.attributes)
-    return rounded(graph._emit("Div", (wide, factor), wide.type))
+    wide, factor = graph.build.cast(x, _F32), _beside(graph.build.cast(scale, _F32), x, node.attributes)
+    return rounded(graph.build.emit("Div", (wide, factor), wide.type))
 
 
 def _beside(scale: Symbol, x: Symbol, attributes: dict[str, Any]) -> Symbol:
@@ -132,46 +133,46 @@ def _beside(scale: Symbol, x: Symbol, attributes: dict[str, Any]) -> Symbol:
         return scale
     block = attributes.get("block_size", 0)
     if block:
-        size = graph._vector([axis])
-        shape = graph._emit("Shape", (x,), tensor_type(_I64, _shape([Dim(x.rank)])))
-        end = graph._emit(
-            "Squeeze", (graph._emit("Gather", (shape, size), tensor_type(_I64, _shape([Dim(1)]))),), _SCALAR
+        size = graph.build.vector([axis])
+        shape = graph.build.emit("Shape", (x,), tensor_type(_I64, _shape([Dim(x.rank)])))
+        end = graph.build.emit(
+            "Squeeze", (graph.build.emit("Gather", (shape, size), tensor_type(_I64, _shape([Dim(1)]))),), _SCALAR
         )
         line = tensor_type(_I64, _shape([x.shape[axis]]))
-        place = graph._emit("Range", (graph._scalar(0, _I64), end, graph._scalar(1, _I64)), line)
-        place = graph._emit("Div", (place, graph._scalar(block, _I64)), line)
-        return graph._emit("Gather", (scale, place), tensor_type(_F32, x.shape), {"axis": axis})
+        place = graph.build.emit("Range", (graph.build.scalar(0, _I64), end, graph.build.scalar(1, _I64)), line)
+        place = graph.build.emit("Div", (place, graph.build.scalar(block, _I64)), line)
+        return graph.build.emit("Gather", (scale, place), tensor_type(_F32, x.shape), {"axis": axis})
     if scale.shape[0] == 1:
-        return graph._emit("Squeeze", (scale, graph._vector([0])), tensor_type(_F32, _shape([])))
+        return graph.build.emit("Squeeze", (scale, graph.build.vector([0])), tensor_type(_F32, _shape([])))
     column = [-1] + [1] * (x.rank - 1 - axis)
     shape_of = _shape([scale.shape[0], *(Dim(1) for _ in column[1:])])
-    return graph._emit("Reshape", (scale, graph._vector(column)), tensor_type(_F32, shape_of))
+    return graph.build.emit("Reshape", (scale, graph.build.vector(column)), tensor_type(_F32, shape_of))
 
 
 _SCALAR = tensor_type(_I64, _shape([]))
 
 
 def _to_code(x: Symbol, target: DType) -> Symbol:
-    """The four bits of carried values, as int4 or uint4."""
+    """Return the four bits of stored values, as int4 or uint4."""
     graph = x.graph
-    wide = graph._cast(x, _F32)
+    wide = graph.build.cast(x, _F32)
     truth = tensor_type(DType.bool, wide.shape)
     whole = tensor_type(_I32, wide.shape)
-    size = graph._emit("Abs", (wide,), wide.type)
-    inverse = graph._emit("Div", (graph._scalar(1.0, _F32), wide), wide.type)  # -inf for -0.0
-    negative = graph._emit("Less", (inverse, graph._scalar(0.0, _F32)), truth)
-    code = graph._emit("Where", (negative, graph._scalar(8, _I32), graph._scalar(0, _I32)), whole)
+    size = graph.build.emit("Abs", (wide,), wide.type)
+    inverse = graph.build.emit("Div", (graph.build.scalar(1.0, _F32), wide), wide.type)  # -inf for -0.0
+    negative = graph.build.emit("Less", (inverse, graph.build.scalar(0.0, _F32)), truth)
+    code = graph.build.emit("Where", (negative, graph.build.scalar(8, _I32), graph.build.scalar(0, _I32)), whole)
     for least in MAGNITUDES[1:]:
-        reached = graph._emit("GreaterOrEqual", (size, graph._scalar(least, _F32)), truth)
-        code = graph._emit("Add", (code, graph._cast(reached, _I32)), whole)
-    return graph._cast(code, target)
+        reached = graph.build.emit("GreaterOrEqual", (size, graph.build.scalar(least, _F32)), truth)
+        code = graph.build.emit("Add", (code, graph.build.cast(reached, _I32)), whole)
+    return graph.build.cast(code, target)
 
 
 def _from_code(code: Symbol) -> Symbol:
-    """Carried values of int4 or uint4 that are their bits."""
+    """Return the stored values of int4 or uint4 that are their bits."""
     graph = code.graph
-    whole = graph._cast(code, _I32)
-    place = graph._emit("Mod", (whole, graph._scalar(16, _I32)), whole.type)
-    table = graph._constant(np.array([*MAGNITUDES, *(-m for m in MAGNITUDES)], np.float32), _F32)
-    made = graph._emit("Gather", (table, place), tensor_type(_F32, code.type.shape))
-    return graph._cast(made, CARRIER)
+    whole = graph.build.cast(code, _I32)
+    place = graph.build.emit("Mod", (whole, graph.build.scalar(16, _I32)), whole.type)
+    table = graph.build.constant(np.array([*MAGNITUDES, *(-m for m in MAGNITUDES)], np.float32), _F32)
+    made = graph.build.emit("Gather", (table, place), tensor_type(_F32, code.type.shape))
+    return graph.build.cast(made, STORAGE)

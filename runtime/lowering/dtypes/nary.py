@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.build.nary import PRODUCT, SUM
-from graphcore.build.operands import broadcast_shapes
+from graphcore.build.shapes import broadcast_shapes
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
+from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
+from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.tensor_types import tensor_type
 
 _OPERATORS = {SUM: "Add", PRODUCT: "Mul"}
 
 
-def needed(graph: Graph) -> bool:
-    """Whether there is an expression of many terms in the graph or one of its bodies."""
-    return any(n.op_type in _OPERATORS or any(needed(b) for b in bodies(n)) for n in graph._nodes)
+def needed(has: Summary) -> bool:
+    """Return whether there is an expression of many terms in the graph or one of its bodies."""
+    return not has.op_types.isdisjoint(_OPERATORS)
 
 
 def balanced(graph: Graph, outer: Rewrite | None = None) -> Graph:
@@ -40,23 +42,23 @@ def balanced(graph: Graph, outer: Rewrite | None = None) -> Graph:
 
 def _used(graph: Graph) -> set[int]:
     used = {symbol.id for symbol in graph.outputs}
-    for node in reversed(graph._nodes):
+    for node in reversed(graph.nodes):
         if node.op_type not in _OPERATORS or node.outputs[0].id in used:
             used.update(s.id for s in node.inputs if s is not None)
             for body in bodies(node):
-                used.update(body._captured)
+                used.update(body.scope.captured)
     return used
 
 
 def _tree(node: Node, terms: Sequence[Symbol]) -> Symbol:
     dtype = node.outputs[0].dtype
     negated = node.attributes.get("negated", [0] * len(terms))
-    level = [s.graph._cast(s, dtype) for s in terms]
+    level = [s.graph.build.cast(s, dtype) for s in terms]
     opposite: dict[int, Symbol] = {}  # by number: the same term may be subtracted more than once
     for place, (s, minus) in enumerate(zip(level, negated, strict=True)):
         if minus:
             if s.id not in opposite:
-                opposite[s.id] = s.graph._emit("Neg", (s,), tensor_type(dtype, s.shape))
+                opposite[s.id] = s.graph.build.emit("Neg", (s,), tensor_type(dtype, s.shape))
             level[place] = opposite[s.id]
     operator = _OPERATORS[node.op_type]
     while len(level) > 1:
@@ -67,4 +69,4 @@ def _tree(node: Node, terms: Sequence[Symbol]) -> Symbol:
 
 def _pair(operator: str, a: Symbol, b: Symbol) -> Symbol:
     shape = broadcast_shapes([a.shape, b.shape])
-    return a.graph._emit(operator, (a, b), tensor_type(a.dtype, shape))
+    return a.graph.build.emit(operator, (a, b), tensor_type(a.dtype, shape))

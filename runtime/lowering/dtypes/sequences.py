@@ -1,4 +1,4 @@
-"""Lists of dtypes that ONNX has no sequences of, carried as lists of a dtype that holds their values.
+"""Lists of dtypes that ONNX has no sequences of, stored as lists of a dtype that holds their values.
 
 A pass before the others. Elements are cast on their way into a list and out of it. A tensor of a dtype that the target
 cuts into no list is cut in a wider one, and the pieces are brought back.
@@ -6,11 +6,11 @@ cuts into no list is cut in a wider one, and the pieces are brought back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ops.sequences import list_map
+from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.compute_dtypes import PROMOTIONS
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
@@ -31,103 +31,89 @@ _GIVE = frozenset({"SequenceAt", "ConcatFromSequence"})
 """Operators that make a tensor of a list."""
 
 
-def needed(graph: Graph, rules: Legality) -> bool:
-    """Whether the graph or one of its bodies has lists that the target has not, or cuts them as it cannot."""
-    if held(graph):
-        return True
-    if any(n.op_type == "SplitToSequence" and not _cuts(n, rules) for n in graph._nodes):
-        return True
-    return any(needed(body, rules) for node in graph._nodes if node.attributes for body in bodies(node))
+def needed(has: Summary, rules: Legality) -> bool:
+    """Return whether the graph or one of its bodies has lists that the target lacks, or cuts them as it cannot."""
+    return are_held(has) or any(not _cuts(operand, rules) for _, _, operand, _ in has.kinds("SplitToSequence"))
 
 
-def held(graph: Graph) -> bool:
-    """Whether the graph or one of its bodies has lists of a dtype that ONNX has none of."""
-    if holds_any({s.type for s in graph._symbols}):
-        return True
-    return any(held(body) for node in graph._nodes if node.attributes for body in bodies(node))
+def are_held(has: Summary) -> bool:
+    """Return whether the graph or one of its bodies has lists of a dtype that ONNX has none of."""
+    return any(_stored_type(type_) != type_ for type_ in has.list_types)
 
 
-def holds_any(types: Iterable[Type]) -> bool:
-    """Whether there are lists of a dtype that ONNX has none of among these types."""
-    return any(not isinstance(t, TensorType) and _carried(t) != t for t in types)
-
-
-def carried(graph: Graph, rules: Legality, outer: Rewrite | None = None) -> Graph:
-    """The graph with lists that the target has."""
-    rewrite = Rewrite(graph, _carried, outer)
+def store(graph: Graph, rules: Legality, outer: Rewrite | None = None) -> Graph:
+    """Return the graph with lists that the target has."""
+    rewrite = Rewrite(graph, _stored_type, outer)
     rewrite.new.promotion = graph.promotion
     for node, inputs in rewrite.nodes():
         if node.domain or node.op_type not in _TAKE.keys() | _GIVE | {"SequenceEmpty"}:
-            rewrite.keep(node, inputs, lambda body: carried(body, rules, rewrite))
+            rewrite.keep(node, inputs, lambda body: store(body, rules, rewrite))
         else:
             rewrite.replace(node, (_node(rewrite.new, node, inputs, rules),))
     return rewrite.finish()
 
 
 def _node(graph: Graph, node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> Symbol:
-    type_ = _carried(node.outputs[0].type)
+    type_ = _stored_type(node.outputs[0].type)
     attributes = node.attributes
     if node.op_type in _GIVE:
         own = node.outputs[0].type
         source = inputs[0]
         if not isinstance(own, TensorType) or source is None or not isinstance(source.type, SequenceType):
-            return graph._emit(node.op_type, inputs, type_, attributes)
+            return graph.build.emit(node.op_type, inputs, type_, attributes)
         inner = source.type.element
         dtype = inner.dtype if isinstance(inner, TensorType) else own.dtype
-        made = graph._emit(node.op_type, inputs, tensor_type(dtype, own.shape), attributes)
-        return graph._cast(made, own.dtype)
+        made = graph.build.emit(node.op_type, inputs, tensor_type(dtype, own.shape), attributes)
+        return graph.build.cast(made, own.dtype)
     element = type_.element if isinstance(type_, SequenceType) else None
     if not isinstance(element, TensorType):
-        return graph._emit(node.op_type, inputs, type_, attributes)
+        return graph.build.emit(node.op_type, inputs, type_, attributes)
     if node.op_type == "SequenceEmpty":
-        return graph._emit(node.op_type, inputs, type_, {**attributes, "dtype": element.dtype.storage})
+        return graph.build.emit(node.op_type, inputs, type_, {**attributes, "dtype": element.dtype.storage})
     first = _TAKE[node.op_type]
     if node.op_type == "SplitToSequence" and not _has_kernel(element.dtype.storage, rules):
         return _cut(graph, inputs, element, attributes)
     taken = range(first, len(inputs)) if node.op_type == "SequenceConstruct" else (first,)
     given = [
-        graph._cast(s, element.dtype) if s is not None and i in taken and _is_carried(s.dtype) else s
+        graph.build.cast(s, element.dtype) if s is not None and i in taken and _needs_storage(s.dtype) else s
         for i, s in enumerate(inputs)
     ]
-    return graph._emit(node.op_type, tuple(given), type_, attributes)
+    return graph.build.emit(node.op_type, tuple(given), type_, attributes)
 
 
 def _cut(graph: Graph, inputs: tuple[Symbol | None, ...], element: TensorType, attributes: dict[str, object]) -> Symbol:
     """A tensor cut into pieces in a wider dtype, each of which is brought back to its own."""
-    from graphcore.ops.sequences import list_map
-
     x, *rest = inputs
     assert x is not None
     wide = DType.int32 if element.dtype.storage.bits < 32 else DType.int64
     type_ = SequenceType(tensor_type(wide, element.shape))
-    pieces = graph._emit("SplitToSequence", (graph._cast(x, wide), *rest), type_, attributes)
+    pieces = graph.build.emit("SplitToSequence", (graph.build.cast(x, wide), *rest), type_, attributes)
     made: Symbol = list_map(lambda piece: piece.cast(element.dtype), pieces)
     return made
 
 
-def _cuts(node: Node, rules: Legality) -> bool:
-    x = node.inputs[0] if node.inputs else None
-    return x is None or not isinstance(x.type, TensorType) or _has_kernel(x.dtype.storage, rules)
+def _cuts(type_: Type | None, rules: Legality) -> bool:
+    return not isinstance(type_, TensorType) or _has_kernel(type_.dtype.storage, rules)
 
 
 def _has_kernel(dtype: DType, rules: Legality) -> bool:
     return (rules.host or rules).allows("SplitToSequence", dtype)
 
 
-def _is_carried(dtype: DType) -> bool:
+def _needs_storage(dtype: DType) -> bool:
     return dtype.bits <= 64 and dtype.storage not in LISTED
 
 
-def _carried(type_: Type) -> Type:
-    """The type with lists that ONNX has; tensors stay as they are."""
+def _stored_type(type_: Type) -> Type:
+    """Return the type with lists that ONNX has; tensors stay as they are."""
     if isinstance(type_, OptionalType):
-        return OptionalType(_carried(type_.element)) if not isinstance(type_.element, TensorType) else type_
+        return OptionalType(_stored_type(type_.element)) if not isinstance(type_.element, TensorType) else type_
     if not isinstance(type_, SequenceType):
         return type_
     element = type_.element
     if not isinstance(element, TensorType):
-        return SequenceType(_carried(element))
-    if not _is_carried(element.dtype):
+        return SequenceType(_stored_type(element))
+    if not _needs_storage(element.dtype):
         return type_
     fit = [d for d in PROMOTIONS.get(element.dtype.storage, ()) if d in LISTED]
     return SequenceType(tensor_type(fit[0] if fit else DType.float32, element.shape))

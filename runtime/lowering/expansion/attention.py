@@ -1,4 +1,4 @@
-"""Which forms of attention the kernel computes, and what brings to it those of which only the mask keeps it away.
+"""The forms of attention that the kernel computes, and new masks for those that only a mask keeps from it.
 
 onnxruntime 1.31's refuses sequences without elements, a scale below 0, masks that broadcast over queries or keys, have
 fewer keys or one axis, and a past without a present. It takes the least float32 in a mask for -inf, so that a query
@@ -35,7 +35,7 @@ Inputs = tuple[Symbol | None, ...]
 
 
 def is_native(node: Node) -> bool:
-    """Whether the kernel computes a node as it is."""
+    """Return whether the kernel computes a node as it is."""
     if not _is_known(node) or node.attributes.keys() & NEWER:
         return False
     q, k, _, mask, past, _, _ = _seven(node.inputs)
@@ -60,7 +60,7 @@ def fitted(node: Node, inputs: Inputs) -> tuple[Symbol, ...] | None:
         cache = [tensor_type(s.dtype, Shape(["?"] * 4)) for s in (k, v)]
         types += cache[len(types) - 1 :]
     graph: Graph = q.graph
-    made = graph._emit_many("Attention", tuple(operands), types, attributes)
+    made = graph.build.emit_many("Attention", tuple(operands), types, attributes)
     return made[: len(node.outputs)]
 
 
@@ -69,7 +69,7 @@ def _seven(inputs: Inputs) -> tuple[Any, ...]:
 
 
 def _is_known(node: Node) -> bool:
-    """Whether the kernel is right about a node, but for its mask and what it shall give."""
+    """Return whether the kernel is right about a node, apart from its mask and its results."""
     q, k, v, mask, past_key, past_value, lengths = _seven(node.inputs)
     said = node.attributes
     given = [s for s in (q, k, v, past_key, past_value) if s is not None]
@@ -109,7 +109,7 @@ def _keys(k: Symbol, past: Symbol | None) -> Dim:
 
 
 def _is_whole(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> bool:
-    """Whether the mask certainly has an axis of all queries and one of all keys."""
+    """Return whether the mask certainly has an axis of all queries and one of all keys."""
     if mask.rank < 2:
         return False
     wanted = (q.shape[_axis(q)], _keys(k, past))

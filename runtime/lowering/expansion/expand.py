@@ -5,8 +5,9 @@ from __future__ import annotations
 from graphcore.build.declare import EXPANSIONS, LIBRARY
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
 from graphcore.runtime.lowering.expansion import attention, packed_weights
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
@@ -21,13 +22,13 @@ def expand(graph: Graph, rules: Legality) -> Graph:
 
 
 def _expands(graph: Graph, rules: Legality) -> bool:
-    return any(_has_expansion(n, rules) or any(_expands(b, rules) for b in bodies(n)) for n in graph._nodes)
+    return any(_has_expansion(n, rules) or any(_expands(b, rules) for b in bodies(n)) for n in graph.nodes)
 
 
 def _expand(graph: Graph, rules: Legality, outer: Rewrite | None) -> Graph:
     rewrite = Rewrite(graph, outer=outer)
     around: set[int] = set()
-    rewrite.new._around = around
+    rewrite.new.memory.loose = around
     done: packed_weights.Packed = {}
     for node, inputs in rewrite.nodes():
         if _has_expansion(node, rules):
@@ -54,21 +55,26 @@ def _has_expansion(node: Node, rules: Legality) -> bool:
 
 
 def computes(node: Node, rules: Legality) -> bool:
-    """Whether the kernel of a node's operator, which there is, computes it in its form."""
-    return not rules.detours or bool(node.domain) or node.op_type not in FORMS or FORMS[node.op_type].is_native(node)
+    """Return whether the existing kernel of a node's operator computes this node."""
+    return (
+        not rules.decomposes
+        or bool(node.domain)
+        or node.op_type not in PARTIAL_KERNELS
+        or PARTIAL_KERNELS[node.op_type].is_native(node)
+    )
 
 
 def _fitted(node: Node, inputs: tuple[Symbol | None, ...], rules: Legality) -> tuple[Symbol, ...] | None:
-    form = FORMS.get(node.op_type) if not node.domain else None
-    if form is None or not rules.detours:
+    partial = PARTIAL_KERNELS.get(node.op_type) if not node.domain else None
+    if partial is None or not rules.decomposes:
         return None
     row = rules.dtypes(node.op_type)
     dtype = next((s.dtype for s in node.inputs if s is not None), None)
-    return form.fitted(node, inputs) if row and dtype and _WIDER.get(dtype, dtype) in row else None
+    return partial.fitted(node, inputs) if row and dtype and _WIDER.get(dtype, dtype) in row else None
 
 
-FORMS = {"Attention": attention}
-"""Operators of which a kernel computes some forms alone: the files that know which, and what brings others to it."""
+PARTIAL_KERNELS = {"Attention": attention}
+"""Operators whose kernel runs some nodes only: the modules that decide which, and rewrite others for it."""
 
 _WIDER = {
     DType.float16: DType.float32,
@@ -88,11 +94,11 @@ def _expanded(
     node: Node, inputs: tuple[Symbol | None, ...], around: set[int], rules: Legality, done: packed_weights.Packed
 ) -> tuple[Symbol, ...]:
     table = _WIDER if node.op_type in _OWN_WIDTH else {**_WIDER, **_NIBBLES}
-    wide = [s if s is None else s.graph._cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
+    wide = [s if s is None else s.graph.build.cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
     made = packed_weights.fitted(node, wide, rules, done)
     if made is None:
         made = EXPANSIONS[node.op_type](*wide, **node.attributes)
     results = made[: len(node.outputs)] if isinstance(made, tuple) else (made,)
-    narrow = [r.graph._cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True)]
+    narrow = [r.graph.build.cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True)]
     around.update(s.id for s in (*wide, *narrow) if s is not None and s.dtype.is_float)
     return tuple(narrow)

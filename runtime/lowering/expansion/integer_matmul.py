@@ -80,8 +80,8 @@ def _turned(x: Symbol, saturates: Saturates, values: Array, scales: Array, *zero
         values, zeros = _flipped(values), (np.full((), 128, np.uint8),)
     elif values.dtype == np.uint8 and not _may_saturate(_flipped(values), saturates):
         values, zeros = _flipped(values), tuple(map(_flipped, zeros))
-    turned = graph._constant(np.ascontiguousarray(values.T), DType.of(values.dtype))
-    return turned, graph._constant(scales, _F32), *(graph._constant(z, DType.of(z.dtype)) for z in zeros)
+    turned = graph.build.constant(np.ascontiguousarray(values.T), DType.of(values.dtype))
+    return turned, graph.build.constant(scales, _F32), *(graph.build.constant(z, DType.of(z.dtype)) for z in zeros)
 
 
 def _flipped(values: Array) -> Array:
@@ -93,7 +93,7 @@ def _flipped(values: Array) -> Array:
 def _product(x: Symbol, scale: Symbol, zero: Symbol, weight: tuple[Symbol, ...]) -> Symbol:
     values, scales, *zeros = weight
     type_ = tensor_type(_F32, x.shape[:-1] + values.shape[1:])
-    return x.graph._emit("MatMulIntegerToFloat", (x, values, scale, scales, zero, *zeros), type_, None, MICROSOFT)
+    return x.graph.build.emit("MatMulIntegerToFloat", (x, values, scale, scales, zero, *zeros), type_, None, MICROSOFT)
 
 
 def _may_saturate(values: Array, saturates: Saturates) -> bool:

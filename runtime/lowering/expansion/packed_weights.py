@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from graphcore.build import primitives as e
+from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ops.shared.quantized.products import computed, dequantized, flaws, known, product
+from graphcore.ops.shared.quantized.products import computed, dequantized, flaws, product
 from graphcore.ops.shared.quantized.split import is_summed
 from graphcore.quantization.blocks import BLOCKS, parts_of
 from graphcore.quantization.encodings import ENCODINGS
@@ -43,27 +44,27 @@ def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: P
     x, values, *rest = [None, *inputs][1 if is_product else 0 :]
     parts = [s for s in rest if s is not None]
     assert values is not None
-    arrays = [a for s in (values, *parts) if (a := known(s)) is not None]
+    arrays = [a for s in (values, *parts) if (a := constant_array(s, outer=True)) is not None]
     how = given["encoding"], given.get("axis", 0), given.get("block_size", 0)
     # The arrays are constants of the graph and outlive this run of lowering, so that a number names one.
     key = (*map(id, arrays), *how) if len(arrays) == 1 + len(parts) else None
     saturates = rules.runtime.saturates
     if x is not None and given.get("dynamic") and 0 not in (values.shape[0], values.shape[1]):
         count = given.get("digits", 1)
-        if key is None or rules.target != "cpu":
-            return integer_matmul.unsaturated(x, values, parts, saturates, count) if rules.detours else None
+        if key is None or not rules.target.packs_weights:
+            return integer_matmul.unsaturated(x, values, parts, saturates, count) if rules.decomposes else None
         of_integers = integer_matmul.half_split if count == 2 else integer_matmul.dynamic
         return of_integers(x, arrays, key, done, saturates)
     if x is not None and how[0] == "int8_split" and is_summed(values):
-        if key is not None and rules.target == "cpu":
+        if key is not None and rules.target.packs_weights:
             return integer_matmul.split(x, arrays, key, done, saturates)
-        if key is None or not rules.detours:  # elsewhere known digits are floats: products of integers run on the CPU
-            return integer_matmul.unsaturated(x, values, parts, saturates) if rules.detours else None
-    if key is not None and rules.detours:
+        if key is None or not rules.decomposes:  # elsewhere known digits are floats: the CPU multiplies integers
+            return integer_matmul.unsaturated(x, values, parts, saturates) if rules.decomposes else None
+    if key is not None and rules.decomposes:
         tensor = _tensor(given, arrays)
         return _tensor_of(values, tensor, key, done) if x is None else _product(x, tensor, given, rules, key, done)
     if key is None:
-        make = computed if rules.detours else dequantized
+        make = computed if rules.decomposes else dequantized
         weight = make(how[0], values, parts, *how[1:])
     else:
         if (*key, "standard") not in done:
@@ -74,14 +75,14 @@ def fitted(node: Node, inputs: Sequence[Symbol | None], rules: Legality, done: P
 
 def _tensor_of(values: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Symbol:
     if (*key, "floats") not in done:
-        done[*key, "floats"] = (values.graph._constant(tensor.dequantize(), _F32),)
+        done[*key, "floats"] = (values.graph.build.constant(tensor.dequantize(), _F32),)
     return done[*key, "floats"][0]
 
 
 def _product(
     x: Symbol, tensor: QuantizedTensor, given: dict[str, Any], rules: Legality, key: Key, done: Packed
 ) -> Symbol:
-    if rules.target == "cpu" and x.dtype is _F32 and 0 not in tensor.shape:
+    if rules.target.packs_weights and x.dtype is _F32 and 0 not in tensor.shape:
         level = given.get("accuracy_level", 0)
         if ENCODINGS[given["encoding"]].bits == 4:
             return _by_kernel(x, tensor, 4, level, key, done)
@@ -91,7 +92,7 @@ def _product(
 
 
 def _tensor(given: dict[str, Any], arrays: Sequence[Any]) -> QuantizedTensor:
-    """What the arrays of a node are a tensor of."""
+    """Return the quantised tensor of a node's arrays."""
     data, scales, zeros = (*arrays, None, None)[:3]
     encoding = ENCODINGS[given["encoding"]]
     if encoding.block is not None and encoding.block_bytes is not None:
@@ -113,7 +114,7 @@ def _by_floats(x: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) -> Sy
     key = (*key, x.dtype)
     if key not in done:
         turned = np.ascontiguousarray(tensor.dequantize().T, x.dtype.numpy)
-        done[key] = (x.graph._constant(turned, x.dtype),)
+        done[key] = (x.graph.build.constant(turned, x.dtype),)
     (weight,) = done[key]
     return e.emit("MatMul", x, weight, shape=x.shape[:-1] + weight.shape[1:])
 
@@ -128,13 +129,13 @@ def _by_kernel(x: Symbol, tensor: QuantizedTensor, bits: int, level: int, key: K
         arrays = [a for a in (weight.data, weight.scales, weight.zeros, weight.rest) if a is not None]
         if weight.rest is not None and not np.isfinite(weight.rest).all():
             return _by_floats(x, tensor, key[:-1], done)
-        done[key] = tuple(x.graph._constant(a, DType.of(a.dtype)) for a in arrays)
+        done[key] = tuple(x.graph.build.constant(a, DType.of(a.dtype)) for a in arrays)
     data, scales, *others = done[key]
     zeros = [s for s in others if s.dtype is _BYTE]
     shape = x.shape[:-1] + _shape([Dim(rows)])
     block = inner // int(scales.shape[1])
     attributes = {"K": inner, "N": rows, "bits": bits, "block_size": block, "accuracy_level": level}
-    made = x.graph._emit("MatMulNBits", (x, data, scales, *zeros), tensor_type(_F32, shape), attributes, MICROSOFT)
+    made = x.graph.build.emit("MatMulNBits", (x, data, scales, *zeros), tensor_type(_F32, shape), attributes, MICROSOFT)
     for rest in others[len(zeros) :]:
         each = e.emit("MatMul", _sums(x, inner, block), rest, shape=shape)
         made = e.emit("Add", made, each, shape=shape)
@@ -146,13 +147,13 @@ def _sums(x: Symbol, inner: int, block: int) -> Symbol:
     leading, count = x.shape[:-1], inner // block
     split = leading + _shape([Dim(count), Dim(block)])
     blocks = e.emit("Reshape", x, e.ints(x, [*[0] * len(leading), count, block]), shape=split)
-    # Of nothing the kernel drops the wrong axis where that is counted from behind.
+    # For empty operands the kernel drops the wrong axis where that is counted from the end.
     return e.emit("ReduceSum", blocks, e.ints(x, [x.rank]), shape=split[:-1], keepdims=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Weight:
-    """The operands of MatMulNBits behind x, and what the weight is above them: float32[blocks, n], for all of a block.
+    """The operands of MatMulNBits after x, and the offset of the weight from them: float32[blocks, n], by block.
 
     zeros are None where they are 8 of 4 bits or 128 of 8.
     """

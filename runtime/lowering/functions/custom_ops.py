@@ -13,22 +13,24 @@ from typing import Any
 from graphcore.custom_ops.declaration import CustomOp, lookup
 from graphcore.errors import GraphcoreError
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
-from graphcore.ir.graph import Graph, Target
-from graphcore.ir.rewrite import Rewrite, bodies
+from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
+from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
 
-_KEPT = (DType.float16, DType.float32, DType.int8, DType.uint8)
 _NARROW = (DType.float16, DType.bfloat16)
 
 
-def made_of(node: Node, target: Target, is_read: bool, runtime: Runtime) -> CustomOp | None:
+def made_of(node: Node, target: TargetName, is_read: bool, runtime: Runtime) -> CustomOp | None:
     """The declaration of a node that its body is to stand for; None where the node stays.
 
-    is_read: it is one of a model that others wrote, where kernels of CUDA that nobody compared are kept.
+    is_read: it is one of a model that others wrote, where unverified kernels of CUDA are kept.
     """
     if not node.domain or node.domain == FUNCTIONS or definition_of(node) is not None:
         return None
@@ -41,19 +43,19 @@ def made_of(node: Node, target: Target, is_read: bool, runtime: Runtime) -> Cust
     if op.kernel is None:
         return op
     first = types[0]
-    if is_read and target == "cuda" and isinstance(first, TensorType) and first.dtype in _KEPT:
+    if is_read and isinstance(first, TensorType) and first.dtype in TARGETS[target].unverified:
         return None
     return None if _has_kernel(op, node, target, types, runtime) else op
 
 
-def _has_kernel(op: CustomOp, node: Node, target: Target, types: Sequence[Type | None], runtime: Runtime) -> bool:
-    """Whether the target's kernel is right for operands of these types, or is all that there is."""
+def _has_kernel(op: CustomOp, node: Node, target: TargetName, types: Sequence[Type | None], runtime: Runtime) -> bool:
+    """Return whether the target's kernel is right for operands of these types, or is all that there is."""
     assert op.kernel is not None
     try:
         attributes = op.signature.given(op.signature.held(op.label, node.attributes))
     except GraphcoreError:  # a form that is not declared
         return True
-    if target == "cpu" and not _is_known(node, runtime):
+    if TARGETS[target].by_release and not _is_known(node, runtime):
         return False
     return op.kernel(target, types, attributes, len(node.outputs))
 
@@ -77,10 +79,10 @@ def _is_used(symbol: Symbol) -> bool:
     """Return whether a Symbol is an output of its graph, or something in it or its bodies reads it."""
     graph = symbol.graph
     if any(symbol is output for output in graph.outputs) or any(
-        symbol is s for node in graph._nodes for s in node.inputs
+        symbol is s for node in graph.nodes for s in node.inputs
     ):
         return True
-    return any(symbol.id in body._captured for node in graph._nodes if node.attributes for body in bodies(node))
+    return any(symbol.id in body.scope.captured for node in graph.nodes if node.attributes for body in bodies(node))
 
 
 def _wide(type_: Type | None) -> Type | None:
@@ -95,40 +97,36 @@ def trimmed(inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
     return inputs
 
 
-def needed(graph: Graph, target: Target, runtime: Runtime) -> bool:
-    """Whether there is such a node in the graph, a body or a function that it calls."""
-    for position, node in enumerate(graph._nodes):
-        if not node.domain and not node.attributes:
-            continue
-        definition = definition_of(node)
-        inner = [*bodies(node), *([definition.body] if definition else [])] if node.attributes else []
-        is_read = position < graph._read
-        if made_of(node, target, is_read, runtime) is not None or any(needed(body, target, runtime) for body in inner):
-            return True
-    return False
+def needed(has: Summary, target: TargetName, runtime: Runtime) -> bool:
+    """Return whether there is such a node in the graph, a body or a function that it calls."""
+    return bool(has.domains) and any(
+        node.domain and made_of(node, target, position < part.site.imported, runtime) is not None
+        for part in (*has.parts, *has.called)
+        for position, node in enumerate(part.nodes)
+    )
 
 
-def resolved(graph: Graph, target: Target, runtime: Runtime | None = None) -> Graph:
+def resolved(graph: Graph, target: TargetName, runtime: Runtime | None = None) -> Graph:
     """The graph with calls of bodies in place of such nodes; itself where there are none.
 
     runtime: what is lowered for, where it is not what files are written for.
     """
     runtime = default(target) if runtime is None else runtime
-    return _Resolution(target, runtime).of(graph, None) if needed(graph, target, runtime) else graph
+    return _Resolution(target, runtime).of(graph, None)
 
 
 class _Resolution:
     """One run over a graph and all that it calls."""
 
-    def __init__(self, target: Target, runtime: Runtime) -> None:
-        self._target: Target = target
+    def __init__(self, target: TargetName, runtime: Runtime) -> None:
+        self._target: TargetName = target
         self._runtime = runtime
         self._made: dict[Definition, Definition] = {}
         self._open: dict[tuple[object, ...], Definition] = {}
         """The functions that keep the domain of their operator, with the attributes of its nodes."""
 
     def of(self, graph: Graph, outer: Rewrite | None) -> Graph:
-        if outer is None and not needed(graph, self._target, self._runtime):
+        if outer is None and not needed(Summary(graph), self._target, self._runtime):
             return graph
         rewrite = Rewrite(graph, _same, outer)
         rewrite.new.promotion = graph.promotion  # later passes look at it
@@ -155,7 +153,7 @@ class _Resolution:
                     continue
                 inputs = trimmed(inputs)
             types = [s.type for s in node.outputs]
-            rewrite.replace(node, rewrite.new._emit_many(node.op_type, inputs, types, attributes, domain))
+            rewrite.replace(node, rewrite.new.build.emit_many(node.op_type, inputs, types, attributes, domain))
         return rewrite.finish()
 
     def _through_float32(
@@ -168,13 +166,15 @@ class _Resolution:
             return None
         given = tuple(
             [
-                None if s is None else graph._cast(s, DType.float32) if s.type is not t else s
+                None if s is None else graph.build.cast(s, DType.float32) if s.type is not t else s
                 for s, t in zip(inputs, types, strict=True)
             ]
         )
         results = [t for s in node.outputs if (t := _wide(s.type)) is not None]
-        made = graph._emit_many(node.op_type, given, results, node.attributes, node.domain)
-        return [graph._cast(m, s.dtype) if m.type is not s.type else m for m, s in zip(made, node.outputs, strict=True)]
+        made = graph.build.emit_many(node.op_type, given, results, node.attributes, node.domain)
+        return [
+            graph.build.cast(m, s.dtype) if m.type is not s.type else m for m, s in zip(made, node.outputs, strict=True)
+        ]
 
     def _again(self, definition: Definition) -> Definition:
         """A function whose body has calls of bodies too."""
@@ -192,7 +192,7 @@ class _Resolution:
         found, dims = op.definition(types, node.attributes, [s.type for s in node.outputs], layer=layer)
         definition = self._again(found)
         bound = {"dims": tuple(dims.items())}
-        if op.kernel is not None and self._target != "onnx":  # which has its own operators of that domain
+        if op.kernel is not None and TARGETS[self._target].table:  # standard ONNX has its own operators of that domain
             return FUNCTIONS, {"definition": definition, **bound}
         held = op.signature.held(op.label, node.attributes)
         key = definition, *held

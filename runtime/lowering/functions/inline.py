@@ -12,32 +12,26 @@ from typing import Any
 
 from graphcore.ir.definitions import Definition, Dims, definition_of, definitions, dims_of, substituted
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.runtime.lowering.dtypes import float4, integers, sequences
+from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.tensor_types import Type
 
 _NONE: Dims = {}
 
 
-def needed(graph: Graph) -> bool:
-    """Whether there are calls in the graph or one of its bodies."""
-    nodes = graph._nodes
-    if any(node.domain and definition_of(node) is not None for node in nodes):
-        return True
-    return any(needed(body) for node in nodes if node.attributes for body in bodies(node))
-
-
 def inlined(graph: Graph) -> Graph:
-    """The graph with the nodes of functions in place of calls, in the layers of the calls."""
-    return _inlined(graph, None) if needed(graph) else graph
+    """Return the graph with the nodes of functions in place of calls, in the layers of the calls."""
+    return _inlined(graph, None) if Summary(graph).has_calls else graph
 
 
 def kept(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
     """The graph with calls of lowered bodies, each under a name of its own; None where they cannot be functions."""
     called = definitions(graph)
-    if any(integers.needed(g) or float4.needed(g) or sequences.held(g) for g in (graph, *(d.body for d in called))):
-        return None
+    for has in map(Summary, (graph, *(definition.body for definition in called))):
+        if integers.needed(has) or float4.needed(has) or sequences.are_held(has):
+            return None
     made: dict[Definition, Definition] = {}
     for definition, name in called.items():
         made[definition] = replace(definition, name=name, body=lower(_calling(definition.body, made, None)))
@@ -53,7 +47,7 @@ def _copy_of(graph: Graph, outer: Rewrite | None, around: Dims = _NONE) -> Rewri
 
 def _calling(graph: Graph, made: dict[Definition, Definition], outer: Rewrite | None) -> Graph:
     """The graph with calls of other definitions."""
-    if outer is None and not needed(graph):
+    if outer is None and not Summary(graph).has_calls:
         return graph  # a body is made anew in any case: the values around it are
     rewrite = _copy_of(graph, outer)
     for node, inputs in rewrite.nodes():
@@ -64,7 +58,7 @@ def _calling(graph: Graph, made: dict[Definition, Definition], outer: Rewrite | 
         lowered = made[definition]
         types = [s.type for s in node.outputs]
         attributes = {**node.attributes, "definition": lowered}
-        rewrite.replace(node, rewrite.new._emit_many(lowered.name, inputs, types, attributes, node.domain))
+        rewrite.replace(node, rewrite.new.build.emit_many(lowered.name, inputs, types, attributes, node.domain))
     return rewrite.finish()
 
 
@@ -86,10 +80,10 @@ def _inlined(graph: Graph, outer: Rewrite | None, around: Dims = _NONE) -> Graph
 
 def _keep_names(rewrite: Rewrite, node: Node) -> None:
     """Values are called what the graph with calls calls them, though their numbers are others now."""
-    names = rewrite.new._names
+    names = rewrite.new.names
     for old in node.outputs:
         made = rewrite.of(old)
-        if made._name is None and isinstance(made.producer, Node) and old.name not in names.taken:
+        if made.given_name is None and isinstance(made.producer, Node) and old.name not in names.taken:
             names.rename(made, old.name)
 
 
@@ -110,7 +104,7 @@ class _Call(Rewrite):
         self.is_read = False
         self._outer = None
         self._retype = self._of_call
-        self._symbols = {s.id: made for s, made in zip(self.old._inputs, inputs, strict=True) if made is not None}
+        self._symbols = {s.id: made for s, made in zip(self.old.input_symbols, inputs, strict=True) if made is not None}
         self._definition = definition
         self._layer = layer
         self._dims = dims
@@ -118,11 +112,11 @@ class _Call(Rewrite):
         self._types: dict[Type, Type] = {}
 
     def results(self) -> list[Symbol]:
-        """What the call gives."""
-        for node in self.old._nodes:
+        """Return the results of the call."""
+        for node in self.old.nodes:
             layer = f"{self._layer}{node.layer}"
-            self.new._layer = layer
-            self.new._origin = node.origin
+            self.new.site.layer = layer
+            self.new.site.origin = node.origin
             inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
             definition = definition_of(node)
             if definition is None:
@@ -130,30 +124,30 @@ class _Call(Rewrite):
                 continue
             dims = {name: dim.substitute(self._dims) for name, dim in dims_of(node).items()}
             self.replace(node, _Call(self.new, definition, inputs, layer, dims, self._constants).results())
-        for label, symbol in self.old._watched.items():
-            self.new._watched[f"{self._layer}{label}"] = self.of(symbol)
+        for label, symbol in self.old.watched.items():
+            self.new.watched[f"{self._layer}{label}"] = self.of(symbol)
         return [self.of(symbol) for symbol in self.old.outputs]
 
     def of(self, symbol: Symbol) -> Symbol:
-        """What stands for a Symbol of the body; a constant is one for all calls of the definition."""
+        """Return the new Symbol for one of the body; all calls of the definition share a constant."""
         found = self._symbols.get(symbol.id)
         if found is None:
             assert isinstance(symbol.producer, Constant), "nodes come in an order they can run in"
             key = self._definition, symbol.id
             found = self._constants.get(key)
             if found is None:
-                found = self._constants[key] = self.new._symbol(symbol.type, symbol.producer)
+                found = self._constants[key] = self.new.build.symbol(symbol.type, symbol.producer)
             self._symbols[symbol.id] = found
         return found
 
     def replace(self, node: Node, made: Sequence[Symbol]) -> None:
-        """The results of a node of the body are `made`; names that they were given stand behind the layer."""
+        """Bind the results of a node of the body to `made`; names that they were given follow the layer."""
         for symbol, result in zip(node.outputs, made, strict=True):
             self._symbols[symbol.id] = result
-            name = f"{self._layer}{symbol._name}"
-            is_free = symbol._name is not None and name not in self.new._names.taken
-            if is_free and result._name is None and isinstance(result.producer, Node):
-                self.new._names.rename(result, name)
+            name = f"{self._layer}{symbol.given_name}"
+            is_free = symbol.given_name is not None and name not in self.new.names.taken
+            if is_free and result.given_name is None and isinstance(result.producer, Node):
+                self.new.names.rename(result, name)
 
     def _of_call(self, type_: Type) -> Type:
         found = self._types.get(type_)

@@ -1,1 +1,14 @@
-"""Guards against what the runtime does wrong with several nodes at once."""
+"""Guards: edits that keep onnxruntime from taking what was lowered for something else."""
+
+from graphcore.runtime.lowering.guards import added_zero, dequantized_matmul, empty_attention, negative_axes
+from graphcore.runtime.lowering.guards.guard import Guard
+
+GUARDS: tuple[Guard, ...] = (
+    added_zero.GUARD,
+    negative_axes.GUARD,
+    dequantized_matmul.GUARD,
+    empty_attention.GUARD,
+)
+"""In the order in which they run."""
+
+__all__ = ["GUARDS", "Guard"]

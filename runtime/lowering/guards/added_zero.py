@@ -1,59 +1,59 @@
-"""Sums with a constant zero, which onnxruntime takes for nothing and leaves out: 0.0 + -0.0 is 0.0 all the same.
+"""Keep x + 0.0: onnxruntime's optimiser removes it, but -0.0 + 0.0 is 0.0.
 
-Its optimiser knows Add and Sub; Sum computes the same and is left alone.
+The optimiser knows Add and Sub; Sum computes the same and is left alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import bodies
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.runtime.lowering.guards.guard import Guard
 
 _ZEROS = {"Add": False, "Sub": True}
 """The operators, and the sign of the zero with which they change -0.0."""
 
-NAME = "sum with a constant zero"
-"""Of the trap."""
 
-SIGNS = frozenset(_ZEROS)
-
-
-def needed(graph: Graph) -> bool:
-    """Whether a float is added to a constant zero, in the graph or one of its bodies, by a node that we built."""
-    for node in graph._nodes[graph._read :]:  # all that is done for a graph which runs as it is: it has to be quick
-        if node.op_type in _ZEROS:
-            lhs, rhs = node.inputs
-            if (type(lhs.producer) is Constant or type(rhs.producer) is Constant) and _adds_zero(node):  # type: ignore[union-attr]
-                return True
-        elif node.attributes and any(map(needed, bodies(node))):
+def _is_needed(parts: Sequence[Graph]) -> bool:
+    """Return whether a float is added to a constant zero by a node that was built here."""
+    for graph in parts:
+        for _ in _sums(graph):
             return True
     return False
 
 
-def keep(graph: Graph) -> None:
-    """Changes such nodes of a new graph, so that they stay."""
-    for node in graph._nodes[graph._read :]:
-        if _adds_zero(node):
-            if node.op_type == "Sub":
-                lhs, rhs = node.inputs
-                assert rhs is not None
-                node.inputs = lhs, graph._constant(np.zeros([int(d) for d in rhs.shape], rhs.dtype.numpy), rhs.dtype)
-            node.op_type = "Sum"
-        for body in bodies(node):
-            keep(body)
+def _run(parts: Sequence[Graph]) -> bool:
+    """Make Sum of such nodes. Return whether there are any."""
+    found = [(graph, node) for graph in parts for node in _sums(graph)]
+    for graph, node in found:
+        if node.op_type == "Sub":
+            lhs, rhs = node.inputs
+            assert rhs is not None
+            node.inputs = lhs, graph.build.constant(np.zeros([int(d) for d in rhs.shape], rhs.dtype.numpy), rhs.dtype)
+        node.op_type = "Sum"
+    return bool(found)
+
+
+def _sums(graph: Graph) -> Iterator[Node]:
+    """Yield the nodes that were built here and add a constant zero to a float."""
+    # The longest step of lowering a graph that is legal: most nodes have to end here.
+    for node in graph.nodes[graph.site.imported :]:
+        if node.op_type in _ZEROS and not node.domain:
+            lhs, rhs = node.inputs
+            if (type(lhs.producer) is Constant or type(rhs.producer) is Constant) and _adds_zero(node):  # type: ignore[union-attr]
+                yield node
 
 
 def _adds_zero(node: Node) -> bool:
-    if node.domain or node.op_type not in _ZEROS:
-        return False
     operands = node.inputs if node.op_type == "Add" else node.inputs[1:]
     return any(_is_zero(symbol, _ZEROS[node.op_type]) for symbol in operands)
 
 
 def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
-    """Whether it is one zero of that sign, known now."""
+    """Return whether a Symbol is a constant of one zero of that sign."""
     if symbol is None or type(symbol.producer) is not Constant:
         return False
     array = symbol.producer.array
@@ -61,3 +61,13 @@ def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
         return False
     number = np.asarray(array, np.float64).reshape(())
     return bool(number == 0) and bool(np.signbit(number)) is negative
+
+
+GUARD = Guard(
+    "sum with a constant zero",
+    "Add, Sub",
+    "the optimiser drops x + 0.0, which is not x for -0.0",
+    frozenset(_ZEROS),
+    _is_needed,
+    _run,
+)

@@ -1,45 +1,39 @@
-"""Axes of reductions, counted from the front: onnxruntime reduces an empty tensor along no axis that is below 0."""
+"""Count axes of reductions from the front: onnxruntime reduces an empty tensor along no axis that is below 0."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import bodies
 from graphcore.ir.symbol import Node, array_of
+from graphcore.runtime.lowering.guards.guard import Guard
 from graphcore.types.tensor_types import TensorType
 
-NAME = "empty reduction along an axis below 0"
-"""Of the trap."""
-
-SIGNS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
+_REDUCTIONS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
 
 
-def needed(graph: Graph) -> bool:
-    """Whether an axis of a reduction is below 0, in the graph or one of its bodies."""
-    for node in graph._nodes:
-        if node.op_type in SIGNS:
-            if _counted(node) is not None:
-                return True
-        elif node.attributes and any(map(needed, bodies(node))):
-            return True
-    return False
+def _is_needed(parts: Sequence[Graph]) -> bool:
+    """Return whether an axis of a reduction is below 0."""
+    return any(_counted(node) is not None for graph in parts for node in graph.nodes)
 
 
-def keep(graph: Graph) -> None:
-    """Gives such nodes of a new graph axes that mean the same."""
-    for node in graph._nodes:
-        if node.op_type in SIGNS:
+def _run(parts: Sequence[Graph]) -> bool:
+    """Give such nodes axes that mean the same. Return whether there are any."""
+    is_changed = False
+    for graph in parts:
+        for node in graph.nodes:
             axes = _counted(node)
             if axes is not None:
-                node.inputs = node.inputs[0], graph._vector(axes)
-        for body in bodies(node) if node.attributes else ():
-            keep(body)
+                node.inputs = node.inputs[0], graph.build.vector(axes)
+                is_changed = True
+    return is_changed
 
 
 def _counted(node: Node) -> list[int] | None:
-    """The axes counted from the front, where some are not and all are known."""
-    if node.domain or len(node.inputs) < 2:
+    """Return the axes counted from the front; None where they are already, or not constant."""
+    if node.op_type not in _REDUCTIONS or node.domain or len(node.inputs) < 2:
         return None
     x, axes = node.inputs
     known = array_of(axes)
@@ -47,3 +41,13 @@ def _counted(node: Node) -> list[int] | None:
         return None
     found: list[int] = np.reshape(known, -1).tolist()
     return [axis % len(x.shape) for axis in found] if any(axis < 0 for axis in found) else None
+
+
+GUARD = Guard(
+    "empty reduction along an axis below 0",
+    "Reduce*",
+    "the kernel leaves out reductions of empty tensors along them",
+    _REDUCTIONS,
+    _is_needed,
+    _run,
+)

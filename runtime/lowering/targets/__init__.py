@@ -1,1 +1,125 @@
-"""What a target runs: dtypes of kernels by release, traps, and incorrect kernels."""
+"""Targets: one row each. `release` and `saturates` of a run are in `releases.Runtime`.
+
+A new provider is a row, a table of its kernels, and a file of decompositions where it lacks something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graphcore.ir.graph import TargetName
+from graphcore.runtime.lowering.targets import incorrect
+from graphcore.runtime.lowering.targets.incorrect import HALVES, Incorrect
+from graphcore.types.dtypes import DType
+
+_KERNELS_OF_FNUZ = frozenset("DequantizeLinear Identity Reshape Shape Transpose".split())
+_KERNELS_OF_BITS = frozenset("DequantizeLinear Transpose".split())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A target that graphs are lowered for.
+
+    provider: onnxruntime's name; "" for standard ONNX. table: the file of its measured kernels; "" where ONNX's schemas
+    say what is legal. host: the target that runs what it has no kernel for. has_bitcast: whether there are kernels of
+    BitCast that no other provider has to run.
+
+    incorrect: kernels that are not used. rounded: dtypes that are legal only for `incorrect.UNROUNDED` and `once`,
+    since the other kernels round between their steps or drop a rounding. extra: by dtype operators that were tried on
+    dtypes which only models of others hold, and which measuring leaves out.
+
+    by_release: whether traps, and operators of com.microsoft, were measured release by release; otherwise all traps are
+    avoided. lists_kernels: whether the installed build tells its kernels. is_late: whether its package follows the
+    releases of onnxruntime late, so that files are lowered for its newest one. takes_empty_operands: whether calls with
+    empty operands reach it. packs_weights: whether it has the kernels of quantised products of com.microsoft.
+    runs_whole_graphs: whether it runs whole graphs alone, so that files with other graphs are refused. unverified:
+    dtypes in which models of others keep operators of other domains, whose kernels were not compared.
+
+    options: those that a session starts the provider with, for exact products. tensor_cores: the same where all
+    products are of tensor_float32, whose values are rounded already. missing_help: what to do where it is not
+    installed.
+    """
+
+    name: TargetName
+    provider: str = ""
+    table: str = ""
+    host: TargetName | None = None
+    has_bitcast: bool = False
+    incorrect: Incorrect = field(default_factory=dict)
+    rounded: frozenset[DType] = frozenset()
+    once: frozenset[str] = frozenset()
+    extra: Mapping[DType, frozenset[str]] = field(default_factory=dict)
+    by_release: bool = False
+    lists_kernels: bool = True
+    is_late: bool = False
+    takes_empty_operands: bool = True
+    packs_weights: bool = False
+    runs_whole_graphs: bool = False
+    unverified: frozenset[DType] = frozenset()
+    options: Mapping[str, str] = field(default_factory=dict)
+    tensor_cores: Mapping[str, str] = field(default_factory=dict)
+    missing_help: str = ""
+
+    @property
+    def is_host(self) -> bool:
+        """Return whether it runs all that there is, and what other targets leave to it."""
+        return bool(self.table) and self.host is None
+
+
+TARGETS: Mapping[TargetName, Target] = {
+    row.name: row
+    for row in (
+        Target("onnx", has_bitcast=True),
+        Target(
+            "cpu",
+            "CPUExecutionProvider",
+            "cpu.json",
+            has_bitcast=True,
+            incorrect=incorrect.CPU,
+            # Kernels that round between their steps or after none, and a rounding dropped between two in float32.
+            rounded=HALVES,
+            extra={
+                DType.int2: _KERNELS_OF_BITS,
+                DType.uint2: _KERNELS_OF_BITS,
+                DType.float8_e4m3fnuz: _KERNELS_OF_FNUZ,
+                DType.float8_e5m2fnuz: _KERNELS_OF_FNUZ,
+            },
+            by_release=True,
+            packs_weights=True,
+        ),
+        Target(
+            "cuda",
+            "CUDAExecutionProvider",
+            "cuda.json",
+            host="cpu",
+            incorrect=incorrect.CUDA,
+            rounded=HALVES,  # by activations, normalisations and running sums, between their steps
+            once=incorrect.CUDA_ONCE,
+            unverified=frozenset({DType.float16, DType.float32, DType.int8, DType.uint8}),
+            options={"use_tf32": "0"},  # by default it rounds the operands of float32 products
+            tensor_cores={"use_tf32": "1"},
+            missing_help="pip install 'graphcore-engine[gpu]' and uninstall onnxruntime: both bring one module",
+        ),
+        Target(
+            "openvino",
+            "OpenVINOExecutionProvider",
+            "openvino.json",
+            host="cpu",
+            incorrect=incorrect.OPENVINO,
+            lists_kernels=False,
+            is_late=True,
+            takes_empty_operands=False,
+            runs_whole_graphs=True,
+            # By default it rounds the operands of all products on processors that have instructions for it.
+            options={"device_type": "CPU", "load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "f32"}}'},
+            missing_help="pip install 'graphcore-engine[openvino]' and uninstall onnxruntime: both bring one module",
+        ),
+    )
+}
+"""By name."""
+
+BY_PROVIDER: Mapping[str, Target] = {row.provider: row for row in TARGETS.values() if row.provider}
+"""By onnxruntime's name of the provider."""
+
+__all__ = ["BY_PROVIDER", "TARGETS", "Target"]

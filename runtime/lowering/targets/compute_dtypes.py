@@ -1,4 +1,4 @@
-"""Which dtypes stand in for one that has no kernel, and for which operators: the tables of `legalise`."""
+"""The dtypes that replace one without a kernel, by operator: the tables of `legalise`."""
 
 from __future__ import annotations
 

@@ -1,24 +1,20 @@
-"""What a target runs as it is: for every ONNX operator the dtypes, from measured tables and the installed build.
+"""The operators that a target runs as they are, by dtype, from measured tables and the installed build.
 
 An operator is legal in a dtype where the nearest measured release was seen to run it, the installed build lists a
-kernel of it at the model's opset, and its values are what docs/numbers.md promises (`wrong.py`, `detours`).
+kernel of it at the model's opset, and its values are what docs/numbers.md promises (`incorrect.py`, `decompositions`).
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from graphcore.errors import DTypeError
-from graphcore.ir.graph import Target
-from graphcore.runtime.lowering.targets.incorrect import wrong
+from graphcore.ir.graph import TargetName
+from graphcore.runtime.lowering.targets import TARGETS, Target
+from graphcore.runtime.lowering.targets.incorrect import UNROUNDED
 from graphcore.runtime.lowering.targets.releases import ANY, OLDEST_OPSET, Runtime, default, table_of
-from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.lowering.targets.traps import in_force, of_kernel, on_switching
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, Type
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.decompositions import Replaced
 
 PRIMARY = {"Where": 1, "OneHot": 2}
 """The operand whose dtype an operator's kernels are chosen by, where not the first; the result has that dtype too."""
@@ -31,41 +27,33 @@ BY_RESULT = frozenset({"ConstantOfShape", "EyeLike", "Constant"})
 
 
 class Legality:
-    """What is legal on one target. `table` has the kernels; an operator that is not in it is legal in all dtypes."""
+    """The legal operators of a target. `table` has the kernels; others are legal in all dtypes."""
 
     def __init__(
         self,
         target: Target,
         table: dict[str, frozenset[DType]],
-        detours: bool,
         host: Legality | None = None,
         runtime: Runtime = ANY,
     ) -> None:
         self.target = target
         self.runtime = runtime
         self.host = host
-        """What runs the operators that the target cannot: the CPU, behind any other provider."""
-        self.detours = detours
-        """Whether the operators that compute something else than DESIGN says are replaced."""
+        """What runs the operators that the target cannot."""
+        self.decomposes = bool(target.table)
+        """Whether the operators that compute something else than docs/numbers.md says are replaced."""
         self.table = table
         self._found: dict[str, frozenset[DType] | None] = {}
         self._traps: dict[str, bool] = {}
 
     @functools.cached_property
     def views_bits(self) -> bool:
-        """Whether BitCast is to be had."""
+        """Return whether there is a BitCast."""
         row = self.dtypes("BitCast")
-        return self.host is None and (row is None or bool(row))
-
-    @functools.cached_property
-    def replaced(self) -> Replaced:
-        """What is computed in another way than by the kernel."""
-        from graphcore.runtime.lowering.decompositions import replaced_by
-
-        return replaced_by(self)
+        return self.target.has_bitcast and (row is None or bool(row))
 
     def allows(self, op_type: str, dtype: DType) -> bool:
-        """Whether there is a kernel."""
+        """Return whether there is a kernel."""
         row = self.dtypes(op_type)
         return row is None or dtype in row
 
@@ -77,21 +65,21 @@ class Legality:
 
     def _dtypes(self, op_type: str) -> frozenset[DType] | None:
         opset = self.runtime.opset
-        if not self.detours:
+        if not self.decomposes:
             return _schema_dtypes(op_type, opset)
         row = self.table.get(op_type)
         if row is None:
             return None
         if opset < OLDEST_OPSET and _changed(op_type, opset):  # some releases take more than ONNX allows in files
             row &= _schema_dtypes(op_type, opset)
-        return _registered(self.target, op_type, row, self.runtime) - wrong(self.target, op_type, self.runtime)
+        return _registered(self.target, op_type, row, self.runtime) - incorrect(self.target, op_type, self.runtime)
 
     @functools.cached_property
     def may_lack(self) -> bool:
         """Return whether kernels may not be there that the replacements of others are built of."""
-        if not self.detours:
+        if not self.decomposes:
             return not self.views_bits
-        newest = table_of(self.target).newest.version
+        newest = table_of(self.target.name).newest.version
         return not self.views_bits or self.runtime.registry is not None or self.runtime.version != newest
 
     def lacks(self, op_type: str, dtype: DType) -> bool:
@@ -100,73 +88,79 @@ class Legality:
 
     def has_lost(self, op_type: str, dtype: DType) -> bool:
         """Return whether there is no kernel that the newest measured release has."""
-        if not self.detours or dtype not in _newest(self.target).get(op_type, ()):
+        if not self.decomposes or dtype not in _newest(self.target.name).get(op_type, ()):
             return False
         row = self.table.get(op_type, frozenset())
         return dtype not in row or dtype not in _registered(self.target, op_type, row, self.runtime)
 
     def has_trap(self, trap: str) -> bool:
-        """Whether a trap of the CPU provider is to be avoided; those of others are not measured and always are."""
+        """Return whether a trap is to be avoided."""
         if trap not in self._traps:
-            self._traps[trap] = self.target != "cpu" or in_force(trap, self.runtime)
+            self._traps[trap] = _has_trap(self.target, trap, self.runtime)
         return self._traps[trap]
-
-    def keeps(self, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
-        """Whether an operator chosen by `dtype` stays as it is: on any operands, or on one of the type given."""
-        if not self.allows(op_type, dtype):
-            return False
-        if not self.detours or (op_type, dtype) not in self.replaced.rows:
-            return True
-        needed = self.replaced.needed.get((op_type, dtype))
-        if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
-            return False
-        return not needed(operand, result)
 
 
 @functools.cache
-def legality(target: Target, runtime: Runtime | None = None) -> Legality:
-    """The legality of a target. Other providers leave what they have no kernel for to the CPU, whose table counts.
+def legality(target: TargetName, runtime: Runtime | None = None) -> Legality:
+    """Return the legality of a target.
 
     runtime: what is lowered for, where it is not what files are written for.
     """
-    if target == "onnx":
-        return Legality(target, {}, detours=False, runtime=runtime or ANY)
+    row = TARGETS[target]
     runtime = runtime or default(target)
-    host = None if target == "cpu" else legality("cpu", runtime)
-    return Legality(target, kernels(target, runtime), detours=True, host=host, runtime=runtime)
+    host = None if row.host is None else legality(row.host, runtime)
+    return Legality(row, kernels(target, runtime) if row.table else {}, host=host, runtime=runtime)
 
 
-def kernels(target: Target, runtime: Runtime | None = None) -> dict[str, frozenset[DType]]:
-    """For each operator the dtypes that the target's provider was seen to run, right or wrong.
+on_switching(legality.cache_clear)
+
+
+def incorrect(target: Target, op_type: str, runtime: Runtime = ANY) -> frozenset[DType]:
+    """Return the dtypes in which a target's kernels of an operator are not used, in the releases lowered for."""
+    listed, _ = target.incorrect.get(op_type, ("", ""))
+    here = {d for d in map(DType.of, listed.split()) if _has_trap(target, of_kernel(op_type, d), runtime)}
+    if op_type not in UNROUNDED and op_type not in target.once:
+        here.update(d for d in target.rounded if _has_trap(target, f"{d} kernels", runtime))
+    return frozenset(here)
+
+
+def _has_trap(target: Target, trap: str, runtime: Runtime) -> bool:
+    """Return whether a trap is to be avoided; those that were not measured always are."""
+    return not target.by_release or in_force(trap, runtime)
+
+
+def kernels(target: TargetName, runtime: Runtime | None = None) -> dict[str, frozenset[DType]]:
+    """Return for each operator the dtypes that the target's provider was seen to run, right or wrong.
 
     Operators that are newer than the runtime's opset have none.
     """
     found = table_of(target).kernels(runtime or default(target))
-    if target != "cpu":  # whose table knows more operators than others run
-        newest = table_of("cpu").rows
+    host = TARGETS[target].host
+    if host is not None:  # whose table has more operators
+        newest = table_of(host).rows
         found.update({op: frozenset() for op in newest if op not in found and min(newest[op]) > (runtime or ANY).opset})
     found.update(dict.fromkeys((runtime or ANY).avoided, frozenset()))
     return found
 
 
 @functools.cache
-def _newest(target: Target) -> dict[str, frozenset[DType]]:
+def _newest(target: TargetName) -> dict[str, frozenset[DType]]:
     """The kernels of the newest measured release, at the opset that graphs are built of."""
     table = table_of(target)
     return table.kernels(Runtime(table.newest.version))
 
 
 def _registered(target: Target, op_type: str, row: frozenset[DType], runtime: Runtime) -> frozenset[DType]:
-    """The dtypes of a row that the installed build lists too, where it was asked."""
-    if runtime.registry is None or target not in ("cpu", "cuda"):
+    """Return the dtypes of a row that the installed build lists too, where it was asked."""
+    if runtime.registry is None or not target.lists_kernels:
         return row
-    listed = runtime.registry.dtypes(table_of(target).provider, op_type, runtime.opset)
+    listed = runtime.registry.dtypes(target.provider, op_type, runtime.opset)
     return row if listed is None else row & listed
 
 
 def _changed(op_type: str, opset: int) -> bool:
-    """Return whether an operator changed behind an opset."""
-    from graphcore.onnx.versions.history import versions
+    """Return whether an operator changed after an opset."""
+    from graphcore.onnx.versions.history import versions  # onnx, which running a Graph does not import
 
     return any(version.version > opset for version in versions(op_type))
 
@@ -176,7 +170,7 @@ def _schema_dtypes(op_type: str, opset: int) -> frozenset[DType]:
     """The dtypes that the ONNX schema at an opset allows for the operand that decides."""
     import onnx
 
-    from graphcore.onnx.versions.downgrade import REPLACED
+    from graphcore.onnx.versions.downgrade import REPLACED  # onnx, as above
 
     try:
         schema = onnx.defs.get_schema(op_type, opset)

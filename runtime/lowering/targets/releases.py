@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from graphcore.ir.graph import Target
-from graphcore.onnx.proto.model_proto import IR_VERSION, OPSET
+from graphcore.ir.graph import TargetName
+from graphcore.onnx.opset import IR_VERSION, OPSET
+from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.types.dtypes import DType
 
 OLDEST_SUPPORTED = "1.27.0"
@@ -28,7 +29,7 @@ OLDEST_OPSET = 24
 
 
 class Registry(Protocol):
-    """What an installed build says of its kernels."""
+    """The kernels that an installed build reports."""
 
     def dtypes(self, provider: str, op_type: str, opset: int) -> frozenset[DType] | None:
         """Return the dtypes that are registered; None where the list does not tell: no kernel, or one of any dtype."""
@@ -41,7 +42,7 @@ def on_some_processor() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a graph is lowered for: one release, or where `version` is empty every one that is supported.
+    """The runtime that a graph is lowered for: one release, or where `version` is empty every one that is supported.
 
     opset, ir: the newest of ONNX that it is given. registry: the kernels of the installed build, None where the
     release is not the installed one or its list cannot be read. avoided: operators that it is not given, though it has
@@ -110,7 +111,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Contributed:
-    """What releases know of an operator of com.microsoft. operands: how many. attributes: in which releases each is."""
+    """An operator of com.microsoft by release. operands: how many. attributes: in which releases each is."""
 
     operands: Mapping[Range, int]
     attributes: Mapping[str, tuple[Range, ...]]
@@ -124,7 +125,7 @@ class Contributed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """What a provider has kernels for.
+    """The kernels of a provider.
 
     releases: oldest first. rows: by operator, version of it and range of releases; a release that is in no range of a
     version does not know it.
@@ -194,9 +195,11 @@ class Table:
 
 
 @functools.cache
-def table_of(target: Target) -> Table:
+def table_of(target: TargetName) -> Table:
     """Return the table of a target."""
-    content = pkgutil.get_data("graphcore.runtime.lowering.targets", f"{target}.json")  # importlib.resources takes 9 ms
+    content = pkgutil.get_data(
+        "graphcore.runtime.lowering.targets", TARGETS[target].table
+    )  # importlib.resources takes 9 ms
     assert content is not None
     read = json.loads(content)
     releases = [Release(version, *facts) for version, facts in read["releases"].items()]
@@ -220,13 +223,9 @@ def _parsed(names: str) -> frozenset[DType]:
     return frozenset(map(DType.of, names.split()))
 
 
-def default(target: Target) -> Runtime:
+def default(target: TargetName) -> Runtime:
     """Return what files are lowered for: every release, or the one that the target's package follows."""
-    if target not in _LATE:  # "onnx" among them, which has no table
+    if not TARGETS[target].is_late:
         return ANY
     release = table_of(target).newest
     return Runtime(release.version, min(release.opset, OPSET), min(release.ir, IR_VERSION))
-
-
-_LATE: frozenset[Target] = frozenset({"openvino"})
-"""Targets whose package follows the releases of onnxruntime late."""

@@ -9,23 +9,30 @@ from __future__ import annotations
 import functools
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from graphcore.runtime.lowering.targets.releases import Range, Runtime, is_supported, ordered
+from graphcore.runtime.lowering.targets.releases import Range, Runtime, is_supported, ordered, table_of
 from graphcore.types.dtypes import DType
 
 _off: frozenset[str] = frozenset()
 """Traps that a measurement looks for, which are not avoided while it does."""
 
+_forgetting: list[Callable[[], None]] = []
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """releases: the measured ones, oldest first. ranges: of each trap."""
+    """releases: the measured ones, oldest first. ranges: of each trap.
+
+    files: the ranges of traps that only files meet, of releases that no session runs on or optimisers that sessions
+    switch off. They are not measured again.
+    """
 
     releases: tuple[str, ...]
     ranges: Mapping[str, Range]
+    files: Mapping[str, Range] = field(default_factory=dict)
 
 
 def of_kernel(op_type: str, dtype: DType) -> str:
@@ -69,11 +76,18 @@ def _neighbours(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
 
 @functools.cache
 def seen() -> Seen:
-    """Return what `traps.json` has."""
+    """Return the content of `traps.json`."""
     content = pkgutil.get_data("graphcore.runtime.lowering.targets", "traps.json")
     assert content is not None
     read = json.loads(content)
-    return Seen(tuple(read["releases"]), {name: Range.parse(text) for name, text in read["traps"].items()})
+    ranges, files = ({name: Range.parse(text) for name, text in read[key].items()} for key in ("traps", "files"))
+    return Seen(tuple(read["releases"]), ranges, files)
+
+
+def met_by_files(trap: str, runtime: Runtime) -> bool:
+    """Return whether a trap that only files meet was seen in a release that is lowered for, or was not measured."""
+    found = seen().files.get(trap)
+    return found is None or any(found.includes(release.version) for release in table_of("cpu").considered(runtime))
 
 
 @contextmanager
@@ -89,7 +103,11 @@ def switched_off(*traps: str) -> Iterator[None]:
         _forget()
 
 
-def _forget() -> None:
-    from graphcore.runtime.lowering.targets.legality import legality
+def on_switching(forget: Callable[[], None]) -> None:
+    """Call `forget` whenever traps are switched off or on: for caches of what depends on them."""
+    _forgetting.append(forget)
 
-    legality.cache_clear()
+
+def _forget() -> None:
+    for forget in _forgetting:
+        forget()

@@ -1,4 +1,4 @@
-"""Which of ONNX's node tests do not pass, each with the reason in a sentence."""
+"""ONNX's node tests that do not pass, each with the reason in a sentence."""
 
 from __future__ import annotations
 

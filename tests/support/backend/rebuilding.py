@@ -10,7 +10,7 @@ import onnx
 
 import graphcore as gc
 from graphcore import ops
-from graphcore.arrays.mapped_files import Folder
+from graphcore.arrays.external_data import Folder
 from graphcore.onnx.proto.tensors import array_of, dense
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.types.tensor_types import Type

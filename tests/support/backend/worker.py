@@ -20,7 +20,7 @@ import onnx
 from onnx.backend.test.case.node import collect_testcases
 
 import graphcore as gc
-from graphcore.arrays.mapped_files import Folder
+from graphcore.arrays.external_data import Folder
 from graphcore.onnx.proto.tensors import array_of
 from tests.support.backend import bare
 from tests.support.backend.rebuilding import rebuilt
@@ -61,7 +61,7 @@ def compared(found: Any, wanted: Any, rtol: float, atol: float) -> str:
 
 
 def outcome(case: Any, load: Callable[[onnx.ModelProto], Any]) -> str:
-    """How a test went: "ok", `load`, `run`, `type`, `values` or `near`, and why. load: what runs of a model."""
+    """Return the outcome of a test: "ok", `load`, `run`, `type`, `values` or `near`, and why. load: loads a model."""
     try:
         model = load(case.model)
     except Exception as error:
@@ -101,7 +101,7 @@ def ways(folder: Path) -> Mapping[str, Callable[[onnx.ModelProto], Any]]:
 
 
 def _is_inferred(model: onnx.ModelProto) -> bool:
-    """Whether ONNX's inference takes the model: the body that ONNX gives MeanVarianceNormalization, it does not."""
+    """Return whether ONNX's inference takes the model: it refuses ONNX's own body of MeanVarianceNormalization."""
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError:

@@ -1,4 +1,4 @@
-"""Buffers within a graph: what is created, stored and loaded comes out as it is."""
+"""Buffers within a graph: values created, stored and loaded stay as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.every.case import Array, Case, moved
 
 
 def kept(store: Callable[..., None]) -> Callable[..., Symbol]:
-    """What a buffer that begins with the first operand holds after a store of the others."""
+    """Return the value of a buffer, initially the first operand, after a store of the others."""
 
     def call(x: Symbol, *more: Symbol) -> Symbol:
         buffer = ops.buffer_create(x)

@@ -1,4 +1,4 @@
-"""What a case is, and the ways in which ops follow the dtype of their operands.
+"""The cases of ops, and how the dtypes of results follow from operands.
 
 A case calls an op on Symbols of one dtype, whose first dims have names, and tells the result from a formula of exact
 numbers: extended floats, Python integers, and 0 or 1 for bools. `tests.support.reference` rounds or wraps what comes
@@ -26,7 +26,7 @@ BOOL = frozenset({D.bool})
 NONE: frozenset[DType] = frozenset()
 
 SIZES = {"n": 5, "m": 3, "k": 2, "b": 2, "h": 6, "w": 5}
-"""What the named dims of operands are when a case is run."""
+"""The named dims of operands when a case is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Case:
     gives: Callable[[DType], DType]
     refused: frozenset[DType] = NONE
     near: bool = False
-    """Held to DESIGN 4.6 instead of bit for bit: to 4 units in the last place of float32, and rounded on from there."""
+    """Compared by docs/numbers.md, point 6, not bit for bit: 4 units in the last place of float32, then rounded."""
 
     def arrays(self, dtype: DType, seed: int = 3) -> list[Array]:
         return [operand.array(dtype, seed + 10 * i) for i, operand in enumerate(self.operands)]

@@ -1,4 +1,4 @@
-"""How engines write and run one cell of the score."""
+"""Engines that write and run one cell of the score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that put elements elsewhere, choose, make or convert them."""
+"""Ops that move, choose, make or convert elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops of tensors held in few bits."""
+"""Ops of quantised tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHT = QuantizedTensor("int8", (3, 16), _WHOLE.astype(np.int8), np.array(0.5, 
 
 
 def _scaled(dtype: DType, x: Array) -> Array:
-    """What is left of x in 8 bits, out of the formulas of int8 in float32."""
+    """Return x after quantisation to 8 bits, by the formulas of int8 in float32."""
     made = reference.cast(reference.cast(x, dtype, smallest_float(dtype)), smallest_float(dtype), D.float32)
     return encode(np.asarray(made, np.float32), "int8").dequantize()
 

@@ -88,7 +88,7 @@ def _whole(dtype: DType, count: int, seed: int) -> Array:
 
 
 def wanted(cell: Cell, *arrays: Array) -> Array:
-    """What NumPy gives once both operands are of the common dtype, but for DESIGN section 4."""
+    """Return NumPy's result for operands of the common dtype, but for the exceptions in docs/numbers.md."""
     x = arrays[0]
     if cell.right is None:
         if cell.op == "reduce_max":
@@ -114,7 +114,7 @@ def wanted(cell: Cell, *arrays: Array) -> Array:
 
 
 def agrees(cell: Cell, got: Array, want: Array) -> bool:
-    """Equal values of one dtype; powers of floats, and means, within DESIGN 4.6."""
+    """Return whether values of one dtype are equal; powers of floats, and means, within docs/numbers.md, point 6."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return False
     a, b = reference.exact(got), reference.exact(want)

@@ -1,4 +1,4 @@
-"""What lowering makes of an op in a dtype: read off the graph that it makes of the op's case."""
+"""The state of an op in a dtype, from the lowered graph of the op's case."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def state(name: str, dtype: DType) -> str:
 
 
 def of_graph(graph: Graph, lowered: Graph, dtype: DType) -> str:
-    """What lowering made of a graph of operands of a dtype, of `state`'s words but "refused"."""
+    """Return the state of a lowered graph of operands of a dtype, one of `state`'s words but "refused"."""
     built, made = _operators(graph), _operators(lowered)
     if not built:
         converts = any(node.op_type == "Cast" for node in graph.nodes)
         return "itself" if not converts else "expanded" if made else "native"
     wanted, found = (Counter(op for op, _ in operators) for operators in (built, made))
-    soft = any(isinstance(s.type, TensorType) and s.dtype in SOFT for s in graph._symbols)
+    soft = any(isinstance(s.type, TensorType) and s.dtype in SOFT for s in graph.symbols)
     if wanted - found or (found - wanted and not soft):
         return "expanded"
     if dtype is DType.tensor_float32:  # stored so, with operators that round it beside those of the op

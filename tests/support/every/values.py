@@ -39,7 +39,7 @@ def drawn(call: Any, want: Any, gives: Any = own, refused: frozenset[DType] = fr
 
 
 def chances(dtype: DType, x: Array) -> Array:
-    """Whether each of the numbers is above what is drawn."""
+    """Return whether each number is above the drawn one."""
     to = smallest_float(dtype)
     unit = counter.uniform(SEED, x.size, D.float64 if to is D.float64 else D.float32).reshape(x.shape)
     return np.asarray(unit < reference.cast(x, dtype, to).astype(np.float64))

@@ -77,7 +77,7 @@ def _is_repeated(field: Any) -> bool:
 
 
 def _field(model: onnx.ModelProto, rng: random.Random) -> None:
-    """Changes one field of one of the messages."""
+    """Change one field of one of the messages."""
     messages = _messages(model)
     message = rng.choice(messages)
     fields = message.ListFields()

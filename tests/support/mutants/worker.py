@@ -44,7 +44,7 @@ def _mapped() -> int:
 
 
 def outcome(content: bytes) -> str:
-    """What became of a mutant: "ran", the name of a GraphcoreError, or "raised" and what should not have been."""
+    """Return the outcome of a mutant: "ran", the name of a GraphcoreError, or "raised" and an unexpected error."""
     try:
         session = gc.InferenceSession(intra_op_num_threads=1, inter_op_num_threads=1)
         model = session.load(content)

@@ -51,7 +51,7 @@ class Place:
         return asked
 
     def graph(self, case: Case, *, named: bool = False) -> Graph:
-        """What the call makes. Raises what the call raises. named: dims of the operands have names for their sizes."""
+        """Build the call. Raises the call's errors. named: dims of the operands have names for their sizes."""
         asked = self.question(case)
         types = [
             TensorType(dtype, [f"d{size}" if named else size for size in array.shape])

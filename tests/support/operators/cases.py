@@ -1,4 +1,4 @@
-"""What each operator is called with: the cases that kernels are measured with, and those of operators beyond them."""
+"""The arguments of each operator: the cases that kernels are measured with, and those of other operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One cell of the table: how far an operator goes in a dtype, and with which numbers."""
+"""One cell of the table: the state of an operator in a dtype, and its numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Cell:
 
 @cache
 def lowered(place: Place) -> Cell:
-    """How far the operator goes without being run: "-", "built" or "lowered"."""
+    """Return the state of the operator without a run: "-", "built" or "lowered"."""
     if not place.cases:
         return Cell("-", why="it takes no such operand")
     ways = []
@@ -90,7 +90,7 @@ def _ran(place: Place, case: Case, session: gc.InferenceSession, named: bool) ->
 
 
 def _types_differ(graph: Graph, found: Sequence[Any]) -> str:
-    """How the results are of other dtypes and shapes than the graph says."""
+    """Return the differences of the results' dtypes and shapes from the graph's."""
     for symbol, value in zip(graph.outputs, found, strict=True):
         if not isinstance(symbol.type, TensorType):
             continue

@@ -1,4 +1,4 @@
-"""What operators give that ONNX's evaluator has not, or computes in float32: of arrays, floats as float64."""
+"""References of operators that ONNX's evaluator lacks or computes in float32: of arrays, floats as float64."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _part(first: float, last: float, parts: int, part: int, size: int) -> slice:
 
 
 def _nearest(x: Array, grid: Array, a: Attributes) -> Array:
-    """What lies at the grid's places, in the middle of a pixel or beyond the image; 0 there."""
+    """Return the pixels at the grid's positions, 0 beyond the image."""
     made = np.full((1, 1, 2, 2), "" if x.dtype == object else 0, x.dtype)
     for place in itertools.product(range(2), range(2)):
         at = [math.floor(((v + 1) * 3 - 1) / 2 + 0.5) for v in grid[0][place]]

@@ -1,4 +1,4 @@
-"""Which cells of the table end before "run", and which operators are not held to every bit, each with the reason."""
+"""The cells of the table that end before "run", and operators that are not compared bit for bit, with reasons."""
 
 from __future__ import annotations
 

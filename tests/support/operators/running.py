@@ -14,7 +14,7 @@ D = DType
 
 
 def run(function: Any, *arrays: Array, dtypes: list[DType] | None = None, dims: list[Any] | None = None) -> list[Any]:
-    """What a function of Symbols gives, of named dims unless told."""
+    """Return the results of a function of Symbols, by default with named dims."""
     types = {}
     for i, array in enumerate(arrays):
         own = dtypes[i] if dtypes else D.string if array.dtype == object else D.of(array.dtype)

@@ -1,4 +1,4 @@
-"""What a case gives by ONNX's own evaluator, and whether what it gave is that."""
+"""The results of a case by ONNX's own evaluator, and their comparison."""
 
 from __future__ import annotations
 

@@ -21,18 +21,18 @@ def cast(symbol: Symbol, target: DType, attributes: Mapping[str, Any]) -> Symbol
     graph = symbol.graph
     source = symbol.dtype
     if target in _FLOAT8 and source not in _FLOAT8 and attributes.get("saturate", 1):
-        wide = graph._cast(symbol, _roomy(source))
+        wide = graph.build.cast(symbol, _roomy(source))
         limit = float(target.max)
-        bounds = (graph._scalar(-limit, wide.dtype), graph._scalar(limit, wide.dtype))
-        symbol = graph._emit("Clip", (wide, *bounds), wide.type)
+        bounds = (graph.build.scalar(-limit, wide.dtype), graph.build.scalar(limit, wide.dtype))
+        symbol = graph.build.emit("Clip", (wide, *bounds), wide.type)
     if target.is_integer and target.bits < 8 and source.is_float:
-        symbol = graph._cast(symbol, DType.int32)
-    made = graph._cast(symbol, target)
-    return made if made is not symbol else graph._emit("Identity", (symbol,), symbol.type)
+        symbol = graph.build.cast(symbol, DType.int32)
+    made = graph.build.cast(symbol, target)
+    return made if made is not symbol else graph.build.emit("Identity", (symbol,), symbol.type)
 
 
 def agree(op_type: str, inputs: list[Symbol | None]) -> None:
-    """Puts casts before operands that ONNX lets differ in dtype from the first, where onnxruntime does not.
+    """Put casts before operands that ONNX lets differ in dtype from the first, where onnxruntime does not.
 
     What is cast keeps its value: exponents, and scales that were narrower than what they divide.
     """
@@ -46,9 +46,9 @@ def agree(op_type: str, inputs: list[Symbol | None]) -> None:
     if op_type == "Pow":
         wide = _EXPONENTS.get(other.dtype, other.dtype)
         whole = other.dtype is DType.uint64 and x.dtype.is_integer
-        inputs[1] = other.graph._cast(other, DType.int64 if whole else wide)
+        inputs[1] = other.graph.build.cast(other, DType.int64 if whole else wide)
     else:
-        inputs[0], inputs[1] = x.graph._cast(x, DType.float32), other.graph._cast(other, DType.float32)
+        inputs[0], inputs[1] = x.graph.build.cast(x, DType.float32), other.graph.build.cast(other, DType.float32)
 
 
 _EXPONENTS = {

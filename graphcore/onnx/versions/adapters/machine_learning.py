@@ -22,16 +22,16 @@ def classes(node: Read) -> Made:
 def trees(node: Read) -> Made:
     """Version 5 replaces these by one operator of all trees: the graph is written with version 4, which has them."""
     graph: Graph = node.graph
-    while graph._outer is not None:
-        graph = graph._outer
-    graph._domains["ai.onnx.ml"] = 4
+    while graph.scope.outer is not None:
+        graph = graph.scope.outer
+    graph.opsets["ai.onnx.ml"] = 4
     return None
 
 
 def flexible(node: Read) -> Made:
     """FlexAttention with what it does to scores and probabilities in place."""
     for name, body in node.attributes.items():
-        if isinstance(body, Graph) and body._captured:
+        if isinstance(body, Graph) and body.scope.captured:
             raise node.refusal(f"{name} uses values from outside of it", "make them constants of the body")
     return expand_function(node)
 

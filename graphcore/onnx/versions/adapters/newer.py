@@ -17,8 +17,8 @@ def range_in(node: Read) -> Made:
     type_ = node.result()
     if type_.dtype not in _NARROW:
         return None
-    wide = [node.graph._cast(node.operand(i), stash) for i in range(3)]
-    return (node.graph._cast(node.emit("Range", type_.cast(stash), *wide), type_.dtype),)
+    wide = [node.graph.build.cast(node.operand(i), stash) for i in range(3)]
+    return (node.graph.build.cast(node.emit("Range", type_.cast(stash), *wide), type_.dtype),)
 
 
 def remainder(node: Read) -> Made:

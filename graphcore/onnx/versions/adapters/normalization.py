@@ -32,14 +32,14 @@ def training(node: Read) -> Made:
     attributes = {**node.attributes, "training_mode": 1}
     statistics = node.tensor(3)
     kinds = (node.types[0], statistics, node.tensor(4))
-    made = node.graph._emit_many("BatchNormalization", tuple(node.inputs), kinds, attributes)
+    made = node.graph.build.emit_many("BatchNormalization", tuple(node.inputs), kinds, attributes)
     if len(node.types) <= 3:
         return made[: len(node.types)]
     rank = node.rank(0)
     if rank is None:
         raise node.refusal("its batch's statistics are wanted and its rank is not known", "declare the operand's shape")
     x, type_ = node.operand(0), node.tensor(0)
-    axes = node.graph._vector([axis for axis in range(rank) if axis != 1])
+    axes = node.graph.build.vector([axis for axis in range(rank) if axis != 1])
     kept = TensorType(type_.dtype, [1 if axis != 1 else type_.shape[1] for axis in range(rank)])
     mean = node.emit("ReduceMean", kept, x, axes)
     centred = node.emit("Sub", type_, x, mean)
@@ -54,11 +54,13 @@ def group(node: Read) -> Made:
     shape = node.tensor(0).shape
     channels: Any = shape[1] if shape.is_ranked else "?"
     x = node.operand(0)
-    count = node.emit("Div", TensorType(DType.int64, [1]), node.dims(x, 1, 2), node.graph._vector([groups]))
-    sizes = node.emit("Concat", TensorType(DType.int64, [2]), node.graph._vector([groups]), count, axis=0)
+    count = node.emit("Div", TensorType(DType.int64, [1]), node.dims(x, 1, 2), node.graph.build.vector([groups]))
+    sizes = node.emit("Concat", TensorType(DType.int64, [2]), node.graph.build.vector([groups]), count, axis=0)
     for position in (1, 2):
         dtype = node.tensor(position).dtype
-        column = node.emit("Unsqueeze", TensorType(dtype, [groups, 1]), node.operand(position), node.graph._vector([1]))
+        column = node.emit(
+            "Unsqueeze", TensorType(dtype, [groups, 1]), node.operand(position), node.graph.build.vector([1])
+        )
         repeated = node.emit("Expand", unknown(dtype, 2), column, sizes)
-        node.put(position, node.emit("Reshape", TensorType(dtype, [channels]), repeated, node.graph._vector([-1])))
+        node.put(position, node.emit("Reshape", TensorType(dtype, [channels]), repeated, node.graph.build.vector([-1])))
     return None

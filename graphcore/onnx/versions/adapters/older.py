@@ -20,7 +20,7 @@ MOVED: dict[str, tuple[str, ...]] = {
         for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
     },
 }
-"""Attributes that became operands, behind the one that there was."""
+"""Attributes that became operands, after the one that there was."""
 
 
 def moved(node: Read) -> Made:
@@ -28,7 +28,7 @@ def moved(node: Read) -> Made:
     for position, name in enumerate(MOVED[node.op_type], 1):
         value = node.attributes.pop(name, None)
         if value is not None and value != []:
-            node.put(position, node.graph._vector(value if isinstance(value, list) else [value]))
+            node.put(position, node.graph.build.vector(value if isinstance(value, list) else [value]))
     return None
 
 
@@ -46,13 +46,13 @@ def clip(node: Read) -> Made:
             value = casting.cast_array(
                 np.array(node.attributes.pop(name), np.float32), DType.float32, node.tensor(0).dtype
             )
-            node.put(position, node.graph._constant(value, node.tensor(0).dtype))
+            node.put(position, node.graph.build.constant(value, node.tensor(0).dtype))
     return None
 
 
 def pad(node: Read) -> Made:
     """The amounts and the value were attributes."""
-    node.put(1, node.graph._vector(node.attributes.pop("pads")))
+    node.put(1, node.graph.build.vector(node.attributes.pop("pads")))
     value = node.attributes.pop("value", 0.0)
     if value and node.attributes.get("mode", "constant") == "constant":
         node.put(2, node.scalar(value, node.tensor(0).dtype))
@@ -84,8 +84,8 @@ def dropout(node: Read) -> Made:
         return None
     shape = node.tensor(0).shape
     x = node.operand(0)
-    made, mask = node.graph._emit_many("Dropout", (x,), (node.types[0], TensorType(DType.bool, shape)))
-    return made, node.graph._cast(mask, node.result(1).dtype)
+    made, mask = node.graph.build.emit_many("Dropout", (x,), (node.types[0], TensorType(DType.bool, shape)))
+    return made, node.graph.build.cast(mask, node.result(1).dtype)
 
 
 def scatter(node: Read) -> Made:
@@ -100,7 +100,7 @@ def one_hot(node: Read) -> Made:
     values = node.known(0)
     if dtype.is_integer and (not dtype.is_signed or (values is not None and (values >= 0).all())):
         return None
-    whole = node.graph._cast(indices, DType.int64)
+    whole = node.graph.build.cast(indices, DType.int64)
     shape = node.tensor(0).shape
     below = node.emit("Less", TensorType(DType.bool, shape), whole, node.scalar(0, DType.int64))
     beyond = node.scalar(np.iinfo(np.int64).max, DType.int64)
@@ -115,10 +115,10 @@ def erf(node: Read) -> Made:
         return None
     truth = TensorType(DType.bool, type_.shape)
     x = node.operand(0)
-    above = node.graph._cast(node.emit("Greater", truth, x, node.scalar(5, type_.dtype)), type_.dtype)
+    above = node.graph.build.cast(node.emit("Greater", truth, x, node.scalar(5, type_.dtype)), type_.dtype)
     if not type_.dtype.is_signed:
         return (above,)
-    below = node.graph._cast(node.emit("Less", truth, x, node.scalar(-5, type_.dtype)), type_.dtype)
+    below = node.graph.build.cast(node.emit("Less", truth, x, node.scalar(-5, type_.dtype)), type_.dtype)
     return (node.emit("Sub", type_, above, below),)
 
 

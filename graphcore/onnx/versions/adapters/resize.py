@@ -15,7 +15,7 @@ _MODES = {"bilinear": "linear", "trilinear": "linear"}
 def upsample_scales(node: Read) -> Made:
     """The scales were an attribute."""
     scales = np.array(node.attributes.pop("scales"), np.float32)
-    node.put(1, node.graph._constant(scales, DType.float32))
+    node.put(1, node.graph.build.constant(scales, DType.float32))
     return None
 
 
@@ -64,7 +64,7 @@ def _resize(node: Read, type_: TensorType, x: Symbol, scales: Symbol, nearest: s
 
 
 _ROUNDED = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
-"""What rounds a coordinate as the first does after half a pixel was added to it."""
+"""The mode that rounds a coordinate as the first does after half a pixel was added to it."""
 
 
 def half_pixel(node: Read) -> Made:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from graphcore.ir.bodies import new_body
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Captured, Input, Symbol
+from graphcore.ir.symbol import Captured, Symbol
 from graphcore.onnx.versions.node import Made, Read
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -20,10 +21,8 @@ def batched(node: Read) -> Made:
             f"its body has {len(body.inputs)} inputs where {len(operands)} are given", "write the model again"
         )
     given = [s for s in (lengths, *operands) if s is not None]
-    around = Graph("sequence", promotion=node.graph.promotion)
-    around._outer = node.graph
-    for symbol in given:
-        around._inputs += (around._symbol(_without_batch(symbol), Input(len(around._inputs), None)),)
+    around = new_body(node.graph, "sequence", [_without_batch(symbol) for symbol in given])
+    around.site.layer = ""
     inner = list(around.inputs)
     length = inner.pop(0) if lengths is not None else None
     whole = inner[states:]
@@ -35,22 +34,23 @@ def batched(node: Read) -> Made:
     attributes = {"body": body, "num_scan_inputs": count}
     if node.attributes.get("directions"):
         attributes["scan_input_directions"] = node.attributes["directions"]
-    made = around._emit_many("Scan", tuple(inner), results, attributes)
+    made = around.build.emit_many("Scan", tuple(inner), results, attributes)
     if length is not None:
         made = (*made[:states], *(_padded(around, s, whole[0], length) for s in made[states:]))
-    around._outputs = [(None, symbol) for symbol in made]
-    return node.graph._emit_many("Scan", tuple(given), node.types, {"body": around, "num_scan_inputs": len(given)})
+    around.build.outputs([(None, symbol) for symbol in made])
+    return node.graph.build.emit_many("Scan", tuple(given), node.types, {"body": around, "num_scan_inputs": len(given)})
 
 
 def _move(body: Graph, around: Graph) -> None:
-    """Puts a body into another graph, inside of the one it was in: what it captures is captured on the way."""
-    captured, body._captured, body._outer = body._captured, {}, around
+    """Put a body into another graph, inside of the one it was in: what it captures is captured on the way."""
+    scope = body.scope
+    captured, scope.captured, scope.outer = scope.captured, {}, around
     for symbol in captured.values():
         assert isinstance(symbol.producer, Captured)
-        outer = around._capture(symbol.producer.symbol)
+        outer = around.build.capture(symbol.producer.symbol)
         assert outer is not None
         symbol.producer = Captured(outer)
-        body._captured[outer.id] = symbol
+        scope.captured[outer.id] = symbol
 
 
 def _without_batch(symbol: Symbol) -> Type:
@@ -68,18 +68,20 @@ def _stacked(type_: Type) -> Type:
 
 def _first(graph: Graph, symbol: Symbol, length: Symbol) -> Symbol:
     """The elements of a sequence up to its own length."""
-    end = graph._emit("Unsqueeze", (length, graph._vector([0])), TensorType(DType.int64, [1]))
-    return graph._emit("Slice", (symbol, graph._vector([0]), end, graph._vector([0])), _of_some_length(symbol))
+    end = graph.build.emit("Unsqueeze", (length, graph.build.vector([0])), TensorType(DType.int64, [1]))
+    return graph.build.emit(
+        "Slice", (symbol, graph.build.vector([0]), end, graph.build.vector([0])), _of_some_length(symbol)
+    )
 
 
 def _padded(graph: Graph, symbol: Symbol, whole: Symbol, length: Symbol) -> Symbol:
     """Results of a shorter sequence, filled up to the longest; what with is not defined."""
     one = TensorType(DType.int64, [1])
-    longest = graph._emit("Shape", (whole,), one, {"start": 0, "end": 1})
-    own = graph._emit("Unsqueeze", (length, graph._vector([0])), one)
-    missing = graph._emit("Sub", (longest, own), one)
-    pads = graph._emit("Concat", (graph._vector([0]), missing), TensorType(DType.int64, [2]), {"axis": 0})
-    return graph._emit("Pad", (symbol, pads, None, graph._vector([0])), _of_some_length(symbol))
+    longest = graph.build.emit("Shape", (whole,), one, {"start": 0, "end": 1})
+    own = graph.build.emit("Unsqueeze", (length, graph.build.vector([0])), one)
+    missing = graph.build.emit("Sub", (longest, own), one)
+    pads = graph.build.emit("Concat", (graph.build.vector([0]), missing), TensorType(DType.int64, [2]), {"axis": 0})
+    return graph.build.emit("Pad", (symbol, pads, None, graph.build.vector([0])), _of_some_length(symbol))
 
 
 def _of_some_length(symbol: Symbol) -> TensorType:

@@ -20,7 +20,7 @@ class _Step:
     rate: Symbol
     """The learning rate, a scalar."""
     count: Symbol
-    """How many updates there were, a scalar."""
+    """The number of updates so far, a scalar."""
 
     def attribute(self, name: str, default: float = 0.0) -> Symbol:
         return self.number(float(self.node.attributes.get(name, default)))
@@ -83,7 +83,7 @@ def _adam(step: _Step, x: Symbol, gradient: Symbol, mean: Symbol, squares: Symbo
 
 _Update = Callable[..., Sequence[Symbol]]
 _UPDATES: dict[str, tuple[_Update, int]] = {"Adagrad": (_adagrad, 3), "Momentum": (_momentum, 3), "Adam": (_adam, 4)}
-"""What updates one tensor, and from how many operands of its shape: the tensor, its gradient and what is remembered."""
+"""The update of one tensor, and its number of operands of that shape: the tensor, its gradient and its state."""
 
 
 def optimizer(node: Read) -> Made:
@@ -104,6 +104,6 @@ def optimizer(node: Read) -> Made:
 
 
 def _scalar(node: Read, position: int, dtype: DType) -> Symbol:
-    symbol = node.graph._cast(node.operand(position), dtype)
+    symbol = node.graph.build.cast(node.operand(position), dtype)
     type_ = TensorType(dtype, [])
-    return symbol if symbol.type is type_ else node.emit("Reshape", type_, symbol, node.graph._vector([]))
+    return symbol if symbol.type is type_ else node.emit("Reshape", type_, symbol, node.graph.build.vector([]))

@@ -1,4 +1,4 @@
-"""What the CUDA provider has no kernel for, or one that gives other numbers, out of what it has."""
+"""Decompositions for operators that have no kernel, or an inexact one, in the CUDA provider."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graphcore.runtime.lowering.decompositions import pooling
 from graphcore.runtime.lowering.decompositions.cuda import bits, floats, order, products, sums
-from graphcore.runtime.lowering.decompositions.signature import Detour
+from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.types.dtypes import DType
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)
@@ -16,7 +16,7 @@ F16, BF16, F32, F64 = DType.float16, DType.bfloat16, DType.float32, DType.float6
 FLOATS = (F16, BF16, F32, F64)
 VIEWABLE = (*INTEGERS, *FLOATS)
 
-ROWS: list[tuple[Sequence[str], Sequence[DType], Detour]] = [
+ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("BitCast",), VIEWABLE, bits.bitcast),
     (("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS, bits.bitwise),
     (("BitwiseNot",), INTEGERS, bits.invert),
@@ -53,12 +53,12 @@ AS_DOUBLE = ("Hardmax", "MeanVarianceNormalization", "Det", "Col2Im", "LpPool", 
 """Operators that have no kernel for float32 either, and whose float64 rows build in any float."""
 
 
-def rows(others: Mapping[tuple[str, DType], Detour]) -> dict[tuple[str, DType], Detour | None]:
-    """The rows of the CUDA target; None for those of `others` that it has no use for."""
-    table: dict[tuple[str, DType], Detour | None] = {}
+def rows(others: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, DType], Decomposition | None]:
+    """Return the rows of the CUDA target; None for those of `others` that it does not need."""
+    table: dict[tuple[str, DType], Decomposition | None] = {}
     table.update({(op, dtype): None for ops, dtypes in STAY for op in ops for dtype in dtypes})
     table.update({(op, F32): others[op, F64] for op in AS_DOUBLE})
-    table.update({(op, dtype): detour for ops, dtypes, detour in ROWS for op in ops for dtype in dtypes})
+    table.update({(op, dtype): decomposition for ops, dtypes, decomposition in ROWS for op in ops for dtype in dtypes})
     return table
 
 

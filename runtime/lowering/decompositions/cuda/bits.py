@@ -1,118 +1,116 @@
-"""Bits of integers without bitwise kernels: by arithmetic, and *and* by a table of all pairs of bytes."""
+"""Bitwise operators of integers without kernels: by arithmetic, and *and* by a table of all pairs of bytes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
-from graphcore.runtime.lowering.decompositions.signature import Inputs, Made
+from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
-
-if TYPE_CHECKING:
-    from graphcore.runtime.lowering.legalisation.legalise import Legaliser
 
 _BYTES = np.bitwise_and.outer(np.arange(256), np.arange(256)).astype(np.uint8).reshape(-1)
 _BYTES.setflags(write=False)
 
 
-def bitcast(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """Integers of one width are cast, which wraps. Floats as integers and back are left to the CPU."""
-    (x,) = inputs
-    target = types[0].dtype
+def bitcast(b: Builder, call: Call) -> Replacement:
+    """Compute BitCast of integers of one width by Cast, which wraps. Floats are left to the CPU."""
+    (x,) = call.inputs
+    target = call.types[0].dtype
     if target is x.dtype:
-        return casts_without_bitcast.barrier(on, x)
+        return casts_without_bitcast.barrier(b, x)
     if target.is_integer and x.dtype.is_integer and target.bits == x.dtype.bits:
-        return on.casts.plain(x, target)
-    return on.graph._emit_many(op, (x,), types, attributes)
+        return b.native_cast(x, target)
+    return b.emit_many(call.op, (x,), call.types, call.attributes)
 
 
-def invert(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """-1 - x, where -1 is all bits set."""
-    (x,) = inputs
-    return on.native("Sub", on.const(-1 if x.dtype.is_signed else int(x.dtype.max), x.dtype), x)
+def invert(b: Builder, call: Call) -> Replacement:
+    """Compute BitwiseNot as -1 - x, where -1 has all bits set."""
+    (x,) = call.inputs
+    return b.native("Sub", b.scalar(-1 if x.dtype.is_signed else int(x.dtype.max), x.dtype), x)
 
 
-def bitwise(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """*or* and *exclusive or* are the sum without what *and* has once or twice in it."""
-    x, y = inputs
-    shape = types[0].shape
-    common = _and(on, x, y, shape)
-    if op == "BitwiseAnd":
+def bitwise(b: Builder, call: Call) -> Replacement:
+    """Compute *or* and *exclusive or*: the sum less *and*, once or twice."""
+    x, y = call.inputs
+    shape = call.shape
+    common = _and(b, x, y, shape)
+    if call.op == "BitwiseAnd":
         return common
-    if op == "BitwiseXor":
-        common = on.native("Add", common, common)
-    return on.native("Sub", on.native("Add", x, y, shape=shape), common, shape=shape)
+    if call.op == "BitwiseXor":
+        common = b.native("Add", common, common)
+    return b.native("Sub", b.native("Add", x, y, shape=shape), common, shape=shape)
 
 
-def _and(on: Legaliser, x: Symbol, y: Symbol, shape: Any) -> Symbol:
+def _and(b: Builder, x: Symbol, y: Symbol, shape: Any) -> Symbol:
     for value, mask in ((x, y), (y, x)):
-        array = on.known(mask)
+        array = b.known(mask)
         if array is not None and array.size == 1:
-            masked = _masked(on, value, int(array.reshape(())), shape)
+            masked = _masked(b, value, int(array.reshape(())), shape)
             if masked is not None:
                 return masked
     own = x.dtype
     wide = DType.int64 if own.bits == 64 else DType.int32
-    table = on.graph._constant(_BYTES.astype(wide.numpy), wide)
+    table = b.constant(_BYTES.astype(wide.numpy), wide)
     if own.bits == 8:
-        left, right = (on.native("Mod", on.casts.plain(s, wide), on.const(256, wide)) for s in (x, y))
-        place = on.native("Add", on.native("Mul", left, on.const(256, wide)), right, shape=shape)
-        return on.casts.plain(on.native("Gather", table, place, shape=shape, axis=0), own)
+        left, right = (b.native("Mod", b.native_cast(s, wide), b.scalar(256, wide)) for s in (x, y))
+        place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=shape)
+        return b.native_cast(b.native("Gather", table, place, shape=shape, axis=0), own)
     count = own.bits // 8
-    weights = on.graph._constant(np.array([1 << 8 * i for i in range(count)], wide.numpy), wide)
-    left, right = (_bytes(on, on.casts.plain(s, wide), weights) for s in (x, y))
+    weights = b.constant(np.array([1 << 8 * i for i in range(count)], wide.numpy), wide)
+    left, right = (_bytes(b, b.native_cast(s, wide), weights) for s in (x, y))
     parts = _shape([*shape, Dim(count)])
-    place = on.native("Add", on.native("Mul", left, on.const(256, wide)), right, shape=parts)
-    found = on.native("Mul", on.native("Gather", table, place, shape=parts, axis=0), weights, shape=parts)
+    place = b.native("Add", b.native("Mul", left, b.scalar(256, wide)), right, shape=parts)
+    found = b.native("Mul", b.native("Gather", table, place, shape=parts, axis=0), weights, shape=parts)
     # The running sum is exact in the dtype, where a reduction goes through float32.
-    total = on.native("CumSum", found, on.const(-1, DType.int64), shape=parts)
-    return on.casts.plain(on.native("Gather", total, on.const(count - 1, DType.int64), shape=shape, axis=-1), own)
+    total = b.native("CumSum", found, b.scalar(-1, DType.int64), shape=parts)
+    return b.native_cast(b.native("Gather", total, b.scalar(count - 1, DType.int64), shape=shape, axis=-1), own)
 
 
-def _bytes(on: Legaliser, x: Symbol, weights: Symbol) -> Symbol:
-    """The bytes of an integer along a new last axis, the lowest first."""
-    column = on.native("Unsqueeze", x, on.ints([-1]), shape=_shape([*x.shape, Dim(1)]))
+def _bytes(b: Builder, x: Symbol, weights: Symbol) -> Symbol:
+    """Return the bytes of an integer along a new last axis, the lowest first."""
+    column = b.native("Unsqueeze", x, b.vector([-1]), shape=_shape([*x.shape, Dim(1)]))
     parts = _shape([*x.shape, weights.shape[0]])
-    below = on.native("Mod", column, weights, shape=parts)
-    whole = on.native("Div", on.native("Sub", column, below, shape=parts), weights, shape=parts)
-    return on.native("Mod", whole, on.const(256, x.dtype), shape=parts)
+    below = b.native("Mod", column, weights, shape=parts)
+    whole = b.native("Div", b.native("Sub", column, below, shape=parts), weights, shape=parts)
+    return b.native("Mod", whole, b.scalar(256, x.dtype), shape=parts)
 
 
-def _masked(on: Legaliser, x: Symbol, mask: int, shape: Any) -> Symbol | None:
-    """*and* with a constant that is a run of ones at either end."""
+def _masked(b: Builder, x: Symbol, mask: int, shape: Any) -> Symbol | None:
+    """Return *and* with a constant that is a run of ones at either end."""
     own = x.dtype
     bits = mask % (1 << own.bits)
     if bits == 0:
         return None
     low = bits.bit_length()
     if bits == (1 << low) - 1 and low < own.bits - own.is_signed:
-        return on.native("Mod", x, on.const(1 << low, own), shape=shape)
+        return b.native("Mod", x, b.scalar(1 << low, own), shape=shape)
     rest = (1 << own.bits) - bits
     if rest & (rest - 1) == 0 and rest < 1 << (own.bits - own.is_signed) and rest > 1:
-        return on.native("Sub", x, on.native("Mod", x, on.const(rest, own)), shape=shape)
+        return b.native("Sub", x, b.native("Mod", x, b.scalar(rest, own)), shape=shape)
     return None
 
 
-def shift(on: Legaliser, op: str, inputs: Inputs, types: Any, attributes: dict[str, Any]) -> Made:
-    """Products with powers of two and quotients by them; 0 for a count that is not below the width."""
-    x, count = inputs
-    own, shape = x.dtype, types[0].shape
+def shift(b: Builder, call: Call) -> Replacement:
+    """Compute shifts by Mul and Div with powers of two; 0 for a count that is not below the width."""
+    x, count = call.inputs
+    own, shape = x.dtype, call.shape
     powers = [1 << i for i in range(own.bits)]
-    place = on.casts.plain(on.native("Min", count, on.const(own.bits, own)), DType.int64)
+    place = b.native_cast(b.native("Min", count, b.scalar(own.bits, own)), DType.int64)
 
     def chosen(values: list[int]) -> Symbol:
-        table = on.graph._constant(np.array(values, own.numpy), own)
-        return on.native("Gather", table, place, shape=count.shape, axis=0)
+        table = b.constant(np.array(values, own.numpy), own)
+        return b.native("Gather", table, place, shape=count.shape, axis=0)
 
-    if attributes["direction"] in ("LEFT", b"LEFT"):
-        return on.native("Mul", x, chosen([*powers, 0]), shape=shape)
-    quotient = on.native("Div", x, chosen([*powers, 1]), shape=shape)
-    known = on.known(count)
+    if call.attributes["direction"] in ("LEFT", b"LEFT"):
+        return b.native("Mul", x, chosen([*powers, 0]), shape=shape)
+    quotient = b.native("Div", x, chosen([*powers, 1]), shape=shape)
+    known = b.known(count)
     if known is not None and (known < own.bits).all():
         return quotient
-    return on.native("Mul", quotient, chosen([*([1] * own.bits), 0]), shape=shape)
+    return b.native("Mul", quotient, chosen([*([1] * own.bits), 0]), shape=shape)

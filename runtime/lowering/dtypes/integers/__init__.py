@@ -1,9 +1,17 @@
-"""Integers of any width: carried in ONNX's up to 64 bits, in limbs beyond.
+"""Integers of any width: stored in ONNX's up to 64 bits, in limbs beyond.
 
-A pass before the others: what follows sees only dtypes that ONNX has.
+A pass before the others, which then see only dtypes that ONNX has.
 """
 
-from graphcore.runtime.lowering.dtypes.integers.carrying import carried, needed
-from graphcore.runtime.lowering.dtypes.integers.wide.operators import SUPPORTED_WIDE
+from graphcore.ir.graph import Graph
+from graphcore.runtime.lowering.dtypes.integers.carrying import WideRules, Widths, needed
+from graphcore.runtime.lowering.dtypes.integers.wide.bits import small
+from graphcore.runtime.lowering.dtypes.integers.wide.operators import SUPPORTED_WIDE, computed
 
-__all__ = ["SUPPORTED_WIDE", "carried", "needed"]
+
+def store(graph: Graph) -> Graph:
+    """Return the graph with integers of ONNX's widths in place of others. Raises `DTypeError` for what has no rule."""
+    return Widths(graph, WideRules(computed, small)).run()
+
+
+__all__ = ["SUPPORTED_WIDE", "needed", "store"]

@@ -1,26 +1,28 @@
 """The pass itself: a graph whose integers are all of widths that ONNX has, made of one with any.
 
-Up to 64 bits a value is carried by the next integer that ONNX has, and is the same as what is meant modulo 2^bits
+Up to 64 bits a value is stored in the next integer that ONNX has, and is the same as what is meant modulo 2^bits
 only, as long as nothing looks at its upper bits. What it may hold is known as an interval; where that lies within the
 width, nothing needs to be done before something does look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import Rewrite, bodies
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import concerns, is_odd, is_wide, stored_type, wide_dtype
+from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limbs, Value
 from graphcore.runtime.lowering.dtypes.integers.low_bits import LOOKS, MOVES, ZEROS, low_operands, narrowed
-from graphcore.runtime.lowering.dtypes.integers.wide import conversions
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import U64, Limbs, Value
+from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -32,15 +34,24 @@ _WHOLE_BODIES = frozenset({"If", "Loop", "Scan"})
 """Operators whose results are those of bodies, which give them within their widths."""
 
 
-class Widths:
-    """The pass over one graph. outer: that over the graph around, where this one is a body."""
+@dataclass(frozen=True, slots=True)
+class WideRules:
+    """The rules of wide integers. results: of a node on them. count: a wide count of a shift, as int64."""
 
-    def __init__(self, graph: Graph, outer: Widths | None = None) -> None:
+    results: Callable[[Widths, Node], Sequence[Result]]
+    count: Callable[[Widths, Symbol], Symbol]
+
+
+class Widths:
+    """The pass over one graph. outer: that over the outer graph, where this one is a body."""
+
+    def __init__(self, graph: Graph, rules: WideRules, outer: Widths | None = None) -> None:
         self.rewrite: Rewrite = Rewrite(graph, stored_type, outer.rewrite if outer else None)
         self.old = graph
         self.new = self.rewrite.new
-        self.limbs = Limbs(lambda value: self.new._scalar(value, U64))
+        self.limbs = Limbs(lambda value: self.new.build.scalar(value, U64))
         self._outer = outer
+        self._rules = rules
         self._narrowed = narrowed(graph)
         self._intervals: dict[int, Interval] = {}
         self._wrapped: dict[tuple[int, DType], Symbol] = {}
@@ -48,22 +59,15 @@ class Widths:
         self._exact_values: dict[int, Value] = {}
 
     def run(self) -> Graph:
-        for symbol in self.old._inputs:
+        for symbol in self.old.input_symbols:
             if is_wide(symbol):
                 self._values[symbol.id] = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
-        new = self.new
-        for position, node in enumerate(self.old._nodes):
-            if position == self.old._read > 0:
-                new._read = len(new._nodes)
-            self.rewrite.is_read = position < self.old._read
-            new._layer, new._origin = node.layer, node.origin
+        for node in self.rewrite.steps():
             self._node(node)
-        if self.old._read and self.old._read >= len(self.old._nodes):
-            new._read = len(new._nodes)
-        labels = {label or symbol.name for label, symbol in self.old._outputs or ()}
-        for _, symbol in self.old._outputs or ():
+        labels = {label or symbol.name for label, symbol in self.old.named_outputs}
+        for _, symbol in self.old.named_outputs:
             self._output(symbol, labels)
-        new._layer, new._origin = "", None
+        self.new.site.layer, self.new.site.origin = "", None
         return self.rewrite.finish()
 
     def _output(self, symbol: Symbol, labels: set[str]) -> None:
@@ -73,16 +77,16 @@ class Widths:
         if is_wide(symbol):
             if self._outer is not None:
                 raise self.refusal_of_bodies(symbol)
-            self.new._origin, self.new._layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
+            self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
             made = conversions.packed(self.limbs, self.value(symbol), symbol.dtype, symbol.shape)
             self.rewrite.bind(symbol, made)
             return
-        self.new._origin, self.new._layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
+        self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
         loose = self.rewrite.of(symbol)
         made = self.exact(symbol)
-        if made is not loose and loose._name in labels and isinstance(loose.producer, Node):
-            del self.new._names.taken[loose._name]
-            loose._name = None
+        if made is not loose and loose.given_name in labels and isinstance(loose.producer, Node):
+            del self.new.names.taken[loose.given_name]
+            loose.given_name = None
         self.rewrite.bind(symbol, made)
 
     # What a Symbol of the old graph is in the new one
@@ -93,7 +97,7 @@ class Widths:
         return DType.int64 if symbol.id in self._narrowed else found
 
     def loose(self, symbol: Symbol) -> Symbol:
-        """What stands for it modulo 2^bits; of wide integers modulo 2^64."""
+        """Return the new Symbol, equal modulo 2^bits; of wide integers modulo 2^64."""
         if is_wide(symbol) and symbol.id not in self._narrowed:
             made, interval = conversions.low_bits(self.limbs, self.value(symbol), DType.int64)
             self._intervals.setdefault(made.id, interval)
@@ -101,7 +105,7 @@ class Widths:
         return self.rewrite.of(symbol)
 
     def exact(self, symbol: Symbol) -> Symbol:
-        """What stands for it, within its width. Wide integers must fit into int64."""
+        """Return the new Symbol, within its width. Wide integers must fit into int64."""
         if not isinstance(symbol.type, TensorType):
             return self.rewrite.of(symbol)
         dtype = self.dtype(symbol)
@@ -130,7 +134,7 @@ class Widths:
         return found
 
     def interval(self, symbol: Symbol) -> Interval:
-        """What a Symbol of the new graph may hold, which is an integer or bool."""
+        """Return the range of a Symbol of the new graph, which is an integer or bool."""
         found = self._intervals.get(symbol.id)
         if found is None:
             producer = symbol.producer
@@ -170,7 +174,7 @@ class Widths:
         return found
 
     def _any(self) -> Symbol:
-        return self.new._scalar(0, U64)
+        return self.new.build.scalar(0, U64)
 
     def refusal_of_bodies(self, symbol: Symbol) -> GraphError:
         return GraphError(
@@ -196,13 +200,13 @@ class Widths:
             self._narrow(node)
 
     def _is_view(self, node: Node) -> bool:
-        """Whether a node reads integers of an odd width as others of that width: a cast does so."""
+        """Return whether a node reads integers of an odd width as others of that width: a cast does so."""
         if node.op_type != "BitCast" or node.domain or not concerns(node.outputs[0].type):
             return False
         return node.inputs[0] is not None and self.dtype(node.inputs[0]).is_integer
 
     def _is_wide(self, node: Node) -> bool:
-        """Whether a node computes in limbs: its result is wide, or it looks at operands that are."""
+        """Return whether a node computes in limbs: its result is wide, or it looks at operands that are."""
         results = [s for s in node.outputs if is_wide(s)]
         if results:
             return any(s.id not in self._narrowed for s in results)
@@ -214,9 +218,7 @@ class Widths:
         return node.op_type in LOOKS or not low_operands(node)
 
     def _wide(self, node: Node) -> None:
-        from graphcore.runtime.lowering.dtypes.integers.wide.operators import computed
-
-        made = computed(self, node)
+        made = self._rules.results(self, node)
         names = []
         for symbol, result in zip(node.outputs, made, strict=True):
             if isinstance(result, Value):
@@ -225,12 +227,10 @@ class Widths:
                 names.append((symbol, result))
         for symbol, result in names:
             self.rewrite.bind(symbol, result)
-            if symbol._name is not None and result._name is None and isinstance(result.producer, Node):
-                self.new._names.rename(result, symbol._name)
+            if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
+                self.new.names.rename(result, symbol.given_name)
 
     def _narrow(self, node: Node) -> None:
-        from graphcore.runtime.lowering.dtypes.integers.wide.bits import small
-
         out = next((s for s in node.outputs if isinstance(s.type, TensorType)), None)
         low = low_operands(node) if out is not None else ()
         inputs: list[Symbol | None] = []
@@ -240,12 +240,12 @@ class Widths:
             elif position in low and out is not None and self._agrees(symbol, out):
                 inputs.append(self.loose(symbol))
             elif position == 1 and node.op_type in _SHIFTS and wide_dtype(self.dtype(symbol)):
-                inputs.append(small(self, symbol))
+                inputs.append(self._rules.count(self, symbol))
             else:
                 inputs.append(self.exact(symbol))
         types = [stored_type(self._narrow_type(s)) for s in node.outputs]
-        attributes = self.rewrite.attributes(node, lambda body: Widths(body, self).run())
-        made = self.new._emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
+        attributes = self.rewrite.attributes(node, lambda body: Widths(body, self._rules, self).run())
+        made = self.new.build.emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
         for symbol, result in zip(node.outputs, made, strict=True):
             found = self._result(node, symbol, inputs)
             if found is not None:
@@ -262,7 +262,7 @@ class Widths:
         return tensor_type(DType.int64, symbol.shape) if symbol.id in self._narrowed else type_
 
     def _result(self, node: Node, symbol: Symbol, inputs: Sequence[Symbol | None]) -> Interval | None:
-        """What a result may hold where more is known than its storage."""
+        """Return the range of a result where more is known than its storage."""
         if not isinstance(symbol.type, TensorType):
             return None
         dtype = self.dtype(symbol)
@@ -291,7 +291,7 @@ class Widths:
         return found if found is not None and found.within(limits) else None
 
     def _cast(self, node: Node) -> Symbol:
-        """A cast between what is carried in one tensor."""
+        """Return a cast between dtypes that are stored in one tensor."""
         (source,) = node.inputs
         assert source is not None
         from_, to = self.dtype(source), self.dtype(node.outputs[0])
@@ -307,7 +307,7 @@ class Widths:
         stored = to.storage if is_odd(to) else to
         if value.dtype is stored:
             return value
-        made = self.new._emit("Cast", (value,), tensor_type(stored, value.shape), {"to": stored})
+        made = self.new.build.emit("Cast", (value,), tensor_type(stored, value.shape), {"to": stored})
         limits = of_dtype(stored)
         if limits is not None and _is_whole(value) and stored.kind is not Kind.bool:
             known = self.interval(value)
@@ -348,7 +348,7 @@ class Widths:
 
 
 def _all_of(shape: Shape, given: Sequence[Symbol]) -> bool:
-    """Whether Symbols have one shape for certain."""
+    """Return whether Symbols have one shape for certain."""
     return shape.is_ranked and not shape.is_dynamic and all(s.shape.is_ranked and s.shape == shape for s in given)
 
 
@@ -369,13 +369,6 @@ def _wrap(symbol: Symbol, dtype: DType, held: Interval) -> Symbol:
     return e.emit("Sub", e.emit("BitwiseXor", low, sign), sign)
 
 
-def needed(graph: Graph) -> bool:
-    """Whether there are integers of other widths than ONNX has in the graph or one of its bodies."""
-    if any(concerns(type_) for type_ in {s.type for s in graph._symbols}):
-        return True
-    return any(needed(body) for node in graph._nodes if node.attributes for body in bodies(node))
-
-
-def carried(graph: Graph) -> Graph:
-    """The graph with integers of ONNX's widths in the place of others. Raises `DTypeError` for what has no rule."""
-    return Widths(graph).run()
+def needed(has: Summary) -> bool:
+    """Return whether there are integers of other widths than ONNX has in the graph or one of its bodies."""
+    return any(map(concerns, has.types))

@@ -1,4 +1,4 @@
-"""What an integer tensor may hold, as a closed interval of Python ints, and how operators change it."""
+"""The ranges of integer tensors, as closed intervals of Python ints, and the effect of operators on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Interval(NamedTuple):
         return self.lo >= other.lo and self.hi <= other.hi
 
     def met(self, other: Interval) -> Interval:
-        """What both hold; itself where they have nothing in common."""
+        """Return the intersection; the interval itself where they have nothing in common."""
         lo, hi = max(self.lo, other.lo), min(self.hi, other.hi)
         return Interval(lo, hi) if lo <= hi else self
 
@@ -69,7 +69,7 @@ def of_array(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Interv
 
 
 def reduced_count(node: Node) -> int | None:
-    """How many elements ReduceSum and its like take together for each result, where that is known."""
+    """Return how many elements ReduceSum and similar operators combine for each result, where that is known."""
     x = node.inputs[0]
     if x is None or not x.shape.is_ranked:
         return None
@@ -101,7 +101,7 @@ Rule: TypeAlias = Callable[[Sequence[Interval], Node], "Interval | None"]
 
 
 def _bits(intervals: Sequence[Interval]) -> int:
-    """How many bits below the sign hold the values."""
+    """Return how many bits below the sign hold the values."""
     return max(max(i.hi, ~i.lo).bit_length() for i in intervals)
 
 

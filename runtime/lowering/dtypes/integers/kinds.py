@@ -1,4 +1,4 @@
-"""Which dtypes are of a width that ONNX has not, and the types that carry them."""
+"""The dtypes of widths that ONNX lacks, and the types that store them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 
 
 def is_wide(symbol: Symbol | None) -> bool:
-    """Whether it is an integer of more bits than any that ONNX has."""
+    """Return whether a Symbol is an integer of more bits than any that ONNX has."""
     return symbol is not None and isinstance(symbol.type, TensorType) and wide_dtype(symbol.type.dtype)
 
 
 def is_odd(dtype: DType) -> bool:
-    """Whether it is an integer of at most 64 bits that ONNX has not."""
+    """Return whether a dtype is an integer of at most 64 bits that ONNX lacks."""
     return dtype.is_integer and dtype.storage is not dtype and dtype.bits <= 64 and dtype.storage.bits > dtype.bits
 
 
 def concerns(type_: Type) -> bool:
-    """Whether a type is, or is a list or optional of, integers of a width that ONNX has not."""
+    """Return whether a type is, or is a list or optional of, integers of a width that ONNX lacks."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return concerns(type_.element)
     return isinstance(type_, TensorType) and (is_odd(type_.dtype) or wide_dtype(type_.dtype))

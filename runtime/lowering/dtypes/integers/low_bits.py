@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
-from graphcore.ir.rewrite import bodies
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.walk import bodies
 from graphcore.runtime.lowering.dtypes.integers.intervals import known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide, wide_dtype
 
@@ -59,11 +59,11 @@ def low_operands(node: Node) -> Collection[int]:
 def narrowed(graph: Graph) -> frozenset[int]:
     """The numbers of the wide results of which nothing uses more than the low 64 bits: they are computed in int64."""
     used: dict[int, int] = {s.id: s.type.dtype.bits for s in graph.outputs if is_wide(s)}
-    for node in graph._nodes:
+    for node in graph.nodes:
         for body in bodies(node):
-            used.update(dict.fromkeys(body._captured, 1 << 62))
+            used.update(dict.fromkeys(body.scope.captured, 1 << 62))
     found: set[int] = set()
-    for node in reversed(graph._nodes):
+    for node in reversed(graph.nodes):
         if not any(map(is_wide, (*node.inputs, *node.outputs))):
             continue
         most = max(used.get(s.id, 0) for s in node.outputs)

@@ -9,9 +9,9 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.promotion.wide import MOST_BITS_OF_FLOATS, MOST_EXPONENT
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, known_scalar, reduced_count
-from graphcore.runtime.lowering.dtypes.integers.wide import conversions
-from graphcore.runtime.lowering.dtypes.integers.wide.division import divided
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import ENDLESS, U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
+from graphcore.runtime.lowering.dtypes.integers.limbs.division import divided
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, most_limbs, operands, refused
 from graphcore.types.dtypes import DType
 
@@ -124,7 +124,7 @@ def _signed(on: Widths, x: Value, negative: Symbol | None) -> Value:
 
 
 def _below(on: Widths, x: Value) -> Symbol | None:
-    """Where a value is below 0; None where it never is."""
+    """Return where a value is below 0; None where it never is."""
     return on.limbs.negative_mask(x) if x.interval.lo < 0 else None
 
 

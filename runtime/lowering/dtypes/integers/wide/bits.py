@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, bitwise_and, bitwise_or, known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.wide import conversions
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import DIGIT, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, most_limbs, operands
 from graphcore.runtime.lowering.dtypes.integers.wide.order import pick
 from graphcore.types.dtypes import DType
@@ -66,7 +67,7 @@ def _shift_right(on: Widths, node: Node) -> Sequence[Result]:
 
 
 def _shifted(on: Widths, node: Node, *, exact: bool) -> tuple[Value, int | Symbol]:
-    """What a node shifts, and its count: a number, or a tensor of int64 that broadcasts with it."""
+    """Return the operand of a shift, and its count: a number, or a tensor of int64 that broadcasts with it."""
     x, count = node.inputs
     assert x is not None
     assert count is not None
@@ -83,10 +84,10 @@ def _shifted(on: Widths, node: Node, *, exact: bool) -> tuple[Value, int | Symbo
 
 
 def small(on: Widths, count: Symbol) -> Symbol:
-    """A wide count as int64: those beyond are as good as any that is too large."""
+    """Return a wide count as int64: those beyond are as good as any that is too large."""
     known = known_scalar(count)
     if known is not None and not count.rank:
-        return on.new._scalar(min(max(known, -1), 1 << 32), _I64)
+        return on.new.build.scalar(min(max(known, -1), 1 << 32), _I64)
     low, high = (conversions.of_number(on.limbs, limit) for limit in (-1, 1 << 32))
     value = pick(on, pick(on, on.exact_value(count), low, greatest=True), high, greatest=False)
     return conversions.low_bits(on.limbs, value, _I64)[0]

@@ -11,9 +11,9 @@ from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import joined
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
+from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.low_bits import MOVES, ZEROS
-from graphcore.runtime.lowering.dtypes.integers.wide import conversions
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import U64, Limb, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, refused
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
@@ -41,7 +41,7 @@ def _moved(on: Widths, node: Node) -> Sequence[Result]:
             None if s is None else rows[positions.index(i)][place] if i in positions else others[i]
             for i, s in enumerate(node.inputs)
         ]
-        results = on.new._emit_many(node.op_type, tuple(inputs), types, node.attributes, node.domain)
+        results = on.new.build.emit_many(node.op_type, tuple(inputs), types, node.attributes, node.domain)
         for limbs, result in zip(made, results, strict=True):
             limbs.append(Limb(result, window))
     return [Value(tuple(limbs), interval) for limbs in made]
@@ -74,7 +74,7 @@ def _filled(on: Widths, node: Node) -> Sequence[Result]:
     limbs = []
     for limb in value.limbs:
         one = np.array([limb.window.lo % (1 << 64)], np.uint64)
-        limbs.append(Limb(on.new._emit(node.op_type, (shape,), type_, {"value": one}), limb.window))
+        limbs.append(Limb(on.new.build.emit(node.op_type, (shape,), type_, {"value": one}), limb.window))
     return (Value(tuple(limbs), value.interval),)
 
 

@@ -1,4 +1,4 @@
-"""What rules of wide operators share: their operands as limbs, and the refusal of what has no rule."""
+"""Helpers of the rules for wide operators: operands as limbs, and the refusal of operators without a rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import Limb, Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Limb, Value, count_of
 
 Rule: TypeAlias = Callable[[Widths, Node], Sequence[Result]]
 """Computes a node: limbs for its wide results, Symbols of the new graph for others."""

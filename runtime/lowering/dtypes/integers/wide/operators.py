@@ -10,8 +10,9 @@ from graphcore.ir.symbol import Node
 from graphcore.promotion.wide import MOST_BITS_OF_FLOATS
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_odd, is_wide
-from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, bits, conversions, movement, order
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Value, count_of
+from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, bits, movement, order
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused
 from graphcore.types.dtypes import Kind
 
@@ -57,7 +58,7 @@ SUPPORTED_WIDE = frozenset(_RULES)
 
 
 def computed(on: Widths, node: Node) -> list[Result]:
-    """The results of a node on wide integers. Raises `DTypeError` where there is no way to compute it."""
+    """Return the results of a node on wide integers. Raises `DTypeError` where there is no way to compute it."""
     rule = _RULES.get(node.op_type) if node.domain in ("", LIBRARY) else None
     if rule is None or node.attributes.get("reduction", "none") not in ("none", b"none"):
         raise refused(node)

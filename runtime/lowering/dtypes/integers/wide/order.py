@@ -8,7 +8,7 @@ from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import ENDLESS, Value
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, Value
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, operands
 from graphcore.types.dtypes import DType
 

@@ -1,7 +1,7 @@
 """Integers of any width as sums of 64-bit tensors, one for each 32 bits: limb i counts 2^(32 i).
 
 A limb is a uint64 tensor that stands for the integers of a window of less than 2^64 values, each by its residue. So
-negative digits and carries that nobody has asked for yet need no operators: carries go up only where a window would
+negative digits and carries that are not needed yet take no operators: carries go up only where a window would
 overflow, or where digits are asked for.
 """
 
@@ -49,7 +49,7 @@ class Value:
 
 
 def is_window(interval: Interval) -> bool:
-    """Whether 64 bits tell its integers apart, also after the low digit is cut off."""
+    """Return whether 64 bits tell its integers apart, also after the low digit is cut off."""
     return (interval.hi >> DIGIT) - (interval.lo >> DIGIT) < 1 << DIGIT
 
 
@@ -157,7 +157,7 @@ class Limbs:
     # Columns
 
     def column(self, entries: Sequence[Limb], spill: list[Limb]) -> Limb:
-        """The sum of what stands in one column; what would overflow is carried to the next one, `spill`."""
+        """Return the sum of one column; its overflow goes to the next one, `spill`."""
         total = NOTHING
         for entry in entries:
             if not is_window(total.window + entry.window):
@@ -322,7 +322,7 @@ class Limbs:
         return made
 
     def negative_mask(self, value: Value) -> Symbol:
-        """Whether it is less than 0, as a tensor of bools."""
+        """Return whether a value is less than 0, as a tensor of bools."""
         digits = self.digits(value)
         bias = max(0, -digits[-1].window.lo)
         symbol = self.full(Value(digits, value.interval))[-1]
@@ -331,7 +331,7 @@ class Limbs:
         return e.less(symbol, self._constant(bias))
 
     def zero_mask(self, value: Value) -> Symbol:
-        """Whether it is 0, as a tensor of bools."""
+        """Return whether a value is 0, as a tensor of bools."""
         symbols = self.full(Value(self.digits(value), value.interval))
         met = symbols[0]
         for symbol in symbols[1:]:
@@ -389,7 +389,7 @@ def _beside(a: Value, b: Value) -> list[list[Limb]]:
 
 
 def _has_windows(left: Sequence[Limb], right: Sequence[Limb], most: int) -> bool:
-    """Whether every partial product that is not in the topmost column or beyond has a window."""
+    """Return whether every partial product that is not in the topmost column or beyond has a window."""
     return all(
         is_window(x.window * y.window) for i, x in enumerate(left) for j, y in enumerate(right) if i + j < most - 1
     )

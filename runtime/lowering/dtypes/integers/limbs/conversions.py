@@ -6,10 +6,11 @@ import functools
 
 import numpy as np
 
+from graphcore.arrays.big_integers import DIGIT
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, of_array, of_dtype
-from graphcore.runtime.lowering.dtypes.integers.wide.limbs import DIGIT, U64, Limb, Limbs, Value, count_of, is_window
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Limbs, Value, count_of, is_window
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape
 
@@ -25,7 +26,7 @@ def unpacked(symbol: Symbol, dtype: DType) -> Value:
     shape = symbol.shape[:-1] if symbol.shape.is_ranked else symbol.shape
     limbs = []
     for place in range(count):
-        at = symbol.graph._scalar(place, _I64)
+        at = symbol.graph.build.scalar(place, _I64)
         digit = e.emit("Gather", symbol, at, shape=shape, axis=-1)
         window = Interval(0, (1 << DIGIT) - 1)
         if place == count - 1 and dtype.is_signed:
@@ -50,14 +51,14 @@ def packed(limbs: Limbs, value: Value, dtype: DType, shape: Shape) -> Symbol:
             break
         carries = []
         digits.append(limbs.column(entries, carries))
-        # Of the last digit 32 bits count: there is no need to know the sign of what is carried into it.
+        # Of the last digit 32 bits count: the sign of the carry into it does not matter.
         carries.append(limbs.logical(digits[-1]) if place == count - 2 else limbs.cut(digits[-1], DIGIT))
     # The last digit is summed in 32 bits, which is half the work.
     digits += last or [limbs.number(0)]
     parts = [e.cast_within(s, _U32) for s in limbs.full(Value(tuple(digits), value.interval))]
     symbols = parts[: count - 1]
     symbols.append(functools.reduce(functools.partial(e.emit, "Add"), parts[count - 1 :]))
-    line = symbols[0].graph._vector([-1])
+    line = symbols[0].graph.build.vector([-1])
     columns = [e.emit("Unsqueeze", s, line, shape=_behind(shape, 1)) for s in symbols]
     return e.emit("Concat", *columns, shape=_behind(shape, count), axis=-1)
 
@@ -73,7 +74,7 @@ def of_constant(limbs: Limbs, like: Symbol, array: np.ndarray[tuple[int, ...], n
         return of_number(limbs, interval.lo)
     if is_window(interval):
         low = (array.astype(object) % (1 << 64)).astype(np.uint64)
-        return Value((Limb(like.graph._constant(np.asarray(low), U64), interval),), interval)
+        return Value((Limb(like.graph.build.constant(np.asarray(low), U64), interval),), interval)
     made = []
     rest = array
     count = count_of(max(interval.lo.bit_length(), interval.hi.bit_length()) + 1)
@@ -86,7 +87,7 @@ def of_constant(limbs: Limbs, like: Symbol, array: np.ndarray[tuple[int, ...], n
 
 def _constant_limb(like: Symbol, array: np.ndarray[tuple[int, ...], np.dtype[np.object_]]) -> Limb:
     window = of_array(array) or Interval(0, 0)
-    return Limb(like.graph._constant((array % (1 << 64)).astype(np.uint64), U64), window)
+    return Limb(like.graph.build.constant((array % (1 << 64)).astype(np.uint64), U64), window)
 
 
 def of_number(limbs: Limbs, number: int) -> Value:
@@ -131,7 +132,7 @@ def low_bits(limbs: Limbs, value: Value, dtype: DType) -> tuple[Symbol, Interval
     assert limits is not None
     if low.symbol is None and dtype is _I64:  # a constant, which what follows may want to know
         number = ((low.window.lo + (1 << 63)) % (1 << 64)) - (1 << 63)
-        return symbol.graph._scalar(number, _I64), Interval(number, number)
+        return symbol.graph.build.scalar(number, _I64), Interval(number, number)
     interval = value.interval if value.interval.within(limits) else limits
     if dtype is _I64:
         return e.bitcast(symbol, _I64), interval
@@ -151,7 +152,7 @@ def to_float(limbs: Limbs, value: Value, target: DType) -> Symbol:
     size = value if negative is None else limbs.chosen(negative, limbs.negate(value), value)
     size = Value(size.limbs, Interval(0, value.interval.size))
     digits = [e.bitcast(s, _I64) for s in limbs.full(Value(limbs.digits(size, 3), size.interval))]
-    constant = digits[0].graph._scalar
+    constant = digits[0].graph.build.scalar
     # The highest digit that is not 0, the two below it, whether there is anything below those, and what they count.
     parts = digits[2::-1]
     scale: Symbol = constant(1.0, _F64)
@@ -177,7 +178,7 @@ def _rounded(a: Symbol, b: Symbol, c: Symbol, *, to_odd: bool) -> Symbol:
     to_odd: an inexact result is made the neighbour whose last bit is set, which rounds on to fewer bits as the sum
     itself would.
     """
-    constant = a.graph._scalar
+    constant = a.graph.build.scalar
     a = e.emit("Mul", a, constant(2.0**64, _F64))
     b = e.emit("Mul", b, constant(2.0**32, _F64))
     upper = e.emit("Add", a, b)
@@ -197,7 +198,7 @@ def _rounded(a: Symbol, b: Symbol, c: Symbol, *, to_odd: bool) -> Symbol:
 
 def of_float(limbs: Limbs, symbol: Symbol, dtype: DType) -> Value:
     """A float tensor truncated and saturated at the limits of `dtype`, NaN as 0."""
-    constant = symbol.graph._scalar
+    constant = symbol.graph.build.scalar
     zero = constant(0.0, _F64)
     x = e.cast(symbol, _F64)
     x = e.where(e.emit("IsNaN", x, dtype=DType.bool), zero, x)

@@ -1,4 +1,4 @@
-"""Opening what a model consists of. Files are untrusted: nothing outside of the model's folder is opened for it."""
+"""Open the files that a model consists of. They are untrusted: nothing outside of the folder of the model is opened."""
 
 from __future__ import annotations
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphcore.build import nary
-from graphcore.ir.buffers import value_of
+from graphcore.ir.emit import new_node
+from graphcore.ir.graph import Graph
+from graphcore.ir.state import open_expressions
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.support.source_lines import line_of
-
-if TYPE_CHECKING:
-    from graphcore.ir.graph import Graph
 
 
 class _Body(dict[str, Any]):
@@ -26,7 +24,6 @@ def copied(graph: Graph) -> Graph:
 
 def state_of(graph: Graph) -> dict[str, Any]:
     """Everything there is to know of a graph, without references between Symbols."""
-    from graphcore.ir.graph import Graph
 
     def attribute_state(value: Any) -> Any:
         return _Body(state_of(value)) if isinstance(value, Graph) else value
@@ -47,7 +44,7 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "name": graph.name,
         "promotion": graph.promotion,
         "strict": graph.strict,
-        "symbols": [(s.type, s._name, producer_state(s)) for s in graph._symbols],
+        "symbols": [(s.type, s.given_name, producer_state(s)) for s in graph._symbols],
         "nodes": [
             (
                 n.op_type,
@@ -62,25 +59,23 @@ def state_of(graph: Graph) -> dict[str, Any]:
         ],
         "inputs": [s.id for s in graph._inputs],
         "outputs": None if graph._outputs is None else [(name, s.id) for name, s in graph._outputs],
-        "casts": [(key, s.id) for key, s in graph._once.casts.items()],
-        "expressions": nary.state_of(graph),
-        "layers": dict(graph._layers),
-        "metadata": dict(graph._metadata),
-        "domains": dict(graph._domains),
-        "read": graph._read,
-        "watched": [(label, s.id) for label, s in graph._watched.items()],
+        "casts": [(key, s.id) for key, s in graph.memory.casts.items()],
+        "expressions": open_expressions.state_of(graph),
+        "layers": dict(graph.site.layers),
+        "metadata": dict(graph.metadata),
+        "domains": dict(graph.opsets),
+        "read": graph.site.imported,
+        "watched": [(label, s.id) for label, s in graph.watched.items()],
         "buffers": [(name, held.value.id, held.buffer) for name, held in graph._buffers.items()],
     }
 
 
 def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> None:
-    """Makes `graph`, an empty object, what `state` says. outer: the graph whose node has it as a body."""
-    from graphcore.ir.graph import Graph
-
+    """Make `graph`, an empty object, what `state` says. outer: the graph whose node has it as a body."""
     Graph.__init__(graph, state["name"], promotion=state["promotion"], strict=state["strict"])
-    graph._outer = outer
+    graph.scope.outer = outer
     nodes = [
-        graph._node(op_type, (), dict(attributes), domain, layer, line)
+        new_node(op_type, (), dict(attributes), domain, layer, line)
         for op_type, _, attributes, domain, layer, line, _ in state["nodes"]
     ]
     for type_, name, (kind, *rest) in state["symbols"]:
@@ -92,11 +87,11 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
         elif kind == "captured":
             assert outer is not None, "a body is restored with the graph around it"
             producer = Captured(outer._symbols[rest[0]])
-            graph._captured[rest[0]] = graph._symbol(type_, producer, name)
+            graph.scope.captured[rest[0]] = graph.build.symbol(type_, producer, name)
             continue
         else:
             producer = Constant(rest[0], rest[1], rest[2])
-        graph._symbol(type_, producer, name)
+        graph.build.symbol(type_, producer, name)
     symbols = graph._symbols
     for node, (_, inputs, _, _, _, _, outputs) in zip(nodes, state["nodes"], strict=True):
         node.inputs = tuple(None if i is None else symbols[i] for i in inputs)
@@ -105,15 +100,16 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
             if isinstance(value, _Body):
                 body = node.attributes[key] = object.__new__(Graph)
                 restore(body, value, graph)
-    graph._nodes = nodes
+    graph._nodes[:] = nodes
     graph._inputs = tuple(symbols[i] for i in state["inputs"])
     if state["outputs"] is not None:
         graph._outputs = [(name, symbols[i]) for name, i in state["outputs"]]
-    graph._once.casts = {key: symbols[i] for key, i in state["casts"]}
-    nary.restore(graph, state["expressions"])
-    graph._layers = dict(state["layers"])
-    graph._metadata = dict(state["metadata"])
-    graph._domains = dict(state["domains"])
-    graph._read = state["read"]
-    graph._watched = {label: symbols[i] for label, i in state["watched"]}
-    graph._buffers = {name: value_of(graph, buffer, symbols[i], name) for name, i, buffer in state["buffers"]}
+    graph.memory.casts = {key: symbols[i] for key, i in state["casts"]}
+    open_expressions.restore(graph, state["expressions"])
+    graph.site.layers = dict(state["layers"])
+    graph.metadata = dict(state["metadata"])
+    graph.opsets = dict(state["domains"])
+    graph.site.imported = state["read"]
+    graph.watched = {label: symbols[i] for label, i in state["watched"]}
+    for name, i, buffer in state["buffers"]:
+        graph.build.buffer(name, buffer, symbols[i])

@@ -1,0 +1,226 @@
+"""Element-wise ops of one and of two operands: how they are declared, and what they build."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from graphcore.build import operands
+from graphcore.build.declare import EXPANSIONS, LIBRARY, MEANINGS, attach_operator, register
+from graphcore.build.nary import Pair, combined
+from graphcore.build.shapes import Roles, broadcast
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.promotion.system import Key, Resolution, Rule, Scalar
+from graphcore.types.dtypes import DType, Kind
+from graphcore.types.tensor_types import TensorType, tensor_type
+
+_NUMBERS = frozenset({bool, int, float})
+
+
+def unary(
+    name: str,
+    onnx: str,
+    rule: Rule,
+    doc: str,
+    *,
+    dunder: str = "",
+    same_on: tuple[Kind, ...] = (),
+    for_bool: str = "",
+    body: Callable[[Symbol], Symbol] | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> Callable[[TensorLike], Symbol]:
+    """Declare an element-wise op of one operand.
+
+    onnx: the operator emitted, or the name of the library's own one that `body` says how to make. same_on: the
+    kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another.
+    """
+    domain = LIBRARY if body else ""
+    key = Key(name, rule, True)
+
+    def function(x: TensorLike) -> Symbol:
+        graph = x.graph if type(x) is Symbol and x.graph.scope.is_open else operands.graph_of(name, (x,))
+        symbol = graph.build.operand(x, name, "x")
+        plan = graph.memory.plans.get((name, symbol.type))
+        if plan is None or not graph.promotion.remembered:
+            plan = graph.memory.plans[name, symbol.type] = plan_of(graph, symbol)
+        dtype, op_type, type_, result = plan
+        symbol = operands.cast_operand(symbol, dtype, type_.ambiguous)
+        if not op_type:
+            return symbol
+        made = graph.build.emit(op_type, (symbol,), type_, attributes, domain)
+        return made if result is None else operands.cast_operand(made, result, type_.ambiguous)
+
+    def plan_of(graph: Graph, symbol: Symbol) -> tuple[DType | None, str, TensorType, DType | None]:
+        resolution = operands.resolve(graph, key, {"x": symbol}, (symbol,), (None,))
+        (dtype,) = resolution.operands
+        own = dtype or symbol.dtype
+        is_same = own.kind in same_on and own is resolution.result
+        op_type = "" if is_same else for_bool if for_bool and own is DType.bool else onnx
+        made, result = _made_in(resolution)
+        return dtype, op_type, tensor_type(made, symbol.type.shape, resolution.ambiguous), result
+
+    _dress(function, name, f"{doc}\n\n{_contract_of_one(rule)}")
+    register(name, function, onnx, rule, 1, dunder)
+    if body:
+        EXPANSIONS[onnx] = body
+    if dunder:
+        setattr(Symbol, f"__{dunder}__", function)
+    return function
+
+
+def binary(
+    name: str,
+    onnx: str,
+    rule: Rule,
+    doc: str,
+    *,
+    dunder: str = "",
+    body: Callable[..., Symbol] | None = None,
+    for_bool: str = "",
+    for_float: str = "",
+) -> Callable[[TensorLike, TensorLike], Symbol]:
+    """Declare an element-wise op of two operands that broadcast.
+
+    onnx: the operator emitted, or the name of the library's own one that `body` says how to make. for_bool, for_float:
+    the operators emitted where the operands meet in bool or in a float, if they are others: `And` for `&`; those that
+    `EXPANSIONS` knows are the library's own.
+    """
+    if body:
+        EXPANSIONS[onnx] = body
+    key = Key(name, rule, True)
+
+    def function(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+        if (
+            type(lhs) is Symbol
+            and lhs.graph.scope.is_open
+            and (rhs.graph is lhs.graph if type(rhs) is Symbol else type(rhs) in _NUMBERS)
+        ):
+            graph = lhs.graph
+            left: Symbol | Scalar = lhs
+            right: Symbol | Scalar = rhs  # type: ignore[assignment]
+        else:
+            graph, (left, right) = operands.given(name, {"lhs": lhs, "rhs": rhs})
+        kinds = (
+            name,
+            left.type if type(left) is Symbol else (type(left), left),
+            right.type if type(right) is Symbol else (type(right), right),
+        )
+        plan = graph.memory.plans.get(kinds)
+        if type(plan) is not _Plan or not graph.promotion.remembered:
+            if type(plan) is Pair and (whole := plan.expression(graph, left, right)) is not None:
+                if type(left) is not Symbol:
+                    left = graph.build.scalar(left, plan.type.dtype)  # type: ignore[arg-type]
+                if type(right) is not Symbol:
+                    right = graph.build.scalar(right, plan.type.dtype)  # type: ignore[arg-type]
+                made = graph.build.emit(whole.operator, (left, right), plan.type, plan.attributes, LIBRARY)
+                graph.memory.expressions[made.id] = whole
+                return made
+            if graph.promotion.flattens(name) and (joint := combined(graph, key, kinds, left, right)) is not None:
+                return joint
+            plan = graph.memory.plans[kinds] = plan_of(graph, {"lhs": lhs, "rhs": rhs}, left, right)
+        if type(left) is not Symbol:
+            left = graph.build.scalar(left, plan.lhs, plan.type.ambiguous)  # type: ignore[arg-type]
+        if type(right) is not Symbol:
+            right = graph.build.scalar(right, plan.rhs, plan.type.ambiguous)  # type: ignore[arg-type]
+        if plan.lossy:
+            cast = {"lhs": (left, plan.lhs), "rhs": (right, plan.rhs)}
+            operands.report_lossy(graph, name, {role: (s, to) for role, (s, to) in cast.items() if to is not None})
+        if plan.lhs is not None and left.type.dtype is not plan.lhs:
+            left = operands.cast_operand(left, plan.lhs, plan.type.ambiguous)
+        if plan.rhs is not None and right.type.dtype is not plan.rhs:
+            right = operands.cast_operand(right, plan.rhs, plan.type.ambiguous)
+        made = graph.build.emit(plan.op_type, (left, right), plan.type, None, plan.domain)
+        return made if plan.result is None else operands.cast_operand(made, plan.result, plan.type.ambiguous)
+
+    def plan_of(graph: Graph, given: Roles, left: Symbol | Scalar, right: Symbol | Scalar) -> _Plan:
+        symbols = [v if isinstance(v, Symbol) else None for v in (left, right)]
+        literals = [None if isinstance(v, Symbol) else v for v in (left, right)]
+        answer = operands.resolve(graph, key, given, symbols, literals)
+        pairs = zip(symbols, answer.operands, strict=True)
+        to_left, to_right = (dtype if symbol is not None else dtype or answer.result for symbol, dtype in pairs)
+        lhs = _symbol(graph, left, to_left, answer.ambiguous)
+        rhs = _symbol(graph, right, to_right, answer.ambiguous)
+        met = to_left or lhs.type.dtype
+        op_type = for_bool if for_bool and met is DType.bool else for_float if for_float and met.is_float else onnx
+        domain = LIBRARY if op_type in EXPANSIONS else ""
+        computed, result = _made_in(answer)
+        type_ = tensor_type(computed, broadcast(name, {"lhs": lhs, "rhs": rhs}), answer.ambiguous)
+        lossy = _loses(lhs, to_left) or _loses(rhs, to_right)
+        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result)
+
+    _dress(function, name, f"{doc}\n\n{_contract_of_two(rule)}")
+    register(name, function, onnx, rule, 2, dunder)
+    if dunder:
+        attach_operator(dunder, function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The plan of an element-wise op for one pair of operand types.
+
+    lhs, rhs: what the operands are cast to, and what numbers are made constants of; None leaves a Symbol as it is.
+    """
+
+    lhs: DType | None
+    rhs: DType | None
+    op_type: str
+    domain: str
+    type: TensorType
+    """Of what the node makes."""
+    lossy: bool
+    result: DType | None
+    """The dtype the result is cast to, where a system wants truth values to be numbers."""
+
+
+def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous: bool) -> Symbol:
+    """Return an operand as a Symbol; a number becomes a constant of `dtype`."""
+    if isinstance(value, Symbol):
+        return value
+    assert dtype is not None
+    return graph.build.scalar(value, dtype, ambiguous)
+
+
+def _loses(symbol: Symbol, dtype: DType | None) -> bool:
+    """Return whether the cast of a Symbol to `dtype`, if there is one, cannot hold its range."""
+    own = symbol.type.dtype
+    return dtype is not None and dtype is not own and operands.is_lossy(own, dtype)
+
+
+def _made_in(resolution: Resolution) -> tuple[DType, DType | None]:
+    """Return the dtype of an op's node, and the one that its result is cast to, if another."""
+    computed = resolution.computed
+    return (resolution.result, None) if computed is None else (computed, resolution.result)
+
+
+def _contract_of_one(rule: Rule) -> str:
+    gives = "of dtype bool" if rule in ("compare", "logical", "test") else "of the dtype that promotion gives"
+    return (
+        f"x: a Symbol, array or Python number of any shape; promotion `{rule}`: {MEANINGS[rule]}.\n"
+        f"Returns a Symbol of the same shape, {gives}. Raises `DTypeError` for dtypes it has no meaning for."
+    )
+
+
+def _contract_of_two(rule: Rule) -> str:
+    return (
+        "lhs, rhs: Symbols, arrays or Python numbers whose shapes broadcast, as in NumPy; promotion\n"
+        f"`{rule}`: {MEANINGS[rule]}.\n"
+        "Returns a Symbol of the broadcast shape. Raises `PromotionError` for dtypes that do not meet, `DTypeError`\n"
+        "for those it has no meaning for and numbers it cannot hold, `ShapeError` for shapes that do not broadcast."
+    )
+
+
+def _dress(function: Callable[..., Any], name: str, doc: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    function.__module__ = _family_module()
+
+
+def _family_module(depth: int = 3) -> str:
+    return str(sys._getframe(depth).f_globals.get("__name__", ""))
+
+
+__all__ = ["binary", "unary"]

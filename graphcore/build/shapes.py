@@ -1,0 +1,95 @@
+"""The shapes and axes of operands: broadcasting, axes counted from 0, dims that may be equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.errors import ShapeError
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
+
+Roles = Mapping[str, Any]
+"""Operands by the names that errors call them: {"lhs": x, "rhs": y}."""
+
+
+def broadcast(op: str, roles: Mapping[str, Symbol]) -> Shape:
+    """Return the shape that operands broadcast to, as in NumPy. Raises `ShapeError`.
+
+    Two dims that are not provably equal go together only if one of them is 1 or unknown.
+    """
+    shapes = [s.shape for s in roles.values()]
+    try:
+        return broadcast_shapes(shapes)
+    except ValueError as clash:
+        raise ShapeError(
+            f"{op}: shapes do not broadcast: {clash}",
+            operands=roles,
+            help="make the dims equal or 1; if they always agree, say so with ops.rebind or give them one name",
+        ) from None
+
+
+def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
+    """Return the shape that shapes broadcast to. Raises `ValueError` naming the two dims that do not."""
+    first = shapes[0]
+    for shape in shapes:
+        if shape is not first and shape != first:
+            break
+    else:
+        return first
+    if not all(s.is_ranked for s in shapes):
+        return Shape.unknown()
+    rank = max(map(len, shapes))
+    dims = []
+    for position in range(-rank, 0):
+        chosen = None
+        for shape in shapes:
+            if len(shape) < -position:
+                continue
+            dim = shape[position]
+            if chosen is None or chosen is dim or chosen == 1:
+                chosen = dim
+            elif dim == 1:
+                continue
+            elif chosen.is_dynamic:
+                chosen = dim
+            elif not dim.is_dynamic:
+                raise ValueError(f"{chosen} and {dim} at axis {position}")
+        assert chosen is not None
+        dims.append(chosen)
+    return _shape(dims)
+
+
+def axis_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis") -> int:
+    """Return `axis` counted from 0. Raises `ShapeError` where it is no axis of a tensor of that rank."""
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool) and -rank <= axis < rank:
+        return int(axis) % rank
+    what = f"{axis!r} is no axis" if not isinstance(axis, int) else f"there is no axis {axis}"
+    valid = f"one of {-rank} to {rank - 1}" if rank else "nothing: a scalar has no axes"
+    raise ShapeError(f"{op}: {what} of a tensor of rank {rank}", operands=roles, help=f"{name} must be {valid}")
+
+
+def axes_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis") -> tuple[int, ...]:
+    """Return `axis=None | int | tuple` as axes counted from 0, in the order given; None is all. Raises `ShapeError`."""
+    if axis is None:
+        return tuple(range(rank))
+    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    found = tuple(axis_of(op, a, rank, roles, name=name) for a in given)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{op}: {name}={axis} names an axis twice", operands=roles, help="name each axis once")
+    return found
+
+
+def same_dim(lhs: DimLike, rhs: DimLike) -> bool:
+    """Return whether two dims may be equal: they are, or one is unknown."""
+    left, right = _dim(lhs), _dim(rhs)
+    return left is right or left.is_dynamic or right.is_dynamic
+
+
+def retype(symbol: Symbol, dtype: DType | None = None, shape: Shape | None = None) -> Any:
+    """Return the TensorType of `symbol` with another dtype or shape."""
+    own = symbol.type
+    return tensor_type(dtype or own.dtype, own.shape if shape is None else shape)

@@ -1,0 +1,67 @@
+"""The vocabulary in which nodes, constants and bodies are made: `graph.build`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graphcore.ir import emit as nodes
+from graphcore.ir import scope
+from graphcore.ir.buffers import Buffer, value_of
+from graphcore.ir.symbol import Input, Symbol
+from graphcore.support.source_lines import Line, Origin
+from graphcore.types.tensor_types import Type
+
+if TYPE_CHECKING:
+    from graphcore.ir.graph import Graph
+
+
+class GraphBuilder:
+    """Adds to a graph. For those who declare ops and write passes; nothing is promoted or checked.
+
+    Its methods are functions that stand with their subject, so that a call costs no more.
+    """
+
+    __slots__ = ("graph", "result_type")
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.result_type = graph.promotion.result_type
+
+    symbol = nodes.new_symbol
+    emit = nodes.emit
+    emit_many = nodes.emit_many
+    append = nodes.append
+    end_expressions = nodes.end_expressions
+
+    constant = nodes.constant
+    scalar = nodes.scalar
+    vector = nodes.vector
+    cast = nodes.cast
+
+    operand = scope.operand
+    own = scope.own
+    capture = scope.capture
+    innermost = scope.innermost
+
+    def input(self, type_: Type, name: str | None = None, origin: Origin | Line | None = None) -> Symbol:
+        """Append an input. name: one that no other Symbol has."""
+        graph = self.graph
+        made = self.symbol(type_, Input(len(graph._inputs), origin), name)
+        graph._inputs += (made,)
+        return made
+
+    def inputs(self, inputs: Sequence[Symbol]) -> None:
+        """Set the inputs to Symbols of the graph, as they are."""
+        self.graph._inputs = tuple(inputs)
+
+    def outputs(self, outputs: Sequence[tuple[str | None, Symbol]] | None) -> None:
+        """Set the outputs, as they are; None for a graph that has none yet."""
+        self.graph._outputs = None if outputs is None else list(outputs)
+
+    def buffer(self, name: str, buffer: Buffer, value: Symbol) -> None:
+        """Declare that an input is a buffer, which holds `value` at the end of the graph so far."""
+        self.graph._buffers[name] = value_of(self.graph, buffer, value, name)
+
+
+__all__ = ["GraphBuilder"]

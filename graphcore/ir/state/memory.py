@@ -1,0 +1,89 @@
+"""The caches of a graph under construction, so that the same is computed, and made, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from graphcore.types.dims import Dim
+    from graphcore.types.dtypes import DType
+
+Symbol = TypeVar("Symbol")
+"""The Symbols of a graph, of which nothing is asked here."""
+
+
+class DimPlaces(dict["Dim", tuple[Symbol, int]], Generic[Symbol]):
+    """The first axis of a graph that has each symbolic dim. seen: the number of Symbols that were looked at."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+
+class Memory(Generic[Symbol]):
+    """The caches of one graph, one a subject.
+
+    plans: the answers of promotion and shape rules, by op and operand types. reshapes: the plans of Reshape, by type
+    and wanted shape. indices: the entries of an index, by type and index. sizes: Symbols of sizes, by dims.
+    dim_places: see `DimPlaces`. values: constants by their value, and what ops make of a value once for all that read
+    it. casts: by the number of the operand, the dtype, and whether that is only a default. implicit: what errors show
+    in place of a cast that the user did not write, by the number of the cast. expressions: the terms of Symbols that a
+    longer expression may still take over, by number. loose: the numbers of casts that `precision="fast"` may omit.
+    """
+
+    __slots__ = (
+        "casts",
+        "dim_places",
+        "expressions",
+        "implicit",
+        "indices",
+        "loose",
+        "plans",
+        "reshapes",
+        "sizes",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        self.plans: dict[Hashable, Any] = {}
+        self.reshapes: dict[Hashable, tuple[Symbol | None, Any, dict[str, Any]]] = {}
+        self.indices: dict[Hashable, list[Any]] = {}
+        self.sizes: dict[Hashable, Symbol] = {}
+        self.dim_places: DimPlaces[Symbol] = DimPlaces()
+        self.values: dict[Hashable, Symbol] = {}
+        self.casts: dict[tuple[int, DType, bool], Symbol] = {}
+        self.implicit: dict[int, Symbol] = {}
+        self.expressions: dict[int, Any] = {}
+        self.loose: set[int] = set()
+
+    def copy(self) -> Memory[Symbol]:
+        """Return caches of their own with the same entries."""
+        made: Memory[Symbol] = Memory()
+        made.plans, made.reshapes, made.indices = dict(self.plans), dict(self.reshapes), dict(self.indices)
+        made.sizes, made.values, made.casts = dict(self.sizes), dict(self.values), dict(self.casts)
+        made.implicit, made.expressions, made.loose = dict(self.implicit), dict(self.expressions), set(self.loose)
+        return made
+
+    # Told by an edit of the graph
+
+    def forget_values(self, is_stale: Callable[[Symbol], bool]) -> None:
+        """Forget the values that may not be found again."""
+        self.values = {key: symbol for key, symbol in self.values.items() if not is_stale(symbol)}
+
+    def forget_sizes(self, is_stale: Callable[[Symbol], bool]) -> None:
+        """Forget the sizes that may not be found again."""
+        self.sizes = {key: symbol for key, symbol in self.sizes.items() if not is_stale(symbol)}
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        """Note that Symbols have other numbers, and another order."""
+        self.casts = {(numbers[own], dtype, flag): s for (own, dtype, flag), s in self.casts.items()}
+        self.implicit = {numbers[own]: s for own, s in self.implicit.items()}
+        self.expressions = {numbers[own]: found for own, found in self.expressions.items()}
+        self.loose = {numbers[own] for own in self.loose}
+        self.dim_places = DimPlaces()
+
+
+__all__ = ["DimPlaces", "Memory"]

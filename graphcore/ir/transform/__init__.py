@@ -1,0 +1,1 @@
+"""Graphs made of graphs: walked, rewritten, edited in place, and matched against patterns."""

@@ -1,0 +1,135 @@
+"""Making a new graph of an old one, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.walk import bodies
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, known_type, tensor_type
+
+
+class Draft(Graph):
+    """A graph under construction: its nodes belong to `site.origin`, the line of the node that is rewritten."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.site.is_user = False
+
+
+def storage_type(type_: Type) -> Type:
+    """Return the type that ONNX stores it as."""
+    if isinstance(type_, TensorType):
+        stays = type_.dtype.storage is type_.dtype and not type_.ambiguous
+        return type_ if stays else tensor_type(type_.dtype.storage, type_.shape)
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return type(type_)(storage_type(type_.element))
+    return type_
+
+
+class Rewrite:
+    """A graph under construction, and which of its Symbols stand for those of the old one.
+
+    Every node made while an old one is looked at takes that one's layer and line. outer: the rewrite of the outer
+    graph, where this one is a body.
+    """
+
+    def __init__(self, graph: Graph, retype: Callable[[Type], Type] = known_type, outer: Rewrite | None = None) -> None:
+        self.old = graph
+        # What was built has its dtypes: the graph's own promotion system has no say in what it is made of.
+        self.new = Draft(graph.name)
+        self.new.metadata = dict(graph.metadata)
+        self.new.opsets = dict(graph.opsets)
+        self.is_read = False
+        """True while the current node is one of a model that others wrote."""
+        self._outer = outer
+        self._retype = retype
+        self._symbols: dict[int, Symbol] = {}
+        for symbol in graph._inputs:
+            made = self.new.build.input(retype(symbol.type), symbol.given_name, symbol.producer.origin)
+            self._symbols[symbol.id] = made
+        if outer is not None:
+            self.new.scope.outer = outer.new
+
+    def nodes(self) -> Iterator[tuple[Node, tuple[Symbol | None, ...]]]:
+        """Yield the nodes of the old graph in order, each with its operands in the new graph."""
+        of = self.of
+        for node in self.steps():
+            yield node, tuple([None if s is None else of(s) for s in node.inputs])
+
+    def steps(self) -> Iterator[Node]:
+        """Yield the nodes of the old graph in order. The count of imported nodes, layers and lines move along."""
+        new, site, imported = self.new, self.new.site, self.old.site.imported
+        for position, node in enumerate(self.old._nodes):
+            if position == imported > 0:
+                site.imported = len(new._nodes)
+            self.is_read = position < imported
+            site.layer = node.layer
+            site.origin = node.origin
+            yield node
+        if imported and imported >= len(self.old._nodes):
+            site.imported = len(new._nodes)
+        site.layer = ""
+        site.origin = None
+
+    def of(self, symbol: Symbol) -> Symbol:
+        """Return what stands for a Symbol of the old graph."""
+        found = self._symbols.get(symbol.id)
+        if found is None:
+            producer = symbol.producer
+            if isinstance(producer, Captured):
+                assert self._outer is not None
+                captured = self.new.build.capture(self._outer.of(producer.symbol))
+                assert captured is not None
+                found = captured
+            else:
+                assert isinstance(producer, Constant), "nodes come in an order they can run in"
+                found = self.new.build.symbol(self._retype(symbol.type), producer, symbol.given_name)
+            self._symbols[symbol.id] = found
+        return found
+
+    def bind(self, symbol: Symbol, made: Symbol) -> None:
+        """Let `made` stand for `symbol` from now on."""
+        self._symbols[symbol.id] = made
+
+    def replace(self, node: Node, made: Sequence[Symbol]) -> None:
+        """Let `made` stand for the results of an old node, and take over their names."""
+        for symbol, result in zip(node.outputs, made, strict=True):
+            self._symbols[symbol.id] = result
+            if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
+                self.new.names.rename(result, symbol.given_name)
+
+    def attributes(self, node: Node, again: Callable[[Graph], Graph]) -> dict[str, Any]:
+        """Return the attributes of a node, its bodies made anew by `again`."""
+        if not node.attributes or not bodies(node):
+            return node.attributes
+        return {key: again(value) if isinstance(value, Graph) else value for key, value in node.attributes.items()}
+
+    def keep(self, node: Node, inputs: tuple[Symbol | None, ...], again: Callable[[Graph], Graph]) -> None:
+        """Append the node as it is, on new operands, its bodies made anew by `again`."""
+        types = [self._retype(s.type) for s in node.outputs]
+        attributes = self.attributes(node, again)
+        self.replace(node, self.new.build.emit_many(node.op_type, inputs, types, attributes, node.domain))
+
+    def finish(self) -> Graph:
+        """Return the new graph, its outputs and buffers those of the old one."""
+        for name, held in self.old._buffers.items():
+            self.new.build.buffer(name, held.buffer, self.of(held.value))
+        for label, symbol in self.old.watched.items():
+            if symbol.id in self._symbols:
+                self.new.watched[label] = self._symbols[symbol.id]
+        self.new.build.outputs([(name or symbol.name, self.of(symbol)) for name, symbol in self.old.named_outputs])
+        return self.new
+
+
+def with_names(graph: Graph) -> Graph:
+    """Give each output's value the name of the output, and return the graph."""
+    for name, symbol in graph.named_outputs:
+        if name is not None and symbol.given_name is None and isinstance(symbol.producer, Node):
+            graph.names.rename(symbol, name)
+    return graph
+
+
+__all__ = ["Draft", "Rewrite", "storage_type", "with_names"]

@@ -1,0 +1,104 @@
+"""The state of one read of a model: its parts, what it notes of itself, and how many nodes were read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import onnx
+
+from graphcore.arrays.external_data import Folder
+from graphcore.errors import GraphcoreError, ResourceLimitError
+from graphcore.onnx import notes
+from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.read.function_calls import Functions
+from graphcore.onnx.read.opsets import versions_of
+from graphcore.promotion import PromotionSystem, system
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Type
+
+_MOST_NODES = 4_000_000
+
+
+class Model:
+    """One model while it is read.
+
+    proto: without its large tensors.
+    large: their contents, by position among the initializers.
+    folder: where external data may lie.
+    implicit_casts: whether operands are promoted.
+    notes: what the model and its values note of themselves.
+    semantic: by name, the dtypes of values that are stored as others.
+    is_inferred: whether ONNX's inference went over the whole model.
+    is_foreign: whether nodes keep the numbers of the kernels that the model was written for.
+    """
+
+    def __init__(
+        self, proto: onnx.ModelProto, large: Mapping[int, memoryview], folder: Folder, implicit_casts: bool
+    ) -> None:
+        self.proto = proto
+        self.large = large
+        self.folder = folder
+        self.implicit_casts = implicit_casts
+        self.versions = versions_of(proto.opset_import)
+        self.functions = Functions(proto.functions)
+        self.notes = _notes(proto)
+        self.semantic = _semantic(self.notes)
+        self.is_inferred = False
+        self.is_foreign = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
+        self._count = 0
+        self._types: dict[bytes, Type] = {}
+
+    def type_of(self, proto: onnx.TypeProto) -> Type:
+        """Return the type that a proto says. Most values are of a type that another one has too."""
+        key = proto.SerializeToString()
+        found = self._types.get(key)
+        if found is None:
+            found = self._types[key] = read_type(proto)
+        return found
+
+    def count(self) -> None:
+        """Count a node that is read: bodies are read again until their types settle, and nested ones more often.
+
+        Raises `ResourceLimitError` for too many.
+        """
+        self._count += 1
+        if self._count > _MOST_NODES:
+            raise ResourceLimitError(
+                f"load: more than {_MOST_NODES} nodes are to be read", help="make the model smaller"
+            )
+
+    def dtype(self, name: str, stored: DType) -> DType:
+        """Return the dtype that the model notes for a value, if that is stored as `stored`; else `stored`."""
+        noted = self.semantic.get(name)
+        if noted is None or noted.bits > 64:  # a file holds its digits, along one more axis
+            return stored
+        return noted if noted.storage is stored else stored
+
+    def promotion(self) -> PromotionSystem:
+        """Return the system that the model notes; "max" where the note, which is untrusted, names none."""
+        name, _, options = self.notes.get(notes.PROMOTION, "max").partition(" ")
+        try:
+            return system(name, **json.loads(options or "{}"))
+        except (ValueError, TypeError, RecursionError, GraphcoreError):
+            return system("max")
+
+
+def _notes(proto: onnx.ModelProto) -> dict[str, str]:
+    """Return what a model and its values note of themselves."""
+    graph = proto.graph
+    values = {v.name: v.metadata_props for v in (*graph.input, *graph.output, *graph.initializer) if v.metadata_props}
+    said = {name: {p.key: p.value for p in properties} for name, properties in values.items()}
+    return notes.gathered(notes.read({p.key: p.value for p in proto.metadata_props}), said)
+
+
+def _semantic(noted: Mapping[str, str]) -> dict[str, DType]:
+    """Return the dtypes that notes have beyond what ONNX stores; none where the note, which is untrusted, is wrong."""
+    try:
+        dtypes = json.loads(noted.get(notes.DTYPES, "{}"))
+        return {name: DType.of(dtype) for name, dtype in dtypes.items() if isinstance(dtype, str)}
+    except (ValueError, AttributeError, RecursionError, GraphcoreError):
+        return {}
+
+
+__all__ = ["Model"]

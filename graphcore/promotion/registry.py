@@ -1,0 +1,96 @@
+"""The published promotion systems by name."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from graphcore.errors import PromotionError
+from graphcore.promotion.allo import AlloCpp, AlloHls
+from graphcore.promotion.anvil import Anvil
+from graphcore.promotion.array_api import ArrayApi
+from graphcore.promotion.kernel_float import KernelFloat
+from graphcore.promotion.max import max_published, max_system
+from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem
+from graphcore.types.dtypes import DType
+
+_SYSTEMS: dict[str, Callable[..., PromotionSystem]] = {
+    "max": lambda: max_system,
+    "max_published": lambda: max_published,
+    "kernel_float": KernelFloat,
+    "anvil": Anvil,
+    "array_api": ArrayApi,
+    "allo_hls": AlloHls,
+    "allo_cpp": AlloCpp,
+}
+
+NAMES: tuple[str, ...] = tuple(_SYSTEMS)
+"""The published systems."""
+
+
+def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
+    """Return the promotion system of that name; a `PromotionSystem` is returned as it is.
+
+    options: `profile="2025.12" | "seed"` of "array_api", `revision="seed" | "latest"` of "allo_hls" and "allo_cpp",
+    `fast_math=False | True` of "allo_hls". The same name and options give the same object. Raises `PromotionError` for
+    unknown names and options.
+    """
+    if isinstance(name, PromotionSystem) and not options:
+        return name
+    if not isinstance(name, str) or name not in _SYSTEMS:
+        raise PromotionError(
+            f"no promotion system is called {name!r}",
+            help=f"use one of {', '.join(_SYSTEMS)}, or a PromotionSystem of your own",
+        )
+    try:
+        return _made(name, tuple(sorted(options.items())))
+    except PromotionError:
+        raise
+    except TypeError:
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise PromotionError(f"{name} has no such option: {given}", help=_system_help(name)) from None
+
+
+def restored(name: str, options: dict[str, Any]) -> PromotionSystem:
+    """Return the system that was pickled."""
+    return system(name, **options)
+
+
+@functools.cache
+def _made(name: str, options: tuple[tuple[str, Any], ...]) -> PromotionSystem:
+    return _SYSTEMS[name](**dict(options))
+
+
+def _system_help(name: str) -> str:
+    known = ", ".join(inspect.signature(_SYSTEMS[name]).parameters)
+    return f"its options: {known}" if known else "it has none"
+
+
+def _reduced(self: PromotionSystem) -> tuple[Any, ...]:
+    """Pickle a published system by its name, so that there is one of it."""
+    if self.name in NAMES and system(self.name, **self.options) is self:
+        return restored, (self.name, dict(self.options))
+    return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+
+
+setattr(PromotionSystem, "__reduce__", _reduced)  # noqa: B010 - here, where the names of systems are known
+
+
+def implicit_cast_type(lhs: Any, rhs: Any, system: str | PromotionSystem = "max") -> DType:
+    """Return the dtype in which values of two dtypes meet under a promotion system.
+
+    lhs, rhs: DTypes or anything `DType.of` takes. Raises `PromotionError` naming both dtypes and the system where
+    they do not meet, `DTypeError` for an unknown dtype.
+    """
+    rules = _find(system)
+    left, right = DType.of(lhs), DType.of(rhs)
+    try:
+        return rules.resolve(Key("implicit_cast", "join"), [Operand(left), Operand(right)]).result
+    except NoPromotion as refusal:
+        raise refusal.error(f"implicit_cast_type: {refusal.reason}", help=refusal.help) from None
+
+
+_find = system

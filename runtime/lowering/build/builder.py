@@ -1,0 +1,200 @@
+"""The builder that decompositions and casts make nodes with, and the record of what is to be built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from graphcore.build.shapes import broadcast_shapes
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.runtime.lowering.build.constants import fold
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
+
+LegalNode = Callable[[Node, tuple[Symbol | None, ...]], tuple[Symbol, ...]]
+"""A function that makes a node on new operands legal."""
+
+
+class Call(NamedTuple):
+    """An operator on operands: what a node would be. A tuple, since each node needs one and a dataclass takes longer.
+
+    inputs: Symbols, None for an operand left out. types: those of the results, of dtypes that ONNX stores.
+    """
+
+    op: str
+    inputs: Sequence[Any]
+    types: Sequence[Any]
+    attributes: dict[str, Any]
+    domain: str = ""
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the first result."""
+        shape: Shape = self.types[0].shape
+        return shape
+
+
+class Selection(Protocol):
+    """Chooses how a target computes a call: as it is, in another dtype, or decomposed."""
+
+    def legal(self, b: Builder, call: Call) -> tuple[Symbol, ...]:
+        """Build a call out of what the target computes right. Raises `GraphError` where there is no way."""
+        ...
+
+    def replacement(self, b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+        """Build what replaces a kernel, right or wrong, that may not be there; return None where it is."""
+        ...
+
+
+class Casting(Protocol):
+    """The casts of one lowering, as `build.casts` makes them."""
+
+    loose: dict[tuple[int, DType], Symbol]
+
+    def cast(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
+        """Return a stored value of `source` as a stored value of `target`."""
+        ...
+
+    def native(self, symbol: Symbol, target: DType) -> Symbol:
+        """Return what one Cast makes of a value."""
+        ...
+
+    def apart(self, symbol: Symbol) -> Symbol:
+        """Return a Symbol after which onnxruntime does not merge two casts."""
+        ...
+
+    def know(self, symbol: Symbol, wide: Symbol) -> None:
+        """Note that `wide` is `symbol` in a dtype that holds it."""
+        ...
+
+
+class Builder:
+    """Makes the nodes of one graph: `op` makes an operator legal, `native` takes its kernel, `emit` asks nothing.
+
+    It has the words of `Graph.build`: emit, emit_many, scalar, vector, constant, cast. rules: the target. selection:
+    makes calls legal. casting: makes the casts of a builder. fast: consecutive operators on narrow floats do
+    not round in between.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        rules: Legality,
+        selection: Selection,
+        casting: Callable[[Builder], Casting],
+        *,
+        fast: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.rules = rules
+        self.fast = fast
+        self.emit = graph.build.emit
+        self.emit_many = graph.build.emit_many
+        self.scalar = graph.build.scalar
+        self.vector = graph.build.vector
+        self.constant = graph.build.constant
+        self.casts = casting(self)
+        self.native_cast = self.casts.native
+        self.selection = selection
+        self._retyped: dict[tuple[TensorType, DType], TensorType] = {}
+        self._broadcasts: dict[tuple[Any, ...], TensorType] = {}
+        self._views: dict[tuple[int, DType], Symbol] = {}
+
+    def op(
+        self,
+        op_type: str,
+        *inputs: Symbol | None,
+        dtype: DType | None = None,
+        shape: Shape | None = None,
+        **attributes: Any,
+    ) -> Symbol:
+        """Build an operator with one output, made legal; its type is the first operand's, broadcast, where not told."""
+        return self.selection.legal(self, Call(op_type, inputs, (self._type(inputs, dtype, shape),), attributes))[0]
+
+    def native(
+        self,
+        op_type: str,
+        *inputs: Symbol | None,
+        dtype: DType | None = None,
+        shape: Shape | None = None,
+        **attributes: Any,
+    ) -> Symbol:
+        """Build an operator with one output as it is, right or wrong, unless the target has no kernel of it at all."""
+        types = (self._type(inputs, dtype, shape),)
+        if self.rules.decomposes:
+            folded = fold(self.graph, op_type, inputs, types, attributes)
+            if folded is not None:
+                return folded
+        if self.rules.may_lack:
+            built = self.selection.replacement(self, Call(op_type, inputs, types, attributes))
+            if built is not None:
+                return built[0]
+        return self.emit(op_type, inputs, types[0], attributes)
+
+    def legal(self, call: Call) -> tuple[Symbol, ...]:
+        """Build a call, made legal."""
+        return self.selection.legal(self, call)
+
+    def on_host(self, call: Call) -> tuple[Symbol, ...]:
+        """Build what is left to the CPU as the CPU computes it."""
+        device = self.rules
+        assert device.host is not None
+        self.rules = device.host
+        try:
+            return self.selection.legal(self, call)
+        finally:
+            self.rules = device
+
+    def cast(self, symbol: Symbol, target: DType) -> Symbol:
+        """Return a stored value as one of another dtype, with the library's semantics."""
+        return self.casts.cast(symbol, symbol.dtype, target)
+
+    def view(self, symbol: Symbol, dtype: DType) -> Symbol:
+        """Return the same bits as another dtype."""
+        found = self._views.get((symbol.id, dtype))
+        if found is None:
+            array = self.known(symbol)
+            if array is not None:
+                found = self.constant(array.view(dtype.numpy), dtype)
+            else:
+                found = self.native("BitCast", symbol, dtype=dtype, to=dtype)
+                self._views[found.id, symbol.dtype] = symbol
+            self._views[symbol.id, dtype] = found
+        return found
+
+    def known(self, symbol: Symbol | None) -> Any:
+        """Return the array of a constant or a weight, None for anything else."""
+        producer = symbol.producer if symbol is not None else None
+        return producer.array if isinstance(producer, Constant) else None
+
+    def retyped(self, type_: TensorType, dtype: DType) -> TensorType:
+        """Return the type with another dtype."""
+        key = (type_, dtype)
+        found = self._retyped.get(key)
+        if found is None:
+            found = self._retyped[key] = tensor_type(dtype, type_.shape)
+        return found
+
+    def _type(self, inputs: Sequence[Symbol | None], dtype: DType | None, shape: Shape | None) -> TensorType:
+        given = [s for s in inputs if s is not None]
+        if shape is not None:
+            return tensor_type(dtype or given[0].dtype, shape)
+        key = (dtype, *[s.type for s in given])
+        found = self._broadcasts.get(key)
+        if found is None:
+            found = self._broadcasts[key] = tensor_type(dtype or given[0].dtype, _broadcast(given))
+        return found
+
+
+def _broadcast(operands: Sequence[Symbol]) -> Shape:
+    try:
+        return broadcast_shapes([s.shape for s in operands])
+    except ValueError:  # of two names for one dim, which imported models may have
+        rank = max(s.rank for s in operands)
+        return _shape([Dim.dynamic()] * rank)
+
+
+__all__ = ["Builder", "Call", "Casting", "Selection"]

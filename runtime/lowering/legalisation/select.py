@@ -1,0 +1,191 @@
+"""Selects how a target computes a call: by its kernel, in another dtype, or decomposed into other operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcore.errors import GraphError
+from graphcore.ir.symbol import Symbol
+from graphcore.onnx.opset import OPSET
+from graphcore.runtime.lowering.build.builder import Builder, Call, LegalNode
+from graphcore.runtime.lowering.build.casts import NARROW
+from graphcore.runtime.lowering.build.compute import chosen_dtype, compute_in
+from graphcore.runtime.lowering.build.constants import fold
+from graphcore.runtime.lowering.decompositions import (
+    Replaced,
+    float64_functions,
+    keeps_kernel,
+    ml_operators,
+    optionals,
+    rows_of,
+)
+from graphcore.runtime.lowering.decompositions.signature import Decomposition
+from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.lowering.targets.releases import table_of
+from graphcore.support.source_lines import line_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+_TENSORS = frozenset({TensorType})
+
+_DEEPEST = 8
+"""How often a replacement may need the kernel that it stands for, on operands of other sizes, say."""
+
+
+def keeps(rules: Legality, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
+    """Return whether an operator chosen by `dtype` stays as it is: on any operands, or on one of the type given."""
+    if not rules.allows(op_type, dtype):
+        return False
+    if not rules.decomposes:
+        return True
+    replaced = rows_of(rules)
+    if (op_type, dtype) not in replaced.rows:
+        return True
+    needed = replaced.needed.get((op_type, dtype))
+    if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
+        return False
+    return not needed(operand, result)
+
+
+class Selector:
+    """The selection of one run over one graph.
+
+    legal_node: makes a node legal, as the nodes of an operator's function body are. keeps_kernels: whether the node
+    being looked at is one of float32 in a model that was imported, which was written for its kernels.
+    """
+
+    def __init__(self, legal_node: LegalNode) -> None:
+        self.keeps_kernels = False
+        self._legal_node = legal_node
+        self._depths: dict[tuple[str, DType], int] = {}
+        """How often each kernel that is not there is being replaced, within replacements of itself."""
+        self._rules: Legality | None = None
+        self._rows: Replaced | None = None
+
+    def legal(self, b: Builder, call: Call) -> tuple[Symbol, ...]:
+        """Build a call on stored dtypes out of what the target computes right."""
+        op_type, inputs, types, attributes, domain = call
+        rules = b.rules
+        dtype = chosen_dtype(call)
+        decomposes = rules.decomposes
+        if decomposes and (domain or op_type in optionals.OPERATORS):
+            special = ml_operators.replaced(b, call) if domain else optionals.replaced(b, call)
+            if special is not None:
+                return special
+        if domain or dtype is None or not _TENSORS.issuperset(map(type, types)):
+            return b.emit_many(op_type, tuple(inputs), types, attributes, domain)
+        if decomposes:
+            folded = fold(b.graph, op_type, inputs, types, attributes)
+            if folded is not None:
+                return (folded,)
+            decomposition = self._replaced(rules).rows.get((op_type, dtype))
+            if decomposition is not None and not (self.keeps_kernels and _keeps_kernel(call, dtype)):
+                made = decomposition(b, call)
+                if made is not None:
+                    return made if isinstance(made, tuple) else (made,)
+            if b.fast and dtype in NARROW and op_type in KEEPS_VALUES and _is_wider(b, inputs):
+                return compute_in(b, DType.float32, call)
+        if rules.allows(op_type, dtype) or op_type == "Cast" or (op_type == "BitCast" and rules.views_bits):
+            return b.emit_many(op_type, tuple(inputs), types, attributes)
+        return self._without_kernel(b, call, dtype)
+
+    def replacement(self, b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+        """Build what replaces a kernel that replacements of others are built of; return None where there is one."""
+        dtype = chosen_dtype(call)
+        if dtype is None or call.op == "Cast" or not b.rules.lacks(call.op, dtype):
+            return None
+        return self._without_kernel(b, call, dtype)
+
+    def _replaced(self, rules: Legality) -> Replaced:
+        """Return what is replaced on a target, which is the same for nearly all calls."""
+        if self._rows is None or self._rules is not rules:
+            self._rules, self._rows = rules, rows_of(rules)
+        return self._rows
+
+    def _without_kernel(self, b: Builder, call: Call, dtype: DType) -> tuple[Symbol, ...]:
+        """Build a call on stored dtypes that the target has no kernel for."""
+        op_type, rules = call.op, b.rules
+        own = self._replaced(rules).own
+        decomposition = own.get((op_type, dtype))
+        built = None if decomposition is None else self._by_own_row(b, call, dtype, decomposition)
+        if built is not None:
+            return built
+        view = VIEWS.get(dtype) if op_type in VIEWED else None
+        if view is not None and rules.allows(op_type, view):
+            return compute_in(b, view, call, by_bits=True)
+        promotions = PROMOTIONS.get(dtype, ())
+        for wider in promotions:
+            exact = op_type in MOVES or not (wider.is_float and not dtype.is_float)
+            if exact and rules.allows(op_type, wider):
+                return compute_in(b, wider, call)
+        if view is not None and (op_type, view) in own:
+            return compute_in(b, view, call, by_bits=True)
+        for wider in promotions:
+            if (op_type, wider) in own:
+                return compute_in(b, wider, call)
+        made = self._by_function(b, call, dtype)
+        if made is not None:
+            return made
+        if rules.host is not None:
+            if dtype.bits == 4 and promotions:
+                return compute_in(b, promotions[0], call)
+            return b.on_host(call)
+        f64 = DType.float64
+        if dtype is DType.float32 and (rules.allows(op_type, f64) or op_type in float64_functions.FUNCTIONS):
+            return compute_in(b, f64, call)
+        raise _no_way(b, call, dtype)
+
+    def _by_own_row(
+        self, b: Builder, call: Call, dtype: DType, decomposition: Decomposition
+    ) -> tuple[Symbol, ...] | None:
+        """Build by the row that stands for a kernel; return None where it needs that very kernel."""
+        key = call.op, dtype
+        depth = self._depths.get(key, 0)
+        if depth == _DEEPEST:
+            return None
+        self._depths[key] = depth + 1
+        try:
+            built = decomposition(b, call)
+        finally:
+            self._depths[key] = depth
+        return built if built is None or isinstance(built, tuple) else (built,)
+
+    def _by_function(self, b: Builder, call: Call, dtype: DType) -> tuple[Symbol, ...] | None:
+        """Build by the function body that ONNX gives the operator; return None where there is none."""
+        if dtype is DType.string or (not b.rules.decomposes and b.rules.runtime.opset == OPSET):
+            return None
+        if dtype.is_float and dtype.bits < 32:
+            return compute_in(b, DType.float32, call)
+        from graphcore.runtime.lowering.legalisation.onnx_functions import by_function  # onnx, which few graphs need
+
+        return by_function(b, call, self._legal_node)
+
+
+def _keeps_kernel(call: Call, dtype: DType) -> bool:
+    first = call.inputs[0] if call.inputs else None
+    return keeps_kernel(call.op, dtype, None if first is None else first.type)
+
+
+def _is_wider(b: Builder, inputs: Sequence[Symbol | None]) -> bool:
+    return any(s is not None and (s.id, DType.float32) in b.casts.loose for s in inputs)
+
+
+def _no_way(b: Builder, call: Call, dtype: DType) -> GraphError:
+    """Return the error of a call that the target has no way to compute."""
+    rules = b.rules
+    shown = {f"input {i}": str(s.type) for i, s in enumerate(call.inputs) if s is not None}
+    help = "cast the operands to float32 first: .cast(DType.float32)"
+    view = VIEWS.get(dtype)
+    others = (dtype, *PROMOTIONS.get(dtype, ()), *((view,) if view else ()))
+    if rules.runtime.registry and any(rules.has_lost(call.op, d) for d in others):
+        known = table_of(rules.target.name).newest.version
+        help = f"onnxruntime {rules.runtime.version} lists no kernel of it: pip install onnxruntime=={known}"
+    if (line := line_of(b.graph.site.origin)) is not None:
+        shown["result"] = f"{call.types[0]}   {line}   {line.text}".rstrip()
+    return GraphError(
+        f"{call.op}: the {rules.target.name} target has no way to compute it in {dtype}", operands=shown, help=help
+    )
+
+
+__all__ = ["Selector", "keeps"]

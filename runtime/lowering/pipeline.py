@@ -1,0 +1,282 @@
+"""The pipeline of lowering: the passes in their order, each with when it runs and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
+
+from graphcore.build.declare import EXPANSIONS, LIBRARY
+from graphcore.ir.graph import Graph, Optimize, Precision
+from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.exposed_buffers import exposed
+from graphcore.onnx import notes
+from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
+from graphcore.runtime.lowering import fuse_bias
+from graphcore.runtime.lowering.dtypes import ambiguous, float4, integers, nary, sequences
+from graphcore.runtime.lowering.expansion.expand import expand
+from graphcore.runtime.lowering.functions import custom_ops, inline
+from graphcore.runtime.lowering.guards import GUARDS, Guard
+from graphcore.runtime.lowering.legalisation.is_legal import is_legal
+from graphcore.runtime.lowering.legalisation.legalise import legalise
+from graphcore.runtime.lowering.summary import Summary
+from graphcore.runtime.lowering.targets.legality import Legality, legality
+from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET
+from graphcore.support.gc_pause import uncollected
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+
+@dataclass(slots=True)
+class Lowering:
+    """One run of the pipeline.
+
+    rules: what is legal, at the newest opset at which the runtime has kernels of the graph's operators; newest: the
+    same at the runtime's newest opset. trace: the passes that ran, in order; those of bodies of functions are not told.
+    is_fused: whether a fusion was found. source: the graph before the passes that make it legal.
+    """
+
+    newest: Legality
+    rules: Legality
+    precision: Precision
+    optimize: Optimize
+    inline: bool
+    trace: list[Pass]
+    is_fused: bool = False
+    source: Graph | None = None
+
+    def guards(self, guard: Guard) -> bool:
+        """Return whether the target needs a guard."""
+        row = self.rules.target
+        if guard.is_of_fusions and not (self.is_fused and row.takes_empty_operands):
+            return False
+        return self.rules.decomposes and self.rules.has_trap(guard.trap)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """A pass. when: in words. why: what it is for. needed: a quick test of a summary. run: returns the changed graph,
+    which may be the given one where that was made by a pass before; None where there turned out to be nothing to do."""
+
+    name: str
+    when: str
+    why: str
+    needed: Callable[[Summary, Lowering], bool]
+    run: Callable[[Summary, Lowering], Graph | None]
+
+
+def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
+    """Return a summary of the graph after those passes that it needs; the given one where it needs none."""
+    for step in passes:
+        if not step.needed(has, to):
+            continue
+        made = step.run(has, to)
+        if made is None:
+            continue
+        to.trace.append(step)
+        if made is not has.graph:
+            has = Summary(made)
+    return has
+
+
+def made_legal(has: Summary, to: Lowering) -> Graph:
+    """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no guard."""
+    if is_legal(has, to.rules) and not _needs_guards(has, to):
+        return has.graph
+    to.source = has.graph
+    with uncollected():
+        return run(LEGALISING, has, to).graph
+
+
+def with_kernels(rules: Legality, op_types: Set[str]) -> Legality:
+    """Return the rules of the newest opset at which the runtime has kernels of these operators, as far as it has any.
+
+    onnxruntime 1.32 has a kernel of Attention for opset 24, and none of the version for opset 25 that it knows.
+    """
+    runtime = rules.runtime
+    if not rules.target.is_host or not runtime.version or runtime.is_fixed:
+        return rules
+    lacking = [op_type for op_type in op_types if not rules.dtypes(op_type)]
+    for opset in range(runtime.opset - 1, OLDEST_OPSET - 1, -1) if lacking else ():
+        older = legality(rules.target.name, replace(runtime, opset=opset))
+        if any(older.dtypes(op_type) for op_type in lacking):
+            return older
+    return rules
+
+
+def onnx_op_types(has: Summary) -> Set[str]:
+    """Return the names of ONNX's own operators in a graph."""
+    return {op_type for op_type, domain in has.operators if not domain} if has.domains else has.op_types
+
+
+# Passes that are functions of more than a graph
+
+
+def _expose_buffers(has: Summary, to: Lowering) -> Graph:
+    return exposed(has.graph)
+
+
+def _resolve_custom_ops(has: Summary, to: Lowering) -> Graph | None:
+    return _if_changed(custom_ops.resolved(has.graph, to.rules.target.name, to.newest.runtime), has)
+
+
+def _optimize(has: Summary, to: Lowering) -> Graph:
+    return has.graph.optimize()
+
+
+def _fuse(has: Summary, to: Lowering) -> Graph | None:
+    there = has.operators
+    best = with_kernels(
+        to.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
+    )
+    made = fuse(has.graph, lambda op_type: best.allows(op_type, DType.float32))
+    if made is has.graph:
+        return None
+    to.is_fused = True
+    to.rules = with_kernels(to.newest, onnx_op_types(Summary(made)))
+    return made
+
+
+def _inline_or_keep(has: Summary, to: Lowering) -> Graph:
+    if not to.inline:
+        kept = inline.kept(has.graph, lambda body: made_legal(Summary(body), replace(to, trace=[])))
+        if kept is not None:
+            return kept
+    return inline.inlined(has.graph)
+
+
+def _expand(has: Summary, to: Lowering) -> Graph | None:
+    return _if_changed(expand(has.graph, to.rules), has)
+
+
+def _legalise(has: Summary, to: Lowering) -> Graph:
+    return legalise(has.graph, to.rules, fast=to.precision == "fast" and to.rules.decomposes)
+
+
+def _fuse_biases(has: Summary, to: Lowering) -> Graph | None:
+    return has.graph if fuse_bias.fuse(has.parts) else None
+
+
+def _write_notes(has: Summary, to: Lowering) -> Graph:
+    graph, source = has.graph, to.source
+    assert source is not None
+    semantic = {
+        s.name: s.dtype.name for s in (*source.inputs, *source.outputs, *source.weights.values()) if _is_semantic(s)
+    }
+    semantic.update({name: s.dtype.name for name, s in source.named_outputs if name and _is_semantic(s)})
+    if semantic:
+        noted = json.loads(source.metadata.get(notes.DTYPES, "{}"))
+        graph.metadata[notes.DTYPES] = json.dumps({**noted, **semantic})
+    graph.metadata[notes.TARGET] = to.rules.target.name
+    graph.metadata[notes.PROMOTION] = source.promotion.note
+    return graph
+
+
+def _is_semantic(symbol: Symbol) -> bool:
+    return isinstance(symbol.type, TensorType) and symbol.dtype.storage is not symbol.dtype
+
+
+def _if_changed(made: Graph, has: Summary) -> Graph | None:
+    return None if made is has.graph else made
+
+
+def _may_need(guard: Guard, has: Summary, to: Lowering) -> bool:
+    return not guard.signs.isdisjoint(has.op_types) and to.guards(guard)
+
+
+def _needs_guards(has: Summary, to: Lowering) -> bool:
+    signed = [guard for guard in GUARDS if not guard.signs.isdisjoint(has.op_types)]
+    return any(to.guards(guard) and guard.is_needed(has.parts) for guard in signed)
+
+
+def _guarding(guard: Guard) -> Pass:
+    """Return the pass of a guard, which edits the graph that legalising made."""
+    return Pass(
+        guard.trap,
+        f"{guard.when}; the release has this trap",
+        guard.why,
+        lambda has, to: _may_need(guard, has, to),
+        lambda has, to: has.graph if guard.run(has.parts) else None,
+    )
+
+
+PREPARING: tuple[Pass, ...] = (
+    Pass(
+        "expose buffers", "it has buffers", "a runtime knows inputs and outputs alone",
+        lambda has, to: bool(has.graph.buffers), _expose_buffers,
+    ),
+    Pass(
+        "custom operators", "operators of other domains", "a body runs where the target has no right kernel",
+        lambda has, to: bool(has.domains), _resolve_custom_ops,
+    ),
+    Pass(
+        "optimise", 'optimize="exact"', "fewer nodes, bit for bit",
+        lambda has, to: to.optimize == "exact", _optimize,
+    ),
+    Pass(
+        "fuse", 'optimize="all", a provider, and operators of a fusion',
+        "faster forms, looked for before they are lowered apart",
+        lambda has, to: to.optimize == "all" and to.newest.decomposes and may_fuse(has.operators), _fuse,
+    ),
+    Pass(
+        "functions", "calls", "inlined, or kept where every dtype is ONNX's",
+        lambda has, to: has.has_calls, _inline_or_keep,
+    ),
+)  # fmt: skip
+"""Passes over a whole graph with its calls, legal or not."""
+
+LEGALISING: tuple[Pass, ...] = (
+    Pass(
+        "ambiguous integers", "casts of such integers to narrower ones", "low bits do not ask for a wide dtype",
+        lambda has, to: ambiguous.needed(has), lambda has, to: ambiguous.narrowed(has.graph),
+    ),
+    Pass(
+        "n-ary sums and products", "SumOfTerms, ProductOfTerms", "ONNX adds pairs: balanced trees",
+        lambda has, to: nary.needed(has), lambda has, to: nary.balanced(has.graph),
+    ),
+    Pass(
+        "odd and wide integers", "such dtypes", "the next width of ONNX, or limbs of 32 bits",
+        lambda has, to: integers.needed(has), lambda has, to: integers.store(has.graph),
+    ),
+    Pass(
+        "float4", "float4, for a provider", "no kernel touches it; float8 holds its values",
+        lambda has, to: to.rules.decomposes and float4.needed(has), lambda has, to: float4.store_as_float8(has.graph),
+    ),
+    Pass(
+        "sequences", "lists of other dtypes, or that the target cuts none of", "ONNX has lists of 13 dtypes",
+        lambda has, to: sequences.needed(has, to.rules), lambda has, to: sequences.store(has.graph, to.rules),
+    ),
+    Pass(
+        "expand", "operators of the library, or without a kernel", "they are computed by what they are made of",
+        lambda has, to: LIBRARY in has.domains or not has.op_types.isdisjoint(EXPANSIONS), _expand,
+    ),
+    Pass(
+        "legalise", "always", "every node legal, computed in another dtype, or decomposed",
+        lambda has, to: True, _legalise,
+    ),
+    *map(_guarding, GUARDS),
+    Pass(
+        "fuse bias", "quantised products of com.microsoft, for a provider that has their kernels",
+        "one write of the result less",
+        lambda has, to: to.rules.target.packs_weights and fuse_bias.may_fuse(has), _fuse_biases,
+    ),
+    Pass(
+        "notes", "always", "dtypes, target and promotion for whoever reads the file",
+        lambda has, to: True, _write_notes,
+    ),
+)  # fmt: skip
+"""Passes that make a graph legal, or the body of a function that is kept; none runs on what is legal as it stands."""
+
+PIPELINE: tuple[Pass, ...] = (*PREPARING, *LEGALISING)
+
+__all__ = [
+    "LEGALISING",
+    "PIPELINE",
+    "PREPARING",
+    "Lowering",
+    "Pass",
+    "made_legal",
+    "onnx_op_types",
+    "run",
+    "with_kernels",
+]

@@ -1,0 +1,69 @@
+"""Creating onnxruntime sessions with the providers and options that a user chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnxruntime
+
+from graphcore.runtime.memory.huge_pages import gathered
+from graphcore.runtime.ort.options import EXACT_PRODUCTS, session_options
+from graphcore.runtime.ort.providers import EXACT
+
+SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion")
+"""Optimisers that are left out. Measured: the CPU kernel of the first is five times slower than what it replaces, the
+second gains nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """The part that all sessions of an `InferenceSession` share.
+
+    providers: by preference. provider_options: by provider. attributes: of SessionOptions. config: entries of the
+    configuration. huge_pages: None where each session says whether it gathers memory in large pages.
+    """
+
+    providers: tuple[str, ...]
+    provider_options: Mapping[str, Mapping[str, str]]
+    attributes: Mapping[str, Any]
+    config: Mapping[str, str]
+    huge_pages: bool | None
+
+    def options(self, more: Mapping[str, Any]) -> onnxruntime.SessionOptions:
+        """Return new options of a session. more: attributes and entries, over the user's attributes."""
+        return session_options({**self.attributes, **more, **self.config})
+
+    def entries(self) -> list[tuple[str, Any]]:
+        """Return all attributes and entries that sessions start with, in order: a part of a cache key."""
+        return sorted({**EXACT_PRODUCTS, **self.attributes, **self.config}.items())
+
+    def create(
+        self,
+        model: bytes | str,
+        options: onnxruntime.SessionOptions,
+        disabled: Sequence[str] = SLOWER,
+        defaults: Mapping[str, Mapping[str, str]] = EXACT,
+        providers: Sequence[str] | None = None,
+        runs_often: bool = False,
+    ) -> onnxruntime.InferenceSession:
+        """Return a new session. Raises what onnxruntime raises.
+
+        disabled: optimisers to leave out. defaults: options by provider where the user gives none. providers: in place
+        of all. runs_often: whether large pages pay.
+        """
+        providers = providers or self.providers
+        # The fallback would print on stdout, drop the options and run on another provider than was asked for.
+        with gathered(runs_often if self.huge_pages is None else self.huge_pages):
+            return onnxruntime.InferenceSession(
+                model,
+                options,
+                providers=list(providers),
+                provider_options=[{**defaults.get(p, {}), **self.provider_options.get(p, {})} for p in providers],
+                disabled_optimizers=list(disabled),
+                enable_fallback=0,
+            )
+
+
+__all__ = ["SLOWER", "Starter"]

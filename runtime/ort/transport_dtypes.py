@@ -1,0 +1,103 @@
+"""Transport dtypes: those in which values of dtypes without plain arrays go into a session and come out of it.
+
+onnxruntime gives an output as a tensor of its own, from which any dtype can be read, only to runs that are fed such
+tensors, and it makes none of strings, lists and None. Where those go in or out, the graph itself turns the outputs into
+what comes back as an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeGuard
+
+import onnxruntime
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import ModelError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.pickling import copied
+from graphcore.runtime.ort.values import PLAIN, from_ort, to_ort
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
+
+
+def check(model: str, types: Mapping[str, Type]) -> None:
+    """Raise `ModelError` where a list or an optional holds what onnxruntime has no lists and optionals of."""
+    for name, type_ in types.items():
+        leaf = type_
+        while isinstance(leaf, (SequenceType, OptionalType)):
+            leaf = leaf.element
+        if leaf is not type_ and isinstance(leaf, TensorType) and leaf.dtype.storage not in PLAIN:
+            kind = "lists" if isinstance(type_, SequenceType) else "optionals"
+            raise ModelError(
+                f"load: {model}: {name} is {type_}, and onnxruntime has no {kind} of {leaf.dtype}",
+                help="cast the elements, to float32 or int8, and cast them back where they are used",
+            )
+
+
+def is_unusual(type_: Type) -> TypeGuard[TensorType]:
+    """Return whether the type is a tensor's whose dtype onnxruntime gives no array of."""
+    return isinstance(type_, TensorType) and type_.dtype.storage not in PLAIN
+
+
+def is_bindable(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
+    """Return whether onnxruntime makes tensors of its own of all that goes in, and all that comes out is one."""
+    fed = all(isinstance(t, TensorType) and t.dtype is not DType.string for t in inputs.values())
+    return fed and all(isinstance(t, TensorType) for t in outputs.values())
+
+
+def transport_dtype(dtype: DType) -> DType:
+    """Return the dtype that lowered graphs have in place of a stored one."""
+    return _TRANSPORT.get(dtype, dtype)
+
+
+def to_value(array: Array, dtype: DType) -> onnxruntime.OrtValue:
+    """Return an OrtValue of an array of a stored dtype, in its transport dtype."""
+    transport = transport_dtype(dtype)
+    return to_ort(array if transport is dtype else array.astype(transport.numpy), transport)
+
+
+def from_value(value: onnxruntime.OrtValue, dtype: DType) -> Array:
+    """Return the array of a stored dtype that an OrtValue of a lowered graph's output holds."""
+    transport = transport_dtype(dtype)
+    array = from_ort(value, transport)
+    return array if transport is dtype else array.astype(dtype.numpy)
+
+
+_TRANSPORT = {DType.float4_e2m1: DType.float8_e4m3fn}
+"""The dtypes that lowering replaces by others: see `lowering.dtypes.float4`."""
+
+
+def is_needed(inputs: Mapping[str, Type], outputs: Mapping[str, Type]) -> bool:
+    """Return whether some output can be read by neither of the runtime's two ways to run."""
+    if not any(map(is_unusual, outputs.values())):
+        return False
+    if any(isinstance(t, TensorType) and t.dtype is DType.string for t in inputs.values()):
+        return True
+    return not all(isinstance(t, TensorType) for t in (*inputs.values(), *outputs.values()))
+
+
+def with_transport_outputs(graph: Graph) -> Graph:
+    """Return a copy of the graph whose outputs are all of types that `run` gives."""
+    made = copied(graph)
+    outputs = [(name, made.symbols[s.id]) for name, s in graph.named_outputs]
+    readable = [(None, _transported(s)) if is_unusual(s.type) else (name, s) for name, s in outputs]
+    made.build.outputs(made.names.of_outputs(readable))
+    return made
+
+
+def restored(array: Array, dtype: DType) -> Array:
+    """Return an array of a transport dtype in the stored dtype."""
+    return array.view(dtype.numpy) if dtype is DType.bfloat16 else array.astype(dtype.numpy)
+
+
+def _transported(symbol: Symbol) -> Symbol:
+    """Return bfloat16 as its bits, and what is narrower in a dtype that holds its values, for of those there are no
+    views."""
+    if symbol.dtype is DType.bfloat16:
+        out = TensorType(DType.uint16, symbol.shape)
+        return symbol.graph.op("BitCast", [symbol], {"to": DType.uint16.onnx}, [out])[0]
+    if symbol.dtype.storage.is_float:
+        return symbol.cast(DType.float32)
+    return symbol.cast(DType.int8 if symbol.dtype.storage.is_signed else DType.uint8)
