@@ -125,6 +125,8 @@ def binary(
             left = graph.build.scalar(left, plan.lhs, plan.type.ambiguous)  # type: ignore[arg-type]
         if type(right) is not Symbol:
             right = graph.build.scalar(right, plan.rhs, plan.type.ambiguous)  # type: ignore[arg-type]
+        if plan.is_plain:
+            return graph.build.emit(plan.op_type, (left, right), plan.type, None, plan.domain)
         if plan.lossy:
             cast = {"lhs": (left, plan.lhs), "rhs": (right, plan.rhs)}
             operands.report_lossy(graph, name, {role: (s, to) for role, (s, to) in cast.items() if to is not None})
@@ -149,7 +151,9 @@ def binary(
         computed, result = _made_in(answer)
         type_ = tensor_type(computed, broadcast(name, {"lhs": lhs, "rhs": rhs}), answer.ambiguous)
         lossy = _loses(lhs, to_left) or _loses(rhs, to_right)
-        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result)
+        stay = all(to is None or operand.type.dtype is to for operand, to in ((lhs, to_left), (rhs, to_right)))
+        is_plain = stay and not lossy and result is None
+        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain)
 
     _dress(function, name, f"{doc}\n\n{_contract_of_two(rule)}")
     register(name, function, onnx, rule, 2, dunder)
@@ -174,6 +178,8 @@ class _Plan:
     lossy: bool
     result: DType | None
     """The dtype the result is cast to, where a system wants truth values to be numbers."""
+    is_plain: bool
+    """Whether it is one node on the operands as they are, numbers being constants of the dtype."""
 
 
 def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous: bool) -> Symbol:

@@ -163,19 +163,19 @@ def apply(
 
 
 def cast_operand(symbol: Symbol, dtype: DType | None, ambiguous: bool = False) -> Symbol:
-    """An operand as promotion wants it; None leaves it as it is. Errors go on showing what the user wrote.
+    """Return an operand cast as promotion wants it; None leaves it as it is. Errors go on showing what the user wrote.
 
     ambiguous: what the operands meet in is only a default.
     """
     if dtype is None or symbol.type.dtype is dtype:
         return symbol
     graph = symbol.graph
-    once = graph.memory
-    is_written = (symbol.id, dtype, ambiguous) in once.casts
-    cast = graph.build.cast(symbol, dtype, ambiguous)
-    if not is_written:
-        once.implicit[cast.id] = symbol
-    return cast
+    memory = graph.memory
+    found = memory.casts.get((symbol.id, dtype, ambiguous))
+    if found is None:
+        found = graph.build.cast(symbol, dtype, ambiguous)
+        memory.implicit[found.id] = symbol
+    return found
 
 
 def as_index(positions: Symbol) -> Symbol:
