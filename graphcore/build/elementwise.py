@@ -179,7 +179,7 @@ class _Plan:
     result: DType | None
     """The dtype the result is cast to, where a system wants truth values to be numbers."""
     is_plain: bool
-    """Whether it is one node on the operands as they are, numbers being constants of the dtype."""
+    """It is one node on the operands as they are, numbers being constants of the dtype."""
 
 
 def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous: bool) -> Symbol:

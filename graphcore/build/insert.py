@@ -53,7 +53,7 @@ def _check_open(graph: Graph, symbol: Symbol) -> None:
         raise GraphError(
             f"{_OP}: a body is being built in graph {graph.name!r}, whose values cannot be changed from there",
             operands={"value": symbol},
-            help="insert it before or behind cond, the loop or the call of the function",
+            help="insert it before or after cond, the loop or the call of the function",
         )
 
 

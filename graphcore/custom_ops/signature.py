@@ -130,7 +130,7 @@ class Signature:
         if positional != [(o.name, o.is_variadic) for o in self.operands] or keywords != self.attributes.keys():
             raise GraphError(
                 f"{label}: the function takes {found}, and the operator {self.text}",
-                help="give it the same operands in the same order, and the same attributes behind a *",
+                help="give it the same operands in the same order, and the same attributes after a *",
             )
 
     def misused(self, label: str, why: str) -> GraphError:
@@ -158,7 +158,7 @@ def signature_of(label: str, function: Callable[..., Any]) -> Signature:
         else:
             raise GraphError(
                 f"{label}: {name!r} has the default {default!r:.80}, and operands have none but None",
-                help=f"put it behind a *, which makes it an attribute: *, {name}={default!r:.80}",
+                help=f"put it after a *, which makes it an attribute: *, {name}={default!r:.80}",
             )
     return Signature(_shown(found), tuple(operands), attributes)
 

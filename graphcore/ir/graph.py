@@ -241,7 +241,7 @@ class Graph:
         if not self.scope.is_open:
             raise GraphError(
                 f"output: a body is being built in graph {self.name!r}, or it is a finished one",
-                help="return what a body gives from its function, and set the outputs behind it",
+                help="return what a body gives from its function, and set the outputs after it",
             )
         if not symbols and not named:
             raise GraphError("output: no Symbols given", help="graph.output(y), or graph.output(name=y)")

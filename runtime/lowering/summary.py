@@ -14,7 +14,7 @@ Kind: TypeAlias = tuple[str, str, Type | None, Type]
 
 
 class Summary:
-    """What there is in a graph, at the time when the summary is made: make a new one of a changed graph.
+    """The contents of a graph when the summary is made: make a new one of a changed graph.
 
     operators: with their domains, those in bodies and in called functions included. op_types: their names. domains:
     theirs but ONNX's own. parts: the graph itself, then the bodies in it. called: the bodies of the functions that are
@@ -50,7 +50,7 @@ class Summary:
 
     @property
     def has_calls(self) -> bool:
-        """Whether a node of the graph or of a body calls a function."""
+        """Return whether a node of the graph or of a body calls a function."""
         return bool(self.called)
 
     @property

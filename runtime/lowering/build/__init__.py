@@ -1,1 +1,1 @@
-"""What decompositions build with: casts and constants for a target."""
+"""Building blocks of decompositions: the builder, casts and constants for a target."""

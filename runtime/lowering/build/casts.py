@@ -41,7 +41,7 @@ _PARTS = casts_without_bitcast.NIBBLES | {DType.int2, DType.uint2}
 
 @functools.cache
 def _holds(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`, so that it comes back as it was."""
+    """Return whether every value of `narrow` is one of `wide`, so that it comes back as it was."""
     if narrow.is_float:
         return narrow in NARROW and wide in (DType.float32, DType.float64)
     if not narrow.is_integer or wide is DType.bool:
@@ -114,7 +114,7 @@ class Casts:
         return rounded
 
     def unrounded(self, value: Symbol | None, old: Symbol | None) -> Symbol | None:
-        """What a tensor_float32 operand was before it was rounded. old: the operand as it was built."""
+        """Return a tensor_float32 operand as it was before it was rounded. old: the operand as it was built."""
         if value is None or old is None or not isinstance(old.type, TensorType):
             return value
         if old.type.dtype is not DType.tensor_float32:
@@ -178,7 +178,7 @@ class Casts:
         return has_quantised and not rules.allows("Cast", DType.int4)
 
     def apart(self, symbol: Symbol) -> Symbol:
-        """The Symbol behind a BitCast to its own dtype, if a Cast made it."""
+        """Return what a Cast made through a BitCast to its own dtype, which no optimiser merges; others as they are."""
         if symbol.id not in self._made_by_cast or symbol.dtype in _NO_BITCAST or not self._b.rules.decomposes:
             return symbol
         if not self._b.rules.has_trap(MERGED):
