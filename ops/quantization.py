@@ -11,8 +11,9 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import graph_of, operand, promote_one
 from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ModelError, ShapeError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Symbol, TensorLike
+from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.quantization import encoders
 from graphcore.quantization.encodings import Encoding, encoding_of
 from graphcore.quantization.tensors import Quantized, QuantizedTensor, checked
@@ -47,9 +48,9 @@ def quantize(
     chosen = encoding_of("quantize", encoding)
     encoders.check_arguments("quantize", chosen, axis, block_size, symmetric)
     symbol, _ = promote_one("quantize", "float", x)
-    producer = symbol.producer
-    if isinstance(producer, Constant) and not producer.is_weight:
-        made = encoders.encode(producer.array, chosen, axis=axis, block_size=block_size, symmetric=symmetric)
+    array = constant_array(symbol)
+    if array is not None:
+        made = encoders.encode(array, chosen, axis=axis, block_size=block_size, symmetric=symmetric)
         return _held(symbol.graph, made)
     if chosen.block_bytes is not None or chosen.name == "int8_split":
         raise DTypeError(
@@ -216,7 +217,7 @@ def _inputs(held: Quantized) -> tuple[Symbol, ...]:
 
 def _held(graph: Graph, tensor: QuantizedTensor) -> Quantized:
     """Return a tensor's arrays as constants, made once per tensor and graph."""
-    made: dict[int, tuple[QuantizedTensor, Quantized]] = graph.__dict__.setdefault("_tensors", {})
+    made: dict[int, tuple[QuantizedTensor, Quantized]] = graph.memory.tensors
     found = made.get(id(tensor))
     if found is None:
         data, scales, zeros = tensor.data, tensor.scales, tensor.zero_points

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphcore as gc
-from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops
+from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops, quantization
 from graphcore.errors import DTypeError, GraphError, RunError, ShapeError
 from graphcore.ir.symbol import Captured
 
@@ -280,6 +280,22 @@ def test_the_graph_is_as_before_when_a_transformation_fails(
         h.insert_transformation(transformed)
     assert (str(graph), pickle.dumps(graph)) == before
     check(graph)
+
+
+def test_a_quantised_tensor_is_made_a_constant_again_when_a_transformation_with_it_fails() -> None:
+    graph = Graph("edited", {"x": TensorType(DType.float32, ["n", 64])})
+    held = quantization.encode(np.eye(64, dtype=np.float32), "int8")
+    hidden = graph[0] * 2
+
+    def fail(h: Symbol) -> Symbol:
+        made = ops.qmatmul("int8", h, held)
+        raise ValueError(f"Symbol {made.id}")
+
+    with pytest.raises(ValueError, match="Symbol"):
+        hidden.insert_transformation(fail)
+    graph.output(ops.qmatmul("int8", hidden, held))
+    x = np.ones((1, 64), np.float32)
+    np.testing.assert_allclose(run(graph, x)[0], 2 * x, rtol=1e-2)
 
 
 def test_a_result_made_of_what_reads_the_symbol_is_refused() -> None:

@@ -31,7 +31,8 @@ class Memory(Generic[Symbol]):
     dim_places: see `DimPlaces`. values: constants by their value, and what ops make of a value once for all that read
     it. casts: by the number of the operand, the dtype, and whether that is only a default. implicit: what errors show
     in place of a cast that the user did not write, by the number of the cast. expressions: the terms of Symbols that a
-    longer expression may still take over, by number. loose: the numbers of casts that `precision="fast"` may omit.
+    longer expression may still take over, by number. tensors: quantised tensors and the constants of their arrays, by
+    the identity of the tensor, which is kept alive. loose: the numbers of casts that `precision="fast"` may omit.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Memory(Generic[Symbol]):
         "plans",
         "reshapes",
         "sizes",
+        "tensors",
         "values",
     )
 
@@ -57,6 +59,7 @@ class Memory(Generic[Symbol]):
         self.casts: dict[tuple[int, DType, bool], Symbol] = {}
         self.implicit: dict[int, Symbol] = {}
         self.expressions: dict[int, Any] = {}
+        self.tensors: dict[int, tuple[Any, Any]] = {}
         self.loose: set[int] = set()
 
     def copy(self) -> Memory[Symbol]:
@@ -64,6 +67,7 @@ class Memory(Generic[Symbol]):
         made: Memory[Symbol] = Memory()
         made.plans, made.reshapes, made.indices = dict(self.plans), dict(self.reshapes), dict(self.indices)
         made.sizes, made.values, made.casts = dict(self.sizes), dict(self.values), dict(self.casts)
+        made.tensors = dict(self.tensors)
         made.implicit, made.expressions, made.loose = dict(self.implicit), dict(self.expressions), set(self.loose)
         return made
 
