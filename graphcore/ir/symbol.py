@@ -350,9 +350,3 @@ def source_of(symbol: Symbol | None) -> Node | Constant | Input | None:
     while isinstance(producer, Captured):
         producer = producer.symbol.producer
     return producer
-
-
-def array_of(symbol: Symbol | None) -> np.ndarray[Any, Any] | None:
-    """The value of a constant or weight, of the Symbol's graph or one around it; None for anything else."""
-    source = source_of(symbol)
-    return source.array if isinstance(source, Constant) else None

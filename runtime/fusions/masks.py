@@ -16,7 +16,7 @@ from graphcore.types.tensor_types import _shape, tensor_type
 _LEAST = float(np.finfo(np.float32).min)
 _ABOVE_LEAST = np.nextafter(np.float32(_LEAST), np.float32(0))
 _MOST = 4
-"""How many masks may be added one after the other."""
+"""The most masks that may be added one after the other."""
 
 _CHOICE = Pattern(lambda keep, zero, hidden: op("Where", keep, zero, hidden), zero=lambda s: number_of(s) == 0)
 

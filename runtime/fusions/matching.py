@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol, array_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
@@ -24,7 +25,7 @@ def node_of(symbol: Symbol | None, *op_types: str) -> Node | None:
 
 def number_of(symbol: Symbol | None) -> float | None:
     """Return the value of a float constant of one element, of one axis at most."""
-    array = array_of(symbol)
+    array = constant_array(symbol, weights=True, outer=True)
     if array is None or array.size != 1 or array.ndim > 1 or symbol is None or not symbol.dtype.is_float:
         return None
     return float(array.reshape(-1)[0])
@@ -48,7 +49,7 @@ def factor_of(symbol: Symbol | None) -> tuple[Symbol | None, float]:
 def slice_of(symbol: Symbol | None) -> tuple[int, int, int] | None:
     """Return start, end and step of a Slice along the last axis alone, None for anything else."""
     node = node_of(symbol, "Slice")
-    arrays = [] if node is None else [array_of(s) for s in node.inputs[1:]]
+    arrays = [] if node is None else [constant_array(s, weights=True, outer=True) for s in node.inputs[1:]]
     numbers = [int(a.reshape(-1)[0]) for a in arrays if a is not None and a.size == 1]
     if node is None or node.inputs[0] is None or not 3 <= len(numbers) == len(arrays):
         return None
@@ -83,7 +84,7 @@ def bounds(symbol: Symbol | None, depth: int = 0) -> tuple[float, float] | None:
     """Return the least and the largest that an element may be; None where it may be NaN or nothing is known."""
     if symbol is None or depth > _DEEPEST or not isinstance(symbol.type, TensorType):
         return None
-    array = array_of(symbol)
+    array = constant_array(symbol, weights=True, outer=True)
     if array is not None:
         if not array.size or array.dtype.kind not in "fiub" or np.isnan(array).any():
             return None

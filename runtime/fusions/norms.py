@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol, array_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.passes.sweep import Inputs, Sweep
 from graphcore.runtime.fusions.matching import is_float32, node_of, number_of
@@ -39,7 +40,7 @@ def norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 def scaled_norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return a norm without scale times a vector as a norm with that scale."""
     for norm, scale in _norms(node, inputs, "LayerNormalization", "RMSNormalization"):
-        ones = array_of(norm.inputs[1])
+        ones = constant_array(norm.inputs[1], weights=True, outer=True)
         if ones is not None and (ones == 1).all():
             return sweep.add(node, norm.op_type, (norm.inputs[0], scale), node.outputs[0].type, norm.attributes)
     return None
@@ -67,5 +68,5 @@ def _norms(node: Node, inputs: Inputs, *op_types: str) -> list[tuple[Node, Symbo
 
 def _is_last(x: Symbol, axes: Symbol) -> bool:
     """Return whether axes are a constant that names the last axis of x alone."""
-    array = array_of(axes)
+    array = constant_array(axes, weights=True, outer=True)
     return array is not None and array.size == 1 and x.rank > 0 and int(array.reshape(-1)[0]) in (-1, x.rank - 1)

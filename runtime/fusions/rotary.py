@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore.ir.symbol import Node, Symbol, array_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, op
 from graphcore.passes.sweep import Inputs, Sweep
 from graphcore.runtime.fusions.matching import floats, is_float32, is_known, node_of, slice_of, vector
@@ -59,7 +60,7 @@ def _is_table(table: Symbol, x: Symbol) -> bool:
 
 def _is_doubled(table: Symbol | None) -> bool:
     """Return whether the second half of the last axis certainly equals the first."""
-    array = array_of(table)
+    array = constant_array(table, weights=True, outer=True)
     if array is not None:
         half = array.shape[-1] // 2 if array.ndim else 0
         return bool(half) and bool((array[..., :half] == array[..., half:]).all())
@@ -76,4 +77,15 @@ def _is_doubled(table: Symbol | None) -> bool:
 
 
 _JOINED = Pattern(lambda half: op("Concat", half, half, axis=-1))
-_SCALED = Pattern(lambda table, factor: table * factor, factor=lambda s: (a := array_of(s)) is not None and a.size == 1)
+
+
+def _is_number(symbol: Symbol) -> bool:
+    """Return whether a Symbol is a constant of one element."""
+    array = constant_array(symbol, weights=True, outer=True)
+    return array is not None and array.size == 1
+
+
+_SCALED = Pattern(
+    lambda table, factor: table * factor,
+    factor=_is_number,
+)

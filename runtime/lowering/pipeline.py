@@ -185,8 +185,7 @@ def _may_need(guard: Guard, has: Summary, to: Lowering) -> bool:
 
 
 def _needs_guards(has: Summary, to: Lowering) -> bool:
-    signed = [guard for guard in GUARDS if not guard.signs.isdisjoint(has.op_types)]
-    return any(to.guards(guard) and guard.is_needed(has.parts) for guard in signed)
+    return any(_may_need(guard, has, to) and guard.is_needed(has.parts) for guard in GUARDS)
 
 
 def _guarding(guard: Guard) -> Pass:

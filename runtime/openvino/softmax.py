@@ -10,6 +10,7 @@ import functools
 import math
 from typing import NamedTuple
 
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite, with_names
@@ -92,5 +93,5 @@ def _made(symbol: Symbol | None, op_type: str) -> Node | None:
 
 def _is(symbol: Symbol | None, number: float) -> bool:
     """Return whether it is one number, known now."""
-    producer = None if symbol is None else symbol.producer
-    return isinstance(producer, Constant) and producer.array.size == 1 and float(producer.array.reshape(())) == number
+    array = constant_array(symbol, weights=True)
+    return array is not None and array.size == 1 and float(array.reshape(())) == number

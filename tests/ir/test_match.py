@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.ir.symbol import Node, array_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Node
 from graphcore.ir.transform.match import Pattern, either, op
 
 ROWS = TensorType("float32", ["n", 4])
@@ -22,7 +23,7 @@ def node(symbol: Symbol) -> Node:
 
 
 def is_constant(symbol: Symbol) -> bool:
-    return array_of(symbol) is not None
+    return constant_array(symbol, weights=True, outer=True) is not None
 
 
 def test_parameters_stand_for_the_operands() -> None:

@@ -23,8 +23,9 @@ from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, TypeAlias
 
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Input, Node, Symbol, array_of
+from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
 
@@ -218,7 +219,7 @@ def _is_attribute(node: Node, name: str, value: Any) -> bool:
 
 def _is_equal(wanted: Symbol, symbol: Symbol) -> bool:
     """Return whether a Symbol is a constant of the value and kind of a pattern's."""
-    own, array = array_of(wanted), array_of(symbol)
+    own, array = constant_array(wanted, weights=True, outer=True), constant_array(symbol, weights=True, outer=True)
     if own is None or array is None or array.size != 1 or array.ndim > 1:
         return False
     if wanted.dtype.is_float and symbol.dtype.is_float:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from graphcore.errors import DTypeError
-from graphcore.ir.symbol import Symbol, array_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import encoded_type, tensor
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -72,7 +73,7 @@ def data_of(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
     """The small constants among named Symbols, as inference wants them."""
     found = {}
     for name, symbol in symbols.items():
-        array = array_of(symbol)
+        array = constant_array(symbol, weights=True, outer=True)
         if array is not None and array.nbytes <= _SMALL:
             content = b"".join(tensor(array, symbol.dtype, name))
             found[name] = onnx.TensorProto.FromString(content)

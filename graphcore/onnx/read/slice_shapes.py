@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from graphcore.ir.symbol import Symbol, array_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Symbol
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
 
@@ -118,7 +119,7 @@ def resized(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] |
     target = sizes.of(inputs[3]) if len(inputs) > 3 else None
     if isinstance(target, tuple):
         return [_UNKNOWN if size is None else Dim(size) for size in target] if len(target) == len(dims) else None
-    scales = array_of(inputs[2])
+    scales = constant_array(inputs[2], weights=True, outer=True)
     if scales is None or scales.shape != (len(dims),) or not all(float(s).is_integer() and s >= 1 for s in scales):
         return None
     return [dim * int(scale) for dim, scale in zip(dims, scales, strict=True)]

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphcore.ir.symbol import Symbol, array_of
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Symbol
 from graphcore.onnx.versions.adapters.older import MOVED
 from graphcore.onnx.versions.node import Made, Read
 from graphcore.types.dtypes import DType
@@ -156,7 +157,7 @@ def _pad_all_axes(node: Read) -> Made:
 
 def _placed(node: Read, whole: Symbol, part: Symbol, places: list[int]) -> Symbol:
     """A vector with the elements of another one at known places."""
-    known, base = array_of(part), array_of(whole)
+    known, base = constant_array(part, weights=True, outer=True), constant_array(whole, weights=True, outer=True)
     if known is not None and base is not None:
         made = base.copy()
         made[places] = known.reshape(-1)

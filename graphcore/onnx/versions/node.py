@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 
 from graphcore.errors import ModelError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol, array_of
+from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -67,7 +68,7 @@ class Read:
 
     def known(self, position: int) -> np.ndarray[Any, Any] | None:
         """The value of an operand that is a constant."""
-        return array_of(self.given(position))
+        return constant_array(self.given(position), weights=True, outer=True)
 
     def put(self, position: int, symbol: Symbol | None) -> None:
         """Make a Symbol the operand at a position."""

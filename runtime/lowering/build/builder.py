@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from graphcore.build.shapes import broadcast_shapes
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.build.constants import fold
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dims import Dim
@@ -167,8 +168,7 @@ class Builder:
 
     def known(self, symbol: Symbol | None) -> Any:
         """Return the array of a constant or a weight, None for anything else."""
-        producer = symbol.producer if symbol is not None else None
-        return producer.array if isinstance(producer, Constant) else None
+        return constant_array(symbol, weights=True)
 
     def retyped(self, type_: TensorType, dtype: DType) -> TensorType:
         """Return the type with another dtype."""

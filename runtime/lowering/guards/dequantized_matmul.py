@@ -7,15 +7,17 @@ once. Where both operands are dequantised, the runtime's integer product is the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, Symbol, array_of
-from graphcore.runtime.lowering.guards.guard import Guard, edit_each
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.edit import edit
+from graphcore.runtime.lowering.guards.guard import Guard
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, tensor_type
 
@@ -32,9 +34,11 @@ def _run(parts: Sequence[Graph]) -> bool:
     """Widen such weights by arithmetic. Return whether there are any."""
     is_changed = False
     for graph in parts:
-        found = {id(weight) for node in graph.nodes for weight in _weights(node)}
-        if found:
-            is_changed |= edit_each(graph, partial(_widen, graph, found))
+        found = {id(weight): weight for node in graph.nodes for weight in _weights(node)}
+        with edit(graph) as nodes:
+            for weight in found.values():
+                nodes.insert_before(weight, partial(_widen, graph, weight))
+        is_changed |= bool(found)
     return is_changed
 
 
@@ -57,7 +61,11 @@ def _dequantising(symbol: Symbol | None) -> Node | None:
 def _is_weight(node: Node) -> bool:
     """Return whether a node widens constant bytes to float32, by one scale or by one for each place of an axis."""
     x, scale = node.inputs[:2]
-    if x is None or scale is None or any(s is not None and array_of(s) is None for s in node.inputs):
+    if (
+        x is None
+        or scale is None
+        or any(s is not None and constant_array(s, weights=True, outer=True) is None for s in node.inputs)
+    ):
         return False
     if x.type.dtype not in _BYTES or scale.type.dtype is not DType.float32 or node.attributes.get("block_size"):
         return False
@@ -65,25 +73,19 @@ def _is_weight(node: Node) -> bool:
     return isinstance(result, TensorType) and result.dtype is DType.float32 and scale.rank < 2
 
 
-def _widen(graph: Graph, found: Set[int], node: Node) -> bool:
-    """Make a node that was found the product of the widened bytes, less their zero point, and the scale.
-
-    Return whether it was.
-    """
-    if id(node) not in found:
-        return False
+def _widen(graph: Graph, node: Node) -> None:
+    """Make a node the product of the widened bytes, less their zero point, and the scale."""
     x, scale, *zero = node.inputs
-    factor = array_of(scale)
+    factor = constant_array(scale, weights=True, outer=True)
     assert x is not None
     assert factor is not None
     type_ = tensor_type(DType.float32, x.shape)
     wide = graph.build.emit("Cast", (x,), type_, {"to": DType.float32})
-    point = array_of(zero[0]) if zero else None
+    point = constant_array(zero[0], weights=True, outer=True) if zero else None
     if point is not None:
         wide = graph.build.emit("Sub", (wide, _along(graph, node, x, point.astype(np.float32))), type_)
     node.op_type, node.attributes = "Mul", {}
     node.inputs = wide, _along(graph, node, x, factor)
-    return True
 
 
 def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> Symbol:

@@ -12,8 +12,9 @@ from functools import partial
 from graphcore.ir.bodies import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.edit import edit
 from graphcore.ir.transform.walk import bodies
-from graphcore.runtime.lowering.guards.guard import Guard, edit_each
+from graphcore.runtime.lowering.guards.guard import Guard
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
@@ -34,7 +35,11 @@ def _run(parts: Sequence[Graph]) -> bool:
     is_changed = False
     for graph in [*_unguarded(parts)]:
         tests: dict[frozenset[Dim], Symbol] = {}
-        is_changed |= edit_each(graph, partial(_guard, graph, tests))
+        found = [node for node in graph.nodes if _may_fail(node)]
+        with edit(graph) as nodes:
+            for node in found:
+                nodes.insert_before(node, partial(_guard, graph, tests, node))
+        is_changed |= bool(found)
     return is_changed
 
 
@@ -66,17 +71,14 @@ def _is_guard(node: Node) -> bool:
     return len(branches) == 2 and branches[0][-2:] == ["Concat", "Expand"] and branches[1] == ["Attention"]
 
 
-def _guard(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> bool:
-    """Make the test of a node that may fail. Return whether it may."""
-    if not _may_fail(node):
-        return False
+def _guard(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> None:
+    """Make a node the test, with the kernel in one branch and zeros in the other."""
     q, k = node.inputs[:2]
     assert q is not None
     assert k is not None
     test = _is_empty(graph, q, k, tests)
     node.attributes = {"then_branch": _zeros(graph, node), "else_branch": _kernel(graph, node)}
     node.op_type, node.inputs = "If", (test,)
-    return True
 
 
 def _zeros(graph: Graph, node: Node) -> Graph:

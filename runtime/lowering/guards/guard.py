@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node
-from graphcore.ir.transform.edit import edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +26,4 @@ class Guard:
     is_of_fusions: bool = False
 
 
-def edit_each(graph: Graph, change: Callable[[Node], bool]) -> bool:
-    """Call `change` with each node of a graph; what it makes stands before that node, in its layer and of its origin.
-
-    Return whether any call returned True.
-    """
-    changed: list[bool] = []
-    with edit(graph) as nodes:
-        for node in nodes:
-            nodes.insert_before(node, partial(_note, changed, change, node))
-    return any(changed)
-
-
-def _note(changed: list[bool], change: Callable[[Node], bool], node: Node) -> None:
-    changed.append(change(node))
-
-
-__all__ = ["Guard", "edit_each"]
+__all__ = ["Guard"]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Node, array_of
+from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering.guards.guard import Guard
 from graphcore.types.tensor_types import TensorType
 
@@ -36,7 +37,7 @@ def _counted(node: Node) -> list[int] | None:
     if node.op_type not in _REDUCTIONS or node.domain or len(node.inputs) < 2:
         return None
     x, axes = node.inputs
-    known = array_of(axes)
+    known = constant_array(axes, weights=True, outer=True)
     if x is None or known is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
         return None
     found: list[int] = np.reshape(known, -1).tolist()

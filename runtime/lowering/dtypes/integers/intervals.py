@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.types.dtypes import DType, Kind
 
@@ -88,11 +89,11 @@ def reduced_count(node: Node) -> int | None:
 
 
 def known_scalar(symbol: Symbol | None) -> int | None:
-    """The value of a constant that holds one integer, over and over if it has many elements."""
-    producer = symbol.producer if symbol is not None else None
-    if not isinstance(producer, Constant) or producer.is_weight or producer.array.dtype.kind not in "biuO":
+    """Return the value of a constant that holds one integer, over and over if it has many elements."""
+    array = constant_array(symbol)
+    if array is None or array.dtype.kind not in "biuO":
         return None
-    found = of_array(producer.array)
+    found = of_array(array)
     return found.lo if found is not None and found.lo == found.hi else None
 
 
