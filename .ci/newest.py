@@ -2,7 +2,7 @@
 
 `python .ci/newest.py`, after `make test`. CI fails where a number is wrong (a test marked `numbers` fails an assertion)
 or a process dies. Everything else, and a package index that does not answer, is printed as a warning: a release of
-somebody else's package is not the fault of the change that CI tests.
+another package is not the fault of the change that CI tests.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SHOWN = 20
 _TOOLS = {"graphcore-engine", "mypy", "pip", "ruff", "setuptools", "uv", "wheel"}
 """Distributions that no test runs with."""
 _CRASH = re.compile(r"\bcrashed while running\b|\bnode down\b", re.IGNORECASE)
-"""What pytest-xdist says of a worker that died."""
+"""The report of pytest-xdist on a worker that died."""
 _ASSERTION = re.compile(r"assert\b|AssertionError\b|(\w+\.)*(ExceptionGroup|FlakyFailure)\b")
-"""How the message of a failed assertion begins; hypothesis puts several into a group."""
+"""The beginning of the message of a failed assertion; hypothesis puts several into a group."""
 
 
 @dataclass(frozen=True, slots=True)

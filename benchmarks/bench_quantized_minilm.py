@@ -51,7 +51,7 @@ SAMPLES = (
     "where it had been for a year. Exporters complained that the currency was too strong, and builders that loans had "
     "become too dear; shops said that customers bought what they needed and little else. The bank will meet in March.",
 )
-"""What says which weights need no second digit. The cosines are those of other sentences."""
+"""Samples that tell which weights need no second digit. The cosines are those of other sentences."""
 
 FORMS: dict[str, tuple[str, dict[str, Any], float, float]] = {
     "int8_dynamic": ("int8_dynamic", {}, 0.98, 0.45),

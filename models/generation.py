@@ -24,14 +24,14 @@ Prompts: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | Sequence[Array] 
 Seed: TypeAlias = "int | np.random.Generator | None"
 
 ENDED = -1
-"""What stands for the token of an item that has come to its end."""
+"""The token of an item that has ended."""
 
 _SHOWN_EVERY = 0.1  # seconds
 
 _BOOLS = (bool, np.bool_)
 
 _DECODER = {"tokens": (DType.int64, 2), "lengths": (DType.int64, 1), "logits": (DType.float32, 2)}
-"""What goes in and comes out of a decoder: dtypes and ranks."""
+"""The inputs and outputs of a decoder: dtypes and ranks."""
 
 
 def generate(

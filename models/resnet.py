@@ -17,7 +17,7 @@ from graphcore.types.tensor_types import TensorType
 
 EPSILON = 1e-5
 REDUCTION = 4
-"""How much narrower the middle of a bottleneck is."""
+"""The factor by which the middle of a bottleneck is narrower."""
 
 SCHEMA = Schema(
     ("resnet",),

@@ -25,10 +25,10 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 Value: TypeAlias = Any
-"""What a buffer holds: an array, or an OrtValue where the runtime can be given memory to write to."""
+"""The value of a buffer: an array, or an OrtValue where the runtime can be given memory to write to."""
 
 Stored: TypeAlias = tuple[list[Any], dict[str, Value], Any]
-"""What a run gives: the outputs, what was stored to buffers, and what the runner wants to be told in the next run."""
+"""The results of a run: outputs, values stored to buffers, and what the runner is handed in the next run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

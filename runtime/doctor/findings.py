@@ -113,7 +113,7 @@ class Report:
     providers: tuple[Provider, ...]
     machine: Machine | None
     installs: Mapping[str, str]
-    """What to install for providers that are not there."""
+    """The packages to install for providers that are missing."""
     findings: tuple[Finding, ...]
 
     @property

@@ -30,7 +30,7 @@ _NOT_TRIED = {"AzureExecutionProvider": "it calls services, and runs no graph he
 _NOT_ON = {"Darwin": ("CUDAExecutionProvider",)}
 _LONGEST = 300
 _LOGGED = re.compile(r"\x1b\[[\d;]*m|^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^.*\[[EW]:onnxruntime:[^\]]*\] ?")
-"""What onnxruntime's log begins its lines with, and colours them by."""
+"""The prefixes and colours of lines in onnxruntime's log."""
 
 
 class Starting:

@@ -31,7 +31,7 @@ _SECONDS = 1800.0
 
 _PACKAGE = "graphcore.runtime.kernel_probe"
 KERNELS, TRAPS, CELLS, SUITE, FILES = "kernels", "traps", "cells", "suite", "files"
-"""What is measured: the names of the answers."""
+"""The names of the measurements."""
 
 _COMMANDS: Mapping[str, Sequence[str]] = {
     KERNELS: (_PACKAGE,),

@@ -10,7 +10,7 @@ from graphcore.runtime.lowering.targets.releases import Range, table_of
 from graphcore.runtime.lowering.targets.traps import Seen
 
 Answers = Mapping[str, Mapping[str, Any]]
-"""What was found, by release and measurement."""
+"""The findings, by release and measurement."""
 
 _HEAD = """\
 # Releases of onnxruntime

@@ -10,7 +10,7 @@ from graphcore.runtime.lowering.targets.releases import Range, ordered
 from graphcore.runtime.lowering.targets.traps import Seen
 
 States = Mapping[str, str]
-"""What became of each trap in one release, by name."""
+"""The outcome of each trap in one release, by name."""
 
 
 def merged(recorded: Seen | None, found: Mapping[str, States]) -> Seen:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphcoreError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph, Optimize, TargetName
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies, walk
@@ -37,7 +38,7 @@ class Note:
     reason: str
     """Why the provider's own kernel is not used."""
     action: str
-    """What runs in its place."""
+    """The operators that run in its place."""
     names: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -102,8 +103,8 @@ def _kind(node: Node) -> tuple[object, ...]:
 
 
 def _is_small(symbol: Symbol) -> bool:
-    producer = symbol.producer
-    return isinstance(producer, Constant) and producer.array.size <= 16
+    array = constant_array(symbol, weights=True)
+    return array is not None and array.size <= 16
 
 
 def _note(node: Node, target: TargetName, runtime: Runtime | None) -> Note | None:

@@ -10,7 +10,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 Kind: TypeAlias = tuple[str, str, Type | None, Type]
-"""What legality looks at in a node: operator, domain, and the types of its first operand and of its first result."""
+"""The facts of a node that legality depends on: operator, domain, types of the first operand and result."""
 
 
 class Summary:

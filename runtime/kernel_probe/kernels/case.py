@@ -71,7 +71,7 @@ class Case:
     outputs: int = 1
     only: frozenset[DType] | None = None
     captured: tuple[Operand, ...] = ()
-    """What the subgraphs read from outside: c0, c1, ..."""
+    """The outer values that subgraphs read: c0, c1, ..."""
 
 
 def filled(shape: tuple[int, ...], values: Values, dtype: DType) -> Array:

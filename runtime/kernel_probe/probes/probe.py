@@ -53,13 +53,13 @@ class Probe:
     before: tuple[Any, ...] = ()
     """Operands of runs that come first, whose results leave numbers in the memory that is used again."""
     is_known: bool = False
-    """Whether the sizes of the operands are known when the graph is lowered."""
+    """True if the sizes of the operands are known when the graph is lowered."""
     dims: tuple[tuple[str | int, ...], ...] = ()
     """Those of the operands, where not all are known or all are not."""
     in_session: bool = False
-    """Whether it is run by a session of graphcore and not by onnxruntime alone."""
+    """True if a session of graphcore runs it, False for onnxruntime alone."""
     near: float = 0.0
-    """How far a result may be off, relative to the greatest of them."""
+    """The tolerance of a result, relative to the greatest of them."""
     needs: str = ""
     """The operator that the session has to come to for the probe to tell anything."""
 

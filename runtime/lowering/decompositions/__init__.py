@@ -98,7 +98,7 @@ NEEDED: Needed = {
     **{("MatMul", dtype): matmul.may_be_empty for dtype in (DType.float32, DType.int32, DType.int64)},
     **model_rows.NEEDED,
 }
-"""Whether a row is taken, by the types of the first operand and the result, where they alone tell.
+"""Tells whether a row is taken, by the types of the first operand and the result, where they alone tell.
 
 A graph that needs no row is seen to be legal without building any."""
 

@@ -36,7 +36,7 @@ FORMATS: dict[DType, _Format] = {
     DType.float8_e8m0: _Format(0, 127, 0xFF, signed=False),
 }
 WITHOUT = frozenset({DType.bool, *FORMATS})
-"""What BitCast has no kernel for."""
+"""Dtypes that BitCast has no kernel for."""
 BYTES = (DType.int8, DType.uint8)
 
 

@@ -25,7 +25,7 @@ _ENCODED = {
     _F32: {_STRING, _I64, _F32},
     _F64: {_STRING, _I64, _F64},
 }
-"""What LabelEncoder's kernels make of which keys."""
+"""The dtypes of keys and values that LabelEncoder has kernels for."""
 
 
 def replaces(op_type: str, operand: Type | None, result: Type | None) -> bool:

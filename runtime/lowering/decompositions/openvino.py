@@ -12,7 +12,7 @@ from graphcore.types.tensor_types import _shape
 
 F32 = DType.float32
 STAY: tuple[tuple[str, DType], ...] = (("Where", F32), ("ReduceSum", DType.int64))
-"""What the CPU's kernels get wrong, and OpenVINO's do not."""
+"""Operators that the CPU's kernels get wrong and OpenVINO's do not."""
 
 
 def rows() -> dict[tuple[str, DType], Decomposition | None]:

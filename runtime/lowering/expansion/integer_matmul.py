@@ -26,7 +26,7 @@ _F32, _BYTE = DType.float32, DType.uint8
 Key = tuple[Any, ...]
 Saturates = Callable[[], bool]
 Packed = dict[Key, tuple[Symbol, ...]]
-"""What was packed already, by the arrays it was made of: a weight that several nodes share is packed once."""
+"""The weights that were packed, by the arrays they were made of: a weight that several nodes share is packed once."""
 
 
 def dynamic(x: Symbol, arrays: Sequence[Array], key: Key, done: Packed, saturates: Saturates) -> Symbol:

@@ -30,7 +30,7 @@ from graphcore.types.tensor_types import TensorType, Type
 _TENSORS = frozenset({TensorType})
 
 _DEEPEST = 8
-"""How often a replacement may need the kernel that it stands for, on operands of other sizes, say."""
+"""The depth to which a replacement may need the kernel that it replaces, on operands of other sizes, say."""
 
 
 def keeps(rules: Legality, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None) -> bool:
@@ -59,7 +59,7 @@ class Selector:
         self.keeps_kernels = False
         self._legal_node = legal_node
         self._depths: dict[tuple[str, DType], int] = {}
-        """How often each kernel that is not there is being replaced, within replacements of itself."""
+        """The depth to which each missing kernel is being replaced, within replacements of itself."""
         self._rules: Legality | None = None
         self._rows: Replaced | None = None
 

@@ -39,9 +39,9 @@ class Legality:
         self.target = target
         self.runtime = runtime
         self.host = host
-        """What runs the operators that the target cannot."""
+        """The target that runs the operators this one cannot."""
         self.decomposes = bool(target.table)
-        """Whether the operators that compute something else than docs/numbers.md says are replaced."""
+        """True if operators that compute something else than docs/numbers.md says are replaced."""
         self.table = table
         self._found: dict[str, frozenset[DType] | None] = {}
         self._traps: dict[str, bool] = {}

@@ -47,7 +47,7 @@ STAY: list[tuple[Sequence[str], Sequence[DType]]] = [
     (("Where",), (F32, F64)),
     (("Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "Sum", "LRN", "Erf", "Softplus"), (F64,)),
 ]
-"""What the CPU's kernels get wrong, or are not there for, and the CUDA provider's do."""
+"""Operators that the CPU's kernels get wrong or lack, and the CUDA provider's compute right."""
 
 AS_DOUBLE = ("Hardmax", "MeanVarianceNormalization", "Det", "Col2Im", "LpPool", "Mean")
 """Operators that have no kernel for float32 either, and whose float64 rows build in any float."""

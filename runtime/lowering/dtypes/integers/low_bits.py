@@ -28,7 +28,7 @@ MOVES: Mapping[str, Collection[int]] = {
 }
 
 LOOKS = frozenset("Cast Equal NotEqual Less LessOrEqual Greater GreaterOrEqual".split())
-"""What takes wide operands and gives other results."""
+"""Operators that take wide operands and give other results."""
 
 ZEROS = frozenset({"Pad", "Trilu"})
 """Moves that may put zeros among the values."""
