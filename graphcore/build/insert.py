@@ -238,9 +238,7 @@ class _Edit:
             number = node.outputs[0].id if node.outputs else count
             return 0 if number < first else 1 if number in moved else 3
 
-        read = {id(node) for node in graph._nodes[: graph.site.imported]}
         graph._nodes.sort(key=place)
-        graph.site.imported = next((i for i, n in enumerate(graph._nodes) if id(n) not in read), len(graph._nodes))
         graph._symbols[:] = [*self.symbols[:first], *later, *new, *rest]
         numbers = {symbol.id: number for number, symbol in enumerate(graph._symbols)}
         for number, symbol in enumerate(graph._symbols):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.edit import edit
+from graphcore.support.source_lines import Imported
 
 
 class Live(NamedTuple):
@@ -24,12 +25,11 @@ def live_nodes(graph: Graph, *, by_name: bool = True) -> Live:
     """
     used = {symbol.id for symbol in graph.outputs}
     nodes = graph.nodes
-    read = graph.site.imported if by_name else len(nodes)
     kept = [False] * len(nodes)
     for position in range(len(nodes) - 1, -1, -1):
         node = nodes[position]
         for made in node.outputs:
-            if made.id in used or (made.given_name is not None and position >= read):
+            if made.id in used or (by_name and made.given_name is not None and type(node.origin) is not Imported):
                 break
         else:
             if node.outputs:

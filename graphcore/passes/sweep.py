@@ -17,6 +17,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.passes.liveness import live_nodes
 from graphcore.passes.merging import Merger
+from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, Type, tensor_type
 
@@ -84,13 +85,11 @@ class Sweep:
         named = {s.id: label for label, s in reversed(labels) if s.given_name is None and label == s.name}
         self._leaves(None if live is None else live.symbols)
         for position, node in enumerate(old.nodes):
-            if position == old.site.imported:
-                new.site.imported = len(new.nodes)
             if live is not None and not live.nodes[position]:
                 self.changes += 1
                 continue
             inputs = tuple([None if s is None else at[s.id] for s in node.inputs])
-            is_read = position < old.site.imported
+            is_read = type(node.origin) is Imported
             if not node.domain and node.op_type in rules and self._ruled(node, inputs, named, is_read):
                 continue
             attributes = node.attributes
@@ -115,8 +114,6 @@ class Sweep:
                     self._given.add(result.id)
             if self._merger is not None:
                 self._merger.remember(key, new.nodes[-1])
-        if old.site.imported >= len(old.nodes):
-            new.site.imported = len(new.nodes) if old.site.imported else 0
         new.watched = {label: found for label, s in old.watched.items() if (found := at[s.id]) is not None}
         outputs = [(label, self.of(s)) for label, s in labels]
         new.build.outputs(outputs)
@@ -175,7 +172,11 @@ class Sweep:
         for symbol in old.symbols:
             producer = symbol.producer
             if type(producer) is Constant:
-                if used is not None and symbol.id not in used and (symbol.given_name is None or old.site.imported):
+                if (
+                    used is not None
+                    and symbol.id not in used
+                    and (symbol.given_name is None or type(producer.origin) is Imported)
+                ):
                     continue
                 key = self._merger.constant(symbol) if self._merger is not None else None
                 found = constants.get(key) if key is not None else None

@@ -40,6 +40,15 @@ class Line(NamedTuple):
         return linecache.getline(self.path, self.number).strip()
 
 
+class Imported(Line):
+    """A line that loaded a model of others: the origin of its nodes, and of what they are made into.
+
+    Such nodes keep the numbers of the kernels that the model was written for.
+    """
+
+    __slots__ = ()
+
+
 # A place in the user's code is kept as (code, instruction), which costs next to nothing; its line is worked out when
 # asked for. A graph that was pickled keeps the line.
 Origin: TypeAlias = "tuple[CodeType, int]"

@@ -20,6 +20,7 @@ from graphcore.runtime.quantizer.plan import report as reported
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.rewrite import rewritten
 from graphcore.runtime.quantizer.schemes import SCHEMES, Scheme, choices
+from graphcore.support.source_lines import Imported
 
 NOTE = "graphcore.quantized"
 """The property of a graph and its file that lists the schemes that were applied to it."""
@@ -86,7 +87,8 @@ def quantize(
     if graph.scope.outer is not None:
         raise GraphError(f"quantize: graph {graph.name!r} is a body", help="quantise the graph around it")
     done = graph.metadata.get(NOTE, "")
-    if done and graph.site.imported:  # its file has matrices that belong to the encodings, such as minima of blocks
+    # A file has matrices that belong to the encodings, such as minima of blocks.
+    if done and any(type(node.origin) is Imported for node in graph.nodes):
         raise _again(graph, done, "is quantised already", "parts can have schemes of their own before it is written")
     source = inline.inlined(graph)
     found = candidates(source)

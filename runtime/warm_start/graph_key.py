@@ -17,6 +17,7 @@ from graphcore.runtime.model import Model
 from graphcore.runtime.warm_start.cache import Cache
 from graphcore.runtime.warm_start.source import DOMAINS, HASHED
 from graphcore.support.gc_pause import uncollected
+from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
@@ -65,7 +66,7 @@ class GraphSource:
 def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
     """Yield everything that what a graph is lowered to follows from."""
     types: dict[Type, str] = {}
-    said: list[Any] = [graph.name, graph.promotion.note, graph.strict, graph.site.imported]
+    said: list[Any] = [graph.name, graph.promotion.note, graph.strict]
     said += [sorted(graph.metadata.items()), sorted(graph.opsets.items()), open_expressions.state_of(graph)]
     said += [[s.id for s in graph.input_symbols], [(name, s.id) for name, s in graph.named_outputs]]
     said.append(sorted(graph.watched))
@@ -97,7 +98,8 @@ def _parts(graph: Graph) -> Iterator[bytes | memoryview]:
 def _node(node: Node, arrays: list[Array]) -> tuple[Any, ...]:
     inputs = [None if s is None else s.id for s in node.inputs]
     attributes = [(key, _value(value, arrays)) for key, value in node.attributes.items()] if node.attributes else ()
-    return node.op_type, node.domain, node.layer, inputs, [s.id for s in node.outputs], attributes
+    is_imported = type(node.origin) is Imported
+    return node.op_type, node.domain, node.layer, is_imported, inputs, [s.id for s in node.outputs], attributes
 
 
 def _value(value: Any, arrays: list[Array]) -> Any:

@@ -17,8 +17,6 @@ class Site:
     """The line that new nodes belong to unless `is_user`."""
     is_user: bool = True
     """True if a user builds the graph: a new node belongs to the user's line that runs."""
-    imported: int = 0
-    """The number of its first nodes that were read from a model in a file. Rewriters keep it."""
     layers: dict[str, int] = field(default_factory=dict)
     """The number of times each layer was entered, by path."""
 

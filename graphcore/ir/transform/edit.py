@@ -12,8 +12,7 @@ from graphcore.ir.symbol import Node
 class Nodes:
     """The nodes of a graph that is edited: iterate over them, and say what becomes of each.
 
-    The nodes keep their order. Those that were imported stay the first ones: a node that is inserted before one of
-    them counts as imported.
+    The nodes keep their order. A node that is inserted has the origin of the one that it stands before.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -44,20 +43,16 @@ class Nodes:
         if not self._before and not self._instead:
             return
         graph, site = self._graph, self._graph.site
-        nodes, imported, place = [*graph._nodes], site.imported, (site.layer, site.origin, site.is_user)
+        nodes, place = [*graph._nodes], (site.layer, site.origin, site.is_user)
         # In place: views of the nodes show the list itself.
         graph._nodes.clear()
         site.is_user = False
-        for position, node in enumerate(nodes):
-            if position == imported:
-                site.imported = len(graph._nodes)
+        for node in nodes:
             for make in self._before.get(id(node), ()):
                 site.layer, site.origin = node.layer, node.origin
                 make()
             graph._nodes.extend(self._instead.get(id(node), (node,)))
         site.layer, site.origin, site.is_user = place
-        if imported >= len(nodes):
-            site.imported = len(graph._nodes) if imported else 0
 
 
 @contextmanager

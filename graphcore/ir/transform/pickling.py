@@ -64,7 +64,6 @@ def state_of(graph: Graph) -> dict[str, Any]:
         "layers": dict(graph.site.layers),
         "metadata": dict(graph.metadata),
         "domains": dict(graph.opsets),
-        "read": graph.site.imported,
         "watched": [(label, s.id) for label, s in graph.watched.items()],
         "buffers": [(name, held.value.id, held.buffer) for name, held in graph._buffers.items()],
     }
@@ -109,7 +108,6 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
     graph.site.layers = dict(state["layers"])
     graph.metadata = dict(state["metadata"])
     graph.opsets = dict(state["domains"])
-    graph.site.imported = state["read"]
     graph.watched = {label: symbols[i] for label, i in state["watched"]}
     for name, i, buffer in state["buffers"]:
         graph.build.buffer(name, buffer, symbols[i])

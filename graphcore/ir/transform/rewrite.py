@@ -8,6 +8,7 @@ from typing import Any
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies
+from graphcore.support.source_lines import Imported
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, known_type, tensor_type
 
 
@@ -60,17 +61,13 @@ class Rewrite:
             yield node, tuple([None if s is None else of(s) for s in node.inputs])
 
     def steps(self) -> Iterator[Node]:
-        """Yield the nodes of the old graph in order. The count of imported nodes, layers and lines move along."""
-        new, site, imported = self.new, self.new.site, self.old.site.imported
-        for position, node in enumerate(self.old._nodes):
-            if position == imported > 0:
-                site.imported = len(new._nodes)
-            self.is_read = position < imported
+        """Yield the nodes of the old graph in order. Layers and lines move along."""
+        site = self.new.site
+        for node in self.old._nodes:
+            self.is_read = type(node.origin) is Imported
             site.layer = node.layer
             site.origin = node.origin
             yield node
-        if imported and imported >= len(self.old._nodes):
-            site.imported = len(new._nodes)
         site.layer = ""
         site.origin = None
 

@@ -14,6 +14,7 @@ from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.function_calls import Functions
 from graphcore.onnx.read.opsets import versions_of
 from graphcore.promotion import PromotionSystem, system
+from graphcore.support.source_lines import Imported, user_line
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
@@ -30,7 +31,7 @@ class Model:
     notes: what the model and its values note of themselves.
     semantic: by name, the dtypes of values that are stored as others.
     is_inferred: whether ONNX's inference went over the whole model.
-    is_foreign: whether nodes keep the numbers of the kernels that the model was written for.
+    origin: of the nodes where they keep the numbers of the kernels that the model was written for.
     """
 
     def __init__(
@@ -45,7 +46,8 @@ class Model:
         self.notes = _notes(proto)
         self.semantic = _semantic(self.notes)
         self.is_inferred = False
-        self.is_foreign = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
+        is_foreign = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
+        self.origin = Imported(*(user_line() or ("", 0))) if is_foreign else None
         self._count = 0
         self._types: dict[bytes, Type] = {}
 

@@ -79,6 +79,9 @@ class Reader:
         self, proto: onnx.GraphProto, large: Mapping[int, memoryview], inputs: Sequence[Symbol] | None = None
     ) -> None:
         """Read a whole graph: constants, inputs (unless they are given), nodes, outputs."""
+        site = self.graph.site
+        if self.model.origin is not None:
+            site.is_user, site.origin = False, self.model.origin
         folder = self.model.folder
         names = [*(t.name for t in proto.initializer), *(s.values.name for s in proto.sparse_initializer)]
         found = [tensors.array_of(t, folder, large.get(i)) for i, t in enumerate(proto.initializer)]
@@ -90,10 +93,9 @@ class Reader:
         if inputs is None:
             self._inputs([i for i in proto.input if i.name not in held])
         self.nodes(proto.node)
-        if self.model.is_foreign:
-            self.graph.site.imported = len(self.graph.nodes)
         outputs = [(o.name, self._output(o)) for o in proto.output]
         self.graph.build.outputs(outputs)
+        site.is_user, site.origin = True, None
 
     def _inputs(self, infos: Sequence[onnx.ValueInfoProto]) -> None:
         for info in infos:
@@ -105,7 +107,8 @@ class Reader:
 
     def _initializer(self, name: str, array: np.ndarray[Any, Any], dtype: DType) -> None:
         type_ = tensor_type(self.model.dtype(name, dtype), TensorType(dtype, array.shape).shape)
-        self.define(name, self.graph.build.symbol(type_, Constant(array, True, None), name if self.is_top else None))
+        producer = Constant(array, True, self.graph.site.origin)
+        self.define(name, self.graph.build.symbol(type_, producer, name if self.is_top else None))
 
     def _output(self, info: onnx.ValueInfoProto) -> Symbol:
         found = self.value(info.name)

@@ -21,6 +21,7 @@ from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.releases import Runtime, default, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
 
@@ -100,9 +101,9 @@ def trimmed(inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
 def needed(has: Summary, target: TargetName, runtime: Runtime) -> bool:
     """Return whether there is such a node in the graph, a body or a function that it calls."""
     return bool(has.domains) and any(
-        node.domain and made_of(node, target, position < part.site.imported, runtime) is not None
+        node.domain and made_of(node, target, type(node.origin) is Imported, runtime) is not None
         for part in (*has.parts, *has.called)
-        for position, node in enumerate(part.nodes)
+        for node in part.nodes
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.runtime.lowering.guards.guard import Guard
+from graphcore.support.source_lines import Imported
 
 _ZEROS = {"Add": False, "Sub": True}
 """The operators, and the sign of the zero with which they change -0.0."""
@@ -40,8 +41,8 @@ def _run(parts: Sequence[Graph]) -> bool:
 def _sums(graph: Graph) -> Iterator[Node]:
     """Yield the nodes that were built here and add a constant zero to a float."""
     # The longest step of lowering a graph that is legal: most nodes have to end here.
-    for node in graph.nodes[graph.site.imported :]:
-        if node.op_type in _ZEROS and not node.domain:
+    for node in graph.nodes:
+        if node.op_type in _ZEROS and not node.domain and type(node.origin) is not Imported:
             lhs, rhs = node.inputs
             if (type(lhs.producer) is Constant or type(rhs.producer) is Constant) and _adds_zero(node):  # type: ignore[union-attr]
                 yield node

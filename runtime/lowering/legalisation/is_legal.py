@@ -13,6 +13,7 @@ from graphcore.runtime.lowering.legalisation.control_flow import stored_as
 from graphcore.runtime.lowering.legalisation.select import keeps
 from graphcore.runtime.lowering.summary import Summary, kinds_of
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality
+from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -42,7 +43,7 @@ def is_legal(has: Summary, rules: Legality) -> bool:
 
 
 def _is_legal_by_kind(graph: Graph, rules: Legality) -> bool:
-    as_read = bool(graph.nodes) and graph.site.imported == len(graph.nodes)
+    as_read = all(type(node.origin) is Imported for node in graph.nodes)
     return all(_kind_is_legal(rules, as_read, *kind) for kind in kinds_of(graph))
 
 
