@@ -27,6 +27,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "graph_methods",
         "models array_api",
         "runtime",
+        "surgery",
         "ops",
         "onnx",
         "checkpoints custom_ops",

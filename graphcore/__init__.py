@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from graphcore.checkpoints import load_tensors, save_tensors
     from graphcore.custom_ops.declaration import CustomOp, custom_op
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
+    from graphcore.surgery.compose import compose
 
 from graphcore.support.gc_pause import freeze as _freeze
 
@@ -63,6 +64,7 @@ __all__ = [
     "TensorType",
     "array_api",
     "checkpoints",
+    "compose",
     "custom_op",
     "errors",
     "function",
@@ -87,6 +89,7 @@ _LAZY = {
     "Quantization": "runtime",
     "array_api": "",
     "checkpoints": "",
+    "compose": "surgery.compose",
     "custom_op": "custom_ops.declaration",
     "jit": "runtime",
     "load_tensors": "checkpoints",

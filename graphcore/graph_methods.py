@@ -141,6 +141,37 @@ load.__qualname__ = "Graph.load"
 setattr(Graph, "load", staticmethod(load))  # noqa: B010 - as a static method
 
 
+@method(Graph, "__call__")
+def call(
+    self: Graph,
+    /,
+    *operands: Any,
+    implicit_casts: bool = False,
+    as_function: bool = False,
+    layer: str | None = None,
+    **named: Any,
+) -> Any:
+    """Build this graph's nodes in the graph of the operands, on them, and return what its outputs are there.
+
+    operands: a Symbol, array or number for each input that is no buffer, by position or by name, or one mapping of
+    all. Of the input's dtype, rank and static dims; dims of one name agree. implicit_casts: operands of another dtype
+    are cast where the calling graph's promotion system says that both meet in the input's. as_function: the nodes
+    become a function of the model, called as one node; by default they are inlined. layer: of the nodes, by default
+    this graph's name; "" for none. Values keep their names after the layer's.
+
+    Returns a Symbol, or for several outputs a tuple of Symbols that knows their names: `made["scores"]`. Weights
+    are the same arrays, and those of a graph that is called twice are one; so are buffers. Functions, bodies and
+    operators of other domains come along. Nodes on operands of other dims are typed again. Raises `GraphError`,
+    `DTypeError` and `ShapeError` at the calling line.
+
+        model = Graph.load("resnet.onnx")
+        y = ops.softmax(model(images))
+    """
+    from graphcore.surgery.call import call  # onnx, as above
+
+    return call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
+
+
 @method(Graph)
 def copy(self: Graph) -> Graph:
     """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""

@@ -149,11 +149,26 @@ def traced(
     return Traced(Definition(_identifier(name), body), tuple(body._weights), results, own)
 
 
-def call(graph: Graph, layer: str, function: Traced, given: Sequence[Symbol], dims: Dims) -> Any:
-    """Emit a call: a layer with one node and the weights of this call. Returns what the function returned."""
+def call(
+    graph: Graph,
+    layer: str,
+    function: Traced,
+    given: Sequence[Symbol],
+    dims: Dims,
+    weight: Callable[[str, Weight], Symbol] | None = None,
+) -> Any:
+    """Emit a call: a layer with one node and the weights of this call. Returns what the function returned.
+
+    weight: return the Symbol for one of the weights, by the path of the layer; by default each call makes its own.
+    """
     definition = function.definition
+
+    def made_for_call(path: str, held: Weight) -> Symbol:
+        return graph.weight(f"{path}/{held.name}", held.array, held.dtype)
+
     with graph.layer(layer) as path:
-        inputs = (*given, *(graph.weight(f"{path}/{w.name}", w.array, w.dtype) for w in function.weights))
+        weight = made_for_call if weight is None else weight
+        inputs = (*given, *(weight(path, held) for held in function.weights))
         site = graph.site
         chosen = with_own(dims, function.own, site.layer)
         graph.build.end_expressions(inputs)

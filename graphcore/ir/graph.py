@@ -327,6 +327,16 @@ class Graph:
         ) -> Graph:
             """Read an ONNX model as a Graph."""
 
+        def __call__(
+            self,
+            *operands: Any,
+            implicit_casts: bool = False,
+            as_function: bool = False,
+            layer: str | None = None,
+            **named: Any,
+        ) -> Any:
+            """Build this graph's nodes in the graph of the operands, on them."""
+
         def copy(self) -> Graph:
             """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
 

@@ -32,13 +32,15 @@ class Memory(Generic[Symbol]):
     it. casts: by the number of the operand, the dtype, and whether that is only a default. implicit: what errors show
     in place of a cast that the user did not write, by the number of the cast. expressions: the terms of Symbols that a
     longer expression may still take over, by number. tensors: quantised tensors and the constants of their arrays, by
-    the identity of the tensor, which is kept alive. loose: the numbers of casts that `precision="fast"` may omit.
+    the identity of the tensor, which is kept alive. functions: graphs that are called as functions, and what was made
+    of each for operands of some types, by both. loose: the numbers of casts that `precision="fast"` may omit.
     """
 
     __slots__ = (
         "casts",
         "dim_places",
         "expressions",
+        "functions",
         "implicit",
         "indices",
         "loose",
@@ -60,6 +62,7 @@ class Memory(Generic[Symbol]):
         self.implicit: dict[int, Symbol] = {}
         self.expressions: dict[int, Any] = {}
         self.tensors: dict[int, tuple[Any, Any]] = {}
+        self.functions: dict[Hashable, tuple[Any, Any]] = {}
         self.loose: set[int] = set()
 
     def copy(self) -> Memory[Symbol]:
@@ -67,7 +70,7 @@ class Memory(Generic[Symbol]):
         made: Memory[Symbol] = Memory()
         made.plans, made.reshapes, made.indices = dict(self.plans), dict(self.reshapes), dict(self.indices)
         made.sizes, made.values, made.casts = dict(self.sizes), dict(self.values), dict(self.casts)
-        made.tensors = dict(self.tensors)
+        made.tensors, made.functions = dict(self.tensors), dict(self.functions)
         made.implicit, made.expressions, made.loose = dict(self.implicit), dict(self.expressions), set(self.loose)
         return made
 

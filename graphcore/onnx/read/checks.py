@@ -13,7 +13,7 @@ import onnx
 
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.onnx.proto.limits import check_text, check_values
-from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
+from graphcore.onnx.schemas.schemas import Operator, as_meant, check_arity, is_misread, operator, schema_of
 
 DEEPEST = 40
 """The greatest depth of nested bodies and calls of functions."""
@@ -169,7 +169,7 @@ inference of every operator on operands of no type, no shape, no rank."""
 
 
 def survivable(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, the operators of `_ENDING` made into ones that inference knows nothing of."""
+    """The model, the operators of `_ENDING` made into ones that inference knows nothing of, and `MISREAD` put right."""
     graphs = [model.graph.node, *(f.node for f in model.functions)]
     if not any(_ends(nodes) for nodes in graphs):
         return model
@@ -188,7 +188,9 @@ _UNKNOWN = "graphcore.unknown"
 
 def _ends(nodes: Iterable[onnx.NodeProto]) -> bool:
     return any(
-        node.op_type in _ENDING or any(a.type == _Kinds.GRAPH and _ends(a.g.node) for a in node.attribute)
+        node.op_type in _ENDING
+        or is_misread(node)
+        or any(a.type == _Kinds.GRAPH and _ends(a.g.node) for a in node.attribute)
         for node in nodes
     )
 
@@ -197,6 +199,8 @@ def _hide(nodes: Iterable[onnx.NodeProto]) -> None:
     for node in nodes:
         if node.op_type in _ENDING:
             node.domain = _UNKNOWN
+        elif is_misread(node):
+            node.CopyFrom(as_meant(node))
         for attribute in node.attribute:
             if attribute.type == _Kinds.GRAPH:
                 _hide(attribute.g.node)

@@ -57,16 +57,16 @@ class ResultTypes:
         place: object,
     ) -> list[Type]:
         """The types, with the dims that shapes computed in the model tell, and those that follow from such dims."""
-        if schema is None or schema.domain or not any(_is_open(t) for t in types):
+        if schema is None or schema.domain or not any(is_open(t) for t in types):
             return types
         if any(s is not None and s.id in self._closed for s in inputs):
             again = inferred(proto, schema, inputs, self._versions, {}, place)
-            types = [_closed(old, new) for old, new in zip(types, again, strict=False)]
+            types = [closed(old, new) for old, new in zip(types, again, strict=False)]
         return self._sizes.refined(proto.op_type, inputs, attributes, types)
 
     def note(self, name: str, symbol: Symbol) -> None:
         """Remember a value that has more dims than the model tells, since what reads it may have more then, too."""
-        if name in self._told and _is_open(told := self._model.type_of(self._told[name])) and symbol.type != told:
+        if name in self._told and is_open(told := self._model.type_of(self._told[name])) and symbol.type != told:
             self._closed.add(symbol.id)
 
 
@@ -92,7 +92,7 @@ def declared(
     return types
 
 
-def _is_open(type_: Type) -> bool:
+def is_open(type_: Type) -> bool:
     """Return whether dims of a tensor are not known."""
     return isinstance(type_, TensorType) and not (type_.shape.is_ranked and not any(d.is_dynamic for d in type_.shape))
 
@@ -101,8 +101,8 @@ def _is_ranked(type_: Type) -> bool:
     return not isinstance(type_, TensorType) or type_.shape.is_ranked
 
 
-def _closed(old: Type, new: Type) -> Type:
-    """The type with the dims of another one where it has none itself."""
+def closed(old: Type, new: Type) -> Type:
+    """Return a type with the dims of another one where its own are not known."""
     if not isinstance(old, TensorType) or not isinstance(new, TensorType) or not new.shape.is_ranked:
         return old
     if not old.shape.is_ranked:
@@ -126,4 +126,4 @@ def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: obje
     return None
 
 
-__all__ = ["ResultTypes", "declared"]
+__all__ = ["ResultTypes", "closed", "declared", "is_open"]

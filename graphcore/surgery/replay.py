@@ -1,0 +1,330 @@
+"""Making the nodes of a graph again, in another graph, on operands that may have other types.
+
+A node whose operands are as they were is taken over as it is. Any other is typed again, with the checks of building:
+what does not go together is an error that names the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from graphcore.errors import GraphError, ShapeError
+from graphcore.ir.bodies import new_body
+from graphcore.ir.buffers import BufferValue
+from graphcore.ir.definitions import Definition, bound, definition_of, dims_of, substituted
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.walk import bodies
+from graphcore.onnx.opset import OPSET
+from graphcore.onnx.read import bodies as body_types
+from graphcore.onnx.read.result_types import closed, is_open
+from graphcore.onnx.read.shape_values import Sizes
+from graphcore.support.source_lines import user_origin
+from graphcore.surgery.result_types import Change, described, may_decide_shapes, result_types, roles
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import TensorType, Type, known_type
+
+
+class Replay:
+    """The nodes of one graph, made again in another.
+
+    what: the change that is made, for errors. prefix: of the names and the layers of what is made. dims: the dims that
+    stand for names in types. Symbols that are bound before `run` are not made; what only they need is not either.
+    """
+
+    def __init__(
+        self,
+        old: Graph,
+        new: Graph,
+        what: str,
+        *,
+        prefix: str = "",
+        dims: dict[str, Dim] | None = None,
+        outer: Replay | None = None,
+    ) -> None:
+        self.old = old
+        self.new = new
+        self.what = what
+        self._prefix = prefix
+        self._dims = dims or {}
+        self._outer = outer
+        self._made: dict[int, Symbol] = {}
+        self._altered: set[int] = set()
+        self._retyped: dict[Type, Type] = {}
+        self._sizes: Sizes = Sizes() if outer is None else outer._sizes
+        self.instead: Callable[[Node, tuple[Symbol | None, ...]], Sequence[Symbol] | None] | None = None
+        """Asked for each node and its new operands: what stands for its results, or None to keep the node."""
+
+    # Symbols
+
+    def bind(self, symbol: Symbol, made: Symbol, *, is_altered: bool = True) -> None:
+        """Let `made` stand for a Symbol of the old graph. is_altered: its value may be another one than so far."""
+        self._made[symbol.id] = made
+        if is_altered:
+            self._altered.add(made.id)
+
+    def is_bound(self, symbol: Symbol) -> bool:
+        """Return whether something stands for a Symbol already."""
+        return symbol.id in self._made
+
+    def of(self, symbol: Symbol) -> Symbol:
+        """Return what stands for a Symbol of the old graph."""
+        found = self._made.get(symbol.id)
+        if found is not None:
+            return found
+        producer = symbol.producer
+        if isinstance(producer, Captured):
+            assert self._outer is not None
+            around = self._outer.of(producer.symbol)
+            captured = self.new.build.capture(around)
+            assert captured is not None
+            found = captured
+            if around.id in self._outer._altered:
+                self._altered.add(found.id)
+        elif isinstance(producer, Constant):
+            found = self._constant(symbol, producer)
+        else:
+            raise GraphError(
+                f"{self.what}: nothing gives {symbol.name!r}, which is needed",
+                operands={"value": symbol},
+                help="give it as an input",
+            )
+        self._made[symbol.id] = found
+        return found
+
+    def type_of(self, symbol: Symbol) -> Type:
+        """Return the type of a Symbol of the old graph in the dims of the new one."""
+        type_ = symbol.type
+        found = self._retyped.get(type_)
+        if found is None:
+            known = type_ if self.new.promotion is self.old.promotion else known_type(type_)
+            found = self._retyped[type_] = substituted(known, self._dims)
+        return found
+
+    def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
+        type_ = self.type_of(symbol)
+        if not producer.is_weight or symbol.given_name is None:
+            return self.new.build.symbol(type_, producer, self.free_name(symbol.given_name, self.new))
+        root = root_of(self.new)
+        # A graph that is called twice has its weights once.
+        key = ("weight", id(producer))
+        found = root.memory.values.get(key)
+        if found is None:
+            name = self.free_name(symbol.given_name, root, numbered=True)
+            assert name is not None
+            if type(root).weight is Graph.weight:
+                found = root.build.symbol(type_, producer, name)
+            else:
+                found = root.weight(name, producer.array, symbol.dtype)
+            root.memory.values[key] = found
+        mine = self.new.build.capture(found)
+        assert mine is not None
+        return mine
+
+    def free_name(self, name: str | None, graph: Graph, *, numbered: bool = False) -> str | None:
+        """Return the name under the prefix; where it is taken None, or the name with a number."""
+        if name is None:
+            return None
+        wanted = made = f"{self._prefix}{name}"
+        count = 0
+        while made in graph.names.taken:
+            if not numbered:
+                return None
+            count += 1
+            made = f"{wanted}_{count}"
+        return made
+
+    # Nodes
+
+    def run(self, results: Iterable[Symbol]) -> None:
+        """Make the nodes that Symbols of the old graph need and that nothing stands for yet, in their order."""
+        for node in self.needed(results):
+            self.node(node)
+
+    def needed(self, results: Iterable[Symbol]) -> list[Node]:
+        """Return the nodes that lead to Symbols, back to what is bound, and nodes without results."""
+        used = {s.id for s in results if s.id not in self._made}
+        found = []
+        for node in reversed(self.old.nodes):
+            if node.outputs and not any(s.id in used for s in node.outputs):
+                continue
+            found.append(node)
+            used.update(s.id for s in reads(node) if s.id not in self._made)
+        return found[::-1]
+
+    def node(self, node: Node) -> None:
+        """Make one node."""
+        inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
+        made = None if self.instead is None else self.instead(node, inputs)
+        if made is None:
+            definition = definition_of(node)
+            if definition is not None:
+                made = self._call(node, definition, inputs)
+            elif bodies(node):
+                made = self._with_bodies(node, inputs)
+            else:
+                made = self.append(node, inputs, self._results(node, inputs), node.attributes)
+        for symbol, result in zip(node.outputs, made, strict=True):
+            if symbol.id not in self._made:
+                is_altered = result.type is not self.type_of(symbol) or self._is_altered(node, inputs)
+                self.bind(symbol, result, is_altered=is_altered)
+
+    def append(
+        self, node: Node, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: dict[str, Any]
+    ) -> tuple[Symbol, ...]:
+        """Append a node like another one, and return what it gives."""
+        names = [self.free_name(s.given_name, self.new) for s in node.outputs]
+        layer = f"{self._prefix}{node.layer}"
+        return self.new.build.append(
+            node.op_type, tuple(inputs), types, attributes, node.domain, layer, node.origin, names
+        )
+
+    def _is_altered(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
+        """Return whether what a node gives may have another value, its type being the same."""
+        return node.op_type not in ("Shape", "Size") and any(s is not None and s.id in self._altered for s in inputs)
+
+    def _has_other_types(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
+        pairs = zip(node.inputs, inputs, strict=True)
+        return any(old is not None and new is not None and new.type is not self.type_of(old) for old, new in pairs)
+
+    def _has_other_sizes(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
+        return any(s is not None and s.id in self._altered and may_decide_shapes(node, s) for s in inputs)
+
+    def _results(self, node: Node, inputs: Sequence[Symbol | None]) -> list[Type]:
+        types = [self.type_of(s) for s in node.outputs]
+        has_other_sizes = self._has_other_sizes(node, inputs)
+        is_changed = has_other_sizes or self._has_other_types(node, inputs)
+        if not is_changed and not (any(map(is_open, types)) and self._tells_more(node, inputs)):
+            return types
+        before = [None if s is None else self.type_of(s) for s in node.inputs]
+        change = Change(self.what, node, before, types, inputs, has_other_sizes or not is_changed)
+        made = result_types(change, self._sizes)
+        return made if is_changed else [closed(a, b) for a, b in zip(types, made, strict=True)]
+
+    def _tells_more(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
+        """Return whether names of dims in the types of operands have become other dims."""
+        pairs = zip(node.inputs, inputs, strict=True)
+        return any(old is not None and new is not None and new.type is not old.type for old, new in pairs)
+
+    # Calls of functions
+
+    def _call(self, node: Node, definition: Definition, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol]:
+        dims = {name: dim.substitute(self._dims) for name, dim in dims_of(node).items()}
+        if self._has_other_types(node, inputs) or self._is_altered(node, inputs):
+            given = [s for s in inputs if s is not None]
+            declared = definition.body.input_symbols
+            labels = [s.name for s in declared]
+            try:
+                if len(given) != len(declared) or any(
+                    isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and a.dtype is not b.dtype
+                    for a, b in zip(declared, given, strict=True)
+                ):
+                    return self._inline(node, definition, inputs, dims)
+                dims = {**dims, **bound(described(node), labels, [s.type for s in declared], [s.type for s in given])}
+            except ShapeError:
+                return self._inline(node, definition, inputs, dims)
+        types = [substituted(s.type, dims) for s in definition.body.outputs]
+        return self.append(node, inputs, types, {**node.attributes, "dims": tuple(dims.items())})
+
+    def _inline(
+        self, node: Node, definition: Definition, inputs: tuple[Symbol | None, ...], dims: dict[str, Dim]
+    ) -> list[Symbol]:
+        """Make the nodes of a function in place of a call with operands that it was not traced for."""
+        body = definition.body
+        prefix = f"{self._prefix}{node.layer}"
+        inner = Replay(body, self.new, self.what, prefix=prefix, dims=dims)
+        for symbol, given in zip(body.input_symbols, inputs, strict=True):
+            if given is not None:
+                inner.bind(symbol, given)
+        inner.run(body.outputs)
+        return [inner.of(s) for s in body.outputs]
+
+    # Bodies
+
+    def _with_bodies(self, node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol]:
+        own = {key: value for key, value in node.attributes.items() if isinstance(value, Graph)}
+        rest = {key: value for key, value in node.attributes.items() if not isinstance(value, Graph)}
+        if not self._has_other_types(node, inputs) and not self._has_other_sizes(node, inputs):
+            made = {key: self._body(body, [self.type_of(s) for s in body.input_symbols]) for key, body in own.items()}
+            if all(
+                new.type is self.type_of(old)
+                for key, body in own.items()
+                for old, new in zip(body.outputs, made[key].outputs, strict=True)
+            ):
+                return self.append(node, inputs, [self.type_of(s) for s in node.outputs], {**rest, **made})
+
+        def again(name: str, _: Any, types: Sequence[Type]) -> Graph:
+            return self._body(own[name], types)
+
+        place = f"{self.what}: {described(node)}"
+        protos: Any = own  # only named here: `again` makes the bodies
+        types, remade = body_types.read(again, node.op_type, protos, inputs, rest, len(node.outputs), OPSET, place)
+        if types is None:
+            raise GraphError(
+                f"{place} cannot be typed again", operands=roles(inputs), help="replace the node and what it holds"
+            )
+        return self.append(node, inputs, types, {**rest, **remade})
+
+    def _body(self, old: Graph, types: Sequence[Type]) -> Graph:
+        """Return a body made again for inputs of other types."""
+        made = new_body(self.new, old.name, types)
+        inner = Replay(old, made, self.what, dims=self._dims, outer=self)
+        for symbol, own in zip(old.input_symbols, made.input_symbols, strict=True):
+            inner.bind(symbol, own, is_altered=own.type is not self.type_of(symbol))
+        for node in old.nodes:
+            inner.node(node)
+        made.build.outputs([(name, inner.of(s)) for name, s in old.named_outputs])
+        made.watched.update({label: inner.of(s) for label, s in old.watched.items() if inner.is_bound(s)})
+        made.scope.is_finished = True
+        return made
+
+
+def root_of(graph: Graph) -> Graph:
+    """Return the graph around all bodies that a graph is in."""
+    while graph.scope.outer is not None:
+        graph = graph.scope.outer
+    return graph
+
+
+def reads(node: Node) -> list[Symbol]:
+    """Return the Symbols that a node reads, those that its bodies capture included."""
+    found = [s for s in node.inputs if s is not None]
+    for body in bodies(node):
+        found += [s.producer.symbol for s in body.scope.captured.values() if isinstance(s.producer, Captured)]
+    return found
+
+
+def carry_buffers(replay: Replay) -> None:
+    """Declare the buffers of the old graph in the new one, before its nodes are made.
+
+    Those of a graph that was called before are the same ones, which hold what they were left with.
+    """
+    new = replay.new
+    if replay.old.buffers and new.scope.outer is not None:
+        raise GraphError(
+            f"{replay.what}: graph {replay.old.name!r} has buffers, and is called in a body",
+            help="call it outside of the body, or make its buffers inputs and outputs",
+        )
+    for name, held in replay.old.buffers.items():
+        symbol = replay.old.names.taken[name]
+        key = ("buffer", id(held))
+        found = new.memory.values.get(key)
+        if not isinstance(found, BufferValue):
+            free = replay.free_name(name, new, numbered=True)
+            assert free is not None
+            made = new.build.input(replay.type_of(symbol), free, user_origin())
+            new.build.buffer(free, held.buffer, made)
+            found = new.memory.values[key] = new.buffers[free]
+        replay.bind(symbol, found.value, is_altered=False)
+
+
+def store_buffers(replay: Replay) -> None:
+    """Let the buffers hold what the old graph stores, after its nodes were made."""
+    for held in replay.old.buffers.values():
+        found = replay.new.memory.values[("buffer", id(held))]
+        assert isinstance(found, BufferValue)
+        found.value = replay.of(held.value)
+
+
+__all__ = ["Replay", "carry_buffers", "reads", "root_of", "store_buffers"]

@@ -1,0 +1,277 @@
+"""The types of a node's results on operands of other types than it was built with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from graphcore.build.declare import EXPANSIONS, LIBRARY
+from graphcore.build.shapes import broadcast_shapes
+from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
+from graphcore.ir.state.open_expressions import PRODUCT, SUM
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.rewrite import Draft
+from graphcore.onnx.opset import DOMAINS, OPSET
+from graphcore.onnx.proto.model_proto import attribute
+from graphcore.onnx.read.result_types import declared
+from graphcore.onnx.read.shape_values import Sizes
+from graphcore.onnx.schemas.schemas import Operator, element, inferred, operator, schema_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
+
+Operands = Sequence[Symbol | None]
+
+_CASTS = frozenset({"Cast", "BitCast"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A node that is made again on other operands.
+
+    what: the change of the graph that asks for it, for errors. before, results: the types of its operands and results
+    so far, in the dims of the new graph. inputs: the new operands. has_other_sizes: an operand that may decide the
+    shape of a result has another value.
+    """
+
+    what: str
+    node: Node
+    before: Sequence[Type | None]
+    results: Sequence[Type]
+    inputs: Operands
+    has_other_sizes: bool
+
+    @property
+    def place(self) -> str:
+        """The change and the node, for errors."""
+        return f"{self.what}: {described(self.node)}"
+
+
+def result_types(change: Change, sizes: Sizes) -> list[Type]:
+    """Return the types of what a node without bodies, which calls no function, gives on other operands.
+
+    sizes: shared by the nodes of one graph. A rank and dims that cannot be told are not known in the result. Raises
+    `DTypeError` where operands of one type have different dtypes, `ShapeError` where the operator does not take their
+    shapes.
+    """
+    domain = change.node.domain
+    if _has_same_shapes(change):
+        shapes = [*change.results]
+    elif domain == LIBRARY:
+        shapes = _of_library(change)
+    elif domain in ("", "ai.onnx.ml"):
+        shapes = _of_onnx(change, sizes)
+    else:
+        shapes = _of_others(change)
+    return [
+        tensor_type(dtype, made.shape) if isinstance(made, TensorType) and dtype is not None else made
+        for made, dtype in zip(shapes, _dtypes(change, shapes), strict=True)
+    ]
+
+
+def described(node: Node) -> str:
+    """Return the operator and the name of what a node gives, for errors."""
+    return f"{node.op_type} {node.outputs[0].name!r}" if node.outputs else node.op_type
+
+
+def roles(inputs: Operands) -> dict[str, Symbol]:
+    """Return the operands by position, for errors."""
+    return {f"operand {i}": s for i, s in enumerate(inputs) if s is not None}
+
+
+def _has_same_shapes(change: Change) -> bool:
+    """Return whether the operands have the shapes that the node was built with."""
+    if change.has_other_sizes:
+        return False
+    for a, new in zip(change.before, change.inputs, strict=True):
+        if a is None or new is None:
+            continue
+        b = new.type
+        if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.shape != b.shape:
+            return False
+        if not a.shape.is_ranked or any(dim.is_dynamic for dim in a.shape):
+            return False
+    return True
+
+
+def may_decide_shapes(node: Node, symbol: Symbol) -> bool:
+    """Return whether the value of an operand of a node may decide the shape of a result."""
+    if not isinstance(symbol.type, TensorType) or not (symbol.dtype.is_integer or node.op_type in _SCALED):
+        return False
+    return node.domain == LIBRARY or node.op_type in _SIZED
+
+
+_SCALED = frozenset({"Range", "Resize"})
+_SIZED = frozenset(
+    {
+        "AffineGrid", "BlackmanWindow", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand", "GridSample",
+        "HammingWindow", "HannWindow", "If", "Loop", "MaxUnpool", "MelWeightMatrix", "OneHot", "Pad", "Range",
+        "Reshape", "Resize", "STFT", "Scan", "Slice", "Split", "SplitToSequence", "Squeeze", "Tile", "TopK",
+        "Unsqueeze",
+    }
+)  # fmt: skip
+"""The operators with operands of sizes, positions and counts."""
+
+
+# Dtypes
+
+
+def _dtypes(change: Change, made: Sequence[Type]) -> list[DType | None]:
+    """Return the dtypes of the results, None for what is no tensor.
+
+    A result of the same type variable as an operand has its dtype; of an operator without a schema, a result that had
+    the dtype of an operand goes on having it.
+    """
+    node = change.node
+    schema = schema_of(node.op_type, node.domain, DOMAINS.get(node.domain, OPSET))
+    if schema is not None and node.domain in ("", "ai.onnx.ml"):
+        return _by_variables(change, operator(schema), made)
+    moved: dict[DType, DType] = {}
+    for a, new in zip(change.before, change.inputs, strict=True):
+        if isinstance(a, TensorType) and new is not None and isinstance(new.type, TensorType):
+            moved.setdefault(a.dtype, new.dtype)
+    return [
+        None
+        if not isinstance(type_, TensorType)
+        else moved.get(result.dtype, result.dtype)
+        if node.domain == LIBRARY and isinstance(result, TensorType)
+        else type_.dtype
+        for type_, result in zip(made, change.results, strict=True)
+    ]
+
+
+def _by_variables(change: Change, op: Operator, made: Sequence[Type]) -> list[DType | None]:
+    bound: dict[str, Symbol] = {}
+    for position, symbol in enumerate(change.inputs):
+        parameter = op.input(position)
+        if symbol is None or parameter is None or not isinstance(symbol.type, TensorType):
+            continue
+        if parameter.is_variadic and not parameter.is_homogeneous:
+            continue
+        if symbol.dtype is DType.string and "tensor(string)" not in parameter.allowed:
+            raise DTypeError(
+                f"{change.place} takes no strings", operands=roles(change.inputs), help="replace the node too"
+            )
+        first = bound.setdefault(parameter.type, symbol)
+        if first.dtype is not symbol.dtype:
+            raise DTypeError(
+                f"{change.place} mixes {first.dtype} and {symbol.dtype}",
+                operands=roles(change.inputs),
+                help=f"cast one of them: .cast({first.dtype})",
+            )
+    found: list[DType | None] = []
+    for position, (type_, result) in enumerate(zip(made, change.results, strict=True)):
+        output = op.output(position)
+        if not isinstance(type_, TensorType):
+            found.append(None)
+        elif output is not None and output.type in bound:
+            found.append(bound[output.type].dtype)
+        elif isinstance(result, TensorType) and (
+            change.node.op_type in _CASTS or result.dtype.storage is type_.dtype.storage
+        ):
+            found.append(result.dtype)
+        else:
+            found.append(type_.dtype)
+    return found
+
+
+# Shapes
+
+
+def _of_onnx(change: Change, sizes: Sizes) -> list[Type]:
+    node, inputs = change.node, change.inputs
+    version = DOMAINS.get(node.domain, OPSET)
+    schema = schema_of(node.op_type, node.domain, version)
+    if schema is None:
+        return _unknown(change)
+    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
+    proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
+    proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
+    for key, value in node.attributes.items():
+        proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
+    stand_ins = _allowed(operator(schema), inputs)
+    try:
+        made = inferred(proto, schema, stand_ins, {node.domain: version}, {}, change.place)
+    except GraphcoreError as error:
+        raise ShapeError(
+            error.summary.removeprefix("load: "),
+            operands=roles(inputs),
+            help="give operands of shapes that go together, or replace the nodes that read them too",
+        ) from None
+    return sizes.refined(node.op_type, inputs, node.attributes, made)
+
+
+def _allowed(op: Operator, inputs: Operands) -> list[Symbol | None]:
+    """Return operands that ONNX's inference takes: of dtypes that the schema has, where those of Symbols are others."""
+    made: list[Symbol | None] = []
+    aside: Draft | None = None
+    for position, symbol in enumerate(inputs):
+        parameter = op.input(position)
+        if symbol is None or parameter is None or not isinstance(symbol.type, TensorType):
+            made.append(symbol)
+            continue
+        if not parameter.allowed or element(symbol.type) in parameter.allowed:
+            made.append(symbol)
+            continue
+        aside = Draft("aside") if aside is None else aside
+        dtype = next((d for d in _COMMON if element(tensor_type(d, symbol.shape)) in parameter.allowed), DType.float32)
+        made.append(aside.build.input(tensor_type(dtype, symbol.shape)))
+    return made
+
+
+_COMMON = (DType.float32, DType.int64, DType.bool, DType.uint8, DType.string)
+
+
+def _of_library(change: Change) -> list[Type]:
+    """Return what the expansion of one of the library's own operators gives."""
+    node, inputs, place = change.node, change.inputs, change.place
+    if node.op_type in (SUM, PRODUCT):
+        shapes = [s.shape for s in inputs if s is not None]
+        try:
+            return [tensor_type(node.outputs[0].dtype, broadcast_shapes(shapes))]
+        except ValueError as error:
+            raise ShapeError(f"{place}: {error}", operands=roles(inputs), help="give shapes that broadcast") from None
+    if node.op_type not in EXPANSIONS:
+        raise GraphError(
+            f"{place} cannot be typed again", operands=roles(inputs), help="replace the node by ops on the new operands"
+        )
+    aside = Draft("aside")
+    given = [None if s is None else _copied(aside, s) for s in inputs]
+    try:
+        made = EXPANSIONS[node.op_type](*given, **node.attributes)
+    except GraphcoreError as error:
+        raise type(error)(f"{place}: {error.summary}", operands=roles(inputs), help=error.help) from None
+    results = made if isinstance(made, tuple) else (made,)
+    return [s.type for s in results[: len(node.outputs)]]
+
+
+def _copied(aside: Draft, symbol: Symbol) -> Symbol:
+    """Return a Symbol of another graph of the same type, with the value of a constant."""
+    return aside.build.symbol(symbol.type, symbol.producer) if symbol.is_constant else aside.build.input(symbol.type)
+
+
+def _of_others(change: Change) -> list[Type]:
+    """Return what the declaration of an operator of another domain says."""
+    node, inputs = change.node, change.inputs
+    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, output=[s.name for s in node.outputs])
+    try:
+        made = declared(node.domain, proto, inputs, node.attributes, change.place)
+    except GraphcoreError as error:
+        raise ShapeError(
+            error.summary.removeprefix("load: "), operands=roles(inputs), help=error.help or "replace the node too"
+        ) from None
+    return _unknown(change) if made is None else made
+
+
+def _unknown(change: Change) -> list[Type]:
+    """Return the types that the results had, without dims."""
+    return [
+        tensor_type(t.dtype, Shape(["?"] * len(t.shape)) if t.shape.is_ranked else t.shape)
+        if isinstance(t, TensorType)
+        else t
+        for t in change.results
+    ]
+
+
+__all__ = ["Change", "described", "may_decide_shapes", "result_types", "roles"]

@@ -1,0 +1,1 @@
+"""Tests of calling, cutting and mending graphs."""
