@@ -16,6 +16,7 @@ import numpy as np
 from graphcore import ops
 from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
+from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
@@ -170,6 +171,123 @@ def call(
     from graphcore.surgery.call import call  # onnx, as above
 
     return call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
+
+
+@method(Graph)
+def extract(self: Graph, inputs: Any = None, outputs: Any = ()) -> Graph:
+    """Return a new graph of the part that computes some values from others.
+
+    inputs: the values that are given to it: names or Symbols of inputs, weights or anything that a node makes, or such
+    by new names in a mapping; by default the inputs of the graph that are needed. outputs: the values that it gives, in
+    the same way. Names, lines, layers and types stay; weights are the same arrays, those that are not needed go.
+    Buffers that are needed come along. Raises `GraphError` for a value that does not exist, and where an output needs
+    an input that is not among `inputs`. Source: `onnx.utils.extract_model`.
+
+        backbone = model.extract(["images"], ["features"])
+        head = model.extract({"features": "features"}, model.outputs)
+    """
+    from graphcore.surgery.extract import extract  # onnx, as above
+
+    return extract(self, inputs, outputs)
+
+
+@method(Graph)
+def rename(
+    self: Graph,
+    names: Mapping[str, str] | None = None,
+    *,
+    values: Mapping[str, str] | None = None,
+    dims: Mapping[str, str] | None = None,
+) -> Graph:
+    """Return a new graph with other names.
+
+    names: new ones by old ones, of inputs, outputs, weights, other values and dims. values, dims: the same for names
+    that are both. Names may be swapped. Raises `GraphError` for a name that nothing has, for one that is taken, and
+    where two dims would become one.
+
+        model.rename({"input.1": "image", "unk__0": "batch"})
+    """
+    from graphcore.surgery.rename import rename  # onnx, as above
+
+    return rename(self, names or {}, values or {}, dims or {})
+
+
+@method(Graph)
+def with_dims(self: Graph, shapes: Mapping[str, Sequence[DimLike]] | None = None, **dims: DimLike) -> Graph:
+    """Return a new graph whose inputs have other dims; everything in it is typed again.
+
+    shapes: dims by the names of inputs, one for each axis: ints, names, or "?" for any. dims: what stands for the
+    names of dims in the inputs from now on: `batch=4`, `seq="length"`. Sizes that become names are looked for inside of
+    the graph too: a Reshape, Expand or Concat that has the old number inside gets the new dim. Raises `ShapeError`
+    that names the node where one cannot tell what its number means, or where it cannot do with the new size;
+    `GraphError` for names that do not exist.
+
+        model.with_dims(batch=1)                                  # from names to sizes
+        model.with_dims({"image": ["batch", 3, 224, 224]})        # from sizes to names
+    """
+    from graphcore.surgery.dims import with_dims  # onnx, as above
+
+    return with_dims(self, shapes or {}, dims)
+
+
+@method(Graph)
+def with_inputs(self: Graph, *inputs: str | Symbol, **more: Type | Buffer) -> Graph:
+    """Return a new graph with these inputs, in this order.
+
+    inputs: names or Symbols of inputs, and of weights, which become inputs. Those that are left out are dropped.
+    more: types of further inputs that nothing reads yet, by name. Buffers stay. Raises `GraphError` where an output
+    needs an input that is dropped: bind it with `with_constants`, or cut the graph with `extract`.
+
+        model.with_inputs("mask", "ids")
+        model.with_inputs("x", "decoder.weight")
+    """
+    from graphcore.surgery.interface import with_inputs  # onnx, as above
+
+    return with_inputs(self, inputs, more)
+
+
+@method(Graph)
+def with_outputs(self: Graph, *outputs: str | Symbol, **named: str | Symbol) -> Graph:
+    """Return a new graph with these outputs, in this order; what only others needed goes.
+
+    outputs: names or Symbols of outputs and of any other values. named: such by the names that they get. Raises
+    `GraphError` for a value that does not exist and for names in use.
+
+        model.with_outputs("logits", hidden="encoder/layer.11/add_7")
+    """
+    from graphcore.surgery.interface import with_outputs  # onnx, as above
+
+    return with_outputs(self, outputs, named)
+
+
+@method(Graph)
+def with_constants(self: Graph, values: Mapping[str, Any] | None = None, **named: Any) -> Graph:
+    """Return a new graph with constants in place of some inputs.
+
+    values, named: arrays or numbers by the names of inputs, of their shapes; converted to their dtypes where these
+    hold them. The sizes of named dims are those of the arrays from now on, in the other inputs too. Raises
+    `GraphError` for other names, `DTypeError` and `ShapeError` for values that do not fit.
+
+        model.with_constants(sampling_rate=16000)
+    """
+    from graphcore.surgery.interface import with_constants  # onnx, as above
+
+    return with_constants(self, {**(values or {}), **named})
+
+
+@method(Graph)
+def with_weights(self: Graph, weights: Mapping[str, Any]) -> Graph:
+    """Return a new graph with other arrays for some weights, by reference.
+
+    weights: arrays by name, of the weights' dtypes or ones that these hold. An array of another shape makes its readers
+    be typed again. Raises `GraphError` for a name that no weight has, `DTypeError` for an array whose values the dtype
+    cannot hold, `ShapeError` where a reader does not take the new shape.
+
+        model.with_weights({"head.weight": fine_tuned})
+    """
+    from graphcore.surgery.interface import with_weights  # onnx, as above
+
+    return with_weights(self, weights)
 
 
 @method(Graph)

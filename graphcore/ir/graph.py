@@ -337,6 +337,33 @@ class Graph:
         ) -> Any:
             """Build this graph's nodes in the graph of the operands, on them."""
 
+        def extract(self, inputs: Any = None, outputs: Any = ()) -> Graph:
+            """Return a new graph of the part that computes some values from others."""
+
+        def rename(
+            self,
+            names: Mapping[str, str] | None = None,
+            *,
+            values: Mapping[str, str] | None = None,
+            dims: Mapping[str, str] | None = None,
+        ) -> Graph:
+            """Return a new graph with other names."""
+
+        def with_dims(self, shapes: Mapping[str, Sequence[DimLike]] | None = None, **dims: DimLike) -> Graph:
+            """Return a new graph whose inputs have other dims; everything in it is typed again."""
+
+        def with_inputs(self, *inputs: str | Symbol, **more: Type | Buffer) -> Graph:
+            """Return a new graph with these inputs, in this order."""
+
+        def with_outputs(self, *outputs: str | Symbol, **named: str | Symbol) -> Graph:
+            """Return a new graph with these outputs, in this order; what only others needed goes."""
+
+        def with_constants(self, values: Mapping[str, Any] | None = None, **named: Any) -> Graph:
+            """Return a new graph with constants in place of some inputs."""
+
+        def with_weights(self, weights: Mapping[str, Any]) -> Graph:
+            """Return a new graph with other arrays for some weights, by reference."""
+
         def copy(self) -> Graph:
             """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
 

