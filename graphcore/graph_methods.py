@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from graphcore import ops
+from graphcore.arrays.external_data import ExternalData
 from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
 from graphcore.ir.buffers import Buffer
@@ -123,6 +124,8 @@ def load(
     *,
     implicit_casts: bool = False,
     promotion: str | PromotionSystem | None = None,
+    external_data: ExternalData = "plain",
+    external_data_root: str | os.PathLike[str] | None = None,
 ) -> Graph:
     """Read an ONNX model as a Graph.
 
@@ -130,12 +133,20 @@ def load(
     read from plain files in the model's folder only. Operators are brought to the opset that graphs are written
     with; those of other domains stay as they are. implicit_casts: operands that should be of one dtype and are not
     are cast to what the promotion system says. promotion: the system, by default the one that the model notes, or
-    "max". Raises `ModelError` for what is no valid model, `UnsafePathError` for data outside of its folder,
+    "max". external_data: "links" follows symbolic links of the data, as the cache of Hugging Face's hub has them,
+    within external_data_root: by default the repository in that cache, else the model's folder (docs/security.md).
+    Raises `ModelError` for what is no valid model, `UnsafePathError` for data outside of its folder or of the root,
     `ResourceLimitError` for one nested or expanded beyond all measure.
     """
     from graphcore.onnx.read.reader import load  # onnx, as above
 
-    return load(source, implicit_casts=implicit_casts, promotion=promotion)
+    return load(
+        source,
+        implicit_casts=implicit_casts,
+        promotion=promotion,
+        external_data=external_data,
+        external_data_root=external_data_root,
+    )
 
 
 load.__qualname__ = "Graph.load"

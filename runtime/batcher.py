@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -54,15 +54,18 @@ class Batcher:
         max_batch: int = 32,
         max_wait_ms: float = 2.0,
         *,
-        dim: str | None = None,
+        dim: str | Mapping[str, int] | None = None,
         max_waiting: int = 1024,
         when_full: Literal["wait", "raise"] = "wait",
     ) -> None:
-        """dim: the name of the batch dim, by default the first dim of the first input. max_waiting: how many requests
-        wait at most; when_full: what `submit` does then: wait for room, or raise `RunError`.
+        """dim: the name of the batch dim, by default the first dim of the first input; or the axes of the batch by the
+        names of inputs and outputs, `{"logits": 0}`. Where an output's dims have other names, the first request tells
+        its axis: a row of it is run 2 and 3 times. max_waiting: how many requests wait at most; when_full: what
+        `submit` does then: wait for room, or raise `RunError`.
 
         Raises `ModelError` for a model whose inputs and outputs do not all carry the batch dim, or that has buffers,
-        `GraphError` for numbers that make no sense.
+        `GraphError` for numbers that make no sense and axes that are not there. A request raises `ModelError` where an
+        output turns out not to carry it.
         """
         if not isinstance(model, Model):
             raise GraphError(
@@ -262,14 +265,24 @@ def _work(waiting: _Waiting, model: Model, batches: Batching) -> None:
     while requests := waiting.take():
         live = [request for request in requests if request.future.set_running_or_notify_cancel()]
         if live:
+            batches = _settled(model, batches, live)
             _run(model, batches, live)
         del requests, live
+
+
+def _settled(model: Model, batches: Batching, requests: Sequence[_Request]) -> Batching:
+    """Return the axes as the first of these requests that can be run tells; as they are where none can."""
+    for request in requests if batches.open else ():
+        with suppress(Exception):  # running it raises it again, for the request
+            return batches.settled(model, request.feed)
+    return batches
 
 
 def _run(model: Model, batches: Batching, requests: Sequence[_Request]) -> None:
     counts = [request.rows for request in requests]
     rows = sum(counts)
     try:
+        batches = batches.settled(model, requests[0].feed)
         feed = batches.padded(batches.joined([request.feed for request in requests]), rows)
         results = model(*feed.values())
         batches.check(results, max(rows, batches.size or 0))

@@ -99,6 +99,7 @@ class Model:
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._threads_of = 0
+        self._batches: Batching | None = None
         self._program: Program | None = None
         self._state: State | None = None
         if kept:
@@ -215,7 +216,7 @@ class Model:
     def _batching(self) -> Batching:
         if self._state is not None:
             raise ModelError(f"{self.name} has buffers, which are one for all rows", help="call the model")
-        return batching(self.name, self._inputs, self._outputs)
+        return self._batches or batching(self.name, self._inputs, self._outputs)
 
     def execute(self, /, *arrays: Any, wide: Any = "limbs", micro_batch: Any = None, **named: Any) -> list[Any]:
         """Run as calling the model does; wide: what outputs of more than 64 bits come as; micro_batch: rows to run at
@@ -242,7 +243,10 @@ class Model:
             feed = self._feeds.take(arrays, named)
             rows = rows_of(self.name, micro_batch)
             is_single = self.session.get_session_options().intra_op_num_threads == 1
-            results = in_pieces(self, self._batching(), rows, feed, self._pool if is_single else None)
+            batches = self._batching()
+            if batches.rows(feed) > rows:
+                batches = self._batches = batches.settled(self, feed)
+            results = in_pieces(self, batches, rows, feed, self._pool if is_single else None)
         if wide == "object":
             for position, dtype in self._wide:
                 results[position] = big_integers.from_digits(results[position], dtype)

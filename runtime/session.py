@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from graphcore.arrays.casting import Array
+from graphcore.arrays.external_data import ExternalData, links_of
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Constant
@@ -108,6 +109,8 @@ class InferenceSession:
         *,
         prepack: Prepack = "auto",
         cache_dir: str | os.PathLike[str] | None = None,
+        external_data: ExternalData = "plain",
+        external_data_root: str | os.PathLike[str] | None = None,
     ) -> Model:
         """Return a Model that runs.
 
@@ -117,7 +120,8 @@ class InferenceSession:
         as they are while the Model lives. prepack: whether kernels put weights into an order of their own, which takes
         a second copy of them: "auto" does unless the shapes tell that one row goes through each matrix. cache_dir: a
         folder in which the graph is kept as onnxruntime has optimised it, for the next start on the CPU; see
-        docs/running.md.
+        docs/running.md. external_data, external_data_root: whether and where symbolic links are followed to the data
+        of a model in a file, as in `Graph.load`.
 
         Raises `ModelError` for what cannot be read or run, `GraphError` for an
         unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
@@ -128,14 +132,17 @@ class InferenceSession:
                 help='give a mapping: {"w": array}, or gc.load_tensors(path)',
             )
         prepacking.require(prepack)
+        links = links_of(external_data, external_data_root)
         warm = None
         if cache_dir is not None and not _is_compiled(model):
             # hashlib and tempfile, which loads without a cache do not need
             from graphcore.runtime.warm_start.start import WarmStart
 
             warm = WarmStart(cache_dir, self._starter, (self.precision, self.optimize))
-            again = functools.partial(self.load, model, prepack=prepack)
-            found = None if weights else warm.find(model, prepack, again)
+            again = functools.partial(
+                self.load, model, prepack=prepack, external_data=external_data, external_data_root=external_data_root
+            )
+            found = None if weights else warm.find(model, prepack, again, links)
             if found is not None:
                 return found
         if isinstance(model, Graph):
@@ -145,7 +152,8 @@ class InferenceSession:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
         try:
-            return self._load_graph(Graph.load(model), weights or {}, prepack, warm)
+            graph = Graph.load(model, external_data=external_data, external_data_root=external_data_root)
+            return self._load_graph(graph, weights or {}, prepack, warm)
         except GraphcoreError:
             raise
         except Exception as error:  # of a model that ONNX's checks let through and that makes no sense

@@ -1,4 +1,5 @@
-"""Open the files that a model consists of. They are untrusted: nothing outside of the folder of the model is opened."""
+"""Open the files that a model consists of. They are untrusted: nothing outside of the folder of the model is opened,
+or, where the user lets links be followed, of the folder that they may lead to."""
 
 from __future__ import annotations
 
@@ -6,21 +7,52 @@ import errno
 import mmap
 import os
 import stat
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from graphcore.errors import ModelError, UnsafePathError
+from graphcore.arrays.linked_files import FLAGS, NO_FOLLOW, OutsideError, opened, root_of
+from graphcore.errors import GraphcoreError, GraphError, ModelError, UnsafePathError
 
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # opening a FIFO would wait for a writer
-_BINARY = getattr(os, "O_BINARY", 0)
+ExternalData: TypeAlias = Literal["plain", "links"]
+"""What external data may lie in: plain files of the model's folder, or also what links of it lead to."""
 
 _SHOWN = 256
 """Characters of a path that errors show: a file may say anything of any length."""
+
+_PLAIN = "save the model with its data in plain files beside it"
+_FOLLOW = f'{_PLAIN}, or follow links: external_data="links" (docs/security.md)'
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Leave to follow symbolic links. root: the folder that they may lead to; None for the default of `root_of`."""
+
+    root: str | None
+
+
+def links_of(external_data: ExternalData, root: str | os.PathLike[str] | None) -> Links | None:
+    """Return which links may be followed; None for none. Raises `GraphError` for values that there are not."""
+    if not isinstance(external_data, str) or external_data not in ("plain", "links"):
+        raise GraphError(
+            f"load: there is no external_data={external_data!r:.40}",
+            help='give "plain", or "links" to follow symbolic links',
+        )
+    if root is None:
+        return Links(None) if external_data == "links" else None
+    if external_data != "links":
+        raise GraphError(
+            "load: external_data_root says where links may lead, and none are followed",
+            help='give external_data="links" with it',
+        )
+    if not isinstance(root, (str, os.PathLike)) or not os.path.isdir(root):
+        raise GraphError(f"load: external_data_root={str(root)[:_SHOWN]!r} is no folder", help="give a folder's path")
+    return Links(os.fsdecode(root))
 
 
 def model_bytes(path: str) -> memoryview:
     """The content of the file that the user names, mapped. Raises `ModelError` for what is no regular file."""
     try:
-        handle = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
+        handle = os.open(path, FLAGS)
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         reason = error.strerror if isinstance(error, OSError) else str(error)
         what = "no file" if isinstance(error, FileNotFoundError) else f"not readable: {reason}"
@@ -36,17 +68,22 @@ def model_bytes(path: str) -> memoryview:
 
 
 class Folder:
-    """The folder of a model, whose files hold external data. None for a model that came from no file."""
+    """The folder of a model, whose files hold external data. None for a model that came from no file.
 
-    def __init__(self, path: str | None) -> None:
+    links: whether symbolic links are followed, and where they may lead; None refuses them.
+    """
+
+    def __init__(self, path: str | None, links: Links | None = None) -> None:
         self._path = path
+        self._links = links
         self._files: dict[str, memoryview] = {}
 
     def content(self, location: str, tensor: str) -> memoryview:
         """The content of a file in the folder, mapped.
 
         location: relative, with "/". Raises `UnsafePathError` for one that leaves the folder, or that is or goes
-        through anything but plain folders and files of its own: symbolic and hard links, devices, FIFOs.
+        through anything but plain folders and files of its own: symbolic links that are not to be followed or leave
+        their root, hard links, devices, FIFOs.
         """
         found = self._files.get(location)
         if found is None:
@@ -69,7 +106,8 @@ class Folder:
             or any(part in ("", ".", "..") for part in parts)
         ):
             raise self._unsafe(location, tensor, "that is no plain path inside of the model's folder")
-        handle = self._walk(parts, location, tensor)
+        walk = self._walk if self._links is None else self._walk_links
+        handle = walk(parts, location, tensor)
         try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
@@ -95,26 +133,46 @@ class Folder:
         finally:
             os.close(folder)
 
-    def _opened(self, name: str, folder: int | None, location: str, tensor: str) -> int:
-        if not _NO_FOLLOW and os.path.realpath(name) != os.path.abspath(name):
-            raise self._unsafe(location, tensor, "a symbolic link is on the way")
+    def _walk_links(self, parts: list[str], location: str, tensor: str) -> int:
+        """A handle of the file that a path leads to, within the root of links."""
+        assert self._path is not None
+        assert self._links is not None
+        folder = os.path.abspath(self._path)
+        spelled = root_of(folder) if self._links.root is None else os.path.abspath(self._links.root)
+        root = os.path.realpath(spelled)
+        real = os.path.realpath(folder)
+        if not os.path.join(real, "").startswith(os.path.join(root, "")):
+            raise UnsafePathError(
+                f"load: {tensor} lies in {location[:_SHOWN]!r}, and external_data_root={root!r} does not hold {real!r}",
+                help="give external_data_root= a folder that holds the model too",
+            )
         try:
-            return os.open(name, os.O_RDONLY | _NO_FOLLOW | _NO_WAIT | _BINARY, dir_fd=folder)
+            return opened(root, spelled, real, parts)
+        except OutsideError as error:
+            raise self._unsafe(location, tensor, str(error), error.help) from None
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EMLINK):
-                raise self._unsafe(location, tensor, "a symbolic link is on the way") from None
-            if error.errno == errno.ENXIO:
-                raise self._unsafe(location, tensor, "that is no regular file") from None
-            raise ModelError(
-                f"load: {tensor} lies in the file {location[:_SHOWN]!r}, which cannot be opened: {error.strerror}",
-                help="put the file beside the model",
-            ) from None
+            raise self._refused(error, location, tensor) from None
 
-    def _unsafe(self, location: str, tensor: str, why: str) -> UnsafePathError:
-        return UnsafePathError(
-            f"load: {tensor} lies in {location[:_SHOWN]!r}, and {why}",
-            help="save the model with its data in plain files beside it",
+    def _opened(self, name: str, folder: int | None, location: str, tensor: str) -> int:
+        if not NO_FOLLOW and os.path.realpath(name) != os.path.abspath(name):
+            raise self._unsafe(location, tensor, "a symbolic link is on the way", _FOLLOW)
+        try:
+            return os.open(name, FLAGS | NO_FOLLOW, dir_fd=folder)
+        except OSError as error:
+            raise self._refused(error, location, tensor) from None
+
+    def _refused(self, error: OSError, location: str, tensor: str) -> GraphcoreError:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            return self._unsafe(location, tensor, "a symbolic link is on the way", _FOLLOW)
+        if error.errno == errno.ENXIO:
+            return self._unsafe(location, tensor, "that is no regular file")
+        return ModelError(
+            f"load: {tensor} lies in the file {location[:_SHOWN]!r}, which cannot be opened: {error.strerror}",
+            help="put the file beside the model",
         )
+
+    def _unsafe(self, location: str, tensor: str, why: str, help: str = _PLAIN) -> UnsafePathError:
+        return UnsafePathError(f"load: {tensor} lies in {location[:_SHOWN]!r}, and {why}", help=help)
 
 
 def _mapped(handle: int) -> memoryview:

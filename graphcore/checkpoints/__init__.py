@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal, overload
 
-from graphcore.arrays.external_data import model_bytes
+from graphcore.arrays.external_data import ExternalData, links_of, model_bytes
 from graphcore.checkpoints import gguf, safetensors
 from graphcore.checkpoints.stored import Array, Tensors
 from graphcore.errors import ModelError
@@ -16,15 +16,35 @@ __all__ = ["QuantizedTensor", "Tensors", "load_tensors", "save_tensors"]
 
 
 @overload
-def load_tensors(path: str | os.PathLike[str], *, dequantize: Literal[True] = True) -> Tensors[Array]: ...
+def load_tensors(
+    path: str | os.PathLike[str],
+    *,
+    dequantize: Literal[True] = True,
+    external_data: ExternalData = "plain",
+    external_data_root: str | os.PathLike[str] | None = None,
+) -> Tensors[Array]: ...
 @overload
-def load_tensors(path: str | os.PathLike[str], *, dequantize: bool) -> Tensors[Array | QuantizedTensor]: ...
-def load_tensors(path: str | os.PathLike[str], *, dequantize: bool = True) -> Tensors[Array | QuantizedTensor]:
+def load_tensors(
+    path: str | os.PathLike[str],
+    *,
+    dequantize: bool,
+    external_data: ExternalData = "plain",
+    external_data_root: str | os.PathLike[str] | None = None,
+) -> Tensors[Array | QuantizedTensor]: ...
+def load_tensors(
+    path: str | os.PathLike[str],
+    *,
+    dequantize: bool = True,
+    external_data: ExternalData = "plain",
+    external_data_root: str | os.PathLike[str] | None = None,
+) -> Tensors[Array | QuantizedTensor]:
     """The tensors of a checkpoint by name, each read when it is asked for.
 
     path: a safetensors file, the index of several (`model.safetensors.index.json`) or a GGUF file. Arrays have the
     file's dtypes and shapes; they are read-only and map the file, so that `Graph.weight` takes them without a copy.
     dequantize: what is quantised (in GGUF) is float32, or else a `QuantizedTensor` of the blocks as they are.
+    external_data: "links" follows symbolic links to the files of an index, as the cache of Hugging Face's hub has them,
+    within external_data_root, as `Graph.load` does.
 
     Returns a mapping, whose `metadata` is what the file says besides. Raises `ModelError` for a file that is not there,
     cut short or not what it says of itself, `UnsafePathError` for an index that leads out of its folder,
@@ -32,6 +52,7 @@ def load_tensors(path: str | os.PathLike[str], *, dequantize: bool = True) -> Te
     documents.
     """
     file = os.fsdecode(path)
+    links = links_of(external_data, external_data_root)
     try:
         content = model_bytes(file)
     except ModelError as error:
@@ -41,7 +62,7 @@ def load_tensors(path: str | os.PathLike[str], *, dequantize: bool = True) -> Te
     if content[:4] == gguf.MAGIC:
         return Tensors(file, *gguf.read(content, file), not dequantize)
     if file.lower().endswith(".json"):
-        return Tensors(file, *safetensors.read_index(content, file), not dequantize)
+        return Tensors(file, *safetensors.read_index(content, file, links), not dequantize)
     return Tensors(file, *safetensors.read(content, file), not dequantize)
 
 

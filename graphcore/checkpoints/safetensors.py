@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphcore.arrays.casting import native
-from graphcore.arrays.external_data import Folder
+from graphcore.arrays.external_data import Folder, Links
 from graphcore.checkpoints.stored import LARGEST_HEADER, SHOWN, Array, Stored, damaged, shape_fault
 from graphcore.errors import DTypeError, ExportError, ResourceLimitError
 from graphcore.ir.literals import array_dtype
@@ -56,8 +56,10 @@ def read(content: memoryview, path: str) -> tuple[dict[str, Stored], dict[str, s
     return stored, metadata
 
 
-def read_index(content: memoryview, path: str) -> tuple[dict[str, Stored], Mapping[str, Any]]:
-    """The tensors of the files beside an index, and the index' metadata.
+def read_index(
+    content: memoryview, path: str, links: Links | None = None
+) -> tuple[dict[str, Stored], Mapping[str, Any]]:
+    """The tensors of the files beside an index, and the index' metadata. links: which links to them may be followed.
 
     Raises what `read` does, and `UnsafePathError` for files that are not plain ones in the index' folder.
     """
@@ -67,7 +69,7 @@ def read_index(content: memoryview, path: str) -> tuple[dict[str, Stored], Mappi
     places, metadata = index.get("weight_map"), index.get("metadata", {})
     if not isinstance(places, dict) or not isinstance(metadata, dict):
         raise damaged(path, "the index has no weight_map")
-    folder = Folder(os.path.dirname(path) or ".")
+    folder = Folder(os.path.dirname(path) or ".", links)
     shards: dict[str, dict[str, Stored]] = {}
     stored = {}
     for name, location in places.items():

@@ -38,6 +38,8 @@ from graphcore.types.tensor_types import (
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore.arrays.external_data import ExternalData
+
 
 TargetName: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
 Precision: TypeAlias = Literal["exact", "fast"]
@@ -324,6 +326,8 @@ class Graph:
             *,
             implicit_casts: bool = False,
             promotion: str | PromotionSystem | None = None,
+            external_data: ExternalData = "plain",
+            external_data_root: str | os.PathLike[str] | None = None,
         ) -> Graph:
             """Read an ONNX model as a Graph."""
 

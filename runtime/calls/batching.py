@@ -2,27 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import FeedError, ModelError, RunError
+from graphcore.errors import FeedError, GraphError, ModelError, RunError
 from graphcore.runtime.calls.feeds import summary
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
+_SIZES = 2, 3
+"""The rows of the two runs that tell which axis of an output is the batch's."""
+
+_CLOSE = 1e-3
+"""The part of the largest float by which those of a row may differ, as kernels sum in another order in batches of
+another size."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """inputs, outputs: the axis of the batch, by name. size: how many rows a batch has, None where any number."""
+    """inputs, outputs: the axis of the batch, by name. size: how many rows a batch has, None where any number. open:
+    the outputs whose axis their type does not tell: `settled` finds it."""
 
     model: str
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
     size: int | None
+    open: Mapping[str, Type] = field(default_factory=dict)
+
+    def settled(self, call: Callable[..., Sequence[Any]], feed: Mapping[str, Array]) -> Batching:
+        """Return the axes with those of the open outputs, found by running two sizes: a row of a feed 2 and 3 times.
+
+        Raises `ModelError` for an output that has no row for each, and what running raises.
+        """
+        if not self.open:
+            return self
+        row = self.part(feed, 0, 1)
+        two, three = (
+            dict(zip(self.outputs, call(*self.joined([row] * count).values()), strict=True)) for count in _SIZES
+        )
+        found = {name: self._found(name, two[name], three[name]) for name in self.open}
+        return replace(self, outputs={**self.outputs, **found}, open={})
+
+    def _found(self, name: str, two: Array, three: Array) -> int:
+        axes = [i for i, sizes in enumerate(zip(two.shape, three.shape, strict=False)) if sizes == _SIZES]
+        shapes = f"{list(two.shape)} of 2 rows and {list(three.shape)} of 3"
+        if two.ndim != three.ndim or len(axes) != 1:
+            what = "is the batch dim in more than one axis" if axes else "does not carry the batch dim"
+            raise ModelError(
+                f"batches: {self.model}: output {name!r} {what}: its shape is {shapes}",
+                help="only models that give a row for each row can be run in batches; where an axis holds the rows all "
+                f"the same, say which: Batcher(model, dim={{{name!r}: 0}})",
+            )
+        (axis,) = axes
+        if not _is_alike(two, np.take(three, range(_SIZES[0]), axis)):
+            raise ModelError(
+                f"batches: {self.model}: output {name!r} has other values for a row in a batch of 3 than in one of 2",
+                help="only models whose rows do not depend on each other can be run in batches",
+            )
+        return axis
 
     def rows(self, feed: Mapping[str, Array]) -> int:
         """Return how many rows a feed has. Raises `FeedError` where that is not one number in all inputs."""
@@ -88,40 +129,101 @@ class Batching:
                 )
 
 
-def batching(model: str, inputs: Mapping[str, Type], outputs: Mapping[str, Type], dim: str | None = None) -> Batching:
-    """Return where the batch lies. dim: its name; by default the first dim of the first input, in any axis of the
-    others.
+def batching(
+    model: str,
+    inputs: Mapping[str, Type],
+    outputs: Mapping[str, Type],
+    dim: str | Mapping[str, int] | None = None,
+) -> Batching:
+    """Return where the batch lies. dim: its name, or its axes by the names of inputs and outputs; by default the first
+    dim of the first input, in any axis of the others.
 
-    Raises `ModelError` where an input or an output has no such dim, or is no tensor.
+    An output that has dims of other names alone is open. Raises `ModelError` where an input or an output has no such
+    dim, or is no tensor, and `GraphError` for axes of what there is not.
     """
     for name, type_ in (*inputs.items(), *outputs.items()):
         if not isinstance(type_, TensorType):
             _fail(model, f"{name} is {type_}, of which no batch can be made", inputs, outputs)
     if not inputs or not outputs:
         _fail(model, "there is nothing to batch without inputs", inputs, outputs)
+    given = {} if dim is None or isinstance(dim, str) else _given(model, dim, {**inputs, **outputs})
     size: int | None = None
-    chosen = dim
+    chosen = dim if isinstance(dim, str) else None
     if chosen is None:
-        first = next(iter(inputs.values()))
+        name, first = next(iter(inputs.items()))
         assert isinstance(first, TensorType)
         if first.shape.is_ranked and not first.rank:
-            _fail(model, f"input {next(iter(inputs))!r} has no axes", inputs, outputs)
-        leading = first.shape[0] if first.shape.is_ranked else Dim.dynamic()
+            _fail(model, f"input {name!r} has no axes", inputs, outputs)
+        leading = first.shape[given.get(name, 0)] if first.shape.is_ranked else Dim.dynamic()
         chosen = leading.name
         size = int(leading) if leading.is_static else None
     found: list[dict[str, int]] = []
+    unknown: dict[str, Type] = {}
     for kind, types in (("input", inputs), ("output", outputs)):
         found.append({})
         for name, type_ in types.items():
             assert isinstance(type_, TensorType)
-            axis = _axis(type_, chosen, size)
+            is_given = name in given
+            axis = _checked(type_, given[name], size) if is_given else _axis(type_, chosen, size)
+            may_be_found = kind == "output" and size is None and not is_given
+            if axis is None and may_be_found and _is_named_otherwise(type_, chosen):
+                unknown[name] = type_
+                axis = 0
             if axis is None:
                 what = repr(chosen) if chosen else f"of {size} rows" if size is not None else "as its first axis"
                 _fail(model, f"{kind} {name!r} does not carry the batch dim {what} in one axis", inputs, outputs)
             found[-1][name] = axis
     if size is not None and size < 1:
         _fail(model, "a batch has no rows", inputs, outputs)
-    return Batching(model, found[0], found[1], size)
+    return Batching(model, found[0], found[1], size, unknown)
+
+
+def _given(model: str, dim: object, types: Mapping[str, Type]) -> dict[str, int]:
+    """Return the axes that the user gives, counted from the front."""
+    if not isinstance(dim, Mapping):
+        raise GraphError(
+            f"batches: {model}: dim={dim!r:.80} is no dim",
+            help='give its name, dim="batch", or axes by inputs and outputs, dim={"logits": 0}',
+        )
+    made: dict[str, int] = {}
+    for name, axis in dim.items():
+        type_ = types.get(name)
+        if not isinstance(type_, TensorType):
+            raise GraphError(
+                f"batches: {model}: dim names {name!r:.80}, and there is no such input or output",
+                help=f"its inputs and outputs: {', '.join(types)}",
+            )
+        rank = type_.rank if type_.shape.is_ranked else None
+        is_axis = isinstance(axis, (int, np.integer)) and not isinstance(axis, bool)
+        if not is_axis or axis < -(rank or 0) or (rank is not None and axis >= rank):
+            raise GraphError(
+                f"batches: {model}: dim says axis {axis!r:.40} of {name!r}, which is {type_}",
+                help="give the axis that the rows lie along",
+            )
+        made[name] = int(axis) % rank if rank else int(axis)
+    return made
+
+
+def _checked(type_: TensorType, axis: int, size: int | None) -> int | None:
+    """Return an axis that the user gives; None where it has another number of rows than the batch."""
+    dim = type_.shape[axis] if type_.shape.is_ranked else Dim.dynamic()
+    return None if dim.is_static and int(dim) != size else axis
+
+
+def _is_named_otherwise(type_: TensorType, name: str | None) -> bool:
+    """Return whether a type has no dim that says the batch, and one whose size only a run tells."""
+    dims = tuple(type_.shape)
+    return any(not dim.is_static for dim in dims) and not any(name in dim.parameters for dim in dims)
+
+
+def _is_alike(a: Array, b: Array) -> bool:
+    """Return whether arrays of a shape are the same, floats nearly."""
+    if a.dtype.kind not in "fcV":
+        return bool(np.array_equal(a, b))
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    one, other = a.astype(wide), b.astype(wide)
+    largest = np.abs(one, where=np.isfinite(one), out=np.zeros(one.shape)).max(initial=0)
+    return bool(np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE * largest, equal_nan=True))
 
 
 def _axis(type_: TensorType, name: str | None, size: int | None) -> int | None:
@@ -143,7 +245,8 @@ def _fail(model: str, reason: str, inputs: Mapping[str, Type], outputs: Mapping[
     raise ModelError(
         f"batches: {model}: {reason}",
         operands={name: str(type_) for name, type_ in (*inputs.items(), *outputs.items())},
-        help='name the batch dim in every input and output: TensorType("float32", ["batch", 64])',
+        help='name the batch dim in every input and output: TensorType("float32", ["batch", 64]), or say which axis it '
+        'is: Batcher(model, dim={"x": 0})',
     )
 
 

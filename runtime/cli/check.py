@@ -1,8 +1,11 @@
-"""`graphcore check`: what onnxruntime alone would refuse or compute differently, and what lowering does about it."""
+"""`graphcore check`: what is done to a model so that onnxruntime runs it with the promised numbers."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections import Counter
+from typing import Any
 
 import onnx
 
@@ -11,14 +14,20 @@ from graphcore.arrays.external_data import model_bytes
 from graphcore.ir.graph import Graph
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
-from graphcore.runtime.cli.options import Commands, add_provider, command
-from graphcore.runtime.lowering.report import lowered_by, notes
+from graphcore.runtime.cli.options import Commands, add_links, add_provider, command, links
+from graphcore.runtime.lowering.report import Report, listed, report
 
-_SUMMARY = "Says what onnxruntime alone would refuse or compute differently, and what is done about it, a line each."
-_EPILOG = """The exit status is 0 where the model runs.
+_SUMMARY = "Says what is done to a model so that onnxruntime runs it with the promised numbers, a line each."
+_EPILOG = """The model is lowered as InferenceSession.load does, and compared node by node with what was read. Printed
+are the nodes that onnxruntime alone would refuse or compute otherwise, and what runs in their place; the operators that
+give way to faster ones; the operators that stay; and the passes, each with its reason.
 
-example:
+The exit status is 0 where onnxruntime alone runs the model with the same numbers (faster forms do not count: their sums
+may come in another order), 1 where it would refuse it or give other numbers, 2 where the model cannot be read or run.
+
+examples:
   graphcore check model.onnx --provider cpu
+  graphcore check model.onnx --json
 """
 
 
@@ -26,29 +35,69 @@ def add(commands: Commands) -> None:
     parser = command(commands, "check", _SUMMARY, _EPILOG)
     parser.add_argument("model", metavar="MODEL", help="the .onnx file")
     add_provider(parser)
-    parser.set_defaults(function=check)
+    parser.add_argument("--json", action="store_true", help="print one object of JSON")
+    add_links(parser)
+    parser.set_defaults(function=check, failure=2)
 
 
 def check(args: argparse.Namespace) -> int:
+    """Print what is done to a model. Returns 0 where onnxruntime alone gives the same numbers, else 1."""
     from graphcore.runtime.ort import release  # onnxruntime, which other commands do not need
 
     session = runtime.InferenceSession(args.provider)
-    graph = Graph.load(args.model)
-    made = notes(graph, session.target, release.runtime())
-    for line in _stamps(args.model):
-        print(line)
-    for note in made:
-        print(note)
-    passes = lowered_by(graph, session.target, release.runtime(), session.optimize)
-    if passes:
-        print("passes:")
-    for step in passes:
-        print(f"  {step.name}: {step.why}")
+    graph = Graph.load(args.model, **links(args))
     session.load(graph)
-    changed = sum(len(note.names) for note in made if note.reason != "a custom operator")
-    count = len(graph.nodes)
-    print(f"{args.model}: runs on {session.providers[0]}; {changed} of {count} nodes are computed otherwise")
-    return 0
+    made = report(graph, session.target, release.runtime(), session.optimize)
+    stamps = _stamps(args.model)
+    status = 1 if stamps or made.changes else 0
+    if args.json:
+        head = {"model": args.model, "status": status, "provider": session.providers[0], "stamps": stamps}
+        print(json.dumps(head | _as_dict(made), indent=2))
+        return status
+    for line in (*stamps, *_lines(made)):
+        print(line)
+    print(f"{args.model}: runs on {session.providers[0]}; {made.changed} of {made.count} nodes are computed otherwise")
+    return status
+
+
+def _lines(made: Report) -> list[str]:
+    lines = [str(change) for change in made.changes]
+    if made.fused:
+        lines.append(f"fused, folded or left out: {listed(made.fused)}; now {listed(made.faster) or 'nothing'}")
+    if made.added:
+        lines.append(f"added: {listed(made.added)}")
+    if made.kept:
+        lines.append(f"kept: {listed(_by_operator(made))}")
+    if made.passes:
+        lines.append("passes:")
+    return lines + [f"  {step.name}: {step.why}" for step in made.passes]
+
+
+def _by_operator(made: Report) -> Counter[str]:
+    return Counter({f"{op_type} {dtype}".strip(): count for (op_type, dtype), count in made.kept.items()})
+
+
+def _as_dict(made: Report) -> dict[str, Any]:
+    return {
+        "nodes": made.count,
+        "changed": made.changed,
+        "changes": [
+            {
+                "operator": change.op_type,
+                "dtype": change.dtype,
+                "count": len(change.names),
+                "reason": change.reason,
+                "action": change.action,
+                "made": dict(change.made),
+                "names": change.names,
+            }
+            for change in made.changes
+        ],
+        "faster": {"given_up": dict(made.fused), "made": dict(made.faster)},
+        "added": dict(made.added),
+        "kept": [{"operator": name, "dtype": dtype, "count": n} for (name, dtype), n in made.kept.items()],
+        "passes": [{"name": step.name, "why": step.why} for step in made.passes],
+    }
 
 
 def _stamps(path: str) -> list[str]:

@@ -7,7 +7,7 @@ import os
 
 from graphcore.errors import ExportError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.cli.options import Commands, command
+from graphcore.runtime.cli.options import Commands, add_links, command, links
 from graphcore.runtime.lowering import PRECISIONS, TARGETS
 
 _SUMMARY = "Writes a model so that a plain onnxruntime of the target runs it, or as standard ONNX."
@@ -33,11 +33,12 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--runtime", metavar="RELEASE", help="the onnxruntime that is to run it, such as 1.20")
     parser.add_argument("--external-data", action="store_true", help="put weights into a file beside it, OUT.data")
+    add_links(parser)
     parser.set_defaults(function=convert)
 
 
 def convert(args: argparse.Namespace) -> int:
-    graph = Graph.load(args.source, implicit_casts=args.implicit_casts, promotion=args.promotion)
+    graph = Graph.load(args.source, implicit_casts=args.implicit_casts, promotion=args.promotion, **links(args))
     if os.path.exists(args.path) and os.path.samefile(args.source, args.path):
         raise ExportError(
             f"convert: {args.path} is the file that is read", help="choose another name for what is written"

@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. argv: its arguments, by default those of the process. Returns the exit status: 0, 1 where the
-    command fails, 2 where it is used wrongly, 130 where it is interrupted."""
+    command fails, 2 where it is used wrongly, 130 where it is interrupted; those of `check` are in its help."""
     try:
         args = parser().parse_args(argv)
     except SystemExit as stop:  # argparse has said why
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = int(args.function(args))
             sys.stdout.flush()
         except GraphcoreError as error:
-            status = _failed(_text(error))
+            status = _failed(_text(error), args.failure)
         except BrokenPipeError:  # who reads has read enough
             sys.stderr.close()
             return 1
@@ -51,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _failed(text: str) -> int:
+def _failed(text: str, status: int = 1) -> int:
     print(text, file=sys.stderr)
-    return 1
+    return status
 
 
 def _text(error: GraphcoreError) -> str:

@@ -9,7 +9,7 @@ import os
 from graphcore import runtime
 from graphcore.errors import ExportError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.cli.options import Commands, command
+from graphcore.runtime.cli.options import Commands, add_links, command, links
 from graphcore.runtime.lowering import TARGETS
 
 _SUMMARY = "Writes a model whose matrix products read weights of few bits, and prints what became of each layer."
@@ -40,11 +40,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("--strict", action="store_true", help="fail where a chosen layer cannot be quantised")
     parser.add_argument("--target", choices=TARGETS, default="cpu", help="what it is to run on (cpu)")
     parser.add_argument("--report", metavar="FILE", help="write the rows of the report as JSON too")
+    add_links(parser)
     parser.set_defaults(function=quantize)
 
 
 def quantize(args: argparse.Namespace) -> int:
-    graph = Graph.load(args.source)
+    graph = Graph.load(args.source, **links(args))
     if os.path.exists(args.path) and os.path.samefile(args.source, args.path):
         raise ExportError(
             f"quantize: {args.path} is the file that is read", help="choose another name for what is written"

@@ -12,7 +12,7 @@ from graphcore import runtime
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError
 from graphcore.runtime.cli import arrays
-from graphcore.runtime.cli.options import Commands, add_provider, command, pair, size
+from graphcore.runtime.cli.options import Commands, add_links, add_provider, command, links, pair, size
 from graphcore.runtime.lowering import PRECISIONS
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
@@ -50,6 +50,7 @@ def add(commands: Commands) -> None:
         help="a dim of the random arrays (1); repeatable",
     )
     add_provider(parser)
+    add_links(parser)
     parser.add_argument(
         "--precision", choices=PRECISIONS, default="exact", help="whether narrow floats round after every op"
     )
@@ -60,7 +61,7 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.seed < 0:
         raise FeedError(f"run: --seed {args.seed} is negative", help="give a seed of 0 or more")
-    model = runtime.InferenceSession(args.provider, precision=args.precision).load(args.model)
+    model = runtime.InferenceSession(args.provider, precision=args.precision).load(args.model, **links(args))
     feeds = _read(model, args.input)
     missing = [name for name in model.inputs if name not in feeds]
     if missing and not args.random:

@@ -1,44 +1,52 @@
 """Report what lowering does to a graph, and why: the passes that run, and what becomes of each operator on each dtype.
 
-The latter is found by lowering a node of each kind by itself, so that what is reported is what happens.
+The graph is lowered with a mark on each of its nodes in place of the user's line. What is made for a node carries its
+mark, so that what is reported is what happens to this graph, no more and no less.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graphcore.build.declare import LIBRARY
-from graphcore.errors import GraphcoreError
-from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph, Optimize, TargetName
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.walk import bodies, walk
+from graphcore.ir.symbol import Node
+from graphcore.ir.transform import pickling
+from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.functions.inline import inlined
 from graphcore.runtime.lowering.pipeline import Pass
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime
+from graphcore.support.source_lines import Line
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 _SHOWN = 3
-"""Names of nodes, and operators of a replacement, that a note gives."""
+"""Names of nodes, and operators of a replacement, that a line gives."""
+
+_MARK = "<node>"
+"""The path of the lines that nodes are marked with."""
 
 _ORDINARY = frozenset({"Cast", "Identity", "BitCast", "Constant"})
 """Operators that carry values from one dtype to another around the ones that compute."""
 
 
 @dataclass(slots=True)
-class Note:
-    """A kind of node that is not run as it stands."""
+class Change:
+    """Nodes of one operator and dtype that are not run as they stand, for the same reason and in the same way.
+
+    op_type: with its domain. reason: why the provider's own kernel is not used. action: what is run in its place. made:
+    the operators that are, and how many in all. names: of the nodes' results.
+    """
 
     op_type: str
     dtype: str
     reason: str
-    """Why the provider's own kernel is not used."""
     action: str
-    """The operators that run in its place."""
+    made: Counter[str] = field(default_factory=Counter)
     names: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -48,89 +56,144 @@ class Note:
         return f"{head}: {self.reason}; {self.action} ({shown}{more})"
 
 
-def lowered_by(
-    graph: Graph, target: TargetName, runtime: Runtime | None = None, optimize: Optimize = "off"
-) -> list[Pass]:
-    """Return the passes that lowering for `target` runs, in order; none for a graph that runs as it is.
+@dataclass(slots=True)
+class Report:
+    """What becomes of the nodes of a graph, those in bodies included.
 
-    Raises `GraphError` as `lower` does.
+    kept: how many nodes run as they stand, by operator and dtype. changes: those that onnxruntime alone would refuse or
+    compute otherwise. fused, faster: the operators that give way to faster ones or are not needed, and what runs in
+    their place. added: operators that belong to no node. passes: those that ran, in order.
     """
-    trace: list[Pass] = []
-    lower(graph, target, runtime=runtime, optimize=optimize, trace=trace)
-    return trace
+
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)
+    changes: list[Change] = field(default_factory=list)
+    fused: Counter[str] = field(default_factory=Counter)
+    faster: Counter[str] = field(default_factory=Counter)
+    added: Counter[str] = field(default_factory=Counter)
+    passes: list[Pass] = field(default_factory=list)
+
+    @property
+    def changed(self) -> int:
+        """Return how many nodes onnxruntime alone would refuse or compute otherwise."""
+        return sum(len(change.names) for change in self.changes)
+
+    @property
+    def count(self) -> int:
+        """Return how many nodes the graph has."""
+        return self.kept.total() + self.fused.total() + self.changed
+
+    def operators(self) -> Counter[str]:
+        """Return the operators of the lowered graph, and how many of each it has."""
+        made = self.faster + self.added
+        for (op_type, _), count in self.kept.items():
+            made[op_type] += count
+        for change in self.changes:
+            made += change.made
+        return made
 
 
-def notes(graph: Graph, target: TargetName, runtime: Runtime | None = None) -> list[Note]:
-    """A note for each kind of node, in bodies too, that lowering for `target` replaces; none where all stay.
+def report(graph: Graph, target: TargetName, runtime: Runtime | None = None, optimize: Optimize = "off") -> Report:
+    """Return what lowering for `target` does to a graph. Raises `GraphError` as `lower` does.
 
     runtime: the release that is lowered for, where it is not what files are written for.
     """
-    found: dict[tuple[object, ...], Note | None] = {}
-    for node in walk(inlined(graph)):
-        key = _kind(node)
-        if key not in found:
-            found[key] = _note(node, target, runtime)
-        note = found[key]
-        if note is not None:
-            note.names.append(_name(node))
-    return _joined([note for note in found.values() if note is not None])
-
-
-def _joined(made: list[Note]) -> list[Note]:
-    """Return one note for kinds that differ in their shapes alone."""
-    joined: dict[tuple[str, str, str, str], Note] = {}
-    for note in made:
-        key = (note.op_type, note.dtype, note.reason, note.action)
-        if key in joined:
-            joined[key].names += note.names
+    source = _marked(graph)
+    nodes = [*walk(source)]
+    found = Report()
+    lowered = lower(source, target, runtime=runtime, optimize=optimize, trace=found.passes)
+    results, found.added = _by_mark(lowered, len(nodes))
+    needed = results
+    if optimize != "off":
+        needed, _ = _by_mark(lower(source, target, runtime=runtime), len(nodes))
+    rules = legality(target, runtime)
+    changes: dict[tuple[str, str, str, str], Change] = {}
+    for number, node in enumerate(nodes):
+        own = results[number]
+        same = _kept(node, own)
+        if same is not None:
+            found.kept[named(node), _shown(node)] += 1
+            found.added.update(named(n) for n in own if n is not same)
+        elif not own or _kept(node, needed[number]) is not None:
+            found.fused[named(node)] += 1
+            found.faster.update(map(named, own))
         else:
-            joined[key] = note
-    return list(joined.values())
+            dtype = _dtype(node)
+            key = named(node), _pair(node), _reason(node, dtype, rules), _action(node, dtype, own)
+            change = changes.setdefault(key, Change(*key))
+            change.made.update(map(named, own))
+            change.names.append(_name(node))
+    found.changes = [*changes.values()]
+    return found
+
+
+def listed(counts: Mapping[str, int] | Iterable[str]) -> str:
+    """Return operators with their counts as a line has them."""
+    return ", ".join(f"{name} x{n}" if n > 1 else name for name, n in Counter(counts).items())
+
+
+def named(node: Node) -> str:
+    """Return the operator of a node, with its domain where that is not ONNX's."""
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+
+
+def _marked(graph: Graph) -> Graph:
+    """Return a copy of a graph with its calls inlined, each node marked with its number in a walk."""
+    source = pickling.copied(inlined(graph))
+    for number, node in enumerate(walk(source)):
+        node.origin = Line(_MARK, number)
+    return source
+
+
+def _by_mark(lowered: Graph, count: int) -> tuple[list[list[Node]], Counter[str]]:
+    """Return the nodes that were made for each node, by its number, and the operators of those made for none."""
+    made: list[list[Node]] = [[] for _ in range(count)]
+    others: Counter[str] = Counter()
+    for node in walk(lowered):
+        line = node.line
+        if line is not None and line.path == _MARK:
+            made[line.number].append(node)
+        else:
+            others[named(node)] += 1
+    return made, others
+
+
+def _kept(node: Node, made: list[Node]) -> Node | None:
+    """Return the node that runs a node as it stands; None where others do, or none does."""
+    computing = [n for n in made if n.op_type != "Identity"] if node.op_type != "Identity" else made
+    if len(computing) != 1:
+        return None
+    (other,) = computing
+    is_same = (
+        (other.op_type, other.domain) == (node.op_type, node.domain)
+        and _said(other) == _said(node)
+        and _types(other) == _types(node)
+    )
+    return other if is_same else None
+
+
+def _said(node: Node) -> dict[str, str]:
+    return {key: str(value) for key, value in node.attributes.items() if not isinstance(value, Graph)}
+
+
+def _types(node: Node) -> list[object]:
+    """Return the dtypes of operands and results, and of what is no tensor its kind."""
+    types = [None if s is None else s.type for s in (*node.inputs, *node.outputs)]
+    return [t.dtype if isinstance(t, TensorType) else type(t) for t in types]
 
 
 def _name(node: Node) -> str:
     return f"{node.layer}{node.outputs[0].name}" if node.outputs[0].given_name is None else node.outputs[0].name
 
 
-def _kind(node: Node) -> tuple[object, ...]:
-    """Return what lowering looks at: nodes that agree in it are lowered alike."""
-    operands = tuple(
-        None if s is None else (str(s.type), s.producer.array.tobytes() if _is_small(s) else None)  # type: ignore[union-attr]
-        for s in node.inputs
-    )
-    said = tuple(sorted((k, str(v)) for k, v in node.attributes.items() if not isinstance(v, Graph)))
-    return node.op_type, node.domain, operands, tuple(str(s.type) for s in node.outputs), said
-
-
-def _is_small(symbol: Symbol) -> bool:
-    array = constant_array(symbol, weights=True)
-    return array is not None and array.size <= 16
-
-
-def _note(node: Node, target: TargetName, runtime: Runtime | None) -> Note | None:
-    if bodies(node):
-        return None  # what is in its bodies is noted by itself
+def _shown(node: Node) -> str:
     dtype = _dtype(node)
-    shown = "" if dtype is None else dtype.name
-    if node.domain not in ("", LIBRARY):
-        return Note(f"{node.domain}.{node.op_type}", shown, "a custom operator", "left to onnxruntime as it is")
-    try:
-        lowered = lower(_alone(node), target, runtime=runtime)
-    except GraphcoreError as error:
-        return Note(node.op_type, shown, error.summary, "cannot be computed")
-    made = [n for n in walk(lowered) if n.op_type != "Identity"]
-    if [n.op_type for n in made] == [node.op_type] and made[0].outputs[0].type == node.outputs[0].type:
-        return None
-    if not made:
-        return None  # it comes out as a constant
-    return Note(
-        node.op_type, _pair(node, shown), _reason(node, dtype, legality(target, runtime)), _action(node, dtype, made)
-    )
+    return "" if dtype is None else dtype.name
 
 
-def _pair(node: Node, shown: str) -> str:
+def _pair(node: Node) -> str:
     """Return the dtypes of a cast, else the one."""
     result = node.outputs[0].type
+    shown = _shown(node)
     return f"{shown} -> {result.dtype.name}" if node.op_type == "Cast" and isinstance(result, TensorType) else shown
 
 
@@ -142,40 +205,17 @@ def _dtype(node: Node) -> DType | None:
     return symbol.type.dtype if isinstance(symbol.type, TensorType) else None
 
 
-def _alone(node: Node) -> Graph:
-    """Return a graph of one node, its constants constants and its other operands inputs."""
-    tensors = [s for s in node.inputs if s is not None]
-    fed = list({id(s): s for s in tensors if not isinstance(_source(s).producer, Constant)}.values())
-    graph = Graph("alone", [s.type for s in fed])
-    symbols = dict(zip(map(id, fed), graph.inputs, strict=True))
-    for symbol in tensors:
-        producer = _source(symbol).producer
-        if isinstance(producer, Constant) and id(symbol) not in symbols:
-            held = Constant(producer.array, producer.is_weight, None)
-            symbols[id(symbol)] = graph.build.symbol(symbol.type, held)
-    operands = tuple(None if s is None else symbols[id(s)] for s in node.inputs)
-    types = [s.type for s in node.outputs]
-    made = graph.build.emit_many(node.op_type, operands, types, node.attributes, node.domain)
-    graph.build.outputs([(f"out{i}", s) for i, s in enumerate(made)])
-    return graph
-
-
-def _source(symbol: Symbol) -> Symbol:
-    """Return what a captured Symbol stands for."""
-    while isinstance(symbol.producer, Captured):
-        symbol = symbol.producer.symbol
-    return symbol
-
-
 def _reason(node: Node, dtype: DType | None, rules: Legality) -> str:
     if node.domain == LIBRARY:
         return "an operator of graphcore's own"
+    if node.domain and not node.domain.startswith("ai.onnx"):
+        return "a custom operator"
     if dtype is not None and dtype.storage is not dtype:
         return f"ONNX has no {dtype.name}"
     row = rules.table.get(node.op_type)
     if row is None or (dtype is not None and dtype not in row):
         return "no kernel"
-    return "its kernel gives other numbers"
+    return "onnxruntime gives other numbers, or fails, for some values"
 
 
 def _action(node: Node, dtype: DType | None, made: list[Node]) -> str:
@@ -188,10 +228,9 @@ def _action(node: Node, dtype: DType | None, made: list[Node]) -> str:
         if dtype is not None and wide.bits == dtype.bits:
             return f"computed on the same bits as {wide.name}"
         return f"computed in {wide.name} and {'rounded' if dtype is not None and dtype.is_float else 'brought back'}"
-    counts = Counter(n.op_type for n in (computing or made))
-    shown = ", ".join(f"{op} x{n}" if n > 1 else op for op, n in list(counts.items())[: 2 * _SHOWN])
+    counts = Counter(map(named, computing or made))
     more = f" and {len(counts) - 2 * _SHOWN} more" if len(counts) > 2 * _SHOWN else ""
-    return f"computed by {shown}{more}"
+    return f"computed by {listed(dict([*counts.items()][: 2 * _SHOWN]))}{more}"
 
 
-__all__ = ["Note", "lowered_by", "notes"]
+__all__ = ["Change", "Report", "listed", "named", "report"]

@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 
 from graphcore.arrays.casting import Array
+from graphcore.arrays.external_data import Links
 from graphcore.errors import ModelError
 from graphcore.onnx import notes
 from graphcore.onnx.proto.split_weights import split
@@ -30,12 +31,13 @@ _SETTLED = 2.0
 class FileSource:
     """A model as its file has it: a `Source`."""
 
-    def __init__(self, cache: Cache, model: object, load: Callable[[], Model]) -> None:
-        """load: loads the model without a cache."""
-        content, folder, _ = _content(model)
+    def __init__(self, cache: Cache, model: object, load: Callable[[], Model], links: Links | None) -> None:
+        """load: loads the model without a cache. links: which links to its data may be followed."""
+        content, folder, _ = _content(model, links)
         path = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else None
         self._model: Any = model
         self._load = load
+        self._links = links
         slim, self._large = split(content)
         self._proto = onnx.ModelProto.FromString(slim)
         self._folder = folder
@@ -47,7 +49,7 @@ class FileSource:
 
     def again(self) -> Model:
         """Load all of the file. Raises `ModelError` where it is another one by now."""
-        now = file_source(self.cache, self._model, self._load)
+        now = file_source(self.cache, self._model, self._load, self._links)
         if now is None or now.key != self.key:
             raise ModelError(f"load: the file of {self.name} was changed since it was loaded", help="load it again")
         return self._load()
@@ -92,10 +94,12 @@ class FileSource:
         return repr((os.path.realpath(path), found.st_dev, found.st_ino, *times)).encode("utf-8", "surrogateescape")
 
 
-def file_source(cache: Cache, model: object, load: Callable[[], Model]) -> FileSource | None:
+def file_source(
+    cache: Cache, model: object, load: Callable[[], Model], links: Links | None = None
+) -> FileSource | None:
     """Return the source of a warm start; None for what is damaged, which reading it says better, or has buffers."""
     try:
-        found = FileSource(cache, model, load)
+        found = FileSource(cache, model, load, links)
     except Exception:
         return None
     properties = notes.read({p.key: p.value for p in found._proto.metadata_props})

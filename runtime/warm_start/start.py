@@ -18,6 +18,7 @@ import onnxruntime
 
 from graphcore._version import FOLDER
 from graphcore.arrays.casting import Array
+from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.model import Model
@@ -64,10 +65,11 @@ class WarmStart:
         made = Cache(self._folder, (starter.providers, starter.provider_options, *self._lowering, options, *parts))
         return made if starter.providers == ("CPUExecutionProvider",) else None
 
-    def find(self, model: object, prepack: str, load: Callable[[], Model]) -> Model | None:
+    def find(self, model: object, prepack: str, load: Callable[[], Model], links: Links | None = None) -> Model | None:
         """Return the Model of an earlier load; None where there was none, or it cannot be told.
 
-        load: loads the model without a cache. Raises what `cache` does.
+        load: loads the model without a cache. links: which links to its data may be followed. Raises what `cache`
+        does.
         """
         cache = self.cache(prepack, code())
         if cache is None:
@@ -78,7 +80,7 @@ class WarmStart:
             # onnx, which takes as long as starting a small Graph from its entry
             from graphcore.runtime.warm_start.file_key import file_source
 
-            self._source = file_source(cache, model, load)
+            self._source = file_source(cache, model, load, links)
         return None if self._source is None else started(self._source, self._starter)
 
     def keep(self, model: Model, cache: Cache, disabled: Sequence[str], packing: Mapping[str, str]) -> None:

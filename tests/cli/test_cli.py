@@ -177,8 +177,6 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "negative seed": (["run", "m.onnx", "--random", "--seed", "-1"], ["--seed -1 is negative"]),
     "no such provider": (["run", "m.onnx", "--random", "--provider", "abacus"], ["RunError", "'abacus'"]),
     "nowhere to write": (["run", "m.onnx", "--random", "--output", "no/out.npz"], ["ExportError", "no/out.npz"]),
-    "check: no such model": (["check", "gone.onnx"], ["ModelError: load: gone.onnx is no file"]),
-    "check: no such provider": (["check", "m.onnx", "--provider", "abacus"], ["RunError", "'abacus'"]),
     "convert: no such model": (["convert", "gone.onnx", "o.onnx"], ["ModelError: load: gone.onnx is no file"]),
     "convert: nowhere to write": (["convert", "m.onnx", "no/o.onnx"], ["ExportError", "no/o.onnx"]),
     "convert: onto itself": (["convert", "m.onnx", "./m.onnx"], ["ExportError", "is the file that is read"]),
@@ -267,63 +265,6 @@ def test_help_has_an_example(call: Call, argv: list[str]) -> None:
 
 def test_version_is_that_of_the_package(call: Call) -> None:
     assert call("--version") == (0, f"graphcore {gc.__version__}\n", "")
-
-
-# check
-
-
-def test_check_says_nothing_but_that_it_runs_when_all_is_native(call: Call) -> None:
-    doubled()
-    assert call("check", "m.onnx") == (
-        0,
-        "m.onnx: runs on CPUExecutionProvider; 0 of 1 nodes are computed otherwise\n",
-        "",
-    )
-
-
-def test_check_says_what_is_computed_otherwise(call: Call) -> None:
-    types = {"x": TensorType(DType.bfloat16, ["n"]), "i": TensorType(DType.int32, ["n"])}
-    save("m.onnx", types, lambda x, i: {"y": (x + x) + x, "q": i % i})
-    status, out, err = call("check", "m.onnx")
-    assert (status, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[0].startswith("Add bfloat16 x2: no kernel; computed in float32 and rounded (")
-    assert any(line.startswith("Mod int32") for line in lines[1:-1])
-    passes = lines[lines.index("passes:") + 1 : -1]
-    assert "  legalise: every node legal, computed in another dtype, or decomposed" in passes
-    assert [line.split(":")[0].strip() for line in passes] == ["legalise", "notes"]
-    assert lines[-1].startswith("m.onnx: runs on CPUExecutionProvider; ")
-
-
-def test_check_says_so_when_a_model_is_newer_than_the_runtime(call: Call) -> None:
-    newest = onnx.defs.onnx_opset_version()
-    proto = model([helper.make_node("Neg", ["x"], ["y"])], opset=newest)
-    proto.ir_version = 99
-    Path("m.onnx").write_bytes(proto.SerializeToString())
-    status, out, _ = call("check", "m.onnx")
-    assert status == 0
-    assert "IR version 99: written anew as 13" in out
-    assert (f"opset {newest}: converted to 26" in out) == (newest > 26)
-
-
-def test_check_looks_into_bodies(call: Call) -> None:
-    halves = TensorProto.BFLOAT16
-    branch = helper.make_graph([helper.make_node("Add", ["x", "x"], ["o"])], "b", [], [value("o", halves)])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
-    inputs = [value("x", halves), value("c", TensorProto.BOOL, [])]
-    Path("m.onnx").write_bytes(model([node], inputs, [value("y", halves)]).SerializeToString())
-    status, out, _ = call("check", "m.onnx")
-    assert status == 0
-    assert "Add bfloat16 x2: no kernel; computed in float32 and rounded" in out
-
-
-def test_check_names_custom_operators_and_fails_when_they_are_undeclared(call: Call) -> None:
-    node = helper.make_node("Frobnicate", ["x"], ["y"], domain="acme")
-    Path("m.onnx").write_bytes(model([node], acme=1).SerializeToString())
-    status, out, err = call("check", "m.onnx")
-    assert status == 1
-    assert "acme.Frobnicate float32 x1: a custom operator; left to onnxruntime as it is" in out
-    assert "ModelError" in err
 
 
 # convert

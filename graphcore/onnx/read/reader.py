@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from graphcore.arrays.external_data import Folder, model_bytes
+from graphcore.arrays.external_data import ExternalData, Folder, Links, links_of, model_bytes
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
@@ -22,6 +22,7 @@ from graphcore.onnx.opset import LIMIT
 from graphcore.onnx.proto import buffer_notes
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.split_weights import split
+from graphcore.onnx.read.checked_dims import with_checked_dims
 from graphcore.onnx.read.checks import check_model, survivable
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader, graph_name
@@ -31,9 +32,16 @@ from graphcore.support.gc_pause import uncollected
 _IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET)
 
 
-def load(source: object, *, implicit_casts: bool = False, promotion: str | PromotionSystem | None = None) -> Graph:
+def load(
+    source: object,
+    *,
+    implicit_casts: bool = False,
+    promotion: str | PromotionSystem | None = None,
+    external_data: ExternalData = "plain",
+    external_data_root: str | os.PathLike[str] | None = None,
+) -> Graph:
     """Return the graph of a model; see `Graph.load`."""
-    content, folder, name = _content(source)
+    content, folder, name = _content(source, links_of(external_data, external_data_root))
     try:
         slim, large = split(content)
         model = onnx.ModelProto.FromString(slim)
@@ -54,7 +62,7 @@ def load(source: object, *, implicit_casts: bool = False, promotion: str | Promo
         raise ResourceLimitError(f"load: there is not enough memory to read {name}", help="make it smaller") from None
 
 
-def _content(source: object) -> tuple[memoryview, Folder, str]:
+def _content(source: object, links: Links | None = None) -> tuple[memoryview, Folder, str]:
     """Return the bytes of a model, the folder where its external data may lie, and its name in errors."""
     if isinstance(source, onnx.ModelProto):
         if source.ByteSize() > LIMIT:
@@ -64,7 +72,7 @@ def _content(source: object) -> tuple[memoryview, Folder, str]:
         return memoryview(bytes(source)), Folder(None), "the model"
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(os.fspath(source))
-        return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path))), path
+        return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path)), links), path
     raise ModelError(f"load: a {type(source).__name__} is no model", help="give a path, bytes or a ModelProto")
 
 
@@ -104,7 +112,9 @@ def _metadata(model: Model) -> dict[str, str]:
 def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto] | None:
     """Return the types of the graph's values as ONNX infers them over the whole model; None if it fails."""
     try:
-        found = onnx.shape_inference.infer_shapes(survivable(model), strict_mode=True, data_prop=True)
+        found = onnx.shape_inference.infer_shapes(
+            with_checked_dims(survivable(model)), strict_mode=True, data_prop=True
+        )
     except Exception:  # each node is inferred by itself then, and says what is wrong with it
         return None
     values = (*found.graph.value_info, *found.graph.output, *found.graph.input)

@@ -9,7 +9,7 @@ import onnx
 
 from graphcore.custom_ops.declaration import lookup
 from graphcore.errors import GraphcoreError, ModelError
-from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.shape_values import Sizes
@@ -115,14 +115,32 @@ def closed(old: Type, new: Type) -> Type:
 def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: object) -> ModelError | None:
     """Return what says which operator has to be declared, where that is why a node cannot be typed."""
     for symbol in inputs:
-        maker = symbol.producer if symbol is not None and symbol.type == ForeignType() else None
-        if isinstance(maker, Node) and maker.domain and lookup(maker.domain, maker.op_type) is None:
+        maker = None if symbol is None else _undeclared(symbol)
+        if maker is not None:
             name = f"{maker.domain}::{maker.op_type}"
             return ModelError(
                 f"load: {place}: an operand's type is not known, for nobody has declared {name}",
                 operands={"operand": symbol},
                 help=f"declare it: @gc.custom_op({name!r})",
             )
+    return None
+
+
+def _undeclared(symbol: Symbol) -> Node | None:
+    """Return the undeclared node for whose sake the type of a value is not known; None where there is no such node."""
+    seen: set[int] = set()
+    waiting = [symbol]
+    while waiting:
+        found = waiting.pop()
+        while isinstance(found.producer, Captured):
+            found = found.producer.symbol
+        maker = found.producer
+        if found.type != ForeignType() or not isinstance(maker, Node) or id(maker) in seen:
+            continue
+        seen.add(id(maker))
+        if maker.domain and lookup(maker.domain, maker.op_type) is None:
+            return maker
+        waiting += [s for s in maker.inputs if s is not None]
     return None
 
 

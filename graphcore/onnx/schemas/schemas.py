@@ -31,6 +31,9 @@ _ELEMENTS = {
 
 _BY_ELEMENT = {name: dtype for dtype, name in _ELEMENTS.items()}
 
+_SHOWN = 100
+"""Characters of a name that errors show."""
+
 _Option = onnx.defs.OpSchema.FormalParameterOption
 
 
@@ -247,9 +250,20 @@ def inferred(
     known: Mapping[str, onnx.TypeProto],
     place: object,
 ) -> list[Type]:
-    """The types of a node's results, as ONNX infers them from its operands'. Raises `ModelError`."""
+    """The types of a node's results, as ONNX infers them from its operands'. Raises `ModelError`.
+
+    inputs: None for one that is left out, also where the node has a name for it: of an operand that a call leaves out.
+    """
     named = {name: s for name, s in zip(proto.input, inputs, strict=False) if s is not None}
     types = {name: proto_of(s.type) for name, s in named.items() if s.type != ForeignType()}
+    proto = _without(proto, inputs)
+    for name in proto.input:
+        if name and name not in types:  # which inference looks up
+            raise ModelError(
+                f"load: {place}: the type of its operand {name[:_SHOWN]!r} is not known",
+                operands=dict(named),
+                help="say it in the model: as the type of an input, or in value_info",
+            )
     imports = [onnx.OperatorSetIdProto(domain=d, version=v) for d, v in versions.items()]
     try:
         found = onnx.shape_inference.infer_node_outputs(
@@ -301,6 +315,16 @@ def as_meant(node: onnx.NodeProto) -> onnx.NodeProto:
     made = onnx.NodeProto()
     made.CopyFrom(node)
     made.attribute.append(onnx.helper.make_attribute(*MISREAD[node.op_type]))
+    return made
+
+
+def _without(proto: onnx.NodeProto, inputs: Sequence[Symbol | None]) -> onnx.NodeProto:
+    """Return the node with no names for the operands that are left out."""
+    if not any(name and s is None for name, s in zip(proto.input, inputs, strict=False)):
+        return proto
+    made = onnx.NodeProto()
+    made.CopyFrom(proto)
+    made.input[:] = ["" if s is None else name for name, s in zip(proto.input, inputs, strict=False)]
     return made
 
 
