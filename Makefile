@@ -95,7 +95,7 @@ peers: $(VENV)/.bench-stamp
 	$(INSTALL) -r benchmarks/peers/requirements.txt
 
 clean:
-	rm -rf $(VENV) $(OPENVINO) $(NEWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
+	rm -rf $(VENV) $(OPENVINO) $(NEWEST) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The Python of the venv is a symlink whose date is the interpreter's own, hence a stamp for the venv too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -31,6 +31,14 @@ __all__ = [
 # From values
 
 
+@overload
+def asarray(
+    obj: Symbol, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None
+) -> Symbol: ...
+@overload
+def asarray(
+    obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None
+) -> Array: ...
 def asarray(
     obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None
 ) -> Tensor:

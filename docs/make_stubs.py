@@ -1,13 +1,19 @@
-"""Write the typed stubs of `ops.onnx` and `ops.onnx.ml` from ONNX's schemas: run it after an update of onnx."""
+"""Write the typed stubs: of `ops` from the declarations, of `ops.onnx` and `ops.onnx.ml` from ONNX's schemas.
+
+Run it after declaring ops or an update of onnx.
+"""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 
 from graphcore.onnx.schemas.catalogue import KINDS, Entry, entry, names, signature
 
-FOLDER = Path(__file__).parent.parent / "ops" / "onnx"
+HERE = Path(__file__).parent
+FOLDER = HERE.parent / "ops" / "onnx"
+sys.path.insert(0, str(HERE.parent))  # for the other modules of this script
 
 HEAD = """\
 # Made by docs/make_stubs.py from ONNX's schemas.
@@ -101,9 +107,19 @@ def pages() -> dict[str, str]:
     }
 
 
+def package_pages() -> dict[str, str]:
+    """Return the stubs that are made from the library's own functions, by path in the repository."""
+    from docs.array_api_stubs import pages as array_api_pages
+    from docs.op_stubs import page  # the ops, which the other stubs do not need
+
+    return {"ops/__init__.pyi": page(), **array_api_pages()}
+
+
 def main() -> None:
     for name, page in pages().items():
         (FOLDER / name).write_text(page, encoding="utf-8")
+    for path, page in package_pages().items():
+        (HERE.parent / path).write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -100,16 +100,18 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """The runtime, loaded when first used: building and exporting graphs needs no onnxruntime."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'graphcore' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # checkers know each name from the imports above, and what is no name
 
-    home = import_module(f"graphcore.{_LAZY[name] or name}")
-    value = getattr(home, name) if _LAZY[name] else home
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        """The runtime, loaded when first used: building and exporting graphs needs no onnxruntime."""
+        if name not in _LAZY:
+            raise AttributeError(f"module 'graphcore' has no attribute {name!r}")
+        from importlib import import_module
+
+        home = import_module(f"graphcore.{_LAZY[name] or name}")
+        value = getattr(home, name) if _LAZY[name] else home
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -58,3 +58,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return import_module("graphcore.ops.microsoft")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "microsoft", "onnx"]

@@ -294,8 +294,10 @@ def _list(name: str, value: object, role: str = "values") -> Symbol:
 
 
 def _element(values: Symbol) -> TensorType:
-    element: TensorType = values.type.element
-    return element
+    held = values.type
+    assert isinstance(held, SequenceType)
+    assert isinstance(held.element, TensorType)
+    return held.element
 
 
 def _position(name: str, values: Symbol, index: object) -> Symbol:
@@ -335,7 +337,7 @@ def _inserted(name: str, values: Symbol, x: Any, position: Symbol | None) -> Sym
             operands={"values": values, "x": symbol},
             help=f"cast it: .cast(DType.{own.name})" if is_tensor else "give a tensor: lists do not nest",
         )
-    made = joined_list(values.type, SequenceType(_known(symbol.type)))
+    made = joined_list(SequenceType(_element(values)), SequenceType(_known(symbol.type)))
     inputs = (values, symbol) if position is None else (values, symbol, position)
     return graph.build.emit("SequenceInsert", inputs, made)
 

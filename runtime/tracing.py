@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any, TypeAlias, overload
+from typing import Any, Generic, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from graphcore.promotion import NoPromotion, PromotionSystem, system
 from graphcore.promotion.system import Scalar, check_literal
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
+from graphcore.support.parameters import Arrays, P, R
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -26,11 +27,14 @@ from graphcore.types.tensor_types import TensorType
 Compiled: TypeAlias = tuple[Model, Structure]
 
 
-class Jitted:
-    """A function of Symbols that is called with arrays. Made by `jit`. Threads share its traces."""
+class Jitted(Generic[P, R, Arrays]):
+    """A function of Symbols that is called with arrays. Made by `jit`. Threads share its traces.
+
+    To type checkers a call on a Symbol gives what the function gives, and any other has arrays in place of Symbols.
+    """
 
     def __init__(
-        self, function: Callable[..., Any], promotion: str | PromotionSystem, session: InferenceSession | None
+        self, function: Callable[P, R], promotion: str | PromotionSystem, session: InferenceSession | None
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -41,6 +45,12 @@ class Jitted:
         self._compiled: dict[Hashable, Compiled] = {}
         self._lock = threading.RLock()  # a function being traced may call itself with other arguments
 
+    @overload
+    def __call__(self, first: Symbol, /, *arguments: Any, **named: Any) -> R: ...
+    @overload
+    def __call__(self, /, *arguments: P.args, **named: P.kwargs) -> Arrays: ...
+    @overload
+    def __call__(self, /, *arguments: Any, **named: Any) -> Arrays: ...
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         operands: list[Any] = []
         key: list[Hashable] = [len(arguments)]
@@ -64,6 +74,10 @@ class Jitted:
         model, results = compiled
         return rebuilt(results, iter(model(*operands)))
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Jitted[P, R, Arrays]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Arrays]: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind as a method: the instance is an argument like any other that is no array."""
         return self if instance is None else functools.partial(self, instance)
@@ -131,16 +145,89 @@ class Jitted:
         return TensorType(self._system.default_dtype([value]), [], ambiguous=True)
 
 
-@overload
-def jit(function: Callable[..., Any]) -> Jitted: ...
+_Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class Jit(Protocol):
+    """The decorator that `jit` with options returns."""
+
+    @overload
+    def __call__(self, function: Callable[P, Symbol], /) -> Jitted[P, Symbol, _Array]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, tuple[Symbol, Symbol]], /
+    ) -> Jitted[P, tuple[Symbol, Symbol], tuple[_Array, _Array]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, tuple[Symbol, Symbol, Symbol]], /
+    ) -> Jitted[P, tuple[Symbol, Symbol, Symbol], tuple[_Array, _Array, _Array]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, tuple[Symbol, ...]], /
+    ) -> Jitted[P, tuple[Symbol, ...], tuple[_Array, ...]]: ...
+    @overload
+    def __call__(self, function: Callable[P, list[Symbol]], /) -> Jitted[P, list[Symbol], list[_Array]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, dict[str, Symbol]], /
+    ) -> Jitted[P, dict[str, Symbol], dict[str, _Array]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Jitted[P, R, Any]: ...
+
+
 @overload
 def jit(
-    *, promotion: str | PromotionSystem = "max", session: InferenceSession | None = None
-) -> Callable[[Callable[..., Any]], Jitted]: ...
+    function: None = None, *, promotion: str | PromotionSystem = "max", session: InferenceSession | None = None
+) -> Jit: ...
 @overload
 def jit(
-    function: Callable[..., Any], *, promotion: str | PromotionSystem, session: InferenceSession | None = None
-) -> Jitted: ...
+    function: Callable[P, Symbol],
+    *,
+    promotion: str | PromotionSystem = "max",
+    session: InferenceSession | None = None,
+) -> Jitted[P, Symbol, _Array]: ...
+@overload
+def jit(
+    function: Callable[P, tuple[Symbol, Symbol]],
+    *,
+    promotion: str | PromotionSystem = "max",
+    session: InferenceSession | None = None,
+) -> Jitted[P, tuple[Symbol, Symbol], tuple[_Array, _Array]]: ...
+@overload
+def jit(
+    function: Callable[P, tuple[Symbol, Symbol, Symbol]],
+    *,
+    promotion: str | PromotionSystem = "max",
+    session: InferenceSession | None = None,
+) -> Jitted[P, tuple[Symbol, Symbol, Symbol], tuple[_Array, _Array, _Array]]: ...
+@overload
+def jit(
+    function: Callable[P, tuple[Symbol, ...]],
+    *,
+    promotion: str | PromotionSystem = "max",
+    session: InferenceSession | None = None,
+) -> Jitted[P, tuple[Symbol, ...], tuple[_Array, ...]]: ...
+@overload
+def jit(
+    function: Callable[P, list[Symbol]],
+    *,
+    promotion: str | PromotionSystem = "max",
+    session: InferenceSession | None = None,
+) -> Jitted[P, list[Symbol], list[_Array]]: ...
+@overload
+def jit(
+    function: Callable[P, dict[str, Symbol]],
+    *,
+    promotion: str | PromotionSystem = "max",
+    session: InferenceSession | None = None,
+) -> Jitted[P, dict[str, Symbol], dict[str, _Array]]: ...
+@overload
+def jit(
+    function: Callable[P, R],
+    *,
+    promotion: str | PromotionSystem = "max",
+    session: InferenceSession | None = None,
+) -> Jitted[P, R, Any]: ...
 def jit(
     function: Callable[..., Any] | None = None,
     *,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.types.dtypes import DType
+
+if TYPE_CHECKING:
+    from graphcore.ir.symbol import Symbol
 
 DTYPES: tuple[DType, ...] = (
     DType.bool,
@@ -182,6 +185,10 @@ class Array:
         def __contains__(self, item: object, /) -> bool: ...
 
         def _of_one(self, /) -> Array: ...
+        @overload
+        def _of_two(self, other: Symbol, /) -> Symbol: ...
+        @overload
+        def _of_two(self, other: Array | np.ndarray[Any, Any] | np.generic | bool | int | float, /) -> Array: ...
         def _of_two(self, other: Any, /) -> Any: ...
         def _in_place(self, other: Any, /) -> Array: ...
 
@@ -192,7 +199,7 @@ class Array:
         __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _of_two
         __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _of_two
         __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _in_place
-        __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _of_two
+        __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _of_two  # type: ignore[assignment]
 
 
 def check_device(op: str, device: object) -> None:

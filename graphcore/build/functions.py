@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, NoReturn, overload
+from typing import Any, Generic, NoReturn, cast, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.promotion import PromotionSystem
+from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import user_origin
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
@@ -184,10 +185,10 @@ def call(
     return rebuilt(function.results, iter(made))
 
 
-class Function:
+class Function(Generic[P, R]):
     """A Python function of Symbols whose calls are nodes. Made by `gc.function`."""
 
-    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+    def __init__(self, function: Callable[P, R], name: str | None = None) -> None:
         own = getattr(function, "__name__", "").strip("<>") or "function"
         self.function = function
         self.name = checked_name(own if name is None else name, "function")
@@ -200,13 +201,17 @@ class Function:
         self.__name__ = own
         self.__wrapped__ = function
 
+    @overload
+    def __get__(self, instance: None, owner: object = None) -> Function[P, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: object = None) -> Callable[..., R]: ...
     def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<function {self.name}, traced for {len(self._traced)} signatures>"
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         """A call, in the graph of the Symbols given or the current one. Returns what the function returns."""
         self._check_recursion()
         given = self._bound(arguments, named)
@@ -216,7 +221,7 @@ class Function:
         labels = [label for k, part in structure.items() for label in labels_of(part, k)]
         graph = operands.graph_of(place, leaves)
         symbols = [graph.build.operand(v, place, f"operand {label}") for label, v in zip(labels, leaves, strict=True)]
-        types = [s.type for s in symbols]
+        types: list[Type] = [s.type for s in symbols]
         names = names_of(types)
         plain = {name: Dim(f"d{i}") for i, name in enumerate(names)}
         key = (tuple(structure.items()), tuple(substituted(t, plain) for t in types), graph.promotion, graph.strict)
@@ -229,7 +234,7 @@ class Function:
                 found = self._traced[key] = self._trace(given, structure, typed, graph), names
         function, own = found
         dims = {name: Dim(actual) for name, actual in zip(own, names, strict=True)}
-        return call(graph, self.name, function, symbols, dims)
+        return cast(R, call(graph, self.name, function, symbols, dims))
 
     def _trace(
         self, given: inspect.BoundArguments, structure: dict[str, Structure], types: dict[str, Type], graph: Graph
@@ -320,9 +325,9 @@ class Subgraph:
 
 
 @overload
-def function(function: Callable[..., Any], *, name: str | None = None) -> Function: ...
+def function(function: Callable[P, R], *, name: str | None = None) -> Function[P, R]: ...
 @overload
-def function(*, name: str | None = None) -> Callable[[Callable[..., Any]], Function]: ...
+def function(*, name: str | None = None) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
     """Make a Python function of Symbols one whose calls are nodes, exported as a function of the ONNX model.
 

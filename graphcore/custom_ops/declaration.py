@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
 from graphcore.build import operands
 from graphcore.custom_ops.body import Body, frozen, translated
@@ -21,12 +21,16 @@ from graphcore.ir.definitions import Definition, Dims, names_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.system import Key, Rule
+from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import Line, line_of, user_origin
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 Types: TypeAlias = "Sequence[Type | None]"
 Kernel: TypeAlias = Callable[[str, Types, Mapping[str, Any], int], bool]
 """(target, types of the operands, attributes, number of results) -> whether the runtime's own kernel is right."""
+
+_OneType: TypeAlias = TensorType | SequenceType | OptionalType
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHIPPED = {"com.microsoft": "graphcore.ops.microsoft"}
 """Domains that the library itself declares, and where."""
@@ -46,8 +50,11 @@ def lookup(domain: str, name: str) -> CustomOp | None:
     return _registry.get((domain, name))
 
 
-class CustomOp:
-    """An operator that was declared: call it on Symbols, arrays and numbers. Made by `gc.custom_op`."""
+class CustomOp(Generic[P, R]):
+    """An operator that was declared: call it on Symbols, arrays and numbers. Made by `gc.custom_op`.
+
+    To type checkers its parameters are the declaration's, and its results Symbols where that has types.
+    """
 
     def __init__(
         self,
@@ -101,7 +108,7 @@ class CustomOp:
         """True for an operator that is made of graphcore's ops."""
         return self._body is not None
 
-    def body(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def body(self, function: _Function) -> _Function:
         """Decorate the function of Symbols that the operator is made of; it takes what the declaration takes.
 
         Returns the function. Raises `GraphError` for one that takes something else.
@@ -111,7 +118,7 @@ class CustomOp:
         self._answers.clear()
         return function
 
-    def python(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def python(self, function: _Function) -> _Function:
         """Decorate the function of NumPy arrays that computes the operator; it takes what the declaration takes.
 
         It gets arrays of its own and returns arrays of the dtypes and shapes declared, one or a tuple of them. Returns
@@ -126,7 +133,15 @@ class CustomOp:
 
     # Calls
 
-    def __call__(self, *arguments: Any, outputs: int | None = None, **named: Any) -> Any:
+    @overload
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, *arguments: Any, outputs: None = None, **named: Any) -> R: ...
+    @overload
+    def __call__(self, *arguments: Any, outputs: int, **named: Any) -> Any: ...
+    def __call__(  # type: ignore[misc]  # no parameter is called `outputs`
+        self, *arguments: Any, outputs: int | None = None, **named: Any
+    ) -> Any:
         """A node of the operator, in the graph of the Symbols given or the current one.
 
         arguments, named: operands by position or name and attributes by name, as declared. outputs: how many of the
@@ -318,16 +333,73 @@ def _declared(domain: str, name: str) -> CustomOp:
     return found
 
 
+class Declare(Protocol):
+    """The decorator of a type rule that `custom_op` returns."""
+
+    @overload
+    def __call__(self, types: Callable[P, _OneType], /) -> CustomOp[P, Symbol]: ...
+    @overload
+    def __call__(self, types: Callable[P, tuple[_OneType, _OneType]], /) -> CustomOp[P, tuple[Symbol, Symbol]]: ...
+    @overload
+    def __call__(
+        self, types: Callable[P, tuple[_OneType, _OneType, _OneType]], /
+    ) -> CustomOp[P, tuple[Symbol, Symbol, Symbol]]: ...
+    @overload
+    def __call__(self, types: Callable[P, Sequence[_OneType]], /) -> CustomOp[P, tuple[Symbol, ...]]: ...
+    @overload
+    def __call__(self, types: Callable[P, Any], /) -> CustomOp[P, Any]: ...
+
+
 @overload
 def custom_op(
     name: str,
-    types: Callable[..., Any],
+    types: Callable[P, _OneType],
     *,
     promote: str | Mapping[str, str] = NONE,
     dtypes: Mapping[str, str] | None = None,
     body: Callable[..., Any] | None = None,
     python: Callable[..., Any] | None = None,
-) -> CustomOp: ...
+) -> CustomOp[P, Symbol]: ...
+@overload
+def custom_op(
+    name: str,
+    types: Callable[P, tuple[_OneType, _OneType]],
+    *,
+    promote: str | Mapping[str, str] = NONE,
+    dtypes: Mapping[str, str] | None = None,
+    body: Callable[..., Any] | None = None,
+    python: Callable[..., Any] | None = None,
+) -> CustomOp[P, tuple[Symbol, Symbol]]: ...
+@overload
+def custom_op(
+    name: str,
+    types: Callable[P, tuple[_OneType, _OneType, _OneType]],
+    *,
+    promote: str | Mapping[str, str] = NONE,
+    dtypes: Mapping[str, str] | None = None,
+    body: Callable[..., Any] | None = None,
+    python: Callable[..., Any] | None = None,
+) -> CustomOp[P, tuple[Symbol, Symbol, Symbol]]: ...
+@overload
+def custom_op(
+    name: str,
+    types: Callable[P, Sequence[_OneType]],
+    *,
+    promote: str | Mapping[str, str] = NONE,
+    dtypes: Mapping[str, str] | None = None,
+    body: Callable[..., Any] | None = None,
+    python: Callable[..., Any] | None = None,
+) -> CustomOp[P, tuple[Symbol, ...]]: ...
+@overload
+def custom_op(
+    name: str,
+    types: Callable[P, Any],
+    *,
+    promote: str | Mapping[str, str] = NONE,
+    dtypes: Mapping[str, str] | None = None,
+    body: Callable[..., Any] | None = None,
+    python: Callable[..., Any] | None = None,
+) -> CustomOp[P, Any]: ...
 @overload
 def custom_op(
     name: str,
@@ -335,9 +407,9 @@ def custom_op(
     *,
     promote: str | Mapping[str, str] = NONE,
     dtypes: Mapping[str, str] | None = None,
-    body: Callable[..., Any],
+    body: Callable[P, R],
     python: Callable[..., Any] | None = None,
-) -> CustomOp: ...
+) -> CustomOp[P, R]: ...
 @overload
 def custom_op(
     name: str,
@@ -347,7 +419,7 @@ def custom_op(
     dtypes: Mapping[str, str] | None = None,
     body: None = None,
     python: Callable[..., Any] | None = None,
-) -> Callable[[Callable[..., Any]], CustomOp]: ...
+) -> Declare: ...
 def custom_op(
     name: str,
     types: Callable[..., Any] | None = None,

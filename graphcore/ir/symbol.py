@@ -90,8 +90,9 @@ class Symbol:
 
     graph: Graph
     """The graph it belongs to."""
-    type: Any
-    """Its TensorType (or SequenceType, OptionalType)."""
+    type: TensorType | Any
+    """Its TensorType. Any stands for a SequenceType, OptionalType or ForeignType, which few Symbols have and isinstance
+    tells."""
     producer: Node | Constant | Input | Captured
     """The producer of the Symbol."""
     id: int
@@ -103,7 +104,7 @@ class Symbol:
     def dtype(self) -> DType:
         """The element type."""
         try:
-            return self.type.dtype  # type: ignore[no-any-return]
+            return self.type.dtype
         except AttributeError:
             raise GraphError(f"{self.type} is no tensor and has no dtype", operands={"value": self}) from None
 
@@ -111,7 +112,7 @@ class Symbol:
     def shape(self) -> Shape:
         """The dims, outermost first."""
         try:
-            return self.type.shape  # type: ignore[no-any-return]
+            return self.type.shape
         except AttributeError:
             raise GraphError(f"{self.type} is no tensor and has no shape", operands={"value": self}) from None
 
@@ -135,7 +136,7 @@ class Symbol:
     def tensor_type(self) -> TensorType:
         """The type, which must be a tensor's."""
         self.dtype  # noqa: B018 - raises for what is no tensor
-        return self.type  # type: ignore[no-any-return]
+        return self.type
 
     @property
     def name(self) -> str:
@@ -223,8 +224,10 @@ class Symbol:
     def __complex__(self) -> complex:
         self._no_value("complex")
 
-    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
-        self._no_value("array")
+    if not TYPE_CHECKING:  # NumPy's stubs take what has __array__ as an operand of ndarray's operators
+
+        def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+            self._no_value("array")
 
     def __copy__(self) -> Symbol:
         return self

@@ -211,7 +211,8 @@ def test_arrays_beside_symbols_become_constants() -> None:
     graph = Graph("g", {"x": TensorType(DType.float32, [2])}, promotion="array_api")
     (x,) = graph.inputs
     array = xp.asarray([1.0, 2.0])
-    made = [x + array, array + x, xp.add(array, x), gc.ops.concat([x, array]), array.__array_namespace__().exp(x)]
+    joined = gc.ops.concat([x, array])  # type: ignore[list-item]
+    made = [x + array, array + x, xp.add(array, x), joined, array.__array_namespace__().exp(x)]
     assert all(type(value) is gc.Symbol for value in made)
     graph.output(*made)
     results = gc.InferenceSession().load(graph)(np.array([3, 4], np.float32))

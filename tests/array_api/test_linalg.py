@@ -27,7 +27,7 @@ RECTANGULAR = [(4, 2), (2, 4), (7, 3), (3, 1), (1, 3), (2, 5, 3), (2, 3, 5), (3,
 
 
 def a(value: object) -> xp.Array:
-    return xp.asarray(value)  # type: ignore[no-any-return]
+    return xp.asarray(value)
 
 
 def n(value: object) -> Array:

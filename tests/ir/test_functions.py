@@ -790,16 +790,16 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
     block = gc.function(layer, name="block")
     graph = Graph("g", [F32])
     with pytest.raises(GraphError, match="function 'block': missing a required argument: 'w'") as caught:
-        block(graph[0])
+        block(graph[0])  # type: ignore[call-arg]
     assert caught.value.help.startswith("call it as block(x: ")
     with pytest.raises(GraphError, match="got an unexpected keyword argument 'bias'"):
-        block(graph[0], W, bias=1)
+        block(graph[0], W, bias=1)  # type: ignore[call-arg]
     with pytest.raises(GraphError, match="w is a set, neither a Symbol or array nor hashable"):
         block(graph[0], {1, 2})
     with pytest.raises(GraphError, match=r"\(1, 2\) is no|belongs to graph"):
         block(graph[0], Graph("other", [F32])[0])
     with pytest.raises(GraphError, match="no operand is a Symbol, so there is no graph"):
-        block(X, W)
+        block(X, W)  # type: ignore[arg-type]
 
 
 def test_names_and_values_that_are_none_are_refused() -> None:

@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -672,7 +673,8 @@ def test_symbols_compare_element_by_element_and_hash_by_identity() -> None:
 def test_mistake_leaves_no_node_behind() -> None:
     graph = Graph("g", {"x": F32, "t": TensorType(D.int8, [3])})
     x, t = graph.inputs
-    for mistake in (lambda: x + t, lambda: np.ones(3, np.int8) + x, lambda: t + 1.5):
+    mistakes: list[Callable[[], object]] = [lambda: x + t, lambda: np.ones(3, np.int8) + x, lambda: t + 1.5]
+    for mistake in mistakes:
         with pytest.raises((ValueError, TypeError)):
             mistake()
     assert not graph.nodes

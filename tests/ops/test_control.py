@@ -453,13 +453,13 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
         ("state.1 changes its rank from 0 to 1",),
     ),
     "state's structure": (
-        lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: (s, s), n), GraphError, ("before  Symbol",),
+        lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: (s, s), n), GraphError, ("before  Symbol",),  # type: ignore[arg-type, return-value]
     ),
     "state's number": (
         lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: 2.5, n), DTypeError, ("state: 2.5 cannot be held",),
     ),
     "nothing back": (
-        lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: None, n), GraphError, ("after   None",),
+        lambda n, x: ops.while_loop(lambda s: s > 0, lambda s: None, n), GraphError, ("after   None",),  # type: ignore[arg-type, return-value]
     ),
     "no state": (lambda n, x: ops.while_loop(lambda: n > 0, lambda: (), ()), GraphError, ("no graph",)),
     "float count": (lambda n, x: ops.for_loop(2.5, lambda i, s: s, n), DTypeError, ("trip_count is float32",)),
@@ -476,7 +476,7 @@ BAD: dict[str, tuple[Callable[[Symbol, Symbol], Any], type[GraphcoreError], tupl
     "growing state": (
         lambda n, x: ops.scan(lambda c, v: (ops.concat([c, c]), v), x, x), ShapeError, ("from [4] to [8]", "for_loop"),
     ),
-    "scan of no pair": (lambda n, x: ops.scan(lambda c, v: v, n, x), GraphError, ("gives no pair",)),
+    "scan of no pair": (lambda n, x: ops.scan(lambda c, v: v, n, x), GraphError, ("gives no pair",)),  # type: ignore[arg-type, return-value]
     "scan to nothing": (lambda n, x: ops.scan(lambda c, v: (None, None), None, x), GraphError, ("neither a state",)),
 }  # fmt: skip
 
@@ -533,7 +533,7 @@ def test_symbol_of_a_body_is_refused_outside(name: str) -> None:
 def test_outputs_cannot_be_set_while_a_body_is_built() -> None:
     graph = inputs(n="int64")
     with pytest.raises(GraphError, match="a body is being built"):
-        ops.for_loop(3, lambda i, s: graph.output(s), graph[0])
+        ops.for_loop(3, lambda i, s: graph.output(s), graph[0])  # type: ignore[arg-type, return-value]
 
 
 def test_graph_is_as_before_when_a_body_raises() -> None:

@@ -142,7 +142,7 @@ def test_draws_in_a_loop_differ_by_the_turn() -> None:
             return total, ops.random_int([5], 0, 1 << 30, seed=i + 100)
 
         _, made = ops.for_loop(3, turn, 0, collect=True)
-        return made  # type: ignore[no-any-return]
+        return made
 
     made = drawn(build)
     want = [counter.integers(100 + i, 5, 0, 1 << 30).tolist() for i in range(3)]

@@ -1,0 +1,474 @@
+# Made by docs/make_stubs.py from the functions.
+# fmt: off
+# ruff: noqa: E501
+
+import builtins
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from graphcore.array_api import fft as fft
+from graphcore.array_api import linalg as linalg
+from graphcore.array_api._data_types import FInfo, IInfo
+from graphcore.array_api._eager.array import Array as Array
+from graphcore.array_api._inspection import __array_namespace_info__ as __array_namespace_info__
+from graphcore.array_api._manipulation import Axes as manipulation_Axes
+from graphcore.array_api._statistics import Axes
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike
+
+_T = TypeVar("_T", Symbol, Array)
+_Number: TypeAlias = builtins.bool | int | float
+_A: TypeAlias = Array | _Number  # an operand among Arrays
+_S: TypeAlias = Symbol | Array | np.ndarray[Any, Any] | np.generic | _Number  # an operand among which is a Symbol
+
+class _UniqueAll(NamedTuple, Generic[_T]):
+    values: _T
+    indices: _T
+    inverse_indices: _T
+    counts: _T
+class _UniqueCounts(NamedTuple, Generic[_T]):
+    values: _T
+    counts: _T
+class _UniqueInverse(NamedTuple, Generic[_T]):
+    values: _T
+    inverse_indices: _T
+API_VERSIONS: tuple[str, ...]
+bool: DType
+e: float
+float32: DType
+float64: DType
+inf: float
+int16: DType
+int32: DType
+int64: DType
+int8: DType
+nan: float
+newaxis: None
+pi: float
+uint16: DType
+uint32: DType
+uint64: DType
+uint8: DType
+def abs(x: _T, /) -> _T:
+    """The magnitude; MIN stays MIN. ONNX Abs."""
+def acos(x: _T, /) -> _T:
+    """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
+def acosh(x: _T, /) -> _T:
+    """The inverse hyperbolic cosine; NaN below 1. ONNX Acosh."""
+@overload
+def add(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The sum. Integers wrap; bools are *or*ed. ONNX Add."""
+@overload
+def add(x1: _S, x2: _S, /) -> Symbol: ...
+def all(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
+    """Return whether all elements are true, that is not 0; NaN is true. The result is bool, True for no elements."""
+def any(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
+    """Return whether any element is true, that is not 0; NaN is true. The result is bool, False for no elements."""
+@overload
+def arange(start: int | float, /, stop: int | float | None = None, step: int | float = 1, *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
+    """The numbers from `start` up to but without `stop`, `step` apart; with one alone it is `stop`, from 0."""
+@overload
+def arange(start: int | float | Dim, /, stop: int | float | Dim | None = None, step: int | float | Dim = 1, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
+def argmax(x: _T, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> _T:
+    """The position, in int64, of the greatest along an axis, or in all elements; the first of equal ones."""
+def argmin(x: _T, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> _T:
+    """The position, in int64, of the least along an axis, or in all elements; the first of equal ones."""
+def argsort(x: _T, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> _T:
+    """The positions, in int64, at which the elements stand that `sort` gives."""
+@overload
+def asarray(obj: Symbol, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None) -> Symbol:
+    """An Array of values."""
+@overload
+def asarray(obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: builtins.bool | None = None) -> Array: ...
+def asin(x: _T, /) -> _T:
+    """The angle in radians whose sine is x; NaN outside -1 to 1. ONNX Asin."""
+def asinh(x: _T, /) -> _T:
+    """The inverse hyperbolic sine. ONNX Asinh."""
+def astype(x: _T, dtype: DType, /, *, copy: Any = True, device: str | None = None) -> _T:
+    """The values as another dtype."""
+def atan(x: _T, /) -> _T:
+    """The angle in radians whose tangent is x. ONNX Atan."""
+@overload
+def atan2(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The angle in radians of the point (y, x), from -pi to pi."""
+@overload
+def atan2(x1: _S, x2: _S, /) -> Symbol: ...
+def atanh(x: _T, /) -> _T:
+    """The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh."""
+@overload
+def bitwise_and(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """Bits set in both; *and* of bools. ONNX BitwiseAnd, And."""
+@overload
+def bitwise_and(x1: _S, x2: _S, /) -> Symbol: ...
+def bitwise_invert(x: _T, /) -> _T:
+    """Every bit flipped; *not* of bools. ONNX BitwiseNot, Not."""
+@overload
+def bitwise_left_shift(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
+@overload
+def bitwise_left_shift(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def bitwise_or(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """Bits set in either; *or* of bools. ONNX BitwiseOr, Or."""
+@overload
+def bitwise_or(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def bitwise_right_shift(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift."""
+@overload
+def bitwise_right_shift(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def bitwise_xor(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """Bits set in one only; *xor* of bools. ONNX BitwiseXor, Xor."""
+@overload
+def bitwise_xor(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def broadcast_arrays(*arrays: _A) -> list[Array]:  # type: ignore[overload-overlap]
+    """The arrays broadcast to their common shape, of any dtypes. Raises `ShapeError` where they have none."""
+@overload
+def broadcast_arrays(*arrays: _S) -> list[Symbol]: ...
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to. Raises `ShapeError` where they do not."""
+def broadcast_to(x: _T, /, shape: tuple[int, ...]) -> _T:
+    """x repeated along axes of size 1, and along new ones in front, until it has the shape."""
+def can_cast(from_: Any, to: DType, /) -> Any:
+    """Return whether type promotion may make `to` of a dtype, or of the dtype of a Symbol or Array."""
+def ceil(x: _T, /) -> _T:
+    """The least whole number not below x. ONNX Ceil."""
+@overload
+def clip(x: _A, /, min: _A | None = None, max: _A | None = None) -> Array:  # type: ignore[overload-overlap]
+    """x with what is below `min` raised to it, and then what is above `max` lowered to it."""
+@overload
+def clip(x: _S, /, min: _S | None = None, max: _S | None = None) -> Symbol: ...
+@overload
+def concat(arrays: Sequence[_A], /, *, axis: int | None = 0) -> Array:  # type: ignore[overload-overlap]
+    """The arrays one after another along an axis, or flattened ones for None."""
+@overload
+def concat(arrays: Sequence[_S], /, *, axis: int | None = 0) -> Symbol: ...
+def conj(x: _T, /) -> _T:
+    """The complex conjugate, which of real numbers is the number itself."""
+@overload
+def copysign(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The magnitude of x1 with the sign of x2, that of zeros and NaNs too. C's copysign."""
+@overload
+def copysign(x1: _S, x2: _S, /) -> Symbol: ...
+def cos(x: _T, /) -> _T:
+    """The cosine of x in radians. ONNX Cos."""
+def cosh(x: _T, /) -> _T:
+    """The hyperbolic cosine. ONNX Cosh."""
+def count_nonzero(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
+    """Return the number of elements that are not 0, in int64."""
+def cumulative_prod(x: _T, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: builtins.bool = False) -> _T:
+    """The running product along an axis. include_initial: with a 1 in front. All else is as in `cumulative_sum`."""
+def cumulative_sum(x: _T, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: builtins.bool = False) -> _T:
+    """The running sum along an axis."""
+@overload
+def diff(x: _A, /, *, axis: int = -1, n: int = 1, prepend: _A | None = None, append: _A | None = None) -> Array:  # type: ignore[overload-overlap]
+    """The differences of neighbours along an axis, taken n times."""
+@overload
+def diff(x: _S, /, *, axis: int = -1, n: int = 1, prepend: _S | None = None, append: _S | None = None) -> Symbol: ...
+@overload
+def divide(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The true quotient; integers and bools give float64. ONNX Div."""
+@overload
+def divide(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def empty(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
+    """An Array of unspecified values, which are zeros. See `zeros`."""
+@overload
+def empty(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
+def empty_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:
+    """Unspecified values, which are zeros, in the shape of x and by default in its dtype."""
+@overload
+def equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where both are equal. ONNX Equal."""
+@overload
+def equal(x1: _S, x2: _S, /) -> Symbol: ...
+def exp(x: _T, /) -> _T:
+    """e to the power of x. ONNX Exp."""
+def expand_dims(x: _T, /, axis: int | tuple[int, ...] = 0) -> _T:
+    """x with new axes of size 1 at the places given, counted in the result. Raises `OutOfBounds` for no such place."""
+def expm1(x: _T, /) -> _T:
+    """exp(x) - 1, accurate near 0."""
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None) -> Array:
+    """A matrix of zeros with ones on a diagonal, the main one or `k` above it. dtype: by default float32."""
+def finfo(type: Any, /) -> FInfo:
+    """The limits of a float dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
+def flip(x: _T, /, *, axis: manipulation_Axes = None) -> _T:
+    """The elements in reverse along axes, by default all. Raises `ShapeError` for what is no axis."""
+def floor(x: _T, /) -> _T:
+    """The greatest whole number not above x. ONNX Floor."""
+@overload
+def floor_divide(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps."""
+@overload
+def floor_divide(x1: _S, x2: _S, /) -> Symbol: ...
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
+    """An Array of another library's array, which it shares the memory with where that is allowed."""
+@overload
+def full(shape: int | Sequence[int], fill_value: builtins.bool | int | float, *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
+    """An Array with one value everywhere."""
+@overload
+def full(shape: DimLike | Sequence[DimLike], fill_value: builtins.bool | int | float, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
+def full_like(x: _T, /, fill_value: builtins.bool | int | float, *, dtype: DType | None = None, device: str | None = None) -> _T:
+    """One value in the shape of x and by default in its dtype. Raises `DTypeError` where that cannot hold it."""
+@overload
+def greater(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where the first is greater. ONNX Greater."""
+@overload
+def greater(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def greater_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where the first is not less. ONNX GreaterOrEqual."""
+@overload
+def greater_equal(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def hypot(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """sqrt(x1^2 + x2^2), without overflow on the way; infinity where either is, even beside NaN."""
+@overload
+def hypot(x1: _S, x2: _S, /) -> Symbol: ...
+def iinfo(type: Any, /) -> IInfo:
+    """The limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
+def imag(x: _T, /) -> _T:
+    """The imaginary part, which of real numbers is 0."""
+def isdtype(dtype: DType, kind: Any) -> Any:
+    """Return whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those."""
+def isfinite(x: _T, /) -> _T:
+    """True where x is neither NaN nor an infinity."""
+@overload
+def isin(x1: _A, x2: _A, /, *, invert: builtins.bool = False) -> Array:  # type: ignore[overload-overlap]
+    """Return whether each element of x1 is among those of x2; with `invert` whether it is not. NaN is among none."""
+@overload
+def isin(x1: _S, x2: _S, /, *, invert: builtins.bool = False) -> Symbol: ...
+def isinf(x: _T, /) -> _T:
+    """True where x is an infinity; integers never are. ONNX IsInf."""
+def isnan(x: _T, /) -> _T:
+    """True where x is NaN; integers never are. ONNX IsNaN."""
+@overload
+def less(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where the first is less. ONNX Less."""
+@overload
+def less(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def less_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where the first is not greater. ONNX LessOrEqual."""
+@overload
+def less_equal(x1: _S, x2: _S, /) -> Symbol: ...
+def linspace(start: int | float, stop: int | float, /, num: int, *, dtype: DType | None = None, device: str | None = None, endpoint: builtins.bool = True) -> Array:
+    """`num` numbers at equal distances from `start` to `stop`, which is the last of them if `endpoint` says so."""
+def log(x: _T, /) -> _T:
+    """The natural logarithm; NaN below 0. ONNX Log."""
+def log10(x: _T, /) -> _T:
+    """The logarithm to base 10."""
+def log1p(x: _T, /) -> _T:
+    """log(1 + x), accurate near 0."""
+def log2(x: _T, /) -> _T:
+    """The logarithm to base 2."""
+@overload
+def logaddexp(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """log(exp(x1) + exp(x2)), without overflow on the way."""
+@overload
+def logaddexp(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def logical_and(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where both are true. ONNX And."""
+@overload
+def logical_and(x1: _S, x2: _S, /) -> Symbol: ...
+def logical_not(x: _T, /) -> _T:
+    """True where x is not true. ONNX Not."""
+@overload
+def logical_or(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where either is true. ONNX Or."""
+@overload
+def logical_or(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def logical_xor(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where exactly one is true. ONNX Xor."""
+@overload
+def logical_xor(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def matmul(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""
+@overload
+def matmul(x1: _S, x2: _S, /) -> Symbol: ...
+def matrix_transpose(x: _T, /) -> _T:
+    """The matrices with rows and columns exchanged. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+def max(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
+    """The greatest over axes; NaN wins. Raises `ShapeError` for axes of length 0."""
+@overload
+def maximum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The greater of two; NaN if either is. ONNX Max."""
+@overload
+def maximum(x1: _S, x2: _S, /) -> Symbol: ...
+def mean(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
+    """The arithmetic mean over axes, of floats. An empty mean is NaN."""
+@overload
+def meshgrid(*arrays: _A, indexing: str = 'xy') -> list[Array]:  # type: ignore[overload-overlap]
+    """The coordinates of a grid: for each vector an array in which it lies along its own axis."""
+@overload
+def meshgrid(*arrays: _S, indexing: str = 'xy') -> list[Symbol]: ...
+def min(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
+    """The least over axes; NaN wins. Raises `ShapeError` for axes of length 0."""
+@overload
+def minimum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The lesser of two; NaN if either is. ONNX Min."""
+@overload
+def minimum(x1: _S, x2: _S, /) -> Symbol: ...
+def moveaxis(x: _T, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> _T:
+    """x with some axes at other places and the rest in their order. Raises `ShapeError` for no axes or unequal many."""
+@overload
+def multiply(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
+@overload
+def multiply(x1: _S, x2: _S, /) -> Symbol: ...
+def negative(x: _T, /) -> _T:
+    """The number with the other sign; integers wrap. ONNX Neg."""
+@overload
+def nextafter(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The float next to x1 on the way to x2; x2 itself where they are equal. C's nextafter."""
+@overload
+def nextafter(x1: _S, x2: _S, /) -> Symbol: ...
+def nonzero(x: _T, /) -> tuple[_T, ...]:
+    """The positions of the elements that are not 0: a vector of int64 for each axis, of a length known at run time."""
+@overload
+def not_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
+@overload
+def not_equal(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def ones(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
+    """An Array of ones. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
+@overload
+def ones(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
+def ones_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:
+    """Ones in the shape of x and by default in its dtype."""
+def permute_dims(x: _T, /, axes: tuple[int, ...]) -> _T:
+    """The axes in another order; axes: every one once. Raises `ShapeError` for anything else."""
+def positive(x: _T, /) -> _T:
+    """The tensor itself."""
+@overload
+def pow(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow."""
+@overload
+def pow(x1: _S, x2: _S, /) -> Symbol: ...
+def prod(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> _T:
+    """The product over axes. An empty product is 1. All else is as in `sum`."""
+def real(x: _T, /) -> _T:
+    """The real part, which of real numbers is the number itself."""
+def reciprocal(x: _T, /) -> _T:
+    """1 / x. ONNX Reciprocal."""
+@overload
+def remainder(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The remainder of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder."""
+@overload
+def remainder(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def repeat(x: _A, repeats: int | _A, /, *, axis: int | None = None) -> Array:  # type: ignore[overload-overlap]
+    """Every element repeated in place along an axis, or of the flattened array for None."""
+@overload
+def repeat(x: _S, repeats: int | _S, /, *, axis: int | None = None) -> Symbol: ...
+def reshape(x: _T, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> _T:
+    """The same elements in row-major order under another shape."""
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype in which dtypes, Symbols, Arrays and Python scalars meet."""
+def roll(x: _T, /, shift: int | tuple[int, ...], *, axis: manipulation_Axes = None) -> _T:
+    """The elements moved up by `shift` along axes, and those at the end to the front."""
+def round(x: _T, /) -> _T:
+    """The nearest whole number, ties to even. ONNX Round."""
+@overload
+def searchsorted(x1: _A, x2: _A, /, *, side: str = 'left', sorter: _A | None = None) -> Array:  # type: ignore[overload-overlap]
+    """The positions, in int64, at which elements would have to stand in a sorted vector."""
+@overload
+def searchsorted(x1: _S, x2: _S, /, *, side: str = 'left', sorter: _S | None = None) -> Symbol: ...
+def sign(x: _T, /) -> _T:
+    """-1, 0 or 1 by the sign; NaN stays. ONNX Sign."""
+def signbit(x: _T, /) -> _T:
+    """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs that have it."""
+def sin(x: _T, /) -> _T:
+    """The sine of x in radians. ONNX Sin."""
+def sinh(x: _T, /) -> _T:
+    """The hyperbolic sine. ONNX Sinh."""
+def sort(x: _T, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> _T:
+    """The elements in order along an axis, always stably. x: numbers. Raises `ShapeError` for what is no axis."""
+def sqrt(x: _T, /) -> _T:
+    """The square root; NaN below 0. ONNX Sqrt."""
+def square(x: _T, /) -> _T:
+    """x * x. Integers wrap."""
+def squeeze(x: _T, /, axis: int | tuple[int, ...]) -> _T:
+    """x without axes of size 1. Raises `ShapeError` for an axis that is none or of another size."""
+@overload
+def stack(arrays: Sequence[_A], /, *, axis: int = 0) -> Array:  # type: ignore[overload-overlap]
+    """The arrays one after another along a new axis."""
+@overload
+def stack(arrays: Sequence[_S], /, *, axis: int = 0) -> Symbol: ...
+def std(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: builtins.bool = False) -> _T:
+    """The square root of the variance over axes. See `var`."""
+@overload
+def subtract(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The difference. Integers wrap; bools have none. ONNX Sub."""
+@overload
+def subtract(x1: _S, x2: _S, /) -> Symbol: ...
+def sum(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> _T:
+    """The sum over axes."""
+@overload
+def take(x: _A, indices: _A, /, *, axis: int | None = None) -> Array:  # type: ignore[overload-overlap]
+    """The slices of x at positions along one axis."""
+@overload
+def take(x: _S, indices: _S, /, *, axis: int | None = None) -> Symbol: ...
+@overload
+def take_along_axis(x: _A, indices: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
+    """One element of x for each of `indices`, along one axis."""
+@overload
+def take_along_axis(x: _S, indices: _S, /, *, axis: int = -1) -> Symbol: ...
+def tan(x: _T, /) -> _T:
+    """The tangent of x in radians. ONNX Tan."""
+def tanh(x: _T, /) -> _T:
+    """The hyperbolic tangent. ONNX Tanh."""
+@overload
+def tensordot(x1: _A, x2: _A, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:  # type: ignore[overload-overlap]
+    """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both."""
+@overload
+def tensordot(x1: _S, x2: _S, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Symbol: ...
+def tile(x: _T, repetitions: tuple[int, ...], /) -> _T:
+    """x laid out several times along each axis; axes of size 1 are added in front where there are too few."""
+def tril(x: _T, /, *, k: int = 0) -> _T:
+    """The lower triangle of matrices, with 0 above diagonal k. x: [..., m, n] of any dtype."""
+def triu(x: _T, /, *, k: int = 0) -> _T:
+    """The upper triangle of matrices, with 0 below diagonal k. x: [..., m, n] of any dtype."""
+def trunc(x: _T, /) -> _T:
+    """The whole number towards zero."""
+def unique_all(x: _T, /) -> _UniqueAll[_T]:
+    """The different values in order, where each is first, which of them each element is, and how often each is there."""
+def unique_counts(x: _T, /) -> _UniqueCounts[_T]:
+    """The different values in order, and how often each is there. See `unique_all`."""
+def unique_inverse(x: _T, /) -> _UniqueInverse[_T]:
+    """The different values in order, and which of them each element is. See `unique_all`."""
+def unique_values(x: _T, /) -> _T:
+    """The different values in order. See `unique_all`."""
+def unstack(x: _T, /, *, axis: int = 0) -> tuple[_T, ...]:
+    """The slices of x along an axis, whose size must be known. Raises `ShapeError` for what is no such axis."""
+def var(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: builtins.bool = False) -> _T:
+    """The mean squared distance from the mean over axes, of floats."""
+@overload
+def vecdot(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
+    """The dot products of vectors that lie along an axis, counted from the end; the others broadcast."""
+@overload
+def vecdot(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
+@overload
+def where(condition: _A, x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The elements of x1 where `condition` is true and those of x2 elsewhere."""
+@overload
+def where(condition: _S, x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def zeros(shape: int | Sequence[int], *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
+    """An Array of zeros. shape: ints. dtype: by default float32. Raises `ShapeError` for what is no shape."""
+@overload
+def zeros(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
+def zeros_like(x: _T, /, *, dtype: DType | None = None, device: str | None = None) -> _T:
+    """Zeros in the shape of x and by default in its dtype."""
+__array_api_version__: str
+def _namespace(api_version: str | None = None) -> Any: ...

@@ -1,0 +1,107 @@
+# Made by docs/make_stubs.py from the functions.
+# fmt: off
+# ruff: noqa: E501
+
+from collections.abc import Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from graphcore.array_api._eager.array import Array
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+
+_T = TypeVar("_T", Symbol, Array)
+_Number: TypeAlias = bool | int | float
+_A: TypeAlias = Array | _Number  # an operand among Arrays
+_S: TypeAlias = Symbol | Array | np.ndarray[Any, Any] | np.generic | _Number  # an operand among which is a Symbol
+
+__all__ = [
+    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
+    "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
+    "trace", "vecdot", "vector_norm"
+]
+
+class EighResult(NamedTuple, Generic[_T]):
+    eigenvalues: _T
+    eigenvectors: _T
+class QRResult(NamedTuple, Generic[_T]):
+    Q: _T
+    R: _T
+class SVDResult(NamedTuple, Generic[_T]):
+    U: _T
+    S: _T
+    Vh: _T
+class SlogdetResult(NamedTuple, Generic[_T]):
+    sign: _T
+    logabsdet: _T
+def cholesky(x: _T, /, *, upper: bool = False) -> _T:
+    """The lower triangular L with L @ L.mT = x, or its transpose."""
+@overload
+def cross(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
+    """The vector products of vectors of length 3."""
+@overload
+def cross(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
+def det(x: _T, /) -> _T:
+    """The determinant. x: [..., n, n], floats. Returns [...]. Raises `ShapeError` for matrices that are not square."""
+def diagonal(x: _T, /, *, offset: int = 0) -> _T:
+    """A diagonal of matrices."""
+def eigh(x: _T, /) -> EighResult[_T]:
+    """The eigenvalues of symmetric matrices in ascending order, and orthonormal eigenvectors."""
+def eigvalsh(x: _T, /) -> _T:
+    """The eigenvalues of symmetric matrices in ascending order. See `eigh`."""
+def inv(x: _T, /) -> _T:
+    """The inverse. x: [..., n, n], floats. Infinite or NaN for singular matrices. Raises `ShapeError` for others."""
+@overload
+def matmul(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""
+@overload
+def matmul(x1: _S, x2: _S, /) -> Symbol: ...
+def matrix_norm(x: _T, /, *, keepdims: bool = False, ord: int | float | Literal['fro', 'nuc'] | None = 'fro') -> _T:
+    """The norm of matrices."""
+def matrix_power(x: _T, n: int, /) -> _T:
+    """A matrix multiplied with itself n times."""
+@overload
+def matrix_rank(x: _A, /, *, rtol: float | _A | None = None) -> Array:  # type: ignore[overload-overlap]
+    """The number of singular values above rtol times the greatest."""
+@overload
+def matrix_rank(x: _S, /, *, rtol: float | _S | None = None) -> Symbol: ...
+def matrix_transpose(x: _T, /) -> _T:
+    """The matrices with rows and columns exchanged. x: [..., m, n]. Raises `ShapeError` below rank 2."""
+@overload
+def outer(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The products of every element of one vector with every element of another."""
+@overload
+def outer(x1: _S, x2: _S, /) -> Symbol: ...
+@overload
+def pinv(x: _A, /, *, rtol: float | _A | None = None) -> Array:  # type: ignore[overload-overlap]
+    """The pseudo-inverse of Moore and Penrose."""
+@overload
+def pinv(x: _S, /, *, rtol: float | _S | None = None) -> Symbol: ...
+def qr(x: _T, /, *, mode: Literal['reduced', 'complete'] = 'reduced') -> QRResult[_T]:
+    """Q with orthonormal columns and upper triangular R whose product is x."""
+def slogdet(x: _T, /) -> SlogdetResult[_T]:
+    """The sign of the determinant, and the natural logarithm of its magnitude, which does not overflow."""
+@overload
+def solve(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
+    """The solution of x1 @ x = x2."""
+@overload
+def solve(x1: _S, x2: _S, /) -> Symbol: ...
+def svd(x: _T, /, *, full_matrices: bool = True) -> SVDResult[_T]:
+    """U with orthonormal columns, S in descending order and Vh with orthonormal rows: x = (U * S) @ Vh."""
+def svdvals(x: _T, /) -> _T:
+    """The singular values of matrices in descending order. See `svd`."""
+@overload
+def tensordot(x1: _A, x2: _A, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:  # type: ignore[overload-overlap]
+    """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both."""
+@overload
+def tensordot(x1: _S, x2: _S, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Symbol: ...
+def trace(x: _T, /, *, offset: int = 0, dtype: DType | None = None) -> _T:
+    """The sum along a diagonal of matrices."""
+@overload
+def vecdot(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
+    """The dot products of vectors that lie along an axis, counted from the end; the others broadcast."""
+@overload
+def vecdot(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
+def vector_norm(x: _T, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: int | float = 2) -> _T:
+    """The norm of vectors: the sum of the magnitudes to the power of ord, to the power of 1 / ord."""

@@ -1,0 +1,616 @@
+# Made by docs/make_stubs.py from the declarations.
+# fmt: off
+# ruff: noqa: E501, RUF022
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from graphcore.ir.buffers import Buffer, BufferValue
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops import microsoft as microsoft
+from graphcore.ops import onnx as onnx
+from graphcore.ops.padding import PadMode
+from graphcore.ops.random import Seed
+from graphcore.ops.reduction import Axes
+from graphcore.ops.sequences import Index
+from graphcore.ops.shared.control import cond as cond
+from graphcore.ops.shared.control import for_loop as for_loop
+from graphcore.ops.shared.control import scan as scan
+from graphcore.ops.shared.control import while_loop as while_loop
+from graphcore.ops.shared.spatial import PerAxis
+from graphcore.ops.strings import StringLike
+from graphcore.quantization.encodings import Encoding
+from graphcore.quantization.tensors import Quantized, QuantizedTensor
+from graphcore.types.tensor_types import DimLike
+
+__all__ = [
+    "abs", "acos", "acosh", "add", "all", "any", "arg_max", "argmax", "argmin", "argsort", "as_complex",
+    "as_interleaved_complex", "as_real", "asin", "asinh", "atan", "atan2", "atanh", "avg_pool", "avg_pool2d",
+    "band_part", "batch_norm", "bernoulli", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "blackman_window", "bottom_k", "broadcast_to", "buffer_create", "buffer_load", "buffer_store",
+    "buffer_store_slice", "cast", "categorical", "ceil", "celu", "chunk", "clip", "concat", "cond", "constant",
+    "conv1d", "conv2d", "conv2d_transpose", "conv3d", "cos", "cosh", "count_nonzero", "cumprod", "cumsum",
+    "dequantize", "div", "divmod", "dropout", "einsum", "elu", "equal", "erf", "exp", "exp2", "expm1", "fft",
+    "flatten", "floor", "floor_div", "fma", "fold", "for_loop", "full", "gather", "gather_nd", "gelu", "getitem",
+    "glu", "greater", "greater_equal", "group_norm", "hamming_window", "hann_window", "hardsigmoid", "hardswish",
+    "hardtanh", "ifft", "instance_norm", "into_vec", "irfft", "is_finite", "is_inf", "is_nan", "layer_norm",
+    "leaky_relu", "left_shift", "less", "less_equal", "linear", "list_append", "list_concat", "list_empty",
+    "list_erase", "list_get", "list_insert", "list_length", "list_map", "list_of", "list_pop", "list_split",
+    "list_stack", "list_unstack", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logsoftmax", "logsumexp", "lp_normalize", "masked_scatter", "matmul", "max", "max_pool",
+    "max_pool2d", "maximum", "mean", "min", "minimum", "mish", "mod", "mul", "mul_complex", "negate",
+    "non_maximum_suppression", "nonzero", "not_equal", "ones", "outer", "pad", "permutation", "permute", "positive",
+    "pow", "prelu", "print", "prod", "qmatmul", "quantize", "random_int", "random_normal", "random_uniform",
+    "range", "rebind", "reciprocal", "relu", "repeat_interleave", "reshape", "reshape_like", "resize",
+    "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "right_shift", "rms_norm", "roi_align",
+    "rotary_embedding", "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add",
+    "scatter_max", "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min",
+    "scatter_nd_mul", "select", "selu", "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "silu", "sin",
+    "sinh", "slice", "slice_tensor", "softmax", "softplus", "softsign", "sort", "split", "sqrt", "square",
+    "squeeze", "stack", "stdev", "string_concat", "string_join", "string_lower", "string_matches", "string_of",
+    "string_parse", "string_remove", "string_split", "string_upper", "sub", "sum", "swapaxes", "swiglu",
+    "take_along_axis", "tan", "tanh", "tensordot", "thresholded_relu", "tile", "top_k", "transpose",
+    "transpose_matrix", "tril", "triu", "trunc", "unsqueeze", "var", "vec", "vecdot", "where", "while_loop", "zeros"
+]
+
+# activation
+
+def celu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0): an `elu` with slope 1 at 0 for every alpha."""
+def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Symbol:
+    """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays."""
+def elu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+def gelu(x: TensorLike, approximate: str = 'none') -> Symbol:
+    """x times the probability that a standard normal number is below x."""
+def glu(x: TensorLike, axis: int = -1) -> Symbol:
+    """The first half of an axis times the sigmoid of the second: a gated linear unit."""
+def hardsigmoid(x: TensorLike, alpha: float = 0.16666666666666666, beta: float = 0.5) -> Symbol:
+    """min(max(alpha * x + beta, 0), 1)."""
+def hardswish(x: TensorLike) -> Symbol:
+    """x * min(max(x / 6 + 1 / 2, 0), 1). ONNX HardSwish."""
+def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Symbol:
+    """x clipped to lie between `min` and `max`."""
+def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
+    """x where it is not negative, alpha * x elsewhere."""
+def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
+    """The logarithm of `softmax`, without its underflow."""
+def mish(x: TensorLike) -> Symbol:
+    """x * tanh(softplus(x)). ONNX Mish."""
+def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
+    """x where it is not negative, slope * x elsewhere."""
+def relu(x: TensorLike) -> Symbol:
+    """max(x, 0); NaN stays."""
+def selu(x: TensorLike) -> Symbol:
+    """The scaled `elu` whose outputs keep mean 0 and variance 1."""
+def sigmoid(x: TensorLike) -> Symbol:
+    """1 / (1 + exp(-x)). ONNX Sigmoid."""
+def silu(x: TensorLike) -> Symbol:
+    """x * sigmoid(x), also called swish. ONNX Swish."""
+def softmax(x: TensorLike, axis: int = -1) -> Symbol:
+    """The exponentials of x divided by their sum over an axis: weights that sum to 1."""
+def softplus(x: TensorLike) -> Symbol:
+    """log(1 + exp(x)), without overflow. ONNX Softplus."""
+def softsign(x: TensorLike) -> Symbol:
+    """x / (1 + abs(x)). ONNX Softsign."""
+def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
+    """gate * sigmoid(gate) * up, the gated unit of most language models."""
+def thresholded_relu(x: TensorLike, alpha: float = 1.0) -> Symbol:
+    """x where it is above alpha, 0 elsewhere."""
+
+# attention
+
+def rotary_embedding(x: TensorLike, cos_cache: TensorLike, sin_cache: TensorLike, position_ids: TensorLike | None = None, interleaved: bool = False, rotary_embedding_dim: int = 0, num_heads: int | None = None) -> Symbol:
+    """Pairs of features turned by angles that grow with the position."""
+def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = None, is_causal: bool = False, scale: float | None = None, softcap: float = 0.0, nonpad_kv_seqlen: TensorLike | None = None, q_num_heads: int | None = None, kv_num_heads: int | None = None) -> Symbol:
+    """softmax(q @ k^T * scale + mask) @ v, head by head."""
+
+# axes
+
+def permute(x: TensorLike, dims: Sequence[int]) -> Symbol:
+    """The axes in another order."""
+def squeeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
+    """The tensor without axes of size 1."""
+def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Symbol:
+    """The tensor with two axes exchanged."""
+def transpose(x: TensorLike, *axes: Any) -> Symbol:
+    """The axes in another order: `transpose(x)` reverses them, `transpose(x, a, b)` swaps two."""
+def transpose_matrix(matrix: TensorLike) -> Symbol:
+    """The matrix with rows and columns exchanged; of several matrices, each."""
+def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
+    """The tensor with new axes of size 1."""
+
+# bands
+
+def band_part(x: TensorLike, num_lower: int | Symbol | None, num_upper: int | Symbol | None, exclude: bool = False) -> Symbol:
+    """A band of matrices around the main diagonal, with 0 outside of it."""
+def tril(x: TensorLike, k: int = 0) -> Symbol:
+    """The lower triangle of matrices, with 0 above it."""
+def triu(x: TensorLike, k: int = 0) -> Symbol:
+    """The upper triangle of matrices, with 0 below it."""
+
+# bits
+
+def bitwise_and(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """Bits set in both; *and* of bools. ONNX BitwiseAnd, And."""
+def bitwise_not(x: TensorLike) -> Symbol:
+    """Every bit flipped; *not* of bools. ONNX BitwiseNot, Not."""
+def bitwise_or(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """Bits set in either; *or* of bools. ONNX BitwiseOr, Or."""
+def bitwise_xor(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """Bits set in one only; *xor* of bools. ONNX BitwiseXor, Xor."""
+def left_shift(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
+def logical_and(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where both are true. ONNX And."""
+def logical_not(x: TensorLike) -> Symbol:
+    """True where x is not true. ONNX Not."""
+def logical_or(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where either is true. ONNX Or."""
+def logical_xor(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where exactly one is true. ONNX Xor."""
+def right_shift(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift."""
+
+# buffers
+
+def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
+    """A buffer inside the graph, initialised anew in every run."""
+def buffer_load(buffer: Symbol) -> Symbol:
+    """The value of a buffer at this point of the graph: a Symbol that later stores do not change."""
+def buffer_store(buffer: Symbol, value: TensorLike) -> None:
+    """Store a value to a buffer, from here on in the order in which the graph is built."""
+def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
+    """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND."""
+
+# comparison
+
+def equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where both are equal. ONNX Equal."""
+def greater(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where the first is greater. ONNX Greater."""
+def greater_equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where the first is not less. ONNX GreaterOrEqual."""
+def less(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where the first is less. ONNX Less."""
+def less_equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where the first is not greater. ONNX LessOrEqual."""
+def not_equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
+
+# complex
+
+def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
+    """Complex numbers from their real and imaginary parts."""
+def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
+    """Complex numbers from real and imaginary parts that alternate on the last axis."""
+def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
+    """The real and the imaginary parts of complex numbers."""
+def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The products of complex numbers."""
+
+# convolution
+
+def conv1d(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = (0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF') -> Symbol:
+    """The convolution of sequences with a filter. ONNX Conv."""
+def conv2d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF') -> Symbol:
+    """The convolution of images with a filter. ONNX Conv."""
+def conv2d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), output_paddings: PerAxis = (0, 0), bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF', *, groups: int = 1) -> Symbol:
+    """The transpose of a convolution of images: the gradient of `conv2d` with regard to its input. ONNX ConvTranspose."""
+def conv3d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: PerAxis = (0, 0, 0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF') -> Symbol:
+    """The convolution of volumes with a filter. ONNX Conv."""
+
+# creation
+
+def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
+    """A value known now, in the current graph."""
+def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
+    """A tensor with one value everywhere."""
+def ones(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
+    """A tensor of ones."""
+def range(start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: DimLike | None = None) -> Symbol:
+    """The numbers from `start` up to but without `stop`, `step` apart, a tensor of rank 1."""
+def zeros(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
+    """A tensor of zeros."""
+
+# detection
+
+def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_boxes_per_class: int, iou_threshold: float = 0.0, score_threshold: float | None = None, *, center_point_box: bool = False, out_dim: DimLike | None = None) -> Symbol:
+    """The boxes that remain when, class by class, only the one with the highest score is kept of boxes that overlap."""
+
+# elementwise
+
+def abs(x: TensorLike) -> Symbol:
+    """The magnitude; MIN stays MIN. ONNX Abs."""
+def add(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The sum. Integers wrap; bools are *or*ed. ONNX Add."""
+def ceil(x: TensorLike) -> Symbol:
+    """The least whole number not below x. ONNX Ceil."""
+def div(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The true quotient; integers and bools give float64. ONNX Div."""
+def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
+    """`floor_div` and `mod` of two tensors."""
+def floor(x: TensorLike) -> Symbol:
+    """The greatest whole number not above x. ONNX Floor."""
+def floor_div(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps. NumPy's floor_divide."""
+def maximum(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The greater of two; NaN if either is. ONNX Max."""
+def minimum(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The lesser of two; NaN if either is. ONNX Min."""
+def mod(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The remainder of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder."""
+def mul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
+def negate(x: TensorLike) -> Symbol:
+    """The number with the other sign; integers wrap. ONNX Neg."""
+def positive(x: TensorLike) -> Symbol:
+    """The tensor itself."""
+def pow(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow."""
+def reciprocal(x: TensorLike) -> Symbol:
+    """1 / x. ONNX Reciprocal."""
+def round(x: TensorLike) -> Symbol:
+    """The nearest whole number, ties to even. ONNX Round."""
+def sign(x: TensorLike) -> Symbol:
+    """-1, 0 or 1 by the sign; NaN stays. ONNX Sign."""
+def square(x: TensorLike) -> Symbol:
+    """x * x. Integers wrap."""
+def sub(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The difference. Integers wrap; bools have none. ONNX Sub."""
+def trunc(x: TensorLike) -> Symbol:
+    """The whole number towards zero."""
+
+# fourier
+
+def blackman_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = ...) -> Symbol:
+    """The window 0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n)."""
+def fft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = 'backward', input_is_complex: bool = True) -> Symbol:
+    """The discrete Fourier transform along an axis."""
+def hamming_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = ...) -> Symbol:
+    """The window 0.54 - 0.46 cos(2 pi i / n): a raised cosine on a step."""
+def hann_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = ...) -> Symbol:
+    """The window 1/2 - 1/2 cos(2 pi i / n): a raised cosine."""
+def ifft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = 'backward', input_is_complex: bool = True) -> Symbol:
+    """The inverse of `fft`."""
+def irfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = 'backward', input_is_complex: bool = True, buffer_size_mb: int = 512) -> Symbol:
+    """The inverse of `rfft`: real numbers from the first half of their transform."""
+def rfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = 'backward') -> Symbol:
+    """The discrete Fourier transform of real numbers along an axis, without its redundant half."""
+
+# gathering
+
+def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
+    """The slices of `x` at `indices` along one axis. ONNX Gather, NumPy's `take`."""
+def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol:
+    """The slices of `x` at coordinates along its first axes. ONNX GatherND."""
+def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
+    """The coordinates of the elements that are not zero, one row each. ONNX NonZero, transposed."""
+def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
+    """`where` under its other name: `x` where `condition` is true and `y` elsewhere. ONNX Where."""
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """One element of `x` for each element of `indices`, along one axis. ONNX GatherElements, NumPy's `take_along_axis`."""
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
+    """The elements of `x` where `condition` is true and those of `y` elsewhere. ONNX Where, NumPy's `where`."""
+
+# indexing
+
+def getitem(x: TensorLike, index: Any) -> Symbol:
+    """The part of `x` that square brackets name, as in NumPy. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze."""
+def slice(x: TensorLike, *slices: Any, out_dims: Sequence[DimLike] = (), axis: int = 0, keep_dims: bool = False) -> Symbol:
+    """The part of `x` between positions of some axes. ONNX Slice, and Gather for single positions."""
+def slice_tensor(x: TensorLike, indices: Any) -> Symbol:
+    """`x[indices]` as a function. ONNX Gather, Slice, GatherND, NonZero, Unsqueeze."""
+
+# joining
+
+def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
+    """The tensor cut into a number of pieces of about one size: the first ones are one longer where it does not divide."""
+def concat(values: Sequence[TensorLike], axis: int = 0, out_dim: DimLike | None = None) -> Symbol:
+    """The tensors one after another along an axis."""
+def repeat_interleave(x: TensorLike, repeats: int | Sequence[int] | TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Symbol:
+    """Every element along an axis repeated in place."""
+def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple[Symbol, ...]:
+    """The tensor cut into pieces along an axis."""
+def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
+    """The tensors one after another along a new axis."""
+def tile(x: TensorLike, repeats: DimLike | Sequence[DimLike]) -> Symbol:
+    """The tensor laid out several times along each axis."""
+
+# linalg
+
+def einsum(equation: str, *operands: TensorLike) -> Symbol:
+    """The sum of products that an equation of axis letters describes: "bij,bjk->bik"."""
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Symbol:
+    """A linear layer: the product of x with the transposed weight, plus the bias."""
+def matmul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The matrix product."""
+def outer(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The products of every element of one vector with every element of another."""
+def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Symbol:
+    """The sum of products over chosen axes of two tensors."""
+def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
+    """The dot products of vectors that lie along an axis."""
+
+# mathematics
+
+def acos(x: TensorLike) -> Symbol:
+    """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
+def acosh(x: TensorLike) -> Symbol:
+    """The inverse hyperbolic cosine; NaN below 1. ONNX Acosh."""
+def asin(x: TensorLike) -> Symbol:
+    """The angle in radians whose sine is x; NaN outside -1 to 1. ONNX Asin."""
+def asinh(x: TensorLike) -> Symbol:
+    """The inverse hyperbolic sine. ONNX Asinh."""
+def atan(x: TensorLike) -> Symbol:
+    """The angle in radians whose tangent is x. ONNX Atan."""
+def atan2(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The angle in radians of the point (y, x), from -pi to pi."""
+def atanh(x: TensorLike) -> Symbol:
+    """The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh."""
+def cos(x: TensorLike) -> Symbol:
+    """The cosine of x in radians. ONNX Cos."""
+def cosh(x: TensorLike) -> Symbol:
+    """The hyperbolic cosine. ONNX Cosh."""
+def erf(x: TensorLike) -> Symbol:
+    """The error function. ONNX Erf."""
+def exp(x: TensorLike) -> Symbol:
+    """e to the power of x. ONNX Exp."""
+def exp2(x: TensorLike) -> Symbol:
+    """2 to the power of x."""
+def expm1(x: TensorLike) -> Symbol:
+    """exp(x) - 1, accurate near 0."""
+def is_finite(x: TensorLike) -> Symbol:
+    """True where x is neither NaN nor an infinity."""
+def is_inf(x: TensorLike) -> Symbol:
+    """True where x is an infinity; integers never are. ONNX IsInf."""
+def is_nan(x: TensorLike) -> Symbol:
+    """True where x is NaN; integers never are. ONNX IsNaN."""
+def log(x: TensorLike) -> Symbol:
+    """The natural logarithm; NaN below 0. ONNX Log."""
+def log10(x: TensorLike) -> Symbol:
+    """The logarithm to base 10."""
+def log1p(x: TensorLike) -> Symbol:
+    """log(1 + x), accurate near 0."""
+def log2(x: TensorLike) -> Symbol:
+    """The logarithm to base 2."""
+def rsqrt(x: TensorLike) -> Symbol:
+    """1 / sqrt(x)."""
+def sin(x: TensorLike) -> Symbol:
+    """The sine of x in radians. ONNX Sin."""
+def sinh(x: TensorLike) -> Symbol:
+    """The hyperbolic sine. ONNX Sinh."""
+def sqrt(x: TensorLike) -> Symbol:
+    """The square root; NaN below 0. ONNX Sqrt."""
+def tan(x: TensorLike) -> Symbol:
+    """The tangent of x in radians. ONNX Tan."""
+def tanh(x: TensorLike) -> Symbol:
+    """The hyperbolic tangent. ONNX Tanh."""
+
+# normalization
+
+def batch_norm(x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, var: TensorLike, epsilon: float = 1e-05) -> Symbol:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias, by channel: the normalisation learnt in training."""
+def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: int, epsilon: float = 1e-05) -> Symbol:
+    """Values normalised within groups of channels, times gamma plus beta."""
+def instance_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: float = 1e-05) -> Symbol:
+    """Values normalised within each channel of each item, times gamma plus beta."""
+def layer_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike | None = None, epsilon: float = 1e-05) -> Symbol:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over the last axis."""
+def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
+    """x divided by its norm along an axis: vectors of length 1; a vector of zeros stays."""
+def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-06, weight_offset: float = 0.0) -> Symbol:
+    """x / sqrt(mean of x * x + epsilon) * (weight + weight_offset), over the last axis."""
+
+# padding
+
+def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant', value: TensorLike = 0) -> Symbol:
+    """The tensor with elements added before and after it along its axes."""
+
+# pooling
+
+def avg_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), count_boundary: bool = True, *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
+    """The mean over each window of images: `avg_pool2d` by its older name. ONNX AveragePool."""
+def avg_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NHWC') -> Symbol:
+    """The mean over each window of images. ONNX AveragePool."""
+def fold(x: TensorLike, output_size: Sequence[DimLike], kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0) -> Symbol:
+    """Images summed from windows; where windows overlap their elements are added. ONNX Col2Im."""
+def max_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
+    """The greatest element of each window of images: `max_pool2d` by its older name. ONNX MaxPool."""
+def max_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
+    """The greatest element of each window of images. ONNX MaxPool."""
+
+# printing
+
+def print(x: TensorLike, label: str = 'debug_tensor') -> Symbol:
+    """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label."""
+
+# quantization
+
+def dequantize(encoding: str | Encoding | Quantized | QuantizedTensor, quantized: Quantized | QuantizedTensor | TensorLike | None = None) -> Symbol:
+    """The floats that quantised values stand for."""
+def qmatmul(encoding: str | Encoding, x: TensorLike, weight: Quantized | QuantizedTensor | TensorLike, *, dynamic: bool = False, digits: int = 1, accuracy_level: int = 0, axis: int | None = 0, block_size: int | None = None, symmetric: bool = True) -> Symbol:
+    """The product of x with a transposed quantised weight: x @ dequantize(weight).T."""
+def quantize(x: TensorLike, encoding: str | Encoding = 'int8', *, axis: int | None = None, block_size: int | None = None, symmetric: bool = True) -> Quantized:
+    """`x` quantised in an encoding: its numbers, their scales and zero points."""
+
+# random
+
+def bernoulli(p: TensorLike, shape: DimLike | Sequence[DimLike] | None = None, *, seed: Seed, dtype: object = ...) -> Symbol:
+    """True with a probability, else False."""
+def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -> Symbol:
+    """Classes drawn by the softmax of their logits along the last axis."""
+def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
+    """The tensor with elements set to 0 at random, and the others divided by the probability of being kept."""
+def permutation(n: DimLike, *, seed: Seed) -> Symbol:
+    """The numbers from 0 up to but without `n`, in random order, in int64."""
+def random_int(shape: DimLike | Sequence[DimLike], low: int, high: int, *, seed: Seed, dtype: object = ...) -> Symbol:
+    """Uniformly distributed integers from `low` up to but without `high`."""
+def random_normal(shape: DimLike | Sequence[DimLike], mean: float = 0.0, std: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
+    """Normally distributed numbers, after Box and Muller (1958)."""
+def random_uniform(shape: DimLike | Sequence[DimLike], low: float = 0.0, high: float = 1.0, *, seed: Seed, dtype: object = ...) -> Symbol:
+    """Uniformly distributed numbers from `low` up to but without `high`, in the current graph or that of the seed."""
+def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
+    """The parts of a tensor along an axis in random order."""
+
+# reduction
+
+def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """True if all elements are true, that is, not 0."""
+def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """True if any element is true, that is, not 0."""
+def arg_max(x: TensorLike, axis: int = -1) -> Symbol:
+    """`argmax` under the name of MAX's Mojo API: along the last axis by default."""
+def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    """The position of the greatest along an axis, in int64; the first of equal ones."""
+def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    """The position of the least along an axis, in int64; the first of equal ones."""
+def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The number of elements that are not 0, in int64."""
+def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The logarithm of the sum of exponentials over axes, without intermediate overflow."""
+def max(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The greatest over axes; of two tensors, the greater of each pair."""
+def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The arithmetic mean over axes."""
+def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The least over axes; of two tensors, the lesser of each pair."""
+def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The product over axes."""
+def stdev(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
+    """The standard deviation over axes: the square root of the variance."""
+def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The sum over axes."""
+def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
+    """The variance over axes: the mean squared distance from the mean."""
+
+# resizing
+
+def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = 'bilinear') -> Symbol:
+    """The tensor at another size, its elements being samples at pixel centres. ONNX Resize."""
+def resize_bicubic(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, cubic_coeff_a: float = -0.75, *, exclude_outside: bool = False) -> Symbol:
+    """The tensor at another size, interpolated by cubic convolution along each axis that changes. ONNX Resize."""
+def resize_linear(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, *, exclude_outside: bool = False) -> Symbol:
+    """The tensor at another size, interpolated linearly along each axis that changes. ONNX Resize."""
+def resize_nearest(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', round_mode: str = 'half_down') -> Symbol:
+    """The tensor at another size, every element a copy of the nearest one. ONNX Resize."""
+def roi_align(x: TensorLike, rois: TensorLike, output_height: int, output_width: int, spatial_scale: float = 1.0, sampling_ratio: int = 0, aligned: bool = False, mode: str = 'AVG', *, batch_indices: TensorLike | None = None, input_layout: str = 'NHWC') -> Symbol:
+    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign."""
+
+# scattering
+
+def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
+    """`x` with the elements where `mask` is true replaced by `updates`, taken in order. NumPy's `x[mask] = updates`."""
+def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """`x` with the elements at `indices` along one axis replaced by `updates`. ONNX ScatterElements."""
+def scatter_add(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """`x` with `updates` added to the elements at `indices` along one axis. ONNX ScatterElements, reduction "add"."""
+def scatter_max(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """The larger of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "max"."""
+def scatter_min(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """The smaller of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "min"."""
+def scatter_mul(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """`x` with the elements at `indices` along one axis multiplied by `updates`. ONNX ScatterElements, reduction "mul"."""
+def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """`x` with the slices at coordinates along its first axes replaced by `updates`. ONNX ScatterND."""
+def scatter_nd_add(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """`x` with `updates` added to the slices at coordinates along its first axes. ONNX ScatterND, reduction "add"."""
+def scatter_nd_max(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """The larger of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "max"."""
+def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """The smaller of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "min"."""
+def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """`x` with the slices at coordinates along its first axes multiplied by `updates`. ONNX ScatterND, reduction "mul"."""
+
+# sequences
+
+def list_append(values: Symbol, x: TensorLike) -> Symbol:
+    """The list with one more element at its end."""
+def list_concat(values: Symbol, axis: int = 0) -> Symbol:
+    """The elements of a list concatenated along an axis, as by `concat`."""
+def list_empty(type: object, shape: Iterable[Any] | None = None) -> Symbol:
+    """A list without elements, in the current graph."""
+def list_erase(values: Symbol, index: Index = -1) -> Symbol:
+    """The list without one of its elements, by default the last."""
+def list_get(values: Symbol, index: Index) -> Symbol:
+    """One element of a list."""
+def list_insert(values: Symbol, index: Index, x: TensorLike) -> Symbol:
+    """The list with one more element in front of another."""
+def list_length(values: Symbol) -> Symbol:
+    """The number of elements of a list, an int64 scalar. ONNX SequenceLength."""
+def list_map(fn: Callable[..., Any], *lists: Symbol) -> Any:
+    """The results of a function for each element of one or more lists, as lists."""
+def list_of(elements: Sequence[TensorLike]) -> Symbol:
+    """A list of tensors."""
+def list_pop(values: Symbol, index: Index = -1) -> tuple[Symbol, Symbol]:
+    """The list without one of its elements, by default the last, and that element."""
+def list_split(x: TensorLike, sizes: int | Sequence[int] | Symbol = 1, axis: int = 0) -> Symbol:
+    """A tensor split along an axis into the elements of a list; `list_concat` is the inverse."""
+def list_stack(values: Symbol, axis: int = 0) -> Symbol:
+    """The elements of a list stacked along a new axis, as by `stack`."""
+def list_unstack(x: TensorLike, axis: int = 0) -> Symbol:
+    """The slices at each position of an axis as the elements of a list; `list_stack` is the inverse."""
+
+# shape
+
+def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
+    """The tensor repeated along axes of size 1, and along new ones in front, until it has the shape."""
+def cast(x: TensorLike, dtype: object) -> Symbol:
+    """The values as another dtype."""
+def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
+    """The axes from `start_dim` to `end_dim`, both included, merged into one."""
+def rebind(x: TensorLike, shape: Any, message: str = '') -> Symbol:
+    """The same tensor under dims that the user states, which are checked when the graph runs."""
+def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
+    """The same elements in row-major order under another shape."""
+def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
+    """The elements of `x` under the shape of `like`."""
+def shape_of(x: TensorLike) -> Symbol:
+    """The sizes of the axes, an int64 tensor of shape [rank]."""
+def shape_to_tensor(shape: Sequence[DimLike]) -> Symbol:
+    """A Shape as an int64 tensor of shape [len(shape)], in the current graph."""
+
+# sorting
+
+def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
+    """The positions, in int64, of the elements in the order of `sort`."""
+def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
+    """The `k` least along an axis, the least first, and their positions in int64."""
+def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
+    """The running product along an axis."""
+def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
+    """The running sum along an axis."""
+def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
+    """The elements in order along an axis."""
+def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
+    """The `k` greatest along an axis, the greatest first, and their positions in int64."""
+
+# strings
+
+def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
+    """Each string followed by another."""
+def string_join(values: Sequence[StringLike], separator: str = '') -> Symbol:
+    """Strings concatenated with a separator between them."""
+def string_lower(x: StringLike) -> Symbol:
+    """The strings in small letters."""
+def string_matches(x: StringLike, pattern: str) -> Symbol:
+    """True where the whole of a string matches a pattern."""
+def string_of(x: TensorLike) -> Symbol:
+    """Numbers as strings."""
+def string_parse(x: StringLike, dtype: object) -> Symbol:
+    """The numbers that strings represent, with or without spaces around them."""
+def string_remove(x: StringLike, words: Sequence[str], case_sensitive: bool = True) -> Symbol:
+    """The strings that are not in a list of words."""
+def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | None = None) -> tuple[Symbol, Symbol]:
+    """The parts of each string between delimiters, and how many there are."""
+def string_upper(x: StringLike) -> Symbol:
+    """The strings in capital letters."""
+
+# vectors
+
+def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
+    """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed."""
+def into_vec(x: TensorLike) -> Symbol:
+    """`x` as a vector: a scalar becomes one of length 1."""
+def vec(*values: TensorLike) -> Symbol:
+    """A vector of the concatenated values, in their common dtype."""

@@ -1,0 +1,133 @@
+"""Type checkers know the package: its stubs are those of the code, and installs of either kind show them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from docs.op_stubs import Imports
+from graphcore import ops
+from graphcore.build.declare import REGISTRY
+
+ROOT = Path(__file__).parents[2]
+STUBS: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "make_stubs.py"))["package_pages"]()
+USER = ROOT / "tests" / "data" / "typing_user.py"
+PARTS = ("graphcore", "ops", "runtime", "models", "array_api", "src")
+"""The folders of the repository that the package is made of."""
+FILES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md")
+
+
+def functions(page: str) -> dict[str, list[ast.FunctionDef]]:
+    """Return the functions of a stub, with all their overloads."""
+    found: dict[str, list[ast.FunctionDef]] = {}
+    for node in ast.parse(page).body:
+        if isinstance(node, ast.FunctionDef):
+            found.setdefault(node.name, []).append(node)
+    return found
+
+
+@pytest.mark.parametrize("path", STUBS)
+def test_stub_is_that_of_the_code_when_made_anew(path: str) -> None:
+    assert (ROOT / path).read_text(encoding="utf-8") == STUBS[path], "run python docs/make_stubs.py"
+
+
+def test_stub_of_ops_has_every_op_with_its_parameters_and_first_line() -> None:
+    by_hand = functions((ROOT / "ops" / "shared" / "control.pyi").read_text(encoding="utf-8"))
+    typed = functions(STUBS["ops/__init__.pyi"]) | by_hand
+    assert typed.keys() == set(ops.__all__)
+    for name, declaration in REGISTRY.items():
+        if name not in typed:  # declared by a user, in another test
+            continue
+        wanted = list(inspect.signature(declaration.function).parameters)
+        first, *_ = typed[name]
+        assert (ast.get_docstring(first) or "") == declaration.summary
+        for overload in typed[name]:
+            given = overload.args
+            named = [*given.posonlyargs, *given.args, *filter(None, [given.vararg]), *given.kwonlyargs]
+            shown = [argument.arg for argument in named]
+            assert shown == [label for label in wanted if label in shown]
+            assert set(wanted) - set(shown) <= {"collect"}
+
+
+def test_names_of_annotations_are_found_where_they_come_from() -> None:
+    imports = Imports(frozenset({"bool", "Symbol"}))
+    module = "graphcore.array_api.linalg"
+    assert imports.rewritten("dict[np.ndarray, Any] | bool", module) == "dict[np.ndarray, Any] | builtins.bool"
+    assert imports.rewritten("Literal['a'] | 'Symbol'", module) == "Literal['a'] | 'linalg_Symbol'"
+    own = "from graphcore.ir.symbol import Symbol as linalg_Symbol"  # the stub has a Symbol itself
+    assert imports.lines() == [
+        "import builtins", "from typing import Any, Literal", "", "import numpy as np", "", own,
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="has no Sybmol"):
+        imports.rewritten("Sybmol", module)
+
+
+def test_dir_of_ops_has_operators_and_submodules_alone() -> None:
+    assert set(dir(ops)) == {*ops.__all__, "microsoft", "onnx"}
+
+
+# Installed
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, without the path of these tests."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH")}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module", params=["editable", "wheel"])
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a venv in which the package is installed, from a copy of the repository."""
+    pytest.importorskip("setuptools", minversion="77", reason="setuptools builds the package: the dev extra has it")
+    home = tmp_path_factory.mktemp(request.param)
+    tree = home / "tree"
+    caches = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for part in PARTS:
+        shutil.copytree(ROOT / part, tree / part, symlinks=True, ignore=caches)
+    for name in FILES:
+        shutil.copy(ROOT / name, tree / name)
+    if not (tree / "src" / "graphcore").is_symlink():
+        pytest.skip("a checkout without symbolic links builds no package")
+    build = f"import setuptools.build_meta as b; b.build_{request.param}({str(home)!r})"
+    built = run(tree, sys.executable, "-c", build)
+    assert built.returncode == 0, built.stderr
+    made = run(home, sys.executable, "-m", "venv", "--without-pip", str(home / "venv"))
+    assert made.returncode == 0, made.stderr
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(home / "venv")}))
+    (wheel,) = home.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(packages)
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return home / "venv" / "bin" / "python"
+
+
+@pytest.mark.slow
+def test_package_is_imported_from_another_folder_when_installed(python: Path, tmp_path: Path) -> None:
+    script = "import graphcore, graphcore.models, sys; print(graphcore.__file__); import ops"
+    made = run(tmp_path, str(python), "-c", script)
+    assert made.stdout.startswith(str(python.parents[2]))
+    assert "No module named 'ops'" in made.stderr, made.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_checker_finds_types_and_mistakes_of_a_script(python: Path, checker: str, tmp_path: Path) -> None:
+    if find_spec(checker) is None:
+        pytest.skip(f"{checker} is not installed")
+    shutil.copy(USER, tmp_path / "user.py")
+    options = {
+        "mypy": ["--strict", "--python-executable", str(python), f"--cache-dir={tmp_path / 'cache'}"],
+        "pyright": ["--pythonpath", str(python)],
+    }
+    made = run(tmp_path, sys.executable, "-m", checker, *options[checker], "user.py")
+    assert made.returncode == 0, made.stdout + made.stderr
