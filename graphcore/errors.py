@@ -71,6 +71,10 @@ class SymbolError(GraphError, TypeError):
     """A Symbol used where only a value would do: `if x`, `y in x`, `int(x)`."""
 
 
+class ImmutableError(GraphError, AttributeError, TypeError):
+    """An assignment to what does not change: `symbol.type = ...`, `node.attributes["axis"] = ...`."""
+
+
 class ModelError(GraphcoreError, ValueError):
     """A model that cannot be read or run as it is."""
 

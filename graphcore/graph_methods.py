@@ -21,6 +21,7 @@ from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
+from graphcore.ir.transform import verify as verification
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.system import Scalar
 from graphcore.types.tensor_types import DimLike, Type
@@ -156,7 +157,6 @@ setattr(Graph, "load", staticmethod(load))  # noqa: B010 - as a static method
 @method(Graph, "__call__")
 def call(
     self: Graph,
-    /,
     *operands: Any,
     implicit_casts: bool = False,
     as_function: bool = False,
@@ -299,6 +299,16 @@ def with_weights(self: Graph, weights: Mapping[str, Any]) -> Graph:
     from graphcore.surgery.interface import with_weights  # onnx, as above
 
     return with_weights(self, weights)
+
+
+@method(Graph)
+def verify(self: Graph) -> None:
+    """Check that the graph is complete and sound. Raises `GraphError` that says what is not.
+
+    Every operand, output and captured value is one of the graph or the body that it is in, and made before it is read;
+    no two have the same name.
+    """
+    verification.verify(self)
 
 
 @method(Graph)

@@ -11,13 +11,14 @@ from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.operands import as_index, operand, promote_one
 from graphcore.build.shapes import axes_of, axis_of
 from graphcore.errors import DTypeError, ShapeError
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.elementwise import maximum, minimum
 from graphcore.ops.shared.dims import Axis, product
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, _shape, known_type, tensor_type
 
 Axes: TypeAlias = int | Sequence[int] | None
 """The axes to reduce: one, several, or None for all; () reduces none."""
@@ -352,8 +353,7 @@ def _known(made: Symbol, truth: Symbol) -> Symbol:
     """Return the result as not ambiguous, in systems in which the dtype of the operand may be only a default."""
     if made.ambiguous and made is truth:  # a scalar, returned as it is
         return made.graph.build.emit("Cast", (made,), tensor_type(DType.bool, made.shape), {"to": DType.bool})
-    made.ambiguous = False
-    return made
+    return change(made, type=known_type(made.type))
 
 
 def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:

@@ -151,7 +151,7 @@ def _runs_in_python(node: Node) -> bool:
 
 def _prepared(graph: Graph, sites: list[Site], outer: Rewrite | None) -> Graph:
     rewrite = Rewrite(graph, lambda type_: type_, outer)
-    rewrite.new.promotion = graph.promotion
+    rewrite.new.build.promotion(graph.promotion)
     for node, inputs in rewrite.nodes():
         if _runs_in_python(node):
             rewrite.replace(node, _handed_over(rewrite.new, node, inputs, sites))

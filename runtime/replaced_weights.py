@@ -10,6 +10,7 @@ import numpy as np
 from graphcore.arrays.casting import Array, is_masked, native
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ir.transform.pickling import copied
 
@@ -34,7 +35,7 @@ def with_weights(graph: Graph, given: Mapping[str, Array]) -> Graph:
     made = copied(graph)
     for name, array in given.items():
         symbol = made.symbols[own[name].id]
-        symbol.producer = Constant(native(array), True, symbol.producer.origin)
+        change(symbol, producer=Constant(native(array), True, symbol.producer.origin))
     return made
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.ir.state.closed import change
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import bodies
@@ -200,7 +201,7 @@ class _Edit:
     def _read_instead(self, node: Node, made: Symbol) -> None:
         symbol = self.symbol
         if any(s is symbol for s in node.inputs) and not self._is_told(node):
-            node.inputs = tuple([made if s is symbol else s for s in node.inputs])
+            change(node, inputs=tuple([made if s is symbol else s for s in node.inputs]))
         for body in bodies(node):
             _recapture(body, symbol, made)
 
@@ -214,7 +215,7 @@ class _Edit:
             if value is symbol:
                 if symbol.given_name == label and type(symbol.producer) is Node:
                     del names.taken[label]
-                    symbol.given_name = None
+                    change(symbol, given_name=None)
                 value = made
             if value.given_name is None and type(value.producer) is Node and label not in names.taken:
                 names.rename(value, label)
@@ -242,7 +243,7 @@ class _Edit:
         graph._symbols[:] = [*self.symbols[:first], *later, *new, *rest]
         numbers = {symbol.id: number for number, symbol in enumerate(graph._symbols)}
         for number, symbol in enumerate(graph._symbols):
-            symbol.id = number
+            change(symbol, id=number)
         graph.memory.renumber(numbers)
         # What is remembered by number is made again.
         graph.memory.forget_sizes(_is_made)
@@ -288,11 +289,11 @@ def _recapture(body: Graph, old: Symbol, new: Symbol) -> None:
         return
     other = body.scope.captured.get(new.id)
     if other is None:
-        mine.producer = Captured(new)
+        change(mine, producer=Captured(new))
         body.scope.captured[new.id] = body.scope.captured.pop(old.id)
         return
     for node in body._nodes:
-        node.inputs = tuple([other if s is mine else s for s in node.inputs])
+        change(node, inputs=tuple([other if s is mine else s for s in node.inputs]))
         for inner in bodies(node):
             _recapture(inner, mine, other)
     body._outputs = [(label, other if s is mine else s) for label, s in body._outputs or ()]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.types.tensor_types import Type
 
@@ -68,7 +69,8 @@ def finish(body: Graph, results: Sequence[Symbol]) -> Graph:
     own = body.build.own
     for node in body._nodes:
         if any(s is not None and s.graph is not body for s in node.inputs):
-            node.inputs = tuple([None if s is None else own(s, node.op_type, "an operand") for s in node.inputs])
+            inputs = tuple([None if s is None else own(s, node.op_type, "an operand") for s in node.inputs])
+            change(node, inputs=inputs)
     made: list[Symbol] = []
     for result in results:
         is_new = isinstance(result.producer, Node) and not any(result is other for other in made)

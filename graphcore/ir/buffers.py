@@ -14,6 +14,7 @@ import numpy as np
 
 from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.literals import array_of, held_as
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Symbol
 from graphcore.types.tensor_types import DimLike, TensorType
 
@@ -139,7 +140,7 @@ class BufferValue(Symbol):
         """From here on it holds another value. Nodes that an op made of the buffer itself read what it held before."""
         for node in self.graph._nodes[self._since :]:
             if any(s is self for s in node.inputs):
-                node.inputs = tuple([self.value if s is self else s for s in node.inputs])
+                change(node, inputs=tuple([self.value if s is self else s for s in node.inputs]))
         self._value = value
         self._since = len(self.graph._nodes)
 
@@ -156,12 +157,7 @@ class BufferValue(Symbol):
 def value_of(graph: Graph, buffer: Buffer, value: Symbol, name: str | None = None) -> BufferValue:
     """Return a buffer of a graph that holds `value` at first."""
     made = object.__new__(BufferValue)
-    made.graph = graph
-    made.given_name = name
-    made.buffer = buffer
-    made._value = value
-    made._since = len(graph._nodes)
-    return made
+    return change(made, graph=graph, given_name=name, buffer=buffer, _value=value, _since=len(graph._nodes))
 
 
 def _buffer_of(graph: Graph, name: str) -> BufferValue:

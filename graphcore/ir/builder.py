@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from graphcore.errors import GraphError
 from graphcore.ir import emit as nodes
 from graphcore.ir import scope
 from graphcore.ir.buffers import Buffer, value_of
 from graphcore.ir.symbol import Input, Symbol
+from graphcore.promotion import PromotionSystem
 from graphcore.support.source_lines import Line, Origin
 from graphcore.types.tensor_types import Type
 
@@ -51,6 +53,18 @@ class GraphBuilder:
         graph._inputs += (made,)
         return made
 
+    def rename(self, symbol: Symbol, name: str) -> None:
+        """Give a Symbol another name, and the outputs that are called as it is. Raises `GraphError`."""
+        graph = self.graph
+        if symbol.given_name in graph.buffers:
+            raise GraphError(
+                f"name: buffer {symbol.name!r} keeps its name",
+                help="name what it holds: ops.buffer_load(buffer).name = ...",
+            )
+        outputs = graph.names.renamed(symbol, name, graph.named_outputs)
+        if outputs:
+            self.outputs(outputs)
+
     def inputs(self, inputs: Sequence[Symbol]) -> None:
         """Set the inputs to Symbols of the graph, as they are."""
         self.graph._inputs = tuple(inputs)
@@ -58,6 +72,10 @@ class GraphBuilder:
     def outputs(self, outputs: Sequence[tuple[str | None, Symbol]] | None) -> None:
         """Set the outputs, as they are; None for a graph that has none yet."""
         self.graph._outputs = None if outputs is None else list(outputs)
+
+    def promotion(self, system: PromotionSystem) -> None:
+        """Note the system that the graph was built with. What is added to it keeps the types that it is given."""
+        object.__setattr__(self.graph, "promotion", system)
 
     def buffer(self, name: str, buffer: Buffer, value: Symbol) -> None:
         """Declare that an input is a buffer, which holds `value` at the end of the graph so far."""

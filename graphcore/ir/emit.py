@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from graphcore.arrays import casting
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.literals import array_dtype, array_of, held_as, holds_numpy, python_dtype, scalar_array
+from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.promotion.system import Scalar
 from graphcore.support.source_lines import Line, Origin, is_ours, origin_of, user_origin
@@ -21,8 +22,28 @@ if TYPE_CHECKING:
     from graphcore.ir.builder import GraphBuilder
     from graphcore.ir.graph import Graph
 
-_new_node = Node.__new__
-_new_symbol = Symbol.__new__
+_casts_to: dict[DType, Attributes] = {}
+"""The attributes of casts, which are many, and of few dtypes."""
+
+
+class OpenNode(Node):
+    """A node whose slots are being set. It is one when its class is."""
+
+    __slots__ = ()
+
+    __init__ = object.__init__
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+
+class OpenSymbol(Symbol):
+    """A Symbol whose slots are being set. It is one when its class is."""
+
+    __slots__ = ()
+
+    __init__ = object.__init__
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
 
 
 def new_symbol(
@@ -30,12 +51,13 @@ def new_symbol(
 ) -> Symbol:
     """Return a new Symbol of the graph. name: one that no other Symbol has."""
     graph = builder.graph
-    made = _new_symbol(Symbol)
+    made: Symbol = OpenSymbol()
     made.graph = graph
     made.type = type_
     made.producer = producer
     made.id = len(graph._symbols)
     made.given_name = name
+    made.__class__ = Symbol
     graph._symbols.append(made)
     if name is not None:
         graph.names.taken[name] = made
@@ -45,16 +67,19 @@ def new_symbol(
 def new_node(
     op_type: str,
     inputs: tuple[Symbol | None, ...],
-    attributes: dict[str, Any],
+    attributes: Mapping[str, Any] | None,
     domain: str,
     layer: str,
     origin: Origin | Line | None,
 ) -> Node:
-    """Return a node whose outputs are still to be made, and which is in no graph yet."""
-    node = _new_node(Node)
+    """Return an open node whose outputs are still to be made, and which is in no graph yet."""
+    node: Node = OpenNode()
     node.op_type = op_type
     node.inputs = inputs
-    node.attributes = attributes
+    if attributes is None:
+        node.attributes = NO_ATTRIBUTES
+    else:
+        node.attributes = attributes if type(attributes) is Attributes else Attributes(attributes)
     node.domain = domain
     node.layer = layer
     node.origin = origin
@@ -66,7 +91,7 @@ def append(
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     types: Sequence[Type],
-    attributes: dict[str, Any],
+    attributes: Mapping[str, Any] | None,
     domain: str,
     layer: str,
     origin: Origin | Line | None,
@@ -77,6 +102,7 @@ def append(
     node = new_node(op_type, inputs, attributes, domain, layer, origin)
     given = names or [None] * len(types)
     node.outputs = tuple([new_symbol(builder, type_, node, name) for type_, name in zip(types, given, strict=True)])
+    node.__class__ = Node
     graph._nodes.append(node)
     return node.outputs
 
@@ -86,7 +112,7 @@ def emit(
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     type_: Type,
-    attributes: dict[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     domain: str = "",
 ) -> Symbol:
     """Append a node with one output of a known type, and return that. In one piece, since calls cost the most."""
@@ -107,21 +133,26 @@ def emit(
             end_expressions(builder, inputs)
     else:
         origin = site.origin
-    node = _new_node(Node)
+    node: Node = OpenNode()
     node.op_type = op_type
     node.inputs = inputs
-    node.attributes = {} if attributes is None else attributes
+    if attributes is None:
+        node.attributes = NO_ATTRIBUTES
+    else:
+        node.attributes = attributes if type(attributes) is Attributes else Attributes(attributes)
     node.domain = domain
     node.layer = site.layer
     node.origin = origin
     symbols = graph._symbols
-    made = _new_symbol(Symbol)
+    made: Symbol = OpenSymbol()
     made.graph = graph
     made.type = type_
     made.producer = node
     made.id = len(symbols)
     made.given_name = None
+    made.__class__ = Symbol
     node.outputs = (made,)
+    node.__class__ = Node
     symbols.append(made)
     graph._nodes.append(node)
     return made
@@ -132,7 +163,7 @@ def emit_many(
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     types: Sequence[Type],
-    attributes: dict[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     domain: str = "",
 ) -> tuple[Symbol, ...]:
     """Append a node with an output of each of the known types, and return those."""
@@ -146,7 +177,7 @@ def _emit_several(
     op_type: str,
     inputs: tuple[Symbol | None, ...],
     types: Sequence[Type],
-    attributes: dict[str, Any] | None,
+    attributes: Mapping[str, Any] | None,
     domain: str,
 ) -> tuple[Symbol, ...]:
     # What comprehensions read is slower to reach everywhere in a function: hence one of its own.
@@ -157,7 +188,7 @@ def _emit_several(
     if (result_type := builder.result_type) is not None:
         types = [result_type(op_type, inputs, type_) for type_ in types]
     end_expressions(builder, inputs)
-    return append(builder, op_type, inputs, types, attributes or {}, domain, graph.site.layer, line_of_new(graph))
+    return append(builder, op_type, inputs, types, attributes, domain, graph.site.layer, line_of_new(graph))
 
 
 def in_body(
@@ -206,8 +237,7 @@ def given_constant(graph: Graph, value: Any, dtype: object, name: str | None, am
     if array is value or array.base is not None:
         array = array.copy()
     made = graph.build.constant(array, wanted, name)
-    made.ambiguous = ambiguous
-    return made
+    return change(made, type=tensor_type(wanted, made.shape, ambiguous)) if ambiguous else made
 
 
 def given_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
@@ -264,7 +294,8 @@ def cast(builder: GraphBuilder, symbol: Symbol, dtype: DType, ambiguous: bool = 
             array = casting.cast_array(producer.array, own, dtype)
             found = new_symbol(builder, type_, Constant(array, False, producer.origin))
         else:
-            found = builder.emit("Cast", (symbol,), type_, {"to": dtype})
+            attributes = _casts_to.get(dtype) or _casts_to.setdefault(dtype, Attributes(to=dtype))
+            found = builder.emit("Cast", (symbol,), type_, attributes)
         casts[key] = found
     return found
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -13,10 +12,11 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir import emit
-from graphcore.ir.buffers import Buffer, BufferValue, stored
+from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
+from graphcore.ir.state.closed import CLOSED, Weights, refused
 from graphcore.ir.state.memory import Memory
 from graphcore.ir.state.site import Site
 from graphcore.ir.state.view import View
@@ -26,7 +26,6 @@ from graphcore.promotion import system as promotion_system
 from graphcore.promotion.system import Scalar
 from graphcore.support.source_lines import user_origin
 from graphcore.types.tensor_types import (
-    DimLike,
     ForeignType,
     OptionalType,
     SequenceType,
@@ -36,19 +35,21 @@ from graphcore.types.tensor_types import (
 )
 
 if TYPE_CHECKING:
-    import onnx
-
-    from graphcore.arrays.external_data import ExternalData
+    from graphcore.ir.attached import GraphMethods
+else:
+    GraphMethods = object
 
 
 TargetName: TypeAlias = Literal["onnx", "cpu", "cuda", "openvino"]
 Precision: TypeAlias = Literal["exact", "fast"]
 Optimize: TypeAlias = Literal["off", "exact", "all"]
 
+_CLOSED, _set = frozenset(CLOSED["Graph"]), object.__setattr__
+
 _current: contextvars.ContextVar[Graph | None] = contextvars.ContextVar("graphcore_graph", default=None)
 
 
-class Graph:
+class Graph(GraphMethods):
     """A graph of typed operators, built once by writing expressions on its Symbols.
 
     name: of the graph in the exported model. inputs: types by name, or a list of types (named `input0`, ...); a
@@ -68,9 +69,8 @@ class Graph:
         promotion: str | PromotionSystem = "max",
         strict: bool = False,
     ) -> None:
-        self.name = checked_name(name, "Graph")
-        self.promotion = promotion_system(promotion)
-        self.strict = strict
+        self.name = name
+        _set(self, "promotion", promotion_system(promotion))
         # What it is made of. Only `graphcore.ir` and `build.insert` write these; others read the views below.
         self._symbols: list[Symbol] = []
         self._nodes: list[Node] = []
@@ -87,6 +87,7 @@ class Graph:
         self.scope = Scope()
         self.memory: Memory[Symbol] = Memory()
         self.build = GraphBuilder(self)
+        self.strict = strict
         named = inputs.items() if isinstance(inputs, Mapping) else ((f"input{i}", t) for i, t in enumerate(inputs))
         for label, given in named:
             type_ = given.type if isinstance(given, Buffer) else given
@@ -98,6 +99,26 @@ class Graph:
             made = self.build.input(type_, self.names.claim(label, "input"), user_origin())
             if isinstance(given, Buffer):
                 self.build.buffer(label, given, made)
+
+    name: str
+    """Its name in the exported model."""
+    promotion: PromotionSystem
+    """The promotion system that it was made with."""
+    strict: bool
+    """True where implicit casts that lose range raise. Counts for what is built from then on."""
+
+    if not TYPE_CHECKING:  # who sees it lets every attribute be assigned
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name in _CLOSED:
+                raise refused(self, "Graph", name)
+            if name == "name":
+                checked_name(value, "Graph")
+            elif name == "strict":
+                if not isinstance(value, (bool, np.bool_)):
+                    raise GraphError(f"strict: {value!r} is no bool", help="graph.strict = True, or False")
+                self.memory.plans.clear()  # of casts that were allowed
+            _set(self, name, value)
 
     # What the graph is made of
 
@@ -126,7 +147,7 @@ class Graph:
     @property
     def named_outputs(self) -> Sequence[Output]:
         """The outputs, in order, each with the name that it was given, if it was."""
-        return self._outputs or ()
+        return tuple(self._outputs or ())
 
     @property
     def output_types(self) -> dict[str, Type]:
@@ -144,27 +165,44 @@ class Graph:
         return View(self._symbols)
 
     @property
-    def weights(self) -> dict[str, Symbol]:
-        """The weights by name."""
-        return {s.name: s for s in self._symbols if isinstance(s.producer, Constant) and s.producer.is_weight}
+    def weights(self) -> Mapping[str, Symbol]:
+        """The weights by name, in a dict that does not change: see `with_weights`."""
+        return Weights({s.name: s for s in self._symbols if isinstance(s.producer, Constant) and s.producer.is_weight})
 
     def __getitem__(self, key: int | str) -> Symbol:
-        """An input by position; an input, weight or named Symbol by name. Raises `GraphError` where there is none."""
+        """Return an input by position, or a Symbol by name.
+
+        key: the name of an input or weight, one that was given to a Symbol or an output, or one that printing shows,
+        such as "mul_2". Raises `GraphError` where there is none.
+        """
         if isinstance(key, str):
             if key in self._buffers:
                 return self._buffers[key]
-            if key in self.names.taken:
-                return self.names.taken[key]
-            constants = ", ".join(repr(s.name) for s in self._inputs) or "none"
-            raise GraphError(
-                f"graph[{key!r}]: nothing in graph {self.name!r} is called so", help=f"its inputs: {constants}"
-            )
+            found = self.names.find(key, self._symbols, self.named_outputs)
+            if found is None:
+                where = next((f"{n.outputs[0].name}, {k}" for n, k, body in self._bodies() if body._has(key)), "")
+                if where:
+                    raise GraphError(
+                        f"graph[{key!r}]: it is a value inside of a body of graph {self.name!r}: {where}",
+                        help="return it from the function of the body, and use what cond or the loop gives",
+                    )
+                raise self.names.unknown(f"graph[{key!r}]", key, self._symbols, self.named_outputs)
+            return found
         try:
             return self.inputs[key]
         except IndexError:
             raise GraphError(
                 f"graph[{key}]: graph {self.name!r} has {len(self._inputs)} inputs", help="count them from 0"
             ) from None
+
+    def _bodies(self) -> Iterator[tuple[Node, str, Graph]]:
+        nodes = [node for node in self._nodes if node.attributes]
+        return ((n, key, value) for n in nodes for key, value in n.attributes.items() if isinstance(value, Graph))
+
+    def _has(self, name: str) -> bool:
+        """Return whether something in the graph, or in a body of it, is called so."""
+        found = self.names.find(name, self._symbols, self.named_outputs)
+        return found is not None or any(body._has(name) for _, _, body in self._bodies())
 
     # Constants
 
@@ -259,18 +297,6 @@ class Graph:
 
     # The graph as a whole
 
-    def verify(self) -> None:
-        """Check that the graph is complete and sound. Raises `GraphError` that says what is not."""
-        if not self._outputs and not stored(self):
-            raise GraphError(f"graph {self.name!r} has no outputs", help="say what it computes: graph.output(y)")
-        for node in self._nodes:
-            made = node.outputs[0].id if node.outputs else len(self._symbols)
-            for symbol in node.inputs:
-                if symbol is not None and (symbol.id >= made or symbol.graph is not self):
-                    raise GraphError(
-                        f"{node.op_type}: an operand is used before it is made", operands={"operand": symbol}
-                    )
-
     def __repr__(self) -> str:
         return (
             f"<Graph {self.name!r}: {len(self._inputs)} inputs, {len(self._nodes)} nodes, {len(self.outputs)} outputs>"
@@ -290,120 +316,3 @@ class Graph:
         if graph is None:
             raise GraphError("no graph is current", help="say which graph is meant: with graph: ...")
         return graph if graph.scope.is_open else graph.build.innermost()
-
-    if TYPE_CHECKING:  # attached by `graph_methods`, which knows what stands above a graph
-
-        def __setitem__(self, key: str, value: Any) -> None:
-            """Store to a buffer: `graph["cache"] = value`, see `ops.buffer_store`."""
-
-        def full(self, value: Scalar, shape: Sequence[DimLike], dtype: object = None) -> Symbol:
-            """Return a tensor of `shape`, which may have named dims, with `value` everywhere. See `ops.full`."""
-
-        def range(
-            self, start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: Any = None
-        ) -> Symbol:
-            """Return the numbers from `start` up to `stop`, `step` apart. See `ops.range`."""
-
-        def op(
-            self,
-            op_type: str,
-            inputs: Sequence[Symbol | np.ndarray[Any, Any] | Scalar | None] = (),
-            attributes: Mapping[str, Any] | None = None,
-            out_types: Sequence[Type] | None = None,
-            *,
-            domain: str = "",
-        ) -> tuple[Symbol, ...]:
-            """Emit any operator of any domain as it is: no promotion, no check of operands."""
-
-        def subgraph(
-            self, name: str, fn: Callable[..., Any], types: Mapping[str, Type] | Sequence[Type] = ()
-        ) -> Callable[..., Any]:
-            """Return a function of declared operands, traced now, to be called any number of times."""
-
-        @staticmethod
-        def load(
-            source: str | os.PathLike[str] | bytes | onnx.ModelProto,
-            *,
-            implicit_casts: bool = False,
-            promotion: str | PromotionSystem | None = None,
-            external_data: ExternalData = "plain",
-            external_data_root: str | os.PathLike[str] | None = None,
-        ) -> Graph:
-            """Read an ONNX model as a Graph."""
-
-        def __call__(
-            self,
-            *operands: Any,
-            implicit_casts: bool = False,
-            as_function: bool = False,
-            layer: str | None = None,
-            **named: Any,
-        ) -> Any:
-            """Build this graph's nodes in the graph of the operands, on them."""
-
-        def extract(self, inputs: Any = None, outputs: Any = ()) -> Graph:
-            """Return a new graph of the part that computes some values from others."""
-
-        def rename(
-            self,
-            names: Mapping[str, str] | None = None,
-            *,
-            values: Mapping[str, str] | None = None,
-            dims: Mapping[str, str] | None = None,
-        ) -> Graph:
-            """Return a new graph with other names."""
-
-        def with_dims(self, shapes: Mapping[str, Sequence[DimLike]] | None = None, **dims: DimLike) -> Graph:
-            """Return a new graph whose inputs have other dims; everything in it is typed again."""
-
-        def with_inputs(self, *inputs: str | Symbol, **more: Type | Buffer) -> Graph:
-            """Return a new graph with these inputs, in this order."""
-
-        def with_outputs(self, *outputs: str | Symbol, **named: str | Symbol) -> Graph:
-            """Return a new graph with these outputs, in this order; what only others needed goes."""
-
-        def with_constants(self, values: Mapping[str, Any] | None = None, **named: Any) -> Graph:
-            """Return a new graph with constants in place of some inputs."""
-
-        def with_weights(self, weights: Mapping[str, Any]) -> Graph:
-            """Return a new graph with other arrays for some weights, by reference."""
-
-        def copy(self) -> Graph:
-            """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
-
-        def optimize(
-            self, passes: Sequence[str | Callable[[Graph], Graph]] | None = None, *, limit: int = 1 << 20
-        ) -> Graph:
-            """Return a new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is."""
-
-        def to_onnx(
-            self,
-            *,
-            target: TargetName = "cpu",
-            precision: Precision = "exact",
-            inline: bool = False,
-            optimize: Optimize | None = None,
-            opset: int | None = None,
-            ir_version: int | None = None,
-            runtime: str | None = None,
-        ) -> onnx.ModelProto:
-            """Return the graph as an `onnx.ModelProto` with its weights inside."""
-
-        def export(
-            self,
-            path: str | os.PathLike[str],
-            *,
-            target: TargetName = "cpu",
-            precision: Precision = "exact",
-            external_data: bool | None = None,
-            inline: bool = False,
-            optimize: Optimize | None = None,
-            opset: int | None = None,
-            ir_version: int | None = None,
-            runtime: str | None = None,
-        ) -> None:
-            """Write the graph as an ONNX file, atomically: a whole file or none."""
-
-        def __str__(self) -> str: ...
-        def _repr_html_(self) -> str: ...
-        def _repr_svg_(self) -> str: ...

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from graphcore.errors import GraphError
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 
 Output: TypeAlias = "tuple[str | None, Symbol]"
 """An output: the name it was given, if one was, and its value."""
@@ -36,7 +39,53 @@ class Names:
         claimed = self.claim(name, "name", symbol)
         if symbol.given_name is not None and symbol.given_name != claimed:
             del self.taken[symbol.given_name]
-        symbol.given_name = claimed
+        change(symbol, given_name=claimed)
+
+    def renamed(self, symbol: Symbol, name: str, outputs: Sequence[Output]) -> list[Output]:
+        """Give a Symbol of the graph with these outputs another name, and return the outputs under theirs.
+
+        An output that is called as the Symbol is called so again; one with a name of its own keeps it. Raises
+        `GraphError`.
+        """
+        before = symbol.name
+        follows = [value is symbol and label in (None, before) for label, value in outputs]
+        called = [name if moved else label or s.name for moved, (label, s) in zip(follows, outputs, strict=True)]
+        holders = [value for own, (_, value) in zip(called, outputs, strict=True) if own == name]
+        if len(holders) > 1 or any(s is not symbol or not isinstance(s.producer, Node) for s in holders):
+            raise GraphError(
+                f"name: an output is called {name!r}", operands={"output": holders[0]}, help="choose another name"
+            )
+        self.rename(symbol, name)
+        return [
+            (name if moved and label is not None else label, value)
+            for moved, (label, value) in zip(follows, outputs, strict=True)
+        ]
+
+    def find(self, name: str, symbols: Sequence[Symbol], outputs: Sequence[Output]) -> Symbol | None:
+        """Return the Symbol that is called so by itself, as an output, or by its operator and number."""
+        found = self.taken.get(name, None)
+        if found is None:
+            found = next((value for label, value in outputs if label == name), None)
+        if found is None and (number := _number(name)) is not None and int(number[1]) < len(symbols):
+            made = symbols[int(number[1])]
+            found = made if made.name == name else None
+        # What stands for a value of an outer graph has the name of that.
+        if found is None:
+            found = next((s for s in symbols if type(s.producer) is Captured and s.name == name), None)
+        return found
+
+    def unknown(self, asked: str, name: str, symbols: Sequence[Symbol], outputs: Sequence[Output]) -> GraphError:
+        """Return the error for a name that nothing has, with those that are like it."""
+        first = [s.name for s in symbols[:_LOOKED_AT] if type(s.producer) is Input or s.given_name is not None]
+        made = [s.name for s in symbols[:_LOOKED_AT] if type(s.producer) is Node]
+        known = list(dict.fromkeys([*first, *(label for label, _ in outputs if label), *made]))
+        close = difflib.get_close_matches(name, known, 3, 0.6)
+        inputs = [s.name for s in symbols if type(s.producer) is Input]
+        help = f"its inputs: {', '.join(map(repr, inputs)) or 'none'}"
+        if close:
+            help = f"did you mean {' or '.join(map(repr, close))}?"
+        graph = f" in graph {symbols[0].graph.name!r}" if symbols else ""
+        return GraphError(f"{asked}: nothing{graph} is called so", help=help)
 
     def automatic(self, symbol: Symbol) -> str:
         """Return the name of a Symbol without one of its own: its operator and its number."""
@@ -78,8 +127,12 @@ class Names:
         """Values without a name get that of their output."""
         for label, value in outputs:
             if label is not None and value.given_name is None and not isinstance(value.producer, Constant):
-                value.given_name = self.claim(label, "output", value)
+                change(value, given_name=self.claim(label, "output", value))
 
+
+_number = re.compile(r".*_(\d{1,18})_*", re.DOTALL).fullmatch
+_LOOKED_AT = 20_000
+"""Symbols of a graph whose names are compared with one that nothing has."""
 
 _snakes: dict[str, str] = {"IsNaN": "is_nan"}
 

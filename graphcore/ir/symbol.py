@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
 from graphcore.errors import GraphError, SymbolError
+from graphcore.ir.state.closed import change, closed
 from graphcore.support.source_lines import Line, Origin, line_of
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType
 
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
@@ -22,6 +23,7 @@ class Node:
     """One operator applied to Symbols. `domain` is ONNX's: "" is the default one, "graphcore" the library's own.
 
     Made by `graph.build.emit`, which sets the slots itself: a call of `__init__` would be a fifth of a node's cost.
+    Closed to assignment from then on, see `graphcore.ir.state.closed`.
     """
 
     __slots__ = ("attributes", "domain", "inputs", "layer", "op_type", "origin", "outputs")
@@ -29,16 +31,28 @@ class Node:
     op_type: str
     inputs: tuple[Symbol | None, ...]
     outputs: tuple[Symbol, ...]
-    attributes: dict[str, Any]
+    attributes: Mapping[str, Any]
     domain: str
     layer: str
     """The path of the layer it is in, with a slash at the end, or ""."""
     origin: Origin | Line | None
 
+    def __init__(self, *args: object, **named: object) -> None:
+        raise GraphError(
+            "Node(): nodes are made by ops, in the graph of their operands",
+            help="graph.op('Relu', [x]) emits any operator and returns its outputs",
+        )
+
+    if not TYPE_CHECKING:  # who sees it lets every attribute be assigned
+        __setattr__, __delattr__ = closed("Node", "node")
+
     @property
     def line(self) -> Line | None:
         """The user's line that made it."""
         return line_of(self.origin)
+
+    def _describe(self) -> tuple[str, str, str]:
+        return self.op_type, "node", str(self.line or "")
 
 
 class Constant:
@@ -46,10 +60,21 @@ class Constant:
 
     __slots__ = ("array", "is_weight", "origin")
 
+    array: np.ndarray[Any, Any]
+    is_weight: bool
+    origin: Origin | Line | None
+
     def __init__(self, array: np.ndarray[Any, Any], is_weight: bool, origin: Origin | Line | None) -> None:
-        self.array = array
-        self.is_weight = is_weight
-        self.origin = origin
+        _set_array(self, array)
+        _set_is_weight(self, is_weight)
+        _set_origin(self, origin)
+
+    if not TYPE_CHECKING:
+        __setattr__, __delattr__ = closed("Constant")
+
+
+# As functions: an assignment would go by way of `__setattr__`.
+_set_array, _set_is_weight, _set_origin = [Constant.__dict__[slot].__set__ for slot in ("array", "is_weight", "origin")]
 
 
 class Input:
@@ -57,9 +82,14 @@ class Input:
 
     __slots__ = ("origin", "position")
 
+    position: int
+    origin: Origin | Line | None
+
     def __init__(self, position: int, origin: Origin | Line | None) -> None:
-        self.position = position
-        self.origin = origin
+        change(self, position=position, origin=origin)
+
+    if not TYPE_CHECKING:
+        __setattr__, __delattr__ = closed("Constant")
 
 
 class Captured:
@@ -67,8 +97,13 @@ class Captured:
 
     __slots__ = ("symbol",)
 
+    symbol: Symbol
+
     def __init__(self, symbol: Symbol) -> None:
-        self.symbol = symbol
+        change(self, symbol=symbol)
+
+    if not TYPE_CHECKING:
+        __setattr__, __delattr__ = closed("Constant")
 
     @property
     def origin(self) -> Origin | Line | None:
@@ -98,7 +133,17 @@ class Symbol:
     id: int
     """Its number within the graph, in order of making."""
     given_name: str | None
-    """The name it was given. Written by `Names` alone."""
+    """The name it was given."""
+
+    def __init__(self, *args: object, **named: object) -> None:
+        raise SymbolError(
+            "Symbol(): a Symbol is a value of a graph, and is made by it",
+            help="take an input, Graph('name', {'x': TensorType(DType.float32, [4])})['x'], "
+            "a constant, graph.constant(value), or the result of an op",
+        )
+
+    if not TYPE_CHECKING:
+        __setattr__, __delattr__ = closed("Symbol")
 
     @property
     def dtype(self) -> DType:
@@ -128,10 +173,6 @@ class Symbol:
         """True where its dtype is only a default, in promotion systems that know such."""
         return getattr(self.type, "ambiguous", False)
 
-    @ambiguous.setter
-    def ambiguous(self, ambiguous: bool) -> None:
-        self.type = tensor_type(self.dtype, self.shape, ambiguous)
-
     @property
     def tensor_type(self) -> TensorType:
         """The type, which must be a tensor's."""
@@ -148,7 +189,7 @@ class Symbol:
 
     @name.setter
     def name(self, name: str) -> None:
-        self.graph.names.rename(self, name)
+        self.graph.build.rename(self, name)
 
     @property
     def line(self) -> Line | None:

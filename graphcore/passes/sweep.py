@@ -14,6 +14,7 @@ from graphcore.arrays.casting import Array
 from graphcore.ir.constants import constant_array
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.passes.liveness import live_nodes
 from graphcore.passes.merging import Merger
@@ -149,7 +150,7 @@ class Sweep:
         op_type: str,
         inputs: Inputs,
         type_: Type,
-        attributes: dict[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         domain: str = "",
     ) -> Symbol:
         """Another node in the place of `node`."""
@@ -255,7 +256,7 @@ class Sweep:
         # An output that is a constant has its label alone: lowering makes a value of that name.
         can_be_called = type(made.producer) is Node or (symbol.id, name) not in self._labels
         if name is not None and made.given_name is None and can_be_called and type(made.producer) in (Node, Constant):
-            made.given_name = name
+            change(made, given_name=name)
             self.new.names.taken[name] = made
         self._at[symbol.id] = made
         if symbol.id in self._results:

@@ -174,7 +174,7 @@ class Replay:
                 self.bind(symbol, result, is_altered=is_altered)
 
     def append(
-        self, node: Node, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: dict[str, Any]
+        self, node: Node, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: Mapping[str, Any]
     ) -> tuple[Symbol, ...]:
         """Append a node like another one, and return what it gives."""
         names = [self.free_name(s.given_name, self.new) for s in node.outputs]

@@ -9,6 +9,7 @@ from graphcore.build.operands import cast_operand, graph_of
 from graphcore.build.pytree import Mismatch, Structure, labels_of, leaves_like, structure_of
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -104,9 +105,9 @@ def forget_others(known: list[tuple[Graph, set[str]]]) -> None:
     for graph, names in known:
         for name in graph.names.taken.keys() - names:
             symbol = graph.names.taken.pop(name)
-            symbol.given_name = None
+            change(symbol, given_name=None)
             if isinstance(symbol.producer, Constant):
-                symbol.producer = Constant(symbol.producer.array, False, symbol.producer.origin)
+                change(symbol, producer=Constant(symbol.producer.array, False, symbol.producer.origin))
 
 
 def joined(was: Type, now: Type) -> Type:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.liveness import keep_nodes
@@ -69,9 +70,9 @@ def _fused(node: Node, uses: Counter[int]) -> bool:
         if not _takes(product, bias) or sum_.type is not node.outputs[0].type:
             continue
         position = _POSITIONS[product.op_type]
-        product.inputs = (*product.inputs, *(None,) * (position - len(product.inputs)), bias)
-        last.outputs = node.outputs
-        node.outputs[0].producer = last
+        change(product, inputs=(*product.inputs, *(None,) * (position - len(product.inputs)), bias))
+        change(last, outputs=node.outputs)
+        change(node.outputs[0], producer=last)
         return True
     return False
 

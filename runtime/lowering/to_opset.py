@@ -97,7 +97,7 @@ def _view(node: Node) -> Read:
     """A node as `downgrade` looks at it."""
     types = tuple([s.type for s in node.outputs])
     graph = node.outputs[0].graph
-    return Read(graph, node.op_type, list(node.inputs), node.attributes, types, 0, _reads_nothing, node.domain)
+    return Read(graph, node.op_type, list(node.inputs), dict(node.attributes), types, 0, _reads_nothing, node.domain)
 
 
 def _reads_nothing(*_: object) -> None:
@@ -138,7 +138,7 @@ class _Writing:
     def run(self) -> Graph:
         for node, inputs in self.rewrite.nodes():
             self.rewrite.replace(node, self._node(node, inputs))
-        self.rewrite.new.promotion = self.rewrite.old.promotion
+        self.rewrite.new.build.promotion(self.rewrite.old.promotion)
         made = self.rewrite.finish()
         return with_names(made) if self._is_whole else made
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import bodies
@@ -38,10 +39,10 @@ def widened(graph: Graph) -> Graph:
     """
     rewrite = Rewrite(graph, _wide)
     new = rewrite.new
-    new.promotion = graph.promotion
+    new.build.promotion(graph.promotion)
     for symbol, fed in zip(graph.input_symbols, new.input_symbols, strict=True):
         if _is_half(symbol.type):
-            fed.type = symbol.type
+            change(fed, type=symbol.type)
             rewrite.bind(symbol, new.build.cast(fed, DType.float32))
     for symbol in graph.symbols:
         producer = symbol.producer

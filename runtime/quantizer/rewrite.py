@@ -10,6 +10,7 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import Rewrite
@@ -58,13 +59,14 @@ class _Quantizing(Rewrite):
             candidate, encoded = plan.chosen[id(node)]
             form = _looked_up if candidate.is_table else _multiplied
             made = form(new, candidate, inputs, self._of_encoded(encoded), encoded.choices)
-            made.type = node.outputs[0].type
+            change(made, type=node.outputs[0].type)
             self.replace(node, (made,))
         encoded_roots = {id(encoded.root) for _, encoded in plan.chosen.values()}
         for symbol in old.symbols:
             if isinstance(symbol.producer, Constant) and symbol.given_name and id(symbol) not in encoded_roots:
                 super().of(symbol)
-        new.promotion, new.strict = old.promotion, old.strict
+        new.build.promotion(old.promotion)
+        new.strict = old.strict
         new.site.layers = dict(old.site.layers)
         made_graph = self.finish()
         new.scope.is_finished = old.scope.is_finished

@@ -17,6 +17,7 @@ from graphcore.errors import (
     FeedError,
     GraphcoreError,
     GraphError,
+    ImmutableError,
     LossyCastWarning,
     MissingExtraError,
     ModelError,
@@ -287,6 +288,7 @@ def test_numpy_functions_do_not_take_symbols() -> None:
         (PromotionError, [TypeError]),
         (GraphError, [ValueError]),
         (SymbolError, [GraphError, TypeError, ValueError]),
+        (ImmutableError, [GraphError, AttributeError, TypeError]),
         (ModelError, [ValueError]),
         (FeedError, [TypeError, ValueError]),
         (RunError, [RuntimeError]),
@@ -307,8 +309,9 @@ def test_error_is_the_builtin_that_python_users_catch(kind: type[GraphcoreError]
 def test_every_error_is_covered_by_these_tests() -> None:
     named = {n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, GraphcoreError)}
     assert named == {
-        "GraphcoreError", "DTypeError", "ShapeError", "PromotionError", "GraphError", "SymbolError", "ModelError",
-        "FeedError", "RunError", "ExportError", "MissingExtraError", "UnsafePathError", "ResourceLimitError",
+        "GraphcoreError", "DTypeError", "ShapeError", "PromotionError", "GraphError", "SymbolError", "ImmutableError",
+        "ModelError", "FeedError", "RunError", "ExportError", "MissingExtraError", "UnsafePathError",
+        "ResourceLimitError",
     }  # fmt: skip
     assert issubclass(LossyCastWarning, UserWarning)
 

@@ -16,6 +16,7 @@ import pytest
 
 from graphcore import Dim, DType, Graph, OptionalType, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, PromotionError, SymbolError
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node
 
 D = DType
@@ -508,7 +509,7 @@ def test_verify_raises_when_an_operand_is_used_before_it_is_made() -> None:
     early = ops.exp(graph["x"])
     late = ops.log(early)
     graph.output(late)
-    node_of(early).inputs = (late,)
+    change(node_of(early), inputs=(late,))
     with pytest.raises(GraphError, match="Exp: an operand is used before it is made"):
         graph.verify()
 

@@ -15,7 +15,9 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, PromotionSystem, Symbol, SymbolTuple, TensorType, implicit_cast_type, ops
 from graphcore.errors import DTypeError, GraphError, LossyCastWarning, PromotionError
+from graphcore.ir.state.closed import change
 from graphcore.promotion import Key, LatticeSystem, NoPromotion, Operand, Resolution, TableSystem, implicit_cast, system
+from graphcore.types.tensor_types import tensor_type
 
 D = DType
 
@@ -519,14 +521,15 @@ def test_toy_system_is_asked_anew_each_time() -> None:
     for count in (1, 2, 3):
         x + y
         assert len(toy.asked) == count
-    x.ambiguous = True
+    change(x, type=tensor_type(x.dtype, x.shape, ambiguous=True))
     assert (x + y).dtype is D.int8
     assert toy.asked[-1][1][0].ambiguous
 
 
 def test_toy_system_makes_ambiguous_results_that_travel_and_print() -> None:
     x, y, known = symbols(D.int8, D.int32, D.float32, promotion=Toy())
-    x.ambiguous = y.ambiguous = True
+    for s in (x, y):
+        change(s, type=tensor_type(s.dtype, s.shape, ambiguous=True))
     total = x + y
     assert total.ambiguous
     assert str(total).endswith("int32?[n]")

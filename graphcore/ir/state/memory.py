@@ -53,7 +53,7 @@ class Memory(Generic[Symbol]):
 
     def __init__(self) -> None:
         self.plans: dict[Hashable, Any] = {}
-        self.reshapes: dict[Hashable, tuple[Symbol | None, Any, dict[str, Any]]] = {}
+        self.reshapes: dict[Hashable, tuple[Symbol | None, Any, Mapping[str, Any]]] = {}
         self.indices: dict[Hashable, list[Any]] = {}
         self.sizes: dict[Hashable, Symbol] = {}
         self.dim_places: DimPlaces[Symbol] = DimPlaces()

@@ -19,7 +19,7 @@ those of the pattern, and each parameter stands for one Symbol:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any, TypeAlias
 
@@ -203,7 +203,7 @@ def _done() -> bool:
     return True
 
 
-def _has_attributes(node: Node, wanted: dict[str, Any]) -> bool:
+def _has_attributes(node: Node, wanted: Mapping[str, Any]) -> bool:
     return all(name == _REST or _is_attribute(node, name, value) for name, value in wanted.items())
 
 

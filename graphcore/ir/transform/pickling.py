@@ -7,6 +7,7 @@ from typing import Any
 from graphcore.ir.emit import new_node
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import open_expressions
+from graphcore.ir.state.closed import Attributes
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.support.source_lines import line_of
 
@@ -74,8 +75,7 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
     Graph.__init__(graph, state["name"], promotion=state["promotion"], strict=state["strict"])
     graph.scope.outer = outer
     nodes = [
-        new_node(op_type, (), dict(attributes), domain, layer, line)
-        for op_type, _, attributes, domain, layer, line, _ in state["nodes"]
+        new_node(op_type, (), None, domain, layer, line) for op_type, _, _, domain, layer, line, _ in state["nodes"]
     ]
     for type_, name, (kind, *rest) in state["symbols"]:
         producer: Node | Constant | Input | Captured
@@ -92,13 +92,20 @@ def restore(graph: Graph, state: dict[str, Any], outer: Graph | None = None) -> 
             producer = Constant(rest[0], rest[1], rest[2])
         graph.build.symbol(type_, producer, name)
     symbols = graph._symbols
-    for node, (_, inputs, _, _, _, _, outputs) in zip(nodes, state["nodes"], strict=True):
+
+    def attribute(value: Any) -> Any:
+        if not isinstance(value, _Body):
+            return value
+        body = object.__new__(Graph)
+        restore(body, value, graph)
+        return body
+
+    for node, (_, inputs, attributes, _, _, _, outputs) in zip(nodes, state["nodes"], strict=True):
         node.inputs = tuple(None if i is None else symbols[i] for i in inputs)
         node.outputs = tuple(symbols[i] for i in outputs)
-        for key, value in node.attributes.items():
-            if isinstance(value, _Body):
-                body = node.attributes[key] = object.__new__(Graph)
-                restore(body, value, graph)
+        if attributes:
+            node.attributes = Attributes({key: attribute(value) for key, value in attributes.items()})
+        node.__class__ = Node
     graph._nodes[:] = nodes
     graph._inputs = tuple(symbols[i] for i in state["inputs"])
     if state["outputs"] is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphcore.ir.graph import Graph
@@ -98,7 +98,7 @@ class Rewrite:
             if symbol.given_name is not None and result.given_name is None and isinstance(result.producer, Node):
                 self.new.names.rename(result, symbol.given_name)
 
-    def attributes(self, node: Node, again: Callable[[Graph], Graph]) -> dict[str, Any]:
+    def attributes(self, node: Node, again: Callable[[Graph], Graph]) -> Mapping[str, Any]:
         """Return the attributes of a node, its bodies made anew by `again`."""
         if not node.attributes or not bodies(node):
             return node.attributes

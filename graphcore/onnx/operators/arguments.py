@@ -16,6 +16,7 @@ from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.bodies import body, finish
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import attribute as encode
 from graphcore.onnx.proto.type_protos import joined
@@ -196,8 +197,7 @@ class Body:
 
 def settled(symbol: Symbol) -> Symbol:
     """The Symbol itself, of a dtype that is not only a default any more: bodies and their nodes agree on dtypes."""
-    symbol.type = known_type(symbol.type)
-    return symbol
+    return change(symbol, type=known_type(symbol.type))
 
 
 def _check_taken(function: Callable[..., Any], count: int, what: str) -> None:

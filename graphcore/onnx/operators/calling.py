@@ -13,6 +13,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.build import operands
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ResourceLimitError, ShapeError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.operators.arguments import Body, encoded, settled
 from graphcore.onnx.opset import DOMAINS, OPSET
@@ -287,7 +288,7 @@ def _name(of: Entry, inputs: Sequence[Symbol | None], made: Sequence[Symbol]) ->
         if dtype is None or not isinstance(symbol.type, TensorType) or not isinstance(symbol.producer, Node):
             continue
         if symbol.dtype is dtype.storage:
-            symbol.type = tensor_type(dtype, symbol.shape)
+            change(symbol, type=tensor_type(dtype, symbol.shape))
 
 
 # The node

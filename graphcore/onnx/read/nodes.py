@@ -12,6 +12,7 @@ import onnx
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.ir.bodies import new_body
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
@@ -118,14 +119,14 @@ class Reader:
             raise ModelError(f"load: nothing makes the output {info.name!r}", help="write the model again")
         declared = read_type(info.type)
         if isinstance(found.type, ForeignType) and not found.type.onnx and not isinstance(declared, ForeignType):
-            found.type = declared  # what an operator of another domain gives is known from here
+            change(found, type=declared)  # what an operator of another domain gives is known from here
         if isinstance(found.type, TensorType) and isinstance(found.producer, Node):
             noted = self.model.dtype(info.name, found.type.dtype) if self.is_top else found.type.dtype
             shape = found.type.shape
             if self.is_top and not shape.is_ranked and isinstance(declared, TensorType):
                 shape = declared.shape  # ONNX's checker refuses outputs of unknown rank
             if noted is not found.type.dtype or shape is not found.type.shape:
-                found.type = tensor_type(noted, shape)
+                change(found, type=tensor_type(noted, shape))
         return found
 
     # Values
@@ -145,7 +146,7 @@ class Reader:
             and (is_weight or isinstance(producer, Node))
             and name not in taken
         ):
-            symbol.given_name = name
+            change(symbol, given_name=name)
             taken[name] = symbol
 
     def value(self, name: str) -> Symbol | None:
@@ -184,7 +185,7 @@ class Reader:
         layer = _layer(proto)
         if layer:
             for node in self.graph.nodes[before:]:
-                node.layer = f"{self.graph.site.layer}{layer}/"  # after that of the function it is in
+                change(node, layer=f"{self.graph.site.layer}{layer}/")  # after that of the function it is in
         for name, symbol in zip(proto.output, made, strict=False):
             if not name:
                 continue

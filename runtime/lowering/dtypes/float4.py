@@ -5,6 +5,7 @@ A pass before the others. Casts to float4 become the rounding, what else there i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ def _quantized(node: Node, inputs: tuple[Symbol | None, ...]) -> Symbol:
     return rounded(graph.build.emit("Div", (wide, factor), wide.type))
 
 
-def _beside(scale: Symbol, x: Symbol, attributes: dict[str, Any]) -> Symbol:
+def _beside(scale: Symbol, x: Symbol, attributes: Mapping[str, Any]) -> Symbol:
     """A scale of the whole, of each place along an axis, or of blocks, brought to where it broadcasts."""
     if not scale.shape.is_ranked or not x.shape.is_ranked:
         raise GraphError(

@@ -6,6 +6,8 @@ cuts into no list is cut in a wider one, and the pieces are brought back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
@@ -44,7 +46,7 @@ def are_held(has: Summary) -> bool:
 def store(graph: Graph, rules: Legality, outer: Rewrite | None = None) -> Graph:
     """Return the graph with lists that the target has."""
     rewrite = Rewrite(graph, _stored_type, outer)
-    rewrite.new.promotion = graph.promotion
+    rewrite.new.build.promotion(graph.promotion)
     for node, inputs in rewrite.nodes():
         if node.domain or node.op_type not in _TAKE.keys() | _GIVE | {"SequenceEmpty"}:
             rewrite.keep(node, inputs, lambda body: store(body, rules, rewrite))
@@ -81,7 +83,9 @@ def _node(graph: Graph, node: Node, inputs: tuple[Symbol | None, ...], rules: Le
     return graph.build.emit(node.op_type, tuple(given), type_, attributes)
 
 
-def _cut(graph: Graph, inputs: tuple[Symbol | None, ...], element: TensorType, attributes: dict[str, object]) -> Symbol:
+def _cut(
+    graph: Graph, inputs: tuple[Symbol | None, ...], element: TensorType, attributes: Mapping[str, object]
+) -> Symbol:
     """A tensor cut into pieces in a wider dtype, each of which is brought back to its own."""
     x, *rest = inputs
     assert x is not None

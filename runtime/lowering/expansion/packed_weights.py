@@ -9,7 +9,7 @@ all other weights are dequantised now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,7 @@ def _tensor_of(values: Symbol, tensor: QuantizedTensor, key: Key, done: Packed) 
 
 
 def _product(
-    x: Symbol, tensor: QuantizedTensor, given: dict[str, Any], rules: Legality, key: Key, done: Packed
+    x: Symbol, tensor: QuantizedTensor, given: Mapping[str, Any], rules: Legality, key: Key, done: Packed
 ) -> Symbol:
     if rules.target.packs_weights and x.dtype is _F32 and 0 not in tensor.shape:
         level = given.get("accuracy_level", 0)
@@ -91,7 +91,7 @@ def _product(
     return _by_floats(x, tensor, key, done)
 
 
-def _tensor(given: dict[str, Any], arrays: Sequence[Any]) -> QuantizedTensor:
+def _tensor(given: Mapping[str, Any], arrays: Sequence[Any]) -> QuantizedTensor:
     """Return the quantised tensor of a node's arrays."""
     data, scales, zeros = (*arrays, None, None)[:3]
     encoding = ENCODINGS[given["encoding"]]

@@ -130,7 +130,7 @@ class _Resolution:
         if outer is None and not needed(Summary(graph), self._target, self._runtime):
             return graph
         rewrite = Rewrite(graph, _same, outer)
-        rewrite.new.promotion = graph.promotion  # later passes look at it
+        rewrite.new.build.promotion(graph.promotion)  # later passes look at it
         for node, inputs in rewrite.nodes():
             op = made_of(node, self._target, rewrite.is_read, self._runtime)
             definition = definition_of(node)

@@ -41,7 +41,7 @@ def kept(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
 def _copy_of(graph: Graph, outer: Rewrite | None, around: Dims = _NONE) -> Rewrite:
     """A rewrite whose types and system stay as the graph was built with: later passes look at them."""
     rewrite = Rewrite(graph, lambda type_: substituted(type_, around), outer)
-    rewrite.new.promotion = graph.promotion
+    rewrite.new.build.promotion(graph.promotion)
     return rewrite
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.runtime.lowering.guards.guard import Guard
 from graphcore.support.source_lines import Imported
@@ -33,8 +34,9 @@ def _run(parts: Sequence[Graph]) -> bool:
         if node.op_type == "Sub":
             lhs, rhs = node.inputs
             assert rhs is not None
-            node.inputs = lhs, graph.build.constant(np.zeros([int(d) for d in rhs.shape], rhs.dtype.numpy), rhs.dtype)
-        node.op_type = "Sum"
+            zeros = graph.build.constant(np.zeros([int(d) for d in rhs.shape], rhs.dtype.numpy), rhs.dtype)
+            change(node, inputs=(lhs, zeros))
+        change(node, op_type="Sum")
     return bool(found)
 
 

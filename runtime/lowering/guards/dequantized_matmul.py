@@ -15,6 +15,7 @@ import numpy as np
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.edit import edit
 from graphcore.runtime.lowering.guards.guard import Guard
@@ -84,8 +85,7 @@ def _widen(graph: Graph, node: Node) -> None:
     point = constant_array(zero[0], weights=True, outer=True) if zero else None
     if point is not None:
         wide = graph.build.emit("Sub", (wide, _along(graph, node, x, point.astype(np.float32))), type_)
-    node.op_type, node.attributes = "Mul", {}
-    node.inputs = wide, _along(graph, node, x, factor)
+    change(node, op_type="Mul", attributes={}, inputs=(wide, _along(graph, node, x, factor)))
 
 
 def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> Symbol:

@@ -11,6 +11,7 @@ from functools import partial
 
 from graphcore.ir.bodies import body
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.edit import edit
 from graphcore.ir.transform.walk import bodies
@@ -77,8 +78,8 @@ def _guard(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> Non
     assert q is not None
     assert k is not None
     test = _is_empty(graph, q, k, tests)
-    node.attributes = {"then_branch": _zeros(graph, node), "else_branch": _kernel(graph, node)}
-    node.op_type, node.inputs = "If", (test,)
+    branches = {"then_branch": _zeros(graph, node), "else_branch": _kernel(graph, node)}
+    change(node, op_type="If", inputs=(test,), attributes=branches)
 
 
 def _zeros(graph: Graph, node: Node) -> Graph:

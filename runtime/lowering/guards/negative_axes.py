@@ -8,6 +8,7 @@ import numpy as np
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering.guards.guard import Guard
 from graphcore.types.tensor_types import TensorType
@@ -27,7 +28,7 @@ def _run(parts: Sequence[Graph]) -> bool:
         for node in graph.nodes:
             axes = _counted(node)
             if axes is not None:
-                node.inputs = node.inputs[0], graph.build.vector(axes)
+                change(node, inputs=(node.inputs[0], graph.build.vector(axes)))
                 is_changed = True
     return is_changed
 

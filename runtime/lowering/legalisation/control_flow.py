@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphcore.errors import GraphError
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import bodies
 from graphcore.runtime.lowering.build.builder import Builder, Call
@@ -54,7 +55,8 @@ def entered(b: Builder, inputs: Sequence[Symbol], dtypes: Mapping[DType, DType])
     """Retype the inputs of a body to what stores them; yield each old one with its value in its own dtype again."""
     for symbol, made in zip(inputs, b.graph.input_symbols, strict=True):
         if isinstance(made.type, TensorType) and made.type.dtype in dtypes:
-            own, made.type = made.type.dtype, b.retyped(made.type, dtypes[made.type.dtype])
+            own = made.type.dtype
+            change(made, type=b.retyped(made.type, dtypes[own]))
             yield symbol, b.cast(made, own)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Draft, Rewrite, storage_type
 from graphcore.passes.liveness import prune
@@ -89,7 +90,7 @@ class Legaliser:
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
                     value = self.builder.native("Identity", value)
             if isinstance(value.type, TensorType) and isinstance(symbol.type, TensorType) and not value.shape.is_ranked:
-                value.type = tensor_type(value.dtype, symbol.shape)
+                change(value, type=tensor_type(value.dtype, symbol.shape))
             if value.given_name is None and self.graph.scope.outer is None:
                 self.graph.names.rename(value, name)
             outputs.append((name, value))
@@ -114,7 +115,7 @@ class Legaliser:
         attributes = self.rewrite.attributes(node, self._body)
         if self.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
-        call = Call(node.op_type, inputs, stored, attributes, node.domain)
+        call = Call(node.op_type, inputs, stored, dict(attributes), node.domain)
         self._selector.keeps_kernels = self.rewrite.is_read and chosen_dtype(call) is DType.float32
         made = self._selector.legal(self.builder, call)
         if node.op_type in MOVES and not self.fast:
@@ -139,7 +140,7 @@ class Legaliser:
     def _control_flow(self, node: Node, inputs: tuple[Symbol | None, ...], types: list[Type]) -> tuple[Symbol, ...]:
         stored = control_flow.stored_as(node, self.rules)
         attributes = self.rewrite.attributes(node, lambda body: self._body(body, stored))
-        return control_flow.legal(self.builder, Call(node.op_type, inputs, types, attributes), stored)
+        return control_flow.legal(self.builder, Call(node.op_type, inputs, types, dict(attributes)), stored)
 
 
 __all__ = ["legalise"]

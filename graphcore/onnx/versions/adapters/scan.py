@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphcore.ir.bodies import new_body
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Symbol
 from graphcore.onnx.versions.node import Made, Read
 from graphcore.types.dtypes import DType
@@ -49,7 +50,7 @@ def _move(body: Graph, around: Graph) -> None:
         assert isinstance(symbol.producer, Captured)
         outer = around.build.capture(symbol.producer.symbol)
         assert outer is not None
-        symbol.producer = Captured(outer)
+        change(symbol, producer=Captured(outer))
         scope.captured[outer.id] = symbol
 
 

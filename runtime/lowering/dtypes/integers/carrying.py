@@ -15,6 +15,7 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
@@ -86,7 +87,7 @@ class Widths:
         made = self.exact(symbol)
         if made is not loose and loose.given_name in labels and isinstance(loose.producer, Node):
             del self.new.names.taken[loose.given_name]
-            loose.given_name = None
+            change(loose, given_name=None)
         self.rewrite.bind(symbol, made)
 
     # What a Symbol of the old graph is in the new one

@@ -1,0 +1,156 @@
+"""What is closed to assignment: slots of nodes, Symbols and constants, and the dicts that a graph shows.
+
+A Symbol whose type were set would run as another than it says. The classes refuse every assignment, with the method
+that does what was wanted. A new object is filled as one of an open subclass of the same slots, and closed by
+`made.__class__ = Symbol`: setting seven slots past a `__setattr__` takes ten times as long. Passes and readers, which
+change graphs that no user has, say `change(node, op_type="Sum")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from graphcore.errors import Described, ImmutableError
+
+_Part = TypeVar("_Part")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+_REPLACED = "put something else in its place: graph.replace({what}, fn), which returns a new graph"
+_WEIGHTS = "give other arrays to a new graph: graph.with_weights({'name': array})"
+
+_NODE: Mapping[str, str] = {
+    "op_type": _REPLACED,
+    "inputs": _REPLACED,
+    "outputs": _REPLACED,
+    "attributes": _REPLACED,
+    "domain": _REPLACED,
+    "layer": "make it in that layer: with graph.layer(name): ...",
+    "origin": "the line is that of the call that made it",
+    "line": "the line is that of the call that made it",
+}
+_SYMBOL: Mapping[str, str] = {
+    "type": "x.cast(dtype) gives another dtype, x.rebind(...) states dims, graph.with_dims({...}) changes inputs",
+    "dtype": "cast it: x.cast(dtype), which returns a new Symbol",
+    "shape": "x.reshape(...) gives another shape, x.rebind(...) states dims, graph.with_dims({...}) changes inputs",
+    "rank": "x.reshape(...) gives another shape",
+    "ndim": "x.reshape(...) gives another shape",
+    "ambiguous": "say so where it is made: TensorType(dtype, shape, ambiguous=True) of an input, "
+    "graph.constant(value, dtype, ambiguous=True)",
+    "producer": _REPLACED,
+    "id": "Symbols are numbered in the order of their making",
+    "graph": "Symbols of two graphs never mix: call one graph on Symbols of the other",
+    "given_name": "x.name = 'name', or graph.rename({'old': 'new'}), which returns a new graph",
+    "is_constant": "bind an input to a constant in a new graph: graph.replace(x, fn)",
+    "line": "the line is that of the call that made it",
+    "buffer": "declare it with the graph: Graph(name, {'cache': Buffer(...)})",
+}
+_PRODUCER: Mapping[str, str] = {
+    "array": _WEIGHTS,
+    "is_weight": "make it as a weight: graph.weight(name, array), or as a constant: graph.constant(array)",
+    "origin": "the line is that of the call that made it",
+    "position": "inputs are numbered as they are declared: Graph(name, {...})",
+    "symbol": "return the value from the function of the body",
+}
+_GRAPH: Mapping[str, str] = {
+    "promotion": "what was built is built: say it where the graph is made, Graph(name, inputs, promotion=...)",
+    "inputs": "declare them with the graph: Graph(name, {...}); graph.with_dims({...}) and graph.rename({...}) "
+    "return new graphs",
+    "outputs": "set them once with graph.output(...), or anew on graph.copy()",
+    "named_outputs": "set them once with graph.output(...), or anew on graph.copy()",
+    "output_types": "they are the types of the outputs: graph.output(y.cast(dtype))",
+    "input_symbols": "declare inputs with the graph: Graph(name, {...})",
+    "buffers": "declare them with the graph: Graph(name, {'cache': Buffer(...)})",
+    "nodes": "ops add nodes; graph.replace(x, fn) returns a new graph",
+    "symbols": "ops add Symbols; graph.replace(x, fn) returns a new graph",
+    "weights": f"graph.weight(name, array) adds one; {_WEIGHTS}",
+    "current_layer": "with graph.layer(name): ...",
+}
+CLOSED: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"Node": _NODE, "Symbol": _SYMBOL, "Constant": _PRODUCER, "Graph": _GRAPH}
+)
+"""What cannot be assigned, by class, each with what to do in place of it."""
+
+
+def refused(part: object, kind: str, name: str, what: str = "x") -> ImmutableError:
+    """Return the error of an assignment to `part`, a thing of a kind. what: how its help calls it."""
+    operands: dict[str, object] = {what: part} if isinstance(part, Described) else {}
+    array = getattr(part, "array", None) if kind == "Constant" else None
+    if isinstance(array, np.ndarray):
+        operands["array"] = f"{array.dtype}{list(array.shape)}"
+    shown = f"graph {getattr(part, 'name', '')!r}" if kind == "Graph" else type(part).__name__
+    help = CLOSED[kind][name].replace("{what}", what)
+    return ImmutableError(f"{shown}: {name} cannot be assigned", operands=operands, help=help)
+
+
+def closed(kind: str, what: str = "x") -> tuple[Callable[[Any, str, Any], None], Callable[[Any, str], None]]:
+    """Return the `__setattr__` and `__delattr__` of a class, which raise `ImmutableError` for what is closed."""
+    names = CLOSED[kind]
+
+    def assign(part: Any, name: str, value: Any) -> None:
+        if name in names:
+            raise refused(part, kind, name, what)
+        object.__setattr__(part, name, value)
+
+    def delete(part: Any, name: str) -> None:
+        if name in names:
+            raise refused(part, kind, name, what)
+        object.__delattr__(part, name)
+
+    return assign, delete
+
+
+def change(part: _Part, **slots: Any) -> _Part:
+    """Set slots of a node, Symbol or producer, past the check, and return it. Only for graphs that no user has."""
+    for name, value in slots.items():
+        object.__setattr__(part, name, Attributes(value) if name == "attributes" else value)
+    return part
+
+
+class ReadOnly(dict[_Key, _Value]):
+    """A dict that does not change. `dict(it)` is one that does."""
+
+    __slots__ = ()
+
+    _what = "this dict"
+    _help = "change a copy: dict(it)"
+
+    def _refuse(self, *args: Any, **named: Any) -> NoReturn:
+        key = f"[{args[0]!r:.60}]" if args and isinstance(args[0], str) else ""
+        raise ImmutableError(f"{self._what}{key} cannot be assigned", help=self._help)
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> dict[_Key, _Value]:
+        return dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+
+class Attributes(ReadOnly[str, Any]):
+    """The attributes of a node."""
+
+    __slots__ = ()
+
+    _what = "node.attributes"
+    _help = "make another node: graph.replace(node, fn), which returns a new graph"
+
+
+class Weights(ReadOnly[str, Any]):
+    """The weights of a graph by name."""
+
+    __slots__ = ()
+
+    _what = "graph.weights"
+    _help = CLOSED["Graph"]["weights"]
+
+
+NO_ATTRIBUTES = Attributes()
+"""Those of every node without any."""
+
+__all__ = ["CLOSED", "NO_ATTRIBUTES", "Attributes", "ReadOnly", "Weights", "change", "closed", "refused"]
