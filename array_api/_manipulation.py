@@ -168,7 +168,7 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes = None) -> Te
 def _rolled(x: Symbol, shift: int, axis: int) -> Symbol:
     size = ops.gather(ops.shape_of(x), 0 + axis)
     source = ops.mod(ops.range(0, size, 1) - shift, size)
-    return ops.gather(x, source, axis)
+    return x.graph.build.emit("Gather", (x, source), x.type, {"axis": axis})
 
 
 # More and fewer arrays

@@ -30,12 +30,22 @@ class GraphcoreError(Exception):
     Attributes: `summary` (what was asked and why not), `help` (what to do, or ""), `line` (the user's line, or None).
     """
 
-    def __init__(self, summary: str, *, operands: Mapping[str, object] | None = None, help: str = "") -> None:
+    def __init__(
+        self,
+        summary: str,
+        *,
+        operands: Mapping[str, object] | None = None,
+        help: str = "",
+        line: Line | None = None,
+        raw: str = "",
+    ) -> None:
+        """line: the user's line, where that is not the one that runs. raw: what another program said, word by word."""
         self.summary = summary
         self.help = help
-        self.line = user_line(2)
+        self.line = user_line(2) if line is None else line
         self._rows = [(role, *_described(value)) for role, value in (operands or {}).items()]
-        super().__init__("\n".join([summary, *_table(self._rows), *_closing(help, self.line)]))
+        closing = [*_closing(help, self.line), *([f"  {raw}"] if raw else [])]
+        super().__init__("\n".join([summary, *_table(self._rows), *closing]))
 
     def with_help(self, summary: str, help: str) -> Self:
         """Return the error with the same operands, that says something else and what to do about it."""

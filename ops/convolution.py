@@ -7,7 +7,7 @@ from typing import Any
 
 from graphcore.build.declare import op
 from graphcore.build.operands import promote
-from graphcore.build.shapes import Roles, same_dim
+from graphcore.build.shapes import Roles, same_dim, transposed_size
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.spatial import (
@@ -145,7 +145,7 @@ def conv2d_transpose(
     _divides(name, groups, "x has", inputs.shape[1], roles)
     _check_bias(name, roles, channels)
     sizes = [
-        (size - 1) * s + (k - 1) * d + 1 - p - q + more
+        transposed_size(size, k, s, d, p, q, more)
         for size, k, s, d, p, q, more in zip(
             inputs.shape[2:], filters.shape[2:], strides, dilations, before, after, extra, strict=True
         )

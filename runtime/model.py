@@ -20,9 +20,11 @@ from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
 from graphcore.runtime.buffers.state import Buffers, Kept, Program, Runner, State, without
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.bound import Bound, bound
+from graphcore.runtime.calls.empties import emptied, is_of_nothing, nothing
 from graphcore.runtime.calls.failures import failed
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
+from graphcore.runtime.calls.user_nodes import UserNodes
 from graphcore.runtime.inspection.debugging import marked, watched, with_outputs
 from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
 from graphcore.runtime.inspection.profiling import Profile, profiled
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSession, object]]
 """Starts an onnxruntime session with more session options; the other result must live as long as the session."""
+
+_MOST_EMPTIED = 4
+"""Sessions that are kept for arrays of no elements."""
 
 
 class Model:
@@ -56,9 +61,11 @@ class Model:
         reload: Callable[[Graph], Model] | None = None,
         kept: tuple[Kept, ...] = (),
         whole: Callable[[], Model] | None = None,
+        lower: Callable[[Graph], Graph] | None = None,
     ) -> None:
         """source: the graph as it was loaded, and reload: loads another one the same way; None for a model that was
-        compiled beforehand. whole: loads the model with its graph, where that was left out."""
+        compiled beforehand. whole: loads the model with its graph, where that was left out. lower: lowers the source
+        as it was for the session."""
         transport_dtypes.check(name, {**inputs, **outputs})
         if transport_dtypes.is_needed(inputs, outputs) and not uses_transport:
             raise ModelError(
@@ -78,6 +85,10 @@ class Model:
         self._source = source
         self._reload = reload
         self._whole = whole
+        self._lower = lower
+        self._users: UserNodes | None = None
+        # By the sizes of dims: what runs where kernels refuse arrays of no elements; None for such a model itself.
+        self._emptied: dict[tuple[tuple[str, int], ...], Model] | None = {}
         self._edits = 0 if source is None else source.edits
         self._watching: dict[tuple[int, ...], Model] = {}
         self._types = dict(inputs), dict(outputs)
@@ -106,7 +117,7 @@ class Model:
             runner: Runner = ArrayRunner(self._run, self._output_names, self._fed, self._restored, kept)
             if transport_dtypes.is_bindable(inputs, outputs):
                 runner = IoBindingRunner(self.session, inputs, self._outputs, kept)
-            self._program = Program(source, self._feeds, kept, runner)
+            self._program = Program(self._feeds, kept, runner, self._failed)
             self._state = State(self._program, {})
 
     @property
@@ -167,6 +178,8 @@ class Model:
             else:
                 results = self._run(self._output_names, feed, None)
         except Exception as error:
+            if (found := self._of_nothing(error, feed)) is not None:
+                return found
             made = self._failed(error, feed)
             raise made from made.__cause__ or error
         for position, dtype in self._restored:
@@ -184,14 +197,45 @@ class Model:
         """
         if self._state is not None:
             raise ModelError(f"bind: {self.name} has buffers, which are bound already", help="call the model")
-        return bound(
-            self.name, self.session, self._inputs, self._outputs, arrays, named, self._failed, (self._keep, self)
-        )
+        on_error = self._failed, self._of_nothing
+        return bound(self.name, self.session, self._inputs, self._outputs, arrays, named, on_error, (self._keep, self))
 
     def _failed(self, error: Exception, feed: Mapping[str, Any]) -> RunError:
         with contextlib.suppress(GraphcoreError):
             self._read()
-        return failed(self.name, error, feed, self._source)
+        return failed(self.name, error, feed, self._source, self._user_nodes())
+
+    def _of_nothing(self, error: Exception, feed: Mapping[str, Any]) -> list[Any] | None:
+        """Return the results of a call that failed with arrays of no elements; None where that is not why."""
+        if self._emptied is None or not is_of_nothing(error, feed):
+            return None
+        sizes = self._feeds.sizes_of(feed)
+        found = nothing(self._outputs, sizes)
+        if found is not None:
+            return found
+        with contextlib.suppress(GraphcoreError):
+            self._read()
+            if self._source is None or self._reload is None or self._source.edits != self._edits:
+                return None
+            key = tuple(sorted(sizes.items()))
+            model = self._emptied.get(key)
+            if model is None:
+                model = self._reload(emptied(self._source, sizes))
+                model._emptied = None
+                if len(self._emptied) >= _MOST_EMPTIED:
+                    self._emptied = {}
+                self._emptied[key] = model
+            return model(**feed)
+        return None
+
+    def _user_nodes(self) -> UserNodes | None:
+        """Return what finds nodes of the graph as it was loaded; None where it was edited since, or is not known."""
+        graph, reload = self._source, self._reload
+        if graph is None or reload is None or self._lower is None or graph.edits != self._edits:
+            return None
+        if self._users is None:
+            self._users = UserNodes(graph, self._lower, lambda s, feed: reload(with_outputs(graph, s))(**feed))
+        return self._users
 
     def run_async(self, /, *arrays: Any, **named: Any) -> Future[list[Any]]:
         """Return a future of what a call gives, made in a thread of the model's own: `model.run_async(x).result()`.
@@ -289,7 +333,7 @@ class Model:
         if self._whole is not None and self._source is None:
             read = self._whole()
             self._source, self._reload, self._edits = read._source, read._reload, read._edits
-            self._lowered, self._start = read._lowered, read._start
+            self._lowered, self._start, self._lower = read._lowered, read._start, read._lower
 
     def _check_unedited(self, what: str) -> None:
         """Check that the graph, which further sessions are started from, was not edited.

@@ -13,6 +13,7 @@ from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import ExternalData, links_of
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
+from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
 from graphcore.onnx.opset import LIMIT
@@ -176,7 +177,11 @@ class InferenceSession:
         shown = exposed(graph)
         whole = inlined(custom_ops.resolved(shown, self.target, runtime()))
         graph, sites = python_ops.prepared(whole)
-        inputs = model_types.noted({s.name: s.type for s in graph.inputs}, graph.metadata)
+        known = minima(graph.metadata)
+        inputs = {
+            name: type_ if name in buffers else with_minima(type_, known)
+            for name, type_ in model_types.noted({s.name: s.type for s in graph.inputs}, graph.metadata).items()
+        }
         outputs = model_types.noted(graph.output_types, graph.metadata)
         uses_transport = transport_dtypes.is_needed(inputs, outputs)
         source = transport_dtypes.with_transport_outputs(graph) if uses_transport else graph
@@ -205,10 +210,16 @@ class InferenceSession:
             require_started(started[0], self.providers)
             return started[0], (started[1], sites)
 
+        def again(given: Graph) -> Graph:
+            made, _ = python_ops.prepared(given)
+            return self._lowered(transport_dtypes.with_transport_outputs(made) if uses_transport else made, self.target)
+
         start: Start = begin if plan is None else self._planned(plan, source, sites)
         try:
             kept = kept_of(buffers, outputs_of(shown), inputs, outputs, lowered)
-            model = Model(graph.name, start, inputs, outputs, None, uses_transport, lowered, whole, self.load, kept)
+            model = Model(
+                graph.name, start, inputs, outputs, None, uses_transport, lowered, whole, self.load, kept, lower=again
+            )
         except ModelError as error:
             raise python_ops.undeclared(lowered, error) from error.__cause__
         if warm is not None and cache is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
 
@@ -87,6 +88,24 @@ def same_dim(lhs: DimLike, rhs: DimLike) -> bool:
     """Return whether two dims may be equal: they are, or one is unknown."""
     left, right = _dim(lhs), _dim(rhs)
     return left is right or left.is_dynamic or right.is_dynamic
+
+
+def window_count(
+    size: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int, *, ceil_mode: bool = False
+) -> Dim:
+    """Return how many places a kernel has along an axis, in ONNX's Conv and pools; below 1 where it does not fit.
+
+    ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies after the input.
+    """
+    room = size + (before + after) - (kernel - 1) * dilation - 1
+    if ceil_mode:
+        return Dim.minimum(room.ceildiv(stride) + 1, (size + (before - 1)) // stride + 1)
+    return room // stride + 1
+
+
+def transposed_size(size: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int, extra: int = 0) -> Dim:
+    """Return the size that ONNX's ConvTranspose gives along an axis: before, after are cut off, extra is added."""
+    return (size - 1) * stride + (kernel - 1) * dilation + 1 - before - after + extra
 
 
 def retype(symbol: Symbol, dtype: DType | None = None, shape: Shape | None = None) -> Any:

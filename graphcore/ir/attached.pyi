@@ -66,7 +66,7 @@ class GraphMethods:
         layer: str | None = None,
         **named: Any,
     ) -> Any:
-        """Build this graph's nodes in the graph of the operands, on them."""
+        """Build this graph's nodes in the graph of the operands, on them, and return what its outputs are there."""
 
     def extract(self, inputs: Any = None, outputs: Any = ()) -> Graph:
         """Return a new graph of the part that computes some values from others."""

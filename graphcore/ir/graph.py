@@ -17,6 +17,7 @@ from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
 from graphcore.ir.state.closed import CLOSED, Weights, refused
+from graphcore.ir.state.dim_minima import without_minima
 from graphcore.ir.state.memory import Memory
 from graphcore.ir.state.site import Site
 from graphcore.ir.state.view import View
@@ -96,6 +97,8 @@ class Graph(GraphMethods):
                     f"Graph: the type of input {label!r} is {type_!r}",
                     help="give a TensorType: TensorType(DType.float32, ['batch', 4])",
                 )
+            if not isinstance(given, Buffer):
+                type_ = without_minima(type_, self.metadata)
             made = self.build.input(type_, self.names.claim(label, "input"), user_origin())
             if isinstance(given, Buffer):
                 self.build.buffer(label, given, made)

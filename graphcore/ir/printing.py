@@ -10,6 +10,7 @@ import numpy as np
 from graphcore.ir.buffers import stored
 from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.types.dtypes import DType
@@ -33,7 +34,12 @@ def _aligned(rows: list[tuple[str, str]]) -> list[str]:
 def _rows(graph: Graph, indent: str, called: Mapping[Definition, str]) -> list[tuple[str, str]]:
     """The lines of a graph, and the source lines beside them; bodies stand below their node, further in."""
     buffers = graph._buffers
-    rows = [(f"{indent}{'buffer ' if s.given_name in buffers else 'input  '} {s}", _where(s)) for s in graph._inputs]
+    known = minima(graph.metadata)
+    kinds = ["buffer " if s.given_name in buffers else "input  " for s in graph._inputs]
+    rows = [
+        (f"{indent}{kind} {s.name}: {with_minima(s.type, known)}", _where(s))
+        for kind, s in zip(kinds, graph._inputs, strict=True)
+    ]
     rows += [(f"{indent}weight  {s}", _where(s)) for s in graph.weights.values()]
     for node in _shown(graph):
         made = ", ".join(map(str, node.outputs))

@@ -22,7 +22,14 @@ _ROOMS = tuple(
 )
 # A model is user code to the library: its lines are the ones an error should show.
 _MODELS = tuple({_ROOT + "models" + os.sep, os.path.realpath(_ROOT + "models") + os.sep})
+# Of what is installed these packages call functions that they are given; any other may be a library of models.
+_WRAPPERS = frozenset({"_pytest", "decorator", "joblib", "numpy", "pluggy", "scipy", "toolz", "tqdm", "wrapt"})
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 is_ours: dict[str, bool] = {}
+"""Whether a file's lines are not the user's: the library's own, and those that stand between it and the user."""
+_is_wrapper: set[str] = set()
+"""Of those, the files of others."""
 
 
 class Line(NamedTuple):
@@ -56,21 +63,41 @@ Origin: TypeAlias = "tuple[CodeType, int]"
 
 def _ours(path: str) -> bool:
     ours = path.startswith(_ROOMS) and not path.startswith(_MODELS)
+    if not ours and _wraps(path):
+        _is_wrapper.add(path)
+        ours = True
     is_ours[path] = ours
     return ours
 
 
+def _wraps(path: str) -> bool:
+    """Return whether a file is of the standard library, or of a package that calls functions that it is given."""
+    if path.startswith(("<frozen ", "<__array_function__")):
+        return True
+    for folder in _INSTALLED:
+        before, found, inside = path.rpartition(folder)
+        if found and before.endswith(os.sep):
+            return inside.partition(os.sep)[0].removesuffix(".py") in _WRAPPERS
+    return path.startswith(_STANDARD)
+
+
 def origin_of(frame: Any) -> Origin | None:
-    """The innermost frame outside the library, from `frame` outwards; None where there is none."""
+    """The innermost frame of the user's code, from `frame` outwards; None where there is none.
+
+    Frames of NumPy, contextlib and the like are passed over where a user's frame stands outside of them.
+    """
     known = is_ours
+    wrapper: Origin | None = None
     while frame is not None:
         code = frame.f_code
         path = code.co_filename
         ours = known.get(path)
         if not (_ours(path) if ours is None else ours):
             return code, frame.f_lasti
+        if wrapper is None and path in _is_wrapper:
+            wrapper = code, frame.f_lasti
         frame = frame.f_back
-    return None
+    return wrapper
 
 
 def user_origin(depth: int = 1) -> Origin | None:
@@ -79,7 +106,7 @@ def user_origin(depth: int = 1) -> Origin | None:
 
 
 def user_line(depth: int = 1) -> Line | None:
-    """The user's line, the innermost one outside the library, `depth` callers up or more.
+    """The user's line, the innermost one that `origin_of` finds, `depth` callers up or more.
 
     Of what a model says itself, about its configuration or its weights, that is a line outside of the models too.
     """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from graphcore.errors import GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.dim_minima import NOTE, minima, without_minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.surgery.replay import Replay
 from graphcore.types.dims import Dim
@@ -29,9 +31,10 @@ def replica(
     """
     new = Graph(old.name, promotion=old.promotion, strict=old.strict)
     new.metadata, new.opsets = dict(old.metadata), dict(old.opsets)
+    _rename_minima(new, dims or {})
     replay = Replay(old, new, what, names=names, dims=dims)
     for symbol in old.input_symbols if inputs is None else inputs:
-        type_ = (types or {}).get(symbol.id, replay.type_of(symbol))
+        type_ = without_minima((types or {}).get(symbol.id, replay.type_of(symbol)), new.metadata)
         name = (names or {}).get(symbol.name, symbol.name)
         made = new.build.input(type_, new.names.claim(name, "input"), symbol.producer.origin)
         replay.bind(symbol, made, is_altered=not is_input(symbol))
@@ -40,6 +43,15 @@ def replica(
             new.build.buffer(name, _in_dims(held.buffer, type_), made)
             new.memory.values["buffer", id(held)] = new.buffers[name]
     return replay
+
+
+def _rename_minima(graph: Graph, dims: Mapping[str, Dim]) -> None:
+    """Note the least sizes of dims under the names that these have now."""
+    known = minima(graph.metadata)
+    if not known or not dims:
+        return
+    named = {dims.get(name, Dim(name)).name: least for name, least in known.items()}
+    graph.metadata[NOTE] = json.dumps({name: least for name, least in named.items() if name}, sort_keys=True)
 
 
 def _in_dims(buffer: Buffer, type_: Type) -> Buffer:

@@ -16,7 +16,7 @@ def lower_bound(dim: D) -> int | None:
     if dim.is_dynamic:
         return None
     if dim._op == "name":
-        return 0
+        return dim.min
     if dim._op == "":
         return _poly_bound(dict(dim._terms), _MAX_CASES)
     bounds = [arg.lower_bound for arg in dim._args]

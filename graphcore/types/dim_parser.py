@@ -7,7 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-_NAME = r"(?!\d)(?:[\w.:]|/(?!/))+"
+BOUND = ">="
+"""What stands between a name and the size that it has at least."""
+
+MOST = 10**15 - 1
+"""The greatest such size."""
+
+_NAME = rf"(?!\d)(?:[\w.:]|/(?!/))+(?:{BOUND}[0-9]{{1,15}}(?![\w.:]))?"
 _TOKEN = re.compile(rf" *(?:(?P<int>[0-9]+(?![\w.:]))|(?P<name>{_NAME})|(?P<op>//|[-+*%(),?]))")
 _BINARY: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
     "+": (1, operator.add),

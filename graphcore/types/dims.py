@@ -17,6 +17,7 @@ from typing import Any, SupportsIndex, final
 
 from graphcore.types import dim_parser
 from graphcore.types.dim_bounds import MAX_PRODUCTS, is_at_least, lower_bound
+from graphcore.types.dim_parser import BOUND, MOST
 from graphcore.types.dim_polynomial import (
     Poly,
     Terms,
@@ -40,6 +41,10 @@ _KEPT = 1024  # sizes that stay when nothing uses them
 class Dim:
     """The size of one axis: `Dim(4)`, `Dim("batch")`, `Dim("a") * 2 + 1`, `Dim("2 * a + 1")`, `Dim.dynamic()`.
 
+    min: the size that a named dim has at least, `Dim("batch", min=1)`, written `batch>=1`. A Graph whose inputs have
+    such a dim calls it by its name alone, keeps the bound in its metadata, and what is fed is checked against it. The
+    two are other dims: `Dim("batch", min=1) != Dim("batch")`. Raises `ValueError` for a bound of what is no name.
+
     value: an int >= 0, a name (letters, digits and _ . : /, not starting with a digit), what `str` of a dim gives, or
     a Dim. Raises `ValueError` for a negative int and for text that is neither, `TypeError` for a bool and the rest.
 
@@ -52,7 +57,7 @@ class Dim:
     # fmt: off
     __slots__ = (
         "__weakref__", "_args", "_hash", "_lower", "_op", "_terms", "_text",
-        "is_dynamic", "is_static", "is_symbolic", "name", "parameters", "value",
+        "is_dynamic", "is_static", "is_symbolic", "min", "name", "parameters", "value",
     )
     # fmt: on
 
@@ -60,6 +65,8 @@ class Dim:
     """The size of a static dim, else None."""
     name: str | None
     """The name of a plain named dim, else None."""
+    min: int
+    """The size that a plain named dim was stated to have at least, else 0."""
     is_static: bool
     is_symbolic: bool
     """Named, or an expression of names."""
@@ -74,12 +81,12 @@ class Dim:
     _hash: int
     _lower: tuple[int | None] | None  # None until it is asked for
 
-    def __new__(cls, value: Dim | str | SupportsIndex) -> Dim:
-        if type(value) is int:
+    def __new__(cls, value: Dim | str | SupportsIndex, *, min: int = 0) -> Dim:
+        if type(value) is int and not min:
             found = _small.get(value)
             if found is not None:
                 return found
-        return _dim(value)
+        return _bounded(_dim(value), min) if min else _dim(value)
 
     @staticmethod
     def dynamic() -> Dim:
@@ -279,11 +286,13 @@ def _make(key: object, text: str, *, value: int | None = None, op: str = "", arg
     own: Any = key if op == "" and value is None and isinstance(key, tuple) else ()
     parts = args or [atom for m, _ in own for atom in m]
     put(made, "value", value)
-    put(made, "name", text if op == "name" else None)
+    name, _, least = text.partition(BOUND) if op == "name" else ("", "", "")
+    put(made, "name", name or None)
+    put(made, "min", int(least or 0))
     put(made, "is_static", value is not None)
     put(made, "is_dynamic", key == "?")
     put(made, "is_symbolic", value is None and key != "?")
-    put(made, "parameters", frozenset((text,)) if op == "name" else frozenset().union(*(p.parameters for p in parts)))
+    put(made, "parameters", frozenset((name,)) if op == "name" else frozenset().union(*(p.parameters for p in parts)))
     put(made, "_op", op)
     put(made, "_args", args)
     put(made, "_terms", (((), value),) if value else own)
@@ -308,8 +317,20 @@ def _constant(value: int) -> Dim:
 def _leaf(value: int | str) -> Dim:
     if isinstance(value, int):
         return _constant(value)
+    if BOUND in value:
+        name, _, least = value.partition(BOUND)
+        value = f"{name}{BOUND}{int(least)}" if int(least) else name
     found = _interned.get(value)
     return _make(value, value, op="name") if found is None else found
+
+
+def _bounded(dim: Dim, least: int) -> Dim:
+    """Return a named dim that is not below a number."""
+    if isinstance(least, bool) or not isinstance(least, Integral) or not 0 <= least <= MOST:
+        raise ValueError(f"dim {str(dim)!r} cannot have the bound {least!r}: give a number from 0 to {MOST}")
+    if dim.name is None:
+        raise ValueError(f"dim {str(dim)!r} cannot have a bound: only a name can")
+    return dim if dim.min >= least else _leaf(f"{dim.name}{BOUND}{int(least)}")
 
 
 def _atom(op: str, args: tuple[Dim, ...]) -> Dim:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from graphcore.build.shapes import Roles
+from graphcore.build.shapes import Roles, window_count
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.types.dims import Dim
@@ -122,5 +122,5 @@ def windows(
                 operands=roles,
                 help="use a smaller kernel or dilation, or more padding",
             )
-        counts.append(Dim.minimum(room.ceildiv(s) + 1, (size + (p - 1)) // s + 1) if ceil_mode else room // s + 1)
+        counts.append(window_count(size, k, s, d, p, q, ceil_mode=ceil_mode))
     return counts

@@ -7,7 +7,7 @@ come to its end. A call that fails has changed nothing, and no call copies what 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -19,7 +19,6 @@ from graphcore.errors import FeedError, GraphcoreError, RunError
 from graphcore.ir.buffers import Buffer, may_hold
 from graphcore.ir.graph import Graph
 from graphcore.runtime.buffers.in_place import may_share
-from graphcore.runtime.calls.failures import failed
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -122,9 +121,16 @@ class Runner(Protocol):
 class Program:
     """The part that all states of one Model share: how it is called, and what it keeps."""
 
-    def __init__(self, graph: Graph | None, feeds: Feeds, kept: tuple[Kept, ...], runner: Runner) -> None:
+    def __init__(
+        self,
+        feeds: Feeds,
+        kept: tuple[Kept, ...],
+        runner: Runner,
+        failed: Callable[[Exception, Mapping[str, Any]], RunError],
+    ) -> None:
+        """failed: the error to raise where the runtime raises one."""
         self.name = name = feeds.model
-        self.graph = graph
+        self.failed = failed
         self.feeds = feeds
         self.kept = kept
         self.runner = runner
@@ -212,7 +218,7 @@ class State:
                 self._lost |= {k.name for k in program.kept if k.in_place}
                 if isinstance(error, GraphcoreError) or not isinstance(error, Exception):
                     raise
-                made = failed(program.name, error, feed, program.graph)
+                made = program.failed(error, feed)
                 raise made from made.__cause__ or error
             self._last = last
             if program.is_in_place:

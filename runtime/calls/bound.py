@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import onnxruntime
@@ -17,6 +17,11 @@ from graphcore.runtime.calls.slots import Slot
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
+
+OnError: TypeAlias = tuple[
+    Callable[[Exception, Mapping[str, Any]], RunError], Callable[[Exception, Mapping[str, Any]], list[Any] | None]
+]
+"""What is raised for an error of the runtime, and before that the results of a call that failed on empty arrays."""
 
 
 class Arrays(Mapping[str, Array]):
@@ -63,13 +68,13 @@ class Bound:
         outputs: Mapping[str, Type],
         sizes: Mapping[str, int],
         examples: Mapping[str, Array],
-        failed: Callable[[Exception, Mapping[str, Any]], RunError],
+        on_error: OnError,
         keep: object,
     ) -> None:
         """sizes: of named dims. examples: arrays of the inputs. keep: what must live as long as the session."""
         self.name = name
         self._keep = session, keep
-        self._failed = failed
+        self._failed, self._of_nothing = on_error
         self._lock = threading.Lock()
         self._binding = session.io_binding()
         tensors, results = _tensors(inputs), _tensors(outputs)
@@ -131,8 +136,11 @@ class Bound:
                 if self._fetch or self._fresh or not self._is_host:
                     self._finish()
             except Exception as error:
-                made = self._failed(error, self._inputs)
-                raise made from made.__cause__ or error
+                found = self._of_nothing(error, self._inputs)
+                if found is None:
+                    made = self._failed(error, self._inputs)
+                    raise made from made.__cause__ or error
+                self._take(found)
             return [*self._outputs.values()]
 
     def __reduce__(self) -> NoReturn:
@@ -159,6 +167,15 @@ class Bound:
         for name, array in self._feeds.take(arrays, {**held, **named}).items():
             np.copyto(self._inputs[name], array)
 
+    def _take(self, results: Sequence[Array]) -> None:
+        """Write results that another session gave to the outputs."""
+        fresh = {name for _, name, _ in self._fresh}
+        for name, array in zip([*self._outputs], results, strict=True):
+            if name in fresh:
+                self._outputs[name] = array
+            else:
+                self._outputs[name][...] = array
+
     def _finish(self) -> None:
         self._binding.synchronize_outputs()
         for fetch in self._fetch:
@@ -176,7 +193,7 @@ def bound(
     outputs: Mapping[str, Type],
     arrays: Sequence[Any],
     named: Mapping[str, Any],
-    failed: Callable[[Exception, Mapping[str, Any]], RunError],
+    on_error: OnError,
     keep: object,
 ) -> Bound:
     """See `Model.bind`."""
@@ -198,7 +215,7 @@ def bound(
                 f"{name}: {dim} is {size}, and {known[dim]} in the arrays and shapes that are given",
                 help="leave one of them out",
             )
-    return Bound(name, session, inputs, outputs, {**sizes, **known}, feed, failed, keep)
+    return Bound(name, session, inputs, outputs, {**sizes, **known}, feed, on_error, keep)
 
 
 def _taken_apart(

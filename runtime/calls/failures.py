@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
@@ -15,15 +14,22 @@ from graphcore.ir.transform.walk import walk
 from graphcore.ops.shared.rebind import AXIS, GUARD, RANK
 from graphcore.runtime import python_ops
 from graphcore.runtime.calls.feeds import summary
+from graphcore.runtime.calls.runtime_messages import Said
+from graphcore.runtime.calls.user_nodes import UserNodes, sizes_of
+from graphcore.support.source_lines import Line
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import TensorType
 
 _GUARD = re.compile(rf".*Name:'([^\n]*?{GUARD}[^\n]*)' Status Message.* got -(\d+)\s*$", re.DOTALL)
 _TEXT = re.compile(rf"{GUARD}(?P<name>.*?) to \[(?P<shape>[^\]]*)\](?:: (?P<message>.*?))?(?: #\d+)?$")
 
 
-def failed(model: str, error: Exception, feed: Mapping[str, Any], graph: Graph | None) -> RunError:
-    """Return the error to raise where running a model failed. graph: what it was made of, where that is known."""
+def failed(
+    model: str, error: Exception, feed: Mapping[str, Any], graph: Graph | None, users: UserNodes | None = None
+) -> RunError:
+    """Return the error to raise where running a model failed.
+
+    graph: what it was made of, where that is known. users: finds the node of that graph which failed.
+    """
     python = python_ops.failure(error)
     if python is not None:
         cause, said = python
@@ -33,11 +39,43 @@ def failed(model: str, error: Exception, feed: Mapping[str, Any], graph: Graph |
     found = _GUARD.search(str(error))
     if found is not None:
         return _rebind_failed(model, found[1], int(found[2]), feed, graph)
+    reason = Said.of(str(error))
+    node = None if users is None else users.of(reason.node)
+    inputs = {name: summary(value) for name, value in feed.items()}
+    if node is None or users is None:
+        return RunError(f"{model}: onnxruntime failed: {reason.why}", operands=inputs, help=reason.help, raw=reason.raw)
+    shapes = users.shapes(node, feed)
+    name = node.outputs[0].name
+    operands: dict[str, object] = {"result": _Operand(name, str(node.outputs[0].type), node.line)}
+    for position, symbol in enumerate(node.inputs):
+        if symbol is not None:
+            operands[f"operand {position}"] = _Operand(
+                symbol.name, shapes.get(symbol.id, str(symbol.type)), symbol.line
+            )
+    operands.update({f"input {n}": text for n, text in inputs.items()})
     return RunError(
-        f"{model}: onnxruntime failed: {error}",
-        operands={name: summary(value) for name, value in feed.items()},
-        help="see the message of the runtime; sizes that only the run knows may not fit together",
+        f"{model}: onnxruntime failed at {name}, {_an(node.op_type)}: {reason.why}",
+        operands=operands,
+        help=reason.help,
+        line=node.line,
+        raw=reason.raw,
     )
+
+
+def _an(op_type: str) -> str:
+    return f"{'an' if op_type[:1] in 'AEIOU' else 'a'} {op_type}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A value of the user's graph, with the shape that it has in the run."""
+
+    name: str
+    type: str
+    line: Line | None
+
+    def _describe(self) -> tuple[str, str, str]:
+        return self.name, self.type, "" if self.line is None else str(self.line)
 
 
 def _rebind_failed(model: str, guard: str, code: int, feed: Mapping[str, Any], graph: Graph | None) -> RunError:
@@ -87,11 +125,7 @@ def _guarded(graph: Graph, guard: str) -> Iterator[tuple[Symbol, Symbol]]:
 
 def _evaluated(stated: str, feed: Mapping[str, Any], graph: Graph | None) -> int | None:
     """Return the size of a dim that the names of the inputs make up."""
-    sizes: dict[str, int] = {}
-    for symbol in graph.inputs if graph is not None else ():
-        array = feed.get(symbol.name)
-        if isinstance(array, np.ndarray) and isinstance(symbol.type, TensorType) and symbol.shape.is_ranked:
-            sizes.update({d.name: n for d, n in zip(symbol.shape, array.shape, strict=False) if d.name is not None})
+    sizes = sizes_of(graph, feed) if graph is not None else {}
     try:
         return Dim(stated).evaluate(sizes)
     except (ValueError, TypeError, ZeroDivisionError):

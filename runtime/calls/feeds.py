@@ -205,6 +205,8 @@ class Feeds:
             for axis, name, dim in self._known_dims(leaf.type):
                 size = shape[axis]
                 if name is not None:
+                    if isinstance(dim, Dim) and size < dim.min:
+                        self._wrong(leaf, axis, f"{name}, which is {dim.min} or more")
                     if sizes.setdefault(name, size) != size:
                         self._wrong(leaf, axis, f"{name}, which is {sizes[name]} in {first[name].what}")
                     first.setdefault(name, leaf)

@@ -12,6 +12,7 @@ from typing import Any
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
 LARGEST = 1 << 40
@@ -214,15 +215,21 @@ _small: set[Type] = set()
 """Types that were found to be of a size that there may be."""
 
 
-def check_trips(trips: Symbol | None, starts: Symbol | None, body: Graph, place: object) -> None:
-    """Raise `ResourceLimitError` for a Loop that is known to run beyond all measure: one that only its count ends."""
+def check_trips(trips: Symbol | None, starts: Symbol | None, body: Graph, place: object) -> Dim:
+    """Return how often a Loop runs, `?` where that is not known.
+
+    Raises `ResourceLimitError` for one that is known to run beyond all measure: one that only its count ends.
+    """
     if trips is None or not isinstance(trips.producer, Constant) or trips.producer.array.size != 1:
-        return
+        return Dim.dynamic()
     count = int(trips.producer.array.reshape(())[()])
-    if count > MOST_TRIPS and _is_true(starts) and _goes_on(body):
+    if not (_is_true(starts) and _goes_on(body)):
+        return Dim.dynamic()
+    if count > MOST_TRIPS:
         raise ResourceLimitError(
             f"load: {place} runs {count} times, and {MOST_TRIPS} are the most", help="end the loop by its condition"
         )
+    return Dim(max(0, count))
 
 
 def _is_true(symbol: Symbol | None) -> bool:

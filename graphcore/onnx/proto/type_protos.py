@@ -10,6 +10,7 @@ from graphcore.errors import DTypeError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.model_proto import encoded_type, tensor
+from graphcore.types.dim_parser import BOUND
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import (
@@ -51,11 +52,12 @@ def read_type(proto: onnx.TypeProto) -> Type:
 
 
 def read_dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
+    """Return the dim; `?` for text that is none, and for one with a bound, which files have in a note."""
     if proto.HasField("dim_value"):
         return Dim(proto.dim_value) if proto.dim_value >= 0 else Dim.dynamic()
     if not isinstance(proto.dim_param, str):  # bytes that are no text
         return Dim.dynamic()
-    if not proto.dim_param or proto.dim_param.startswith("unk__"):
+    if not proto.dim_param or proto.dim_param.startswith("unk__") or BOUND in proto.dim_param:
         return Dim.dynamic()
     try:
         return Dim(proto.dim_param)

@@ -89,8 +89,8 @@ def _loop(
     goes_on = body.outputs[0].type
     if isinstance(goes_on, TensorType) and goes_on.dtype is not DType.bool:
         raise ModelError(f"load: {place}: its body gives {goes_on} as the condition", help="give a bool first")
-    check_trips(inputs[0], inputs[1], body, place)
-    scanned = [_stacked(s.type, 0) for s in body.outputs[1 + len(carried) :]]
+    length = check_trips(inputs[0], inputs[1], body, place)
+    scanned = [_stacked(s.type, 0, length) for s in body.outputs[1 + len(carried) :]]
     if outputs is not None and outputs > len(given) + len(scanned):
         raise ModelError(f"load: {place} has more results than its body", help="write the model again")
     results = [_filled(a, b.type) for a, b in zip(given, body.outputs[1:], strict=False)]
@@ -121,7 +121,11 @@ def _scan(
     scanned = [_slice(s, axis, place) for s, axis in zip(inputs[states:], axes, strict=False)]
     body, given = _settled(read_body, proto, [], carried, 0, place, after=scanned)
     ends = attributes.get("scan_output_axes") or [0] * len(body.outputs[states:])
-    stacked = [_stacked(s.type, axis) for s, axis in zip(body.outputs[states:], ends, strict=False)]
+    length = next(
+        (d for s, axis in zip(inputs[states:], axes, strict=False) if (d := _length(s, axis)) is not None),
+        Dim.dynamic(),
+    )
+    stacked = [_stacked(s.type, axis, length) for s, axis in zip(body.outputs[states:], ends, strict=False)]
     if outputs is not None and outputs > len(given) + len(stacked):
         raise ModelError(f"load: {place} has more results than its body", help="write the model again")
     return [*given, *stacked][:outputs], {"body": body}
@@ -173,11 +177,19 @@ def _slice(symbol: Symbol | None, axis: int, place: object) -> Type:
     return tensor_type(symbol.type.dtype, _shape(dims))
 
 
-def _stacked(type_: Type, axis: int) -> Type:
+def _length(symbol: Symbol | None, axis: int) -> Dim | None:
+    """Return the length of what is scanned, where it is known."""
+    if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
+        return None
+    found = symbol.type.shape[axis]
+    return None if found.is_dynamic else found
+
+
+def _stacked(type_: Type, axis: int, length: Dim) -> Type:
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
         return type_
     dims = list(type_.shape)
-    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, Dim.dynamic())
+    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, length)
     return tensor_type(type_.dtype, _shape(dims))
 
 

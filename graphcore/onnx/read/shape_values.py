@@ -14,7 +14,8 @@ import numpy as np
 
 from graphcore.arrays.evaluate import FOLDED, folded
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.onnx.read.slice_shapes import CUTS, Size, Value, left
+from graphcore.onnx.read.slice_shapes import CUTS, Size, Value, left, parts
+from graphcore.onnx.read.window_shapes import WINDOWS
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
@@ -94,20 +95,27 @@ class Sizes:
     ) -> list[Type]:
         """The types of an operator's results, with the dims that what its operands hold tells."""
         fewest, rule = _SHAPES.get(op_type, (0, None))
-        type_ = types[0] if len(types) == 1 else None
-        if rule is None or len(inputs) < fewest or not isinstance(type_, TensorType):
-            return types
-        if type_.shape.is_ranked and not any(d.is_dynamic for d in type_.shape):
+        is_split = op_type == "Split"
+        if (rule is None and not is_split) or len(inputs) < fewest or not inputs:
             return types
         try:
-            made = rule(self, inputs, attributes)
-        except ValueError:  # dims have bounds on how long they may become
+            made = None if rule is None else rule(self, inputs, attributes)
+            each = parts(self, inputs, attributes) if is_split else [made] * (len(types) if op_type in _ALIKE else 1)
+        except (ValueError, ArithmeticError):  # dims have bounds on how long they may become
             return types
-        if made is None or (type_.shape.is_ranked and len(type_.shape) != len(made)):
-            return types
-        own = type_.shape if type_.shape.is_ranked else [_UNKNOWN] * len(made)
-        dims = [new if old.is_dynamic else old for old, new in zip(own, made, strict=True)]
-        return [tensor_type(type_.dtype, _shape(dims))]
+        known = [] if each is None else each
+        return [_refined(t, dims) for t, dims in zip(types, known, strict=False)] + types[len(known) :]
+
+
+def _refined(type_: Type, made: Sequence[Dim] | None) -> Type:
+    """Return the type with dims where it has none itself."""
+    if made is None or not isinstance(type_, TensorType):
+        return type_
+    if type_.shape.is_ranked and (len(type_.shape) != len(made) or not any(d.is_dynamic for d in type_.shape)):
+        return type_
+    own = type_.shape if type_.shape.is_ranked else [_UNKNOWN] * len(made)
+    dims = [new if old.is_dynamic else old for old, new in zip(own, made, strict=True)]
+    return tensor_type(type_.dtype, _shape(dims))
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> Value:
@@ -252,7 +260,20 @@ def _chosen(test: Size, a: Size, b: Size) -> Size:
     return a if a is not None and a == b else None
 
 
+def _multiplied(values: list[Value], attributes: Mapping[str, Any], result: TensorType) -> Value:
+    """ReduceProd of a whole vector."""
+    (value, *_) = values
+    if not isinstance(value, tuple) or any(size is None for size in value):
+        return None
+    try:
+        total = _size(math.prod([Dim(size) for size in value if size is not None], start=Dim(1)))
+    except ValueError:  # dims have bounds on how long they may become, and none is below 0
+        return None
+    return (total,) if len(result.shape) == 1 else total
+
+
 _VALUES: dict[str, _Rule] = {
+    "ReduceProd": _multiplied,
     "Identity": _same,
     "Cast": lambda values, attributes, result: None if result.dtype is DType.bool else values[0],
     "Squeeze": _flat,
@@ -369,8 +390,14 @@ _SHAPES: dict[str, tuple[int, _ShapeRule]] = {
     "Range": (3, _counted),
     "ConstantOfShape": (1, _constant),
     **CUTS,
+    **WINDOWS,
     **dict.fromkeys(
-        ["Add", "Sub", "Mul", "Div", "And", "Or", "Where", "Equal", "Less", "Greater", "Max", "Min"], (2, _elementwise)
+        """Add Sub Mul Div Mod Pow And Or Xor BitwiseAnd BitwiseOr BitwiseXor BitShift Where Equal Less Greater
+        LessOrEqual GreaterOrEqual Max Min Sum Mean""".split(),
+        (1, _elementwise),
     ),
 }
 """By operator: the operands that the rule needs (older opsets may have attributes instead), and the rule."""
+
+_ALIKE = frozenset({"MaxPool", "TopK"})
+"""Operators whose results have all the same dims."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
@@ -23,6 +23,9 @@ Attributes = Mapping[str, Any]
 _UNKNOWN = Dim.dynamic()
 _EVERYTHING = (1 << 31) - 1
 """An end from which on a slice goes to the end of any axis."""
+
+_SHORT = 64
+"""The greatest number above or below the line of a scale by which dims are multiplied."""
 
 
 class Sizes(Protocol):
@@ -66,7 +69,9 @@ def _cut_dim(whole: Dim, start: Size, end: Size, step: Size) -> Dim:
         return _UNKNOWN  # backwards to there is nothing to ONNX, and everything to onnxruntime
     if whole.is_static and isinstance(start, int) and isinstance(end, int) and isinstance(step, int) and step:
         return Dim(len(range(int(whole))[start:end:step]))
-    if step != 1 or not _is_natural(start):
+    if isinstance(step, int) and step < 0 and isinstance(start, int) and (start >= _EVERYTHING or start == -1):
+        return whole.ceildiv(-step) if isinstance(end, int) and end <= -_EVERYTHING else _UNKNOWN
+    if not isinstance(step, int) or step < 1 or not _is_natural(start):
         return _UNKNOWN
     if isinstance(end, int) and end >= _EVERYTHING:
         stop = whole
@@ -76,7 +81,8 @@ def _cut_dim(whole: Dim, start: Size, end: Size, step: Size) -> Dim:
         stop = Dim.maximum(whole + end, 0)
     else:
         return _UNKNOWN
-    return stop if start == 0 else Dim.maximum(stop - start, 0)
+    length = stop if start == 0 else Dim.maximum(stop - start, 0)
+    return length if step == 1 else length.ceildiv(step)
 
 
 def _is_natural(size: Size) -> bool:
@@ -88,10 +94,21 @@ def _is_natural(size: Size) -> bool:
 def padded(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
     """Pad."""
     dims, pads = dims_of(inputs[0]), sizes.of(inputs[1])
-    has_axes = len(inputs) > 3 and inputs[3] is not None
-    if dims is None or has_axes or not isinstance(pads, tuple) or len(pads) != 2 * len(dims):
+    if dims is None or not isinstance(pads, tuple):
         return None
-    return [_sum(dim, *pair) for dim, *pair in zip(dims, pads[: len(dims)], pads[len(dims) :], strict=True)]
+    axes: Value = tuple(range(len(dims))) if len(inputs) < 4 or inputs[3] is None else sizes.of(inputs[3])
+    if not _are_axes(axes, len(dims)) or len(pads) != 2 * len(axes):
+        return None
+    for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        dims[axis] = _sum(None if dims[axis].is_dynamic else dims[axis], before, after)
+    return dims
+
+
+def _are_axes(axes: object, rank: int) -> TypeGuard[tuple[int, ...]]:
+    """Return whether axes are known, and are some of a tensor of that rank, each named once."""
+    if not isinstance(axes, tuple) or not all(isinstance(a, int) and -rank <= a < rank for a in axes):
+        return False
+    return len({a % rank for a in axes}) == len(axes)
 
 
 def _sum(*sizes: Size) -> Dim:
@@ -112,17 +129,103 @@ def tiled(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | N
 
 
 def resized(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
-    """Resize to sizes, or by whole numbers."""
+    """Resize to sizes, or by scales that are short fractions."""
     dims = dims_of(inputs[0])
-    if dims is None or "axes" in attributes or attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+    if dims is None or attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    axes = tuple(attributes.get("axes", range(len(dims))))
+    if not _are_axes(axes, len(dims)):
         return None
     target = sizes.of(inputs[3]) if len(inputs) > 3 else None
     if isinstance(target, tuple):
-        return [_UNKNOWN if size is None else Dim(size) for size in target] if len(target) == len(dims) else None
-    scales = constant_array(inputs[2], weights=True, outer=True)
-    if scales is None or scales.shape != (len(dims),) or not all(float(s).is_integer() and s >= 1 for s in scales):
+        made = [_UNKNOWN if size is None else Dim(size) for size in target]
+    else:
+        scales = constant_array(inputs[2], weights=True, outer=True)
+        if scales is None or scales.ndim != 1 or len(scales) != len(axes):
+            return None
+        made = [_scaled(dims[axis], float(scale)) for axis, scale in zip(axes, scales, strict=True)]
+    if len(made) != len(axes):
         return None
-    return [dim * int(scale) for dim, scale in zip(dims, scales, strict=True)]
+    for axis, dim in zip(axes, made, strict=True):
+        dims[axis] = dim
+    return dims
+
+
+def _scaled(dim: Dim, scale: float) -> Dim:
+    """Return a dim times a number, rounded down; `?` where float32, in which kernels multiply, may round otherwise."""
+    if not 0 < scale <= _SHORT:
+        return _UNKNOWN
+    above, below = scale.as_integer_ratio()
+    return dim * above // below if above <= _SHORT and below <= _SHORT else _UNKNOWN
+
+
+def cropped(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """CenterCropPad."""
+    dims, target = dims_of(inputs[0]), sizes.of(inputs[1])
+    if dims is None or not isinstance(target, tuple):
+        return None
+    axes = tuple(attributes.get("axes", range(len(dims))))
+    if not _are_axes(axes, len(dims)) or len(axes) != len(target):
+        return None
+    for axis, size in zip(axes, target, strict=True):
+        dims[axis] = _UNKNOWN if size is None else Dim(size)
+    return dims
+
+
+def picked(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """GatherND: rows of indices, and what they leave of the data."""
+    dims, places = dims_of(inputs[0]), dims_of(inputs[1])
+    if dims is None or not places or not places[-1].is_static:
+        return None
+    return [*places[:-1], *dims[attributes.get("batch_dims", 0) + int(places[-1]) :]]
+
+
+def greatest(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """TopK."""
+    dims, count = dims_of(inputs[0]), sizes.of(inputs[1])
+    axis = attributes.get("axis", -1)
+    if dims is None or not -len(dims) <= axis < len(dims):
+        return None
+    dims[axis] = _UNKNOWN if not isinstance(count, tuple) or len(count) != 1 or count[0] is None else Dim(count[0])
+    return dims
+
+
+def alike(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """Operators whose result has the shape of their first operand."""
+    return dims_of(inputs[0])
+
+
+def in_blocks(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """DepthToSpace."""
+    dims, block = dims_of(inputs[0]), attributes.get("blocksize", 0)
+    if dims is None or len(dims) != 4 or block < 1:
+        return None
+    return [dims[0], dims[1] // (block * block), dims[2] * block, dims[3] * block]
+
+
+def out_of_blocks(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
+    """SpaceToDepth."""
+    dims, block = dims_of(inputs[0]), attributes.get("blocksize", 0)
+    if dims is None or len(dims) != 4 or block < 1:
+        return None
+    return [dims[0], dims[1] * (block * block), dims[2] // block, dims[3] // block]
+
+
+def parts(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[list[Dim]] | None:
+    """Split: the dims of each result."""
+    dims, axis = dims_of(inputs[0]), attributes.get("axis", 0)
+    if dims is None or not -len(dims) <= axis < len(dims):
+        return None
+    given: Value = sizes.of(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
+    if attributes.get("num_outputs") == 2:
+        given = (dims[axis].ceildiv(2), dims[axis] // 2)
+    if not isinstance(given, tuple):
+        return None
+    made = []
+    for size in given:
+        made.append([*dims])
+        made[-1][axis] = _UNKNOWN if size is None else Dim(size)
+    return made
 
 
 def joined(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
@@ -158,5 +261,7 @@ def left(have: Sequence[Dim], taken: Sequence[Dim]) -> Dim:
 
 CUTS: dict[str, tuple[int, Callable[[Sizes, Inputs, Attributes], list[Dim] | None]]] = {
     "Slice": (3, cut), "Pad": (2, padded), "Tile": (2, tiled), "Resize": (3, resized), "Concat": (1, joined),
+    "CenterCropPad": (2, cropped), "GatherND": (2, picked), "TopK": (2, greatest), "DepthToSpace": (1, in_blocks),
+    "SpaceToDepth": (1, out_of_blocks), **dict.fromkeys(["GroupNormalization", "RegexFullMatch"], (1, alike)),
 }  # fmt: skip
 """By operator: the operands that the rule needs (older opsets may have attributes instead), and the rule."""

@@ -12,6 +12,7 @@ from functools import partial
 from graphcore.ir.bodies import body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
+from graphcore.ir.state.dim_minima import least, minima
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.edit import edit
 from graphcore.ir.transform.walk import bodies
@@ -63,7 +64,11 @@ def _may_fail(node: Node) -> bool:
 
 
 def _unsure(symbol: Symbol) -> frozenset[Dim]:
-    return frozenset([d for d in symbol.shape if (d.lower_bound or 0) <= 0])
+    graph = symbol.graph
+    while graph.scope.outer is not None:
+        graph = graph.scope.outer
+    known = minima(graph.metadata)
+    return frozenset([d for d in symbol.shape if least(d, known) <= 0])
 
 
 def _is_guard(node: Node) -> bool:
