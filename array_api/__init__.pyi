@@ -150,7 +150,7 @@ def concat(arrays: Sequence[_A], /, *, axis: int | None = 0) -> Array:  # type: 
 @overload
 def concat(arrays: Sequence[_S], /, *, axis: int | None = 0) -> Symbol: ...
 def conj(x: _T, /) -> _T:
-    """The complex conjugate, which of real numbers is the number itself."""
+    """Return the complex conjugate, which of real numbers is the number itself."""
 @overload
 def copysign(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The magnitude of x1 with the sign of x2, that of zeros and NaNs too. C's copysign."""
@@ -234,7 +234,7 @@ def hypot(x1: _S, x2: _S, /) -> Symbol: ...
 def iinfo(type: Any, /) -> IInfo:
     """The limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
 def imag(x: _T, /) -> _T:
-    """The imaginary part, which of real numbers is 0."""
+    """Raise `DTypeError`: the standard has imaginary parts of complex dtypes alone, and there are none here."""
 def isdtype(dtype: DType, kind: Any) -> Any:
     """Return whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those."""
 def isfinite(x: _T, /) -> _T:
@@ -358,7 +358,7 @@ def pow(x1: _S, x2: _S, /) -> Symbol: ...
 def prod(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> _T:
     """The product over axes. An empty product is 1. All else is as in `sum`."""
 def real(x: _T, /) -> _T:
-    """The real part, which of real numbers is the number itself."""
+    """Return the real part, which of real numbers is the number itself."""
 def reciprocal(x: _T, /) -> _T:
     """1 / x. ONNX Reciprocal."""
 @overload

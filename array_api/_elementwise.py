@@ -10,6 +10,7 @@ from graphcore import ops
 from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._eager.scalars import as_arrays, met
 from graphcore.build import primitives as e
+from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType
 
@@ -139,30 +140,40 @@ trunc = _unary("trunc", ops.trunc)
 
 @function
 def conj(x: Tensor, /) -> Tensor:
-    """The complex conjugate, which of real numbers is the number itself."""
+    """Return the complex conjugate, which of real numbers is the number itself.
+
+    x: numbers of any shape. Raises `PromotionError` for bool, as the standard has it.
+    """
     return ops.positive(x)
 
 
 @function
 def real(x: Tensor, /) -> Tensor:
-    """The real part, which of real numbers is the number itself."""
+    """Return the real part, which of real numbers is the number itself.
+
+    x: numbers of any shape. Raises `PromotionError` for bool, as the standard has it.
+    """
     return ops.positive(x)
 
 
 @function
 def imag(x: Tensor, /) -> Tensor:
-    """The imaginary part, which of real numbers is 0."""
+    """Raise `DTypeError`: the standard has imaginary parts of complex dtypes alone, and there are none here."""
     number = ops.positive(x)
-    return ops.broadcast_to(e.const(number, 0), ops.shape_of(number), number.shape)
+    raise DTypeError(
+        f"imag: {number.dtype} is no complex dtype, and only those have imaginary parts",
+        operands={"x": number},
+        help="that of real numbers is zeros_like(x)",
+    )
 
 
 @function
 def signbit(x: Tensor, /) -> Tensor:
     """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs that have it.
 
-    x: floats of any shape. Returns bool. Raises as `abs` for other dtypes.
+    x: floats of any shape. Returns bool. Raises `DTypeError` for other dtypes, as the standard has it.
     """
-    number = ops.positive(x)
+    number = _with_bits("signbit", ops.positive(x))
     return e.less(_bits(number), _const(number, 0))
 
 
@@ -187,6 +198,18 @@ def _binary(name: str, body: Callable[[Any, Any], Symbol]) -> Callable[[Tensor, 
 _INTEGERS = {16: DType.int16, 32: DType.int32, 64: DType.int64}
 
 
+def _with_bits(name: str, *operands: Symbol) -> Symbol:
+    """Return the first of floats of one dtype, whose bits are those of integers. Raises `DTypeError` for others."""
+    first = operands[0]
+    if not first.dtype.is_float or first.dtype.bits not in _INTEGERS:
+        raise DTypeError(
+            f"{name}: it reads the bits of floats of 16, 32 or 64 bits, and {first.dtype} is none",
+            operands={f"x{i + 1}" if len(operands) > 1 else "x": operand for i, operand in enumerate(operands)},
+            help="compare integers with x < 0, and cast other floats: astype(x, float32)",
+        )
+    return first
+
+
 def _bits(x: Symbol) -> Symbol:
     """The bits of floats as signed integers."""
     return e.bitcast(x, _INTEGERS[x.dtype.bits])
@@ -200,6 +223,7 @@ def _const(x: Symbol, value: int) -> Symbol:
 def _copysign(x1: Tensor, x2: Tensor) -> Symbol:
     """The magnitude of x1 with the sign of x2, that of zeros and NaNs too. C's copysign."""
     size, sign = met("copysign", "float", x1, x2)
+    _with_bits("copysign", size, sign)
     low, high = (1 << (size.dtype.bits - 1)) - 1, -(1 << (size.dtype.bits - 1))
     magnitude = e.emit("BitwiseAnd", _bits(size), _const(size, low))
     return e.bitcast(e.emit("BitwiseOr", magnitude, e.emit("BitwiseAnd", _bits(sign), _const(size, high))), size.dtype)
@@ -227,6 +251,7 @@ def _logaddexp(x1: Tensor, x2: Tensor) -> Symbol:
 def _nextafter(x1: Tensor, x2: Tensor) -> Symbol:
     """The float next to x1 on the way to x2; x2 itself where they are equal. C's nextafter."""
     x, y = met("nextafter", "float", x1, x2)
+    _with_bits("nextafter", x, y)
     bits, one, zero = _bits(x), _const(x, 1), e.const(x, 0)
     # The bits of floats of one sign count upwards with their magnitude.
     away = e.equal(e.greater(y, x), e.greater(x, zero))

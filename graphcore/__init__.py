@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from graphcore.checkpoints import load_tensors, save_tensors
     from graphcore.custom_ops.declaration import CustomOp, custom_op
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
-    from graphcore.surgery.compose import compose
+    from graphcore.surgery import compose
 
 from graphcore.support.gc_pause import freeze as _freeze
 
@@ -89,7 +89,7 @@ _LAZY = {
     "Quantization": "runtime",
     "array_api": "",
     "checkpoints": "",
-    "compose": "surgery.compose",
+    "compose": "surgery",
     "custom_op": "custom_ops.declaration",
     "jit": "runtime",
     "load_tensors": "checkpoints",

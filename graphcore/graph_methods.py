@@ -44,6 +44,12 @@ def method(owner: type, name: str = "") -> Callable[[_Function], _Function]:
     return attach
 
 
+def _surgery() -> Any:
+    from graphcore import surgery  # onnx takes longer to import than all of graphcore
+
+    return surgery
+
+
 # Of Graph
 
 
@@ -179,9 +185,7 @@ def call(
         model = Graph.load("resnet.onnx")
         y = ops.softmax(model(images))
     """
-    from graphcore.surgery.call import call  # onnx, as above
-
-    return call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
+    return _surgery().call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
 
 
 @method(Graph)
@@ -197,9 +201,7 @@ def extract(self: Graph, inputs: Any = None, outputs: Any = ()) -> Graph:
         backbone = model.extract(["images"], ["features"])
         head = model.extract({"features": "features"}, model.outputs)
     """
-    from graphcore.surgery.extract import extract  # onnx, as above
-
-    return extract(self, inputs, outputs)
+    return _surgery().extract(self, inputs, outputs)
 
 
 @method(Graph)
@@ -218,9 +220,7 @@ def rename(
 
         model.rename({"input.1": "image", "unk__0": "batch"})
     """
-    from graphcore.surgery.rename import rename  # onnx, as above
-
-    return rename(self, names or {}, values or {}, dims or {})
+    return _surgery().rename(self, names or {}, values or {}, dims or {})
 
 
 @method(Graph)
@@ -236,9 +236,7 @@ def with_dims(self: Graph, shapes: Mapping[str, Sequence[DimLike]] | None = None
         model.with_dims(batch=1)                                  # from names to sizes
         model.with_dims({"image": ["batch", 3, 224, 224]})        # from sizes to names
     """
-    from graphcore.surgery.dims import with_dims  # onnx, as above
-
-    return with_dims(self, shapes or {}, dims)
+    return _surgery().with_dims(self, shapes or {}, dims)
 
 
 @method(Graph)
@@ -252,9 +250,7 @@ def with_inputs(self: Graph, *inputs: str | Symbol, **more: Type | Buffer) -> Gr
         model.with_inputs("mask", "ids")
         model.with_inputs("x", "decoder.weight")
     """
-    from graphcore.surgery.interface import with_inputs  # onnx, as above
-
-    return with_inputs(self, inputs, more)
+    return _surgery().with_inputs(self, inputs, more)
 
 
 @method(Graph)
@@ -266,9 +262,7 @@ def with_outputs(self: Graph, *outputs: str | Symbol, **named: str | Symbol) -> 
 
         model.with_outputs("logits", hidden="encoder/layer.11/add_7")
     """
-    from graphcore.surgery.interface import with_outputs  # onnx, as above
-
-    return with_outputs(self, outputs, named)
+    return _surgery().with_outputs(self, outputs, named)
 
 
 @method(Graph)
@@ -281,9 +275,7 @@ def with_constants(self: Graph, values: Mapping[str, Any] | None = None, **named
 
         model.with_constants(sampling_rate=16000)
     """
-    from graphcore.surgery.interface import with_constants  # onnx, as above
-
-    return with_constants(self, {**(values or {}), **named})
+    return _surgery().with_constants(self, {**(values or {}), **named})
 
 
 @method(Graph)
@@ -296,9 +288,7 @@ def with_weights(self: Graph, weights: Mapping[str, Any]) -> Graph:
 
         model.with_weights({"head.weight": fine_tuned})
     """
-    from graphcore.surgery.interface import with_weights  # onnx, as above
-
-    return with_weights(self, weights)
+    return _surgery().with_weights(self, weights)
 
 
 @method(Graph)
@@ -447,6 +437,28 @@ def array_namespace(self: Symbol, /, *, api_version: str | None = None) -> Any:
     from graphcore.array_api import _namespace  # compiled functions of Arrays: most graphs need none
 
     return _namespace(api_version)
+
+
+@method(Symbol, "__array_ufunc__")
+def array_ufunc(self: Symbol, ufunc: Any, how: str, /, *inputs: Any, **options: Any) -> Any:
+    """Build the op of a NumPy ufunc: `np.exp(x)`, `np.add(array, x)` and `array + x`, which is the same to NumPy.
+
+    Raises `SymbolError` that names the counterpart for a ufunc or an argument that builds none, and what the op raises.
+    """
+    from graphcore.array_api._numpy.ufuncs import call_ufunc  # as above
+
+    return call_ufunc(ufunc, how, inputs, options)
+
+
+@method(Symbol, "__array_function__")
+def array_function(self: Symbol, function: Any, types: Any, arguments: tuple[Any, ...], named: Any, /) -> Any:
+    """Build the ops of a NumPy function: `np.mean(x, axis=0)`, `np.concatenate([x, y])`.
+
+    Raises `SymbolError` that names the counterpart for a function or an argument that builds none.
+    """
+    from graphcore.array_api._numpy.functions import call_function  # as above
+
+    return call_function(function, arguments, named)
 
 
 @method(Symbol)

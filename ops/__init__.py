@@ -42,6 +42,7 @@ from graphcore.ops.shape import *
 from graphcore.ops.sorting import *
 from graphcore.ops.strings import *
 from graphcore.ops.vectors import *
+from graphcore.support.suggestions import suggestion
 
 # Every declared op is a name of this package; other names of the files above are not.
 globals().update({name: declaration.function for name, declaration in REGISTRY.items()})
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """Return the operators of onnxruntime's own domain, declared at first use."""
     if name != "microsoft":
-        raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}")
+        close = suggestion(name, (*__all__, "microsoft", "onnx"), ending="")
+        raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}{close and f'; {close}'}")
     from importlib import import_module
 
     return import_module("graphcore.ops.microsoft")

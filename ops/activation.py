@@ -136,7 +136,7 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
     """x times the probability that a standard normal number is below x.
 
     x: any shape, numbers or bools; integers become floats. approximate: "none" for x/2 * (1 + erf(x / sqrt(2))),
-    "tanh" for x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "quick" for x * sigmoid(1.702 x). Raises `ShapeError`
+    "tanh" for x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), "quick" for x * sigmoid(1.702 x). Raises `GraphError`
     for another word. Hendrycks and Gimpel 2016, arXiv:1606.08415; ONNX Gelu.
     """
     choice("gelu", "approximate", approximate, ("none", "tanh", "quick"))

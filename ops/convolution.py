@@ -23,7 +23,7 @@ from graphcore.ops.shared.spatial import (
 )
 from graphcore.ops.shared.spatial import windows as window_counts
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import _shape, tensor_type
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
 @op(onnx="Conv", rule="float")
@@ -140,7 +140,8 @@ def conv2d_transpose(
         raise ShapeError(
             f"{name}: x has {inputs.shape[1]} channels, filter takes {features}",
             operands=roles,
-            help=f"the F of filter_layout={filter_layout!r} must be the number of channels of x",
+            help=_other_layout(inputs.shape, 2, features, input_layout)
+            or f"the F of filter_layout={filter_layout!r} must be the number of channels of x",
         )
     _divides(name, groups, "x has", inputs.shape[1], roles)
     _check_bias(name, roles, channels)
@@ -186,7 +187,8 @@ def _convolve(
         raise ShapeError(
             f"{name}: x has {inputs.shape[1]} channels, filter takes {filters.shape[1]}{per_group}",
             operands=roles,
-            help=f"the C of filter_layout={filter_layout!r} must be the number of channels of x divided by groups",
+            help=_other_layout(inputs.shape, count, channels, input_layout)
+            or f"the C of filter_layout={filter_layout!r} must be the number of channels of x divided by groups",
         )
     _divides(name, groups, "filter gives", features, roles)
     _check_bias(name, roles, features)
@@ -194,6 +196,21 @@ def _convolve(
     attributes = _attributes(filters, strides, dilations, before, after, groups)
     made = _emitted("Conv", inputs, filters, roles, _shape([inputs.shape[0], features, *sizes]), attributes)
     return relaid(made, INPUTS[count][-1], input_layout)
+
+
+def _other_layout(shape: Shape, count: int, channels: Dim, layout: str) -> str:
+    """Return the help for an x whose channels stand where another layout has them; "" where they do not.
+
+    shape: that of x in ONNX's layout, as `layout` reads it.
+    """
+    if not shape.is_ranked:
+        return ""
+    own = dict(zip(INPUTS[count][-1], shape, strict=True))
+    given = [own[letter] for letter in layout]
+    for other in INPUTS[count]:
+        if other != layout and given[other.index("C")] is channels:
+            return f"x looks like {other}: give input_layout={other!r}"
+    return ""
 
 
 def _operands(

@@ -23,6 +23,7 @@ from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime
 from graphcore.runtime.openvino.support import require
 from graphcore.support.atomic_files import replace_files
+from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
 
 EXTERNAL_ABOVE = 1 << 30
@@ -65,9 +66,13 @@ def written(graph: Graph, options: Options) -> Written:
     at the opset that was asked for.
     """
     if options.target not in TARGETS:
-        raise GraphError(f"no target is called {options.target!r}", help=f"use one of {', '.join(TARGETS)}")
+        close = suggestion(options.target, TARGETS)
+        raise GraphError(f"no target is called {options.target!r}", help=f"{close}use one of {', '.join(TARGETS)}")
     if options.precision not in PRECISIONS:
-        raise GraphError(f"there is no precision {options.precision!r}", help=f"use one of {', '.join(PRECISIONS)}")
+        close = suggestion(options.precision, PRECISIONS)
+        raise GraphError(
+            f"there is no precision {options.precision!r}", help=f"{close}use one of {', '.join(PRECISIONS)}"
+        )
     asked = file_versions.versions_asked(options.target, options.opset, options.ir_version, options.runtime)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
@@ -83,7 +88,8 @@ def _lowered(graph: Graph, options: Options, runtime: Runtime) -> Graph:
     target, precision = options.target, options.precision
     level: Optimize = ("all" if TARGETS[target].table else "off") if options.optimize is None else options.optimize
     if level not in LEVELS:
-        raise GraphError(f"there is no level of optimization {level!r}", help=f"use one of {', '.join(LEVELS)}")
+        close = suggestion(level, LEVELS)
+        raise GraphError(f"there is no level of optimization {level!r}", help=f"{close}use one of {', '.join(LEVELS)}")
     shown = exposed(graph)
     note_initial_values(shown, graph)
 

@@ -30,6 +30,7 @@ from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
 from graphcore.runtime.inspection.profiling import Profile, profiled
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
+from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ _MOST_EMPTIED = 4
 
 
 class Model:
-    """A graph that an onnxruntime session runs: `model(x, y)` or `model(x=..., y=...)`. Made by a session.
+    """A graph that an onnxruntime session runs: `model(x, y)`, `model(x=..., y=...)` or `model({"x": ...})`.
+
+    Made by a session. `model.run(["y"], {"x": ...})` is as in onnxruntime.
 
     Calls from several threads at once are safe.
     """
@@ -155,10 +158,12 @@ class Model:
         return self._state
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
-        """Run the model on one value for each input, given by position or by name.
+        """Run the model on one value for each input, given by position, by name, or all in one dict.
 
         Arrays have the inputs' dtypes (ml_dtypes' for bfloat16, float8 and int4), ranks and dims; other byte orders and
-        strides are made right. Integers of more than 64 bits are fed as arrays of Python ints, or as uint32 digits
+        strides are made right. Tensors of other libraries are read through DLPack, without a copy, or `__array__`.
+        Python numbers and nested lists of them become arrays of the input's dtype where that holds them: ints exactly,
+        floats rounded. Integers of more than 64 bits are fed as arrays of Python ints, or as uint32 digits
         along one more axis, the lowest first; they come out as digits. A sequence is a list or tuple of arrays; an
         optional is None where it is absent, and may then be left out. Returns the outputs, in order, of the same kinds;
         types that graphcore only hands on come as onnxruntime gives them. Raises `FeedError` for anything else, and
@@ -185,6 +190,39 @@ class Model:
         for position, dtype in self._restored:
             results[position] = transport_dtypes.restored(results[position], dtype)
         return results
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: None = None
+    ) -> list[Any]:
+        """Return the named outputs of a call, as `onnxruntime.InferenceSession.run` does: `model.run(["y"], {"x": x})`.
+
+        output_names: in the order wanted, or None for all. input_feed: a value for each input, by name. run_options:
+        None, since the session has the options. Raises `FeedError` for names that are no outputs and for run_options,
+        and what a call raises.
+        """
+        known = self._outputs
+        names = [*known] if output_names is None else output_names
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise FeedError(
+                f"run: {self.name}: {names!r:.80} is no list of outputs", help='give names: model.run(["y"], {"x": x})'
+            )
+        for name in names:
+            if name not in known:
+                raise FeedError(
+                    f"run: {self.name}: there is no output {name!r:.80}",
+                    help=f"{suggestion(name, known)}the outputs: {', '.join(known)}",
+                )
+        if not isinstance(input_feed, Mapping) or not all(isinstance(name, str) for name in input_feed):
+            raise FeedError(
+                f"run: {self.name}: the feed is {input_feed!r:.80}",
+                help='give a dict by name: model.run(None, {"x": x})',
+            )
+        if run_options is not None:
+            raise FeedError(
+                f"run: {self.name}: a call takes no run_options", help="give options to gc.InferenceSession(...)"
+            )
+        results = dict(zip(known, self(**input_feed), strict=True))
+        return [results[name] for name in names]
 
     def bind(self, /, *arrays: Any, **named: Any) -> Bound:
         """Return a `Bound` for shapes that stay: arrays for its inputs and outputs, bound once and used in every call.

@@ -35,6 +35,7 @@ from graphcore.runtime.ort.sessions import refused
 from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.runtime.ort.tensor_cores import multiplies_in_tf32
 from graphcore.runtime.replaced_weights import with_weights
+from graphcore.support.suggestions import suggestion
 
 if TYPE_CHECKING:
     import onnx
@@ -78,12 +79,13 @@ class InferenceSession:
     ) -> None:
         if precision not in PRECISIONS:
             raise GraphError(
-                f"InferenceSession: there is no precision {precision!r}", help=f"use one of {', '.join(PRECISIONS)}"
+                f"InferenceSession: there is no precision {precision!r}",
+                help=f"{suggestion(precision, PRECISIONS)}use one of {', '.join(PRECISIONS)}",
             )
         if optimize not in LEVELS:
             raise GraphError(
                 f"InferenceSession: there is no level of optimization {optimize!r}",
-                help=f"use one of {', '.join(LEVELS)}",
+                help=f"{suggestion(optimize, LEVELS)}use one of {', '.join(LEVELS)}",
             )
         self.precision = precision
         self.optimize = optimize

@@ -14,6 +14,7 @@ from graphcore.build.pytree import Structure, labels_of, rebuilt, structure_of
 from graphcore.errors import DTypeError, FeedError, GraphError
 from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
+from graphcore.ir.scope import size_of
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import NoPromotion, PromotionSystem, system
 from graphcore.promotion.system import Scalar, check_literal
@@ -64,15 +65,38 @@ class Jitted(Generic[P, R, Arrays]):
             for operand in found:
                 if isinstance(operand, Symbol):  # called while another function is traced
                     return self.function(*arguments, **named)
-                array = operand if isinstance(operand, np.ndarray) else self._guessed(operand)
+                if isinstance(operand, (np.ndarray, np.generic)):
+                    array = np.asarray(operand)
+                    key += "array", array.dtype, array.ndim
+                else:
+                    array = self._guessed(operand)
+                    key += type(operand).__name__, array.dtype, 0
                 operands.append(array)
-                key += type(operand).__name__, array.dtype, array.ndim
         signature = tuple(key)
         compiled = self._compiled.get(signature)
         if compiled is None:
             compiled = self._trace_once(signature, arguments, named)
         model, results = compiled
         return rebuilt(results, iter(model(*operands)))
+
+    def graph(self, /, *arguments: Any, **named: Any) -> Graph:
+        """Return the graph of a call with these arguments, traced anew and not run: to print, export or change.
+
+        arguments, named: as for a call. Raises what a call raises before it runs, and `FeedError` for Symbols.
+        """
+        found: list[Any] = []
+        for label, value in (*enumerate(arguments), *named.items()):
+            structure_of(value, self._leaf_of(value), found, "jit: argument ", str(label), FeedError)
+        for operand in found:
+            if isinstance(operand, Symbol):
+                raise FeedError(
+                    "jit: a graph is traced of arrays, and a Symbol is given",
+                    operands={"given": operand},
+                    help="give an array of the dtype and rank, or call the function to build in the Symbol's graph",
+                )
+            if not isinstance(operand, (np.ndarray, np.generic)):
+                self._guessed(operand)  # which raises for a number that the dtype does not hold
+        return self._traced(arguments, named)[0]
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Jitted[P, R, Arrays]: ...
@@ -93,6 +117,10 @@ class Jitted(Generic[P, R, Arrays]):
         return found
 
     def _trace(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Compiled:
+        graph, structure = self._traced(arguments, named)
+        return (self._session or InferenceSession()).load(graph), structure
+
+    def _traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Graph, Structure]:
         places = (*_positional_labels(self.function, len(arguments), named), *sorted(named))
         values = (*arguments, *(named[label] for label in sorted(named)))
         structures: dict[str, Structure] = {}
@@ -112,14 +140,11 @@ class Jitted(Generic[P, R, Arrays]):
                 *(traced[place] for place in places[: len(arguments)]), **{place: traced[place] for place in named}
             )
         results: list[Any] = []
-        structure = structure_of(made, _is_single, results, "jit: ")
-        if not results or any(not isinstance(s, Symbol) for s in results):
-            raise GraphError(
-                f"jit: the function returned a {type(made).__name__}, no Symbols",
-                help="return a Symbol, or a tuple, list or dict of them",
-            )
-        graph.output(*results)
-        return (self._session or InferenceSession()).load(graph), structure
+        structure = structure_of(made, _is_result, results, "jit: ")
+        if not results:
+            raise _no_result(made)
+        graph.output(*[_as_symbol(graph, result) for result in results])
+        return graph, structure
 
     def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
         """Return a Python number as an array of the dtype that it is guessed to have."""
@@ -140,7 +165,7 @@ class Jitted(Generic[P, R, Arrays]):
 
     def _traced_type(self, label: str, value: Any) -> TensorType:
         """Return the type of the input that an operand becomes."""
-        if isinstance(value, np.ndarray):
+        if isinstance(value, (np.ndarray, np.generic)):
             return TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
         return TensorType(self._system.default_dtype([value]), [], ambiguous=True)
 
@@ -237,14 +262,15 @@ def jit(
     """Make a function of Symbols one of arrays.
 
     function: builds with ops on its arguments and returns a Symbol, or a tuple, list or dict of them, nested if need
-    be. NumPy arrays among the arguments, in tuples, lists and dicts too, are traced: the graph knows their dtypes and
+    be; Python numbers and arrays among them are constants, and None stays None. NumPy arrays among the arguments, in
+    tuples, lists and dicts too, are traced, and NumPy scalars as arrays without axes: the graph knows their dtypes and
     ranks, and is used again for all arrays of the same. Any other argument must be hashable, is passed as it is, and
     belongs to the signature; where the promotion system guesses the dtypes of Python numbers ("anvil"), those that are
     arguments themselves are traced too, as scalars of an ambiguous dtype. Called with Symbols, while another function
     is traced, it builds into that one's graph. promotion: a system's name or a `PromotionSystem`. session: where to
     load; by default the CPU's. The result has the structure of what the function returned, with arrays in place of
-    Symbols. Calling it raises `FeedError` for unhashable arguments and `GraphError` where the function returns no
-    Symbols.
+    Symbols. `function.graph(...)` returns the graph that a call with these arguments runs. Calling it raises
+    `FeedError` for unhashable arguments and `GraphError` where the function returns no Symbols.
 
         @gc.jit
         def scaled(x, y): return ops.softmax(x * y)
@@ -257,18 +283,39 @@ def jit(
 
 
 def _is_tensor(value: object) -> bool:
-    return isinstance(value, (np.ndarray, Symbol))
+    # What a NumPy scalar of text or of time says is no number: it belongs to the signature.
+    return isinstance(value, (np.ndarray, Symbol)) or (
+        isinstance(value, np.generic) and not isinstance(value, (np.flexible, np.datetime64, np.timedelta64))
+    )
 
 
 def _is_anything(value: object) -> bool:
     return True
 
 
-def _is_single(value: object) -> bool:
-    return not isinstance(value, (tuple, list, dict))
+def _is_result(value: object) -> bool:
+    return value is not None and not isinstance(value, (tuple, list, dict))
 
 
-def _dtype(label: str, array: np.ndarray[Any, Any]) -> DType:
+def _as_symbol(graph: Graph, result: object) -> Symbol:
+    """Return what a function gives as a Symbol: numbers and arrays are constants. Raises `GraphError`."""
+    if isinstance(result, Symbol):
+        return result
+    if isinstance(result, Dim):
+        return graph.constant(size_of(result, "jit", "a result"))
+    if isinstance(result, (bool, int, float, np.ndarray, np.generic)):
+        return graph.constant(result)
+    raise _no_result(result)
+
+
+def _no_result(made: object) -> GraphError:
+    return GraphError(
+        f"jit: the function returned a {type(made).__name__}, no Symbols",
+        help="return a Symbol, or a tuple, list or dict of them",
+    )
+
+
+def _dtype(label: str, array: np.ndarray[Any, Any] | np.generic) -> DType:
     try:
         return DType.of(array.dtype)
     except DTypeError as error:

@@ -26,12 +26,35 @@ def is_scalar(value: object) -> bool:
 
 
 def as_arrays(op: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values, in which scalars beside Arrays are Arrays of their dtype: so one graph serves all scalars."""
+    """Return the values, in which scalars beside Arrays are Arrays of their dtype: so one graph serves all scalars.
+
+    Scalars of NumPy are arrays without axes, of their own dtype. Raises `PromotionError` for complex numbers.
+    """
+    if any(isinstance(value, (np.generic, complex)) for value in values):
+        refuse_complex(op, *values)
+        values = tuple(np.asarray(value) if isinstance(value, np.generic) else value for value in values)
     kinds = [type(value) for value in values]
     if Symbol in kinds or Array not in kinds or not any(is_scalar(value) for value in values):
         return values
     dtype = joined(op, values)
     return tuple(Array(scalar_array(value, dtype)) if is_scalar(value) else value for value in values)
+
+
+def refuse_complex(op: str, *values: object) -> None:
+    """Raise `PromotionError` where one of the values is a complex number or an array of them."""
+    if any(
+        isinstance(value, (complex, np.complexfloating)) or (type(value) is np.ndarray and value.dtype.kind == "c")
+        for value in values
+    ):
+        raise PromotionError(
+            f"{op}: complex numbers are not computed with here",
+            operands={f"x{i + 1}": _shown(value) for i, value in enumerate(values)},
+            help="use their real and imaginary parts",
+        )
+
+
+def _shown(value: object) -> object:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else value
 
 
 def joined(op: str, values: tuple[Any, ...], system: PromotionSystem = PROMOTION) -> DType:
@@ -46,8 +69,7 @@ def joined(op: str, values: tuple[Any, ...], system: PromotionSystem = PROMOTION
 def _operand(value: Any) -> Operand:
     if is_scalar(value):
         return Operand(None, literal=_scalar(value))
-    if isinstance(value, complex):
-        raise PromotionError("complex numbers are not computed with here", help="use their real and imaginary parts")
+    refuse_complex("result_type", value)
     if isinstance(value, (Array, Symbol)):
         return Operand(value.dtype)
     return Operand(DType.of(value.dtype if isinstance(value, np.ndarray) else value))

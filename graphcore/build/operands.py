@@ -15,9 +15,11 @@ from graphcore import promotion
 from graphcore.build.shapes import Roles
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWarning, PromotionError
 from graphcore.ir.graph import Graph, _current
+from graphcore.ir.scope import size_of
 from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
 from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.support.source_lines import user_line
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -85,6 +87,8 @@ def _split(graph: Graph, op: str, roles: Roles) -> tuple[list[Symbol | None], li
     symbols: list[Symbol | None] = []
     literals: list[Scalar | None] = []
     for role, value in roles.items():
+        if type(value) is Dim:
+            value = size_of(value, op, role)
         literal = type(value) in _SCALARS
         if type(value) is str and _are_strings(roles):
             value = np.array(value, object)

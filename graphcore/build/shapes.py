@@ -44,6 +44,7 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     if not all(s.is_ranked for s in shapes):
         return Shape.unknown()
     rank = max(map(len, shapes))
+    clash = ""  # of dims that may turn out to be equal: two numbers that differ are the better reason
     dims = []
     for position in range(-rank, 0):
         chosen = None
@@ -58,9 +59,13 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
             elif chosen.is_dynamic:
                 chosen = dim
             elif not dim.is_dynamic:
-                raise ValueError(f"{chosen} and {dim} at axis {position}")
+                clash = clash or f"{chosen} and {dim} at axis {position}"
+                if chosen.is_static and dim.is_static:
+                    raise ValueError(f"{chosen} and {dim} at axis {position}")
         assert chosen is not None
         dims.append(chosen)
+    if clash:
+        raise ValueError(clash)
     return _shape(dims)
 
 

@@ -10,7 +10,15 @@ import numpy as np
 
 from graphcore.arrays import casting
 from graphcore.errors import DTypeError, GraphError
-from graphcore.ir.literals import array_dtype, array_of, held_as, holds_numpy, python_dtype, scalar_array
+from graphcore.ir.literals import (
+    array_dtype,
+    array_of,
+    held_as,
+    holds_numpy,
+    python_dtype,
+    require_text,
+    scalar_array,
+)
 from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.promotion.system import Scalar
@@ -251,6 +259,8 @@ def given_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
     held = casting.native(array)
     if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
         held = held_as(held, own, wanted, "weight")
+    if wanted is DType.string and held.dtype.kind == "O":
+        require_text(held, f"weight {name!r}")
     claimed = graph.names.claim(name, "weight")
     return new_symbol(graph.build, type_of(held, wanted), Constant(held, True, user_origin()), claimed)
 

@@ -55,7 +55,7 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
         array = casting.native(np.asarray(value))
     else:
         try:
-            array = np.asarray(value)
+            array = _uint64_of(value, np.asarray(value))
             own = DType.of(array.dtype)
         except (ValueError, DTypeError, OverflowError):
             raise _no_tensor(value) from None
@@ -64,6 +64,28 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
         if not all(isinstance(item, str) and _is_text(item) for item in array.ravel()):
             raise _no_tensor(value)
     return array, own
+
+
+def require_text(array: Array, what: str) -> None:
+    """Raise `DTypeError` for an array of objects of which one is no text, or half of a character."""
+    for item in array.flat:
+        if isinstance(item, str) and not _is_text(item):
+            raise DTypeError(f"{what}: {item!r:.40} is half of a character", help="give text that UTF-8 encodes")
+        if not isinstance(item, (str, bytes)):
+            raise DTypeError(
+                f"{what}: an array of objects is one of strings, and this has a {type(item).__name__} in it",
+                operands={"element": f"{item!r:.60}"},
+                help="give an array of str alone, or one of numbers: np.asarray(values, np.float32)",
+            )
+
+
+def _uint64_of(value: Any, array: Array) -> Array:
+    """Return the array of Python numbers, which NumPy makes float64 of integers from 2^63 on beside smaller ones."""
+    if array.dtype != np.float64 or not array.size or array.max() < 1 << 63:
+        return array
+    whole = big_integers.integers(np.array(value, object))
+    is_uint64 = whole is not None and bool(whole.min() >= 0) and bool(whole.max() < 1 << 64)
+    return np.asarray(whole, np.uint64) if is_uint64 else array
 
 
 def _is_text(item: str) -> bool:

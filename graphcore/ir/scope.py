@@ -14,6 +14,7 @@ from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.literals import array_dtype
 from graphcore.ir.symbol import Captured, Symbol
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
         promotion = builder.graph.promotion
         dtype = promotion.default_dtype([value])
         return builder.scalar(value, dtype, promotion.guesses_literals and dtype is not DType.bool)
+    if isinstance(value, Dim):
+        return operand(builder, size_of(value, op, role), op, role)
     if hasattr(type(value), "__array_namespace__"):  # an array of another kind
         array = np.asarray(value)
         return builder.constant(array.copy(), array_dtype(array, op, role))
@@ -95,17 +98,28 @@ def own(builder: GraphBuilder, value: object, op: str, role: str) -> Symbol:
         return builder.innermost().build.own(value, op, role)
     found = builder.capture(value)
     if found is None:
-        theirs, ours = (
-            (f" ({value.graph.promotion})", f" ({graph.promotion})")
-            if value.graph.promotion is not graph.promotion
-            else ("", "")
-        )
+        theirs, ours = _places(value.graph, graph)
         raise GraphError(
             f"{op}: {role} belongs to graph {value.graph.name!r}{theirs}, not to {graph.name!r}{ours}",
             operands={role: value},
             help="Symbols of two graphs never mix: make it an input of this graph",
         )
     return found
+
+
+def _places(theirs: Graph, ours: Graph) -> tuple[str, str]:
+    """Return what tells two graphs apart in an error, beside their names: their promotion, or where they were made."""
+    if theirs.promotion is not ours.promotion:
+        return f" ({theirs.promotion})", f" ({ours.promotion})"
+    if theirs.name != ours.name:
+        return "", ""
+    first, second = _made_at(theirs), _made_at(ours)
+    return first and f" of {first}", second and f" of {second}"
+
+
+def _made_at(graph: Graph) -> str:
+    """Return the line that made a graph's inputs, or the first one that added to it; "" for an empty graph."""
+    return next((str(symbol.line) for symbol in graph._symbols if symbol.line is not None), "")
 
 
 def capture(builder: GraphBuilder, symbol: Symbol) -> Symbol | None:
@@ -138,6 +152,17 @@ def innermost(builder: GraphBuilder) -> Graph:
     return graph
 
 
+def size_of(dim: Dim, op: str, role: str) -> int:
+    """Return a dim that is given as a number. Raises `DTypeError` for one that only the run knows."""
+    if dim.is_static:
+        return int(dim)
+    raise DTypeError(
+        f"{op}: {role} is the dim {dim}, which is known when the graph runs and is no operand before",
+        operands={role: dim},
+        help="take the size as a Symbol: ops.shape_of(x)[axis]",
+    )
+
+
 def _no_operand(value: object, op: str, role: str) -> DTypeError:
     fix = "give a Symbol, a NumPy array or a Python number"
     if isinstance(value, (list, tuple)):
@@ -145,4 +170,4 @@ def _no_operand(value: object, op: str, role: str) -> DTypeError:
     return DTypeError(f"{op}: {role} is a {type(value).__name__}", operands={role: value}, help=fix)
 
 
-__all__ = ["Scope", "capture", "innermost", "operand", "own"]
+__all__ = ["Scope", "capture", "innermost", "operand", "own", "size_of"]

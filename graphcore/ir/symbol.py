@@ -10,13 +10,14 @@ import numpy as np
 from graphcore.errors import GraphError, SymbolError
 from graphcore.ir.state.closed import change, closed
 from graphcore.support.source_lines import Line, Origin, line_of
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
 
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
 
-TensorLike: TypeAlias = "Symbol | np.ndarray[Any, Any] | np.generic | bool | int | float"
+TensorLike: TypeAlias = "Symbol | np.ndarray[Any, Any] | np.generic | Dim | bool | int | float"
 
 
 class Node:
@@ -120,8 +121,6 @@ class Symbol:
     """
 
     __slots__ = ("__weakref__", "given_name", "graph", "id", "producer", "type")
-
-    __array_ufunc__ = None  # ndarray + symbol is the Symbol's business
 
     graph: Graph
     """The graph it belongs to."""
@@ -338,6 +337,8 @@ class Symbol:
         def T(self) -> Symbol: ...  # noqa: N802 - NumPy's name
         @property
         def mT(self) -> Symbol: ...  # noqa: N802 - the array API's name
+        def __array_ufunc__(self, ufunc: Any, how: str, /, *inputs: Any, **options: Any) -> Any: ...
+        def __array_function__(self, function: Any, types: Any, arguments: tuple[Any, ...], named: Any, /) -> Any: ...
         def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...
         @property
         def size(self) -> int | None: ...

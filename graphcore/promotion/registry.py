@@ -15,6 +15,7 @@ from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem
+from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
 
 _SYSTEMS: dict[str, Callable[..., PromotionSystem]] = {
@@ -43,7 +44,7 @@ def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
     if not isinstance(name, str) or name not in _SYSTEMS:
         raise PromotionError(
             f"no promotion system is called {name!r}",
-            help=f"use one of {', '.join(_SYSTEMS)}, or a PromotionSystem of your own",
+            help=f"{suggestion(name, _SYSTEMS)}use one of {', '.join(_SYSTEMS)}, or a PromotionSystem of your own",
         )
     try:
         return _made(name, tuple(sorted(options.items())))

@@ -446,7 +446,13 @@ class TableSystem(PromotionSystem):
     def __init__(self, name: str, table: Mapping[tuple[DType, DType], DType]) -> None:
         self.name = name
         self.table = table
-        self.dtypes = frozenset(lhs for lhs, _ in self.table)
+        self.dtypes = frozenset(dtype for pair in self.table for dtype in pair)
 
     def common(self, lhs: DType, rhs: DType) -> DType:
-        return self.table[lhs, rhs]
+        met = self.table.get((lhs, rhs))
+        if met is None:
+            raise NoPromotion(
+                f"{lhs} and {rhs} have no common dtype in {self.name}: its table has no row for {lhs} with {rhs}",
+                help=f"cast one of them: .cast(DType.{rhs.name}) or .cast(DType.{lhs.name})",
+            )
+        return met

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from graphcore.errors import DTypeError
+from graphcore.support.suggestions import suggestion
 
 _NUMPY_DTYPE: TypeAlias = "np.dtype[Any]"
 
@@ -95,14 +96,21 @@ class DType:
 
     @staticmethod
     def of(x: object) -> DType:
-        """The dtype that `x` names: a DType, a name, a NumPy or ml_dtypes dtype or scalar type, or an ONNX enum value.
+        """Return the dtype that `x` names: a DType, a name, a NumPy or ml_dtypes dtype or scalar type, or an ONNX enum
+        value.
 
-        Raises `DTypeError` when there is none.
+        Names are this class's own, and those that publications on promotion write, whose digits are bits: `i8`, `u16`,
+        `ui16`, `bf16`, `f32`, `b`, `tensor_float_32`. Of NumPy's codes, whose digits are bytes, only those are taken
+        that say so by a byte order, such as "<i8"; its dtype objects are always.
+
+        Raises `DTypeError` where there is none, and for codes that mean one dtype in bytes and another in bits.
         """
         if isinstance(x, DType):
             return x
-        if isinstance(x, str) and (named := _by_name(x)) is not None:
-            return named
+        if isinstance(x, str):
+            if (named := _by_name(x)) is not None:
+                return named
+            _refuse_code(x)
         if isinstance(x, int) and not isinstance(x, (bool, np.generic)) and x in _BY_ONNX:
             return _BY_ONNX[x]
         if x is not None and not isinstance(x, int):
@@ -112,7 +120,10 @@ class DType:
                 if isinstance(x, (np.dtype, type)) and np.dtype(x).kind in "OUST":
                     return DType.string
         known = ", ".join(_NAMED)
-        raise DTypeError(f"no dtype is called {x!r:.80}", help=f"use one of {known}, or DType.int(n) / DType.uint(n)")
+        close = suggestion(x, _NAMED, cutoff=0.5)
+        raise DTypeError(
+            f"no dtype is called {x!r:.80}", help=f"{close}use one of {known}, or DType.int(n) / DType.uint(n)"
+        )
 
     @property
     def is_signed(self) -> _bool:
@@ -220,7 +231,17 @@ for _name, _dtype in _NAMED.items():
     setattr(DType, _name, _dtype)
 DType.tf32 = DType.tensor_float32
 
-_ALIASES = {"tf32": "tensor_float32", "float": "float32", "double": "float64", "half": "float16", "bool_": "bool"}
+_ALIASES = {
+    "tf32": "tensor_float32", "tensor_float_32": "tensor_float32", "bf16": "bfloat16", "f16": "float16",
+    "f32": "float32", "f64": "float64", "b": "bool", "b1": "bool", "float": "float32", "double": "float64",
+    "half": "float16", "bool_": "bool",
+}  # fmt: skip
+"""Other names: the spellings of publications (kernel_float, anvil, MAX, Allo), and those of C and NumPy."""
+
+# Codes with digits that are bits to some and bytes to others. Where the publications agree on bits, as for i8, u8 and
+# all wider ones, `_by_name` takes them; here is the rest, with what they mean in bits.
+_BITS = {"i1": "bool", "i2": "int2", "i4": "int4", "u1": "uint1", "u2": "uint2", "u4": "uint4"}
+_BITS |= {"f2": "", "f4": "float4_e2m1", "f8": "float8_e4m3fn or float8_e5m2"}
 _BY_ONNX = {_NAMED[row[0]].onnx: _NAMED[row[0]] for row in _STORED}
 _BY_NUMPY = {_NAMED[row[0]].numpy: _NAMED[row[0]] for row in _STORED if row[0] != "string"}
 _WIDTHS: dict[str, DType] = {}
@@ -250,7 +271,28 @@ def _by_name(name: str) -> DType | None:
         return _NAMED[name]
     if width := re.fullmatch(r"(u?int)([1-9]\d{0,17})", name):
         return _integer(width[1], int(width[2]))
+    if name not in _BITS and (width := re.fullmatch(r"(i|ui?)([1-9]\d{0,17})", name)):
+        return _integer("int" if width[1] == "i" else "uint", int(width[2]))
     return None
+
+
+def _refuse_code(code: str) -> None:
+    """Raise `DTypeError` for one of NumPy's codes of a letter and a count of bytes, or of a letter alone."""
+    if not re.fullmatch(r"[A-Za-z?]\d?", code):
+        return
+    try:
+        numpy = _BY_NUMPY[np.dtype(code)]
+    except (TypeError, KeyError, ValueError):
+        return
+    bits = _BITS.get(code)
+    meanings = f"{numpy} as NumPy's code" + (
+        f", whose digits are bytes, and {bits} where they are bits" if bits else ""
+    )
+    names = " or ".join(f'"{name}"' for name in (numpy.name, *(bits.split(" or ") if bits else ())))
+    raise DTypeError(
+        f"{code!r} names a dtype by a code: it means {meanings}",
+        help=f"write the name, {names}, or give the object np.dtype({code!r})",
+    )
 
 
 def _limits(dtype: DType) -> tuple[int, int] | tuple[float, float]:

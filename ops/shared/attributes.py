@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from graphcore.build.declare import LIBRARY
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
 
 
@@ -26,10 +27,13 @@ def real(op: str, name: str, value: object, *, least: float | None = None) -> fl
 
 
 def choice(op: str, name: str, value: object, known: tuple[str, ...]) -> str:
-    """Return an argument that must be one of the known words. Raises `ShapeError`."""
-    if value not in known:
-        raise ShapeError(f"{op}: {name}={value!r} is not known", help=f"one of {', '.join(map(repr, known))}")
-    return str(value)
+    """Return an argument that must be one of the known words. Raises `GraphError`."""
+    if not isinstance(value, str) or value not in known:
+        close = suggestion(value, known)
+        raise GraphError(
+            f"{op}: {name}={value!r:.80} is not known", help=f"{close}use one of {', '.join(map(repr, known))}"
+        )
+    return value
 
 
 def domain_for(dtype: DType, *numbers: float | None) -> str:

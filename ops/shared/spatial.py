@@ -11,6 +11,7 @@ import numpy as np
 from graphcore.build.shapes import Roles, window_count
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.support.suggestions import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
@@ -67,8 +68,11 @@ def padding_of(op: str, value: PerAxis, count: int) -> tuple[list[int], list[int
 
 def layout_of(op: str, name: str, layout: str, known: Sequence[str]) -> str:
     """Return a checked layout's name. Raises `ShapeError`."""
-    if layout not in known:
-        raise ShapeError(f"{op}: {name}={layout!r} is no layout of it", help=f"one of {', '.join(map(repr, known))}")
+    if not isinstance(layout, str) or layout not in known:
+        close = suggestion(layout, known)
+        raise ShapeError(
+            f"{op}: {name}={layout!r:.80} is no layout of it", help=f"{close}use one of {', '.join(map(repr, known))}"
+        )
     return layout
 
 

@@ -10,9 +10,11 @@ import numpy as np
 from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError, FeedError
+from graphcore.runtime.calls.conversion import converted
+from graphcore.support.suggestions import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 
 class _Leaf(NamedTuple):
@@ -36,8 +38,8 @@ def _unnamed(type_: Type) -> Type:
 class Feeds:
     """The inputs of one model, in order, and the check of what is given for them.
 
-    Tensors are arrays, sequences are lists or tuples, an optional that is absent is None or not given at all. What is
-    of another type is for the runtime to judge.
+    Tensors are arrays, or what `converted` makes arrays of; sequences are lists or tuples, an optional that is absent
+    is None or not given at all. What is of another type is for the runtime to judge.
     """
 
     def __init__(self, model: str, types: Mapping[str, Type], kind: str = "input") -> None:
@@ -52,7 +54,9 @@ class Feeds:
         self._accepted: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] | None = None
 
     def take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the feed of what is given by position and by name, in the inputs' order. Raises `FeedError`.
+        """Return the feed of what is given by position, by name or as one dict, in the inputs' order.
+
+        Raises `FeedError`.
 
         Arrays like those accepted the last time, as most are, need no more than a look at each.
         """
@@ -88,6 +92,8 @@ class Feeds:
         }
 
     def _checked(self, given: Sequence[Any]) -> dict[str, Any]:
+        if len(given) == 1 and isinstance(given[0], Mapping):
+            given = self._in_order(given, {})
         leaves: list[_Leaf] = []
         feed = {}
         for (name, type_), value in zip(self.types.items(), given, strict=True):
@@ -98,6 +104,13 @@ class Feeds:
         return feed
 
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        whole = arrays[0] if len(arrays) == 1 else None
+        if isinstance(whole, Mapping) and self._are_feeds(whole):
+            if twice := whole.keys() & named.keys():
+                raise FeedError(
+                    f"{self.model}: input {min(twice)!r} is given twice", help="give it in the dict or by name"
+                )
+            arrays, named = (), {**whole, **named}
         if not arrays and named.keys() == self.types.keys():
             return [named[name] for name in self.names]
         takes = ", ".join(f"{name} {type_}" for name, type_ in self.types.items()) or "none"
@@ -108,7 +121,8 @@ class Feeds:
         feed = dict(zip(self.names, arrays, strict=False))
         for name, value in named.items():
             if name not in self.types:
-                raise FeedError(f"{self.model}: there is no input {name!r}", help=f"the inputs: {takes}")
+                close = suggestion(name, self.types)
+                raise FeedError(f"{self.model}: there is no input {name!r:.80}", help=f"{close}the inputs: {takes}")
             if name in feed:
                 raise FeedError(f"{self.model}: input {name!r} is given twice", help="give it by position or by name")
             feed[name] = value
@@ -116,6 +130,11 @@ class Feeds:
         if missing:
             raise FeedError(f"{self.model}: nothing is given for {', '.join(missing)}", help=f"the inputs: {takes}")
         return [feed.get(name) for name in self.names]
+
+    def _are_feeds(self, given: Mapping[Any, Any]) -> bool:
+        """Return whether a dict is all feeds by name: always, but for a model whose first input is a map."""
+        is_map = bool(self.names) and isinstance(self.types[self.names[0]], ForeignType)
+        return not is_map or (bool(given) and given.keys() <= self.types.keys())
 
     def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
         """Return the value as the runtime takes it; its arrays are added to the leaves."""
@@ -138,8 +157,7 @@ class Feeds:
 
     def _array(self, what: str, wanted: TensorType, value: Any) -> Array:
         if not isinstance(value, (np.ndarray, np.generic)):
-            fix = f"give an array: np.asarray(value, {wanted.dtype.numpy.name!r})"
-            raise FeedError(f"{self.model}: {what} is a {type(value).__name__}, no array", help=fix)
+            value = converted(f"{self.model}: {what}", wanted, value)
         if casting.is_masked(value):
             raise FeedError(
                 f"{self.model}: {what} is a masked array, and a model knows no masks",

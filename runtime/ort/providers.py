@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnxruntime
 
 from graphcore.errors import GraphError, RunError
-from graphcore.ir.graph import TargetName
+from graphcore.ir.graph import Graph, TargetName
 from graphcore.runtime.lowering.targets import BY_PROVIDER
 from graphcore.runtime.openvino import session as openvino
+from graphcore.support.suggestions import suggestion
 
 _SHORT: Mapping[str, str] = {row.name: row.provider for row in BY_PROVIDER.values()}
 EXACT: Mapping[str, Mapping[str, str]] = {name: row.options for name, row in BY_PROVIDER.items() if row.options}
@@ -28,6 +30,8 @@ def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
     if providers is None:
         providers = ["cpu"]
     names = [providers] if isinstance(providers, str) else providers
+    if isinstance(names, (os.PathLike, bytes, Graph)) or hasattr(names, "graph"):
+        raise _no_provider(f"a {type(names).__name__}", "model")
     if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
         raise RunError(
             f"InferenceSession: providers={providers!r} are no names",
@@ -80,12 +84,22 @@ def require_started(session: onnxruntime.InferenceSession, providers: Sequence[s
 
 def _full(name: str) -> str:
     full = _SHORT.get(name, name)
+    if name.lower().endswith((".onnx", ".ort")) or os.path.isfile(name):
+        raise _no_provider(repr(name), f'"{name}"')
     if full not in onnxruntime.get_available_providers():
         raise RunError(
             f"InferenceSession: provider {name!r} is not installed; installed are {_installed()}",
-            help=(full in BY_PROVIDER and BY_PROVIDER[full].missing_help) or "choose one of those",
+            help=(full in BY_PROVIDER and BY_PROVIDER[full].missing_help)
+            or suggestion(name, (*_SHORT, *BY_PROVIDER)) + "choose one of those",
         )
     return full
+
+
+def _no_provider(given: str, model: str) -> RunError:
+    return RunError(
+        f"InferenceSession: {given} is a model, and a session is made for providers",
+        help=f"load it: gc.InferenceSession().load({model})",
+    )
 
 
 def _installed() -> str:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
 from graphcore.quantization import QuantizedTensor, encode
+from graphcore.support.suggestions import suggestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,10 @@ def choices(
     """
     found = SCHEMES.get(scheme) if isinstance(scheme, str) else None
     if found is None:
-        raise GraphError(f"quantize: there is no scheme {scheme!r:.80}", help=f"one of {', '.join(SCHEMES)}")
+        raise GraphError(
+            f"quantize: there is no scheme {scheme!r:.80}",
+            help=f"{suggestion(scheme, SCHEMES)}use one of {', '.join(SCHEMES)}",
+        )
     size = block_size
     if found.blocks:
         size = BLOCK_SIZE if block_size is None else block_size

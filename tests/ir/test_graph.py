@@ -689,3 +689,28 @@ def test_promotion_error_is_a_type_error_when_caught() -> None:
     with pytest.raises(TypeError) as caught:
         bool(graph["x"])
     assert isinstance(caught.value, SymbolError)
+
+
+# Weights of objects
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([object(), None]), "weight 'w': an array of objects is one of strings, and this has a object in it"),
+        (np.array(["a", None]), "this has a NoneType in it"),
+        (np.array([[1, "a"]], object), "this has a int in it"),
+        (np.array(["a", "\ud800"], object), "is half of a character"),
+        (np.array([1.5, 2], object), "this has a float in it"),
+    ],
+)
+def test_weight_of_objects_that_are_no_text_is_refused(array: Any, message: str) -> None:
+    for dtype in (None, DType.string):
+        with pytest.raises(DTypeError, match=message):
+            Graph("g").weight("w", array, dtype)
+
+
+def test_weight_of_text_is_taken() -> None:
+    graph = Graph("g")
+    assert str(graph.weight("u", np.array(["a", "bc"])).type) == "string[2]"
+    assert str(graph.weight("o", np.array([["a", "bc"]], object)).type) == "string[1, 2]"

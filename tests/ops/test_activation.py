@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.errors import DTypeError, GraphError, ShapeError
 from tests.support.graphs import Array, graph_of, run1
 
 RNG = np.random.default_rng(3)
@@ -263,7 +263,6 @@ def test_clip_refuses_when_shapes_do_not_broadcast() -> None:
 @pytest.mark.parametrize(("function", "message"), [
     (lambda x: ops.softmax(x, 2), "softmax: there is no axis 2 of a tensor of rank 2"),
     (lambda x: ops.logsoftmax(x, axis=-3), "logsoftmax: there is no axis -3"),
-    (lambda x: ops.gelu(x, "fast"), "gelu: approximate='fast' is not known"),
     (lambda x: ops.celu(x, 0.0), "celu: alpha=0 divides by zero"),
     (lambda x: ops.elu(x, math.nan), "elu: alpha=nan is not finite"),
     (lambda x: ops.elu(x, 10**400), "elu: alpha=10+ is not finite"),
@@ -272,6 +271,14 @@ def test_activation_refuses_when_argument_is_wrong(function: Callable[[Symbol], 
     graph = Graph("g", {"x": TensorType(DType.float32, ["n", 4])})
     with pytest.raises(ShapeError, match=message):
         function(graph["x"])
+
+
+def test_gelu_refuses_a_form_that_is_not_known_and_asks_for_one_that_is_close() -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, ["n", 4])})
+    with pytest.raises(GraphError, match="gelu: approximate='fast' is not known\n  help: use one of 'none', 'tanh'"):
+        ops.gelu(graph["x"], "fast")
+    with pytest.raises(GraphError, match=r"approximate='tanhh' is not known\n  help: did you mean tanh\? use one of"):
+        ops.gelu(graph["x"], "tanhh")
 
 
 def test_activation_refuses_when_parameter_is_a_symbol() -> None:

@@ -193,9 +193,13 @@ MISTAKES: list[tuple[Callable[[Graph], Symbol], str]] = [
     (lambda g: ops.rfft(g["real"], 0), "rfft: n=0 is below 1"),
     (lambda g: ops.irfft(g["one"]), "irfft: a signal of length 0 has no transform"),
     (lambda g: ops.fft(g["x"], Dim("other")), "fft: no Symbol has a dim 'other'"),
-    (lambda g: ops.fft(g["x"], normalization="none"), "fft: normalization='none' is not known"),
     (lambda g: ops.irfft(g["x"], buffer_size_mb=0), "irfft: buffer_size_mb=0 is below 1"),
 ]
+
+
+def test_transform_refuses_a_normalization_that_is_not_known() -> None:
+    with pytest.raises(GraphError, match="fft: normalization='forwards' is not known\n  help: did you mean forward"):
+        ops.fft(graph()["x"], normalization="forwards")
 
 
 @pytest.mark.parametrize(("mistake", "message"), MISTAKES)

@@ -293,7 +293,7 @@ def test_weights_may_be_others() -> None:
             lambda m: m.buffers.__setitem__("count", np.array(1.0)),
         ),
         (FeedError, "buffer 'count' has rank 0", lambda m: m.state(count=np.zeros(2, np.int64))),
-        (FeedError, "buffer 'count' is a int, no array", lambda m: m.buffers.__setitem__("count", 3)),
+        (FeedError, "buffer 'count': 2.5 cannot be held in int64", lambda m: m.buffers.__setitem__("count", 2.5)),
         (FeedError, "2 arrays given for 1 inputs", lambda m: m(np.array(1), np.array(1))),
         (FeedError, "there is no input 'count'", lambda m: m(np.array(1), count=np.array(1))),
     ],

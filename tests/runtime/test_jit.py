@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import graphcore as gc
 from graphcore import Symbol, ops
-from graphcore.errors import FeedError, GraphError
+from graphcore.errors import DTypeError, FeedError, GraphError
 
 pytestmark = pytest.mark.releases
 
@@ -94,8 +95,8 @@ def test_result_has_the_structure_that_was_returned() -> None:
 
 
 def test_result_that_is_no_symbol_is_refused() -> None:
-    with pytest.raises(GraphError, match="jit: the function returned a int, no Symbols"):
-        gc.jit(lambda s: 3)(np.ones(2))
+    with pytest.raises(GraphError, match="jit: the function returned a set, no Symbols"):
+        gc.jit(lambda s: {3})(np.ones(2))
 
 
 def test_promotion_system_is_the_one_asked_for() -> None:
@@ -202,3 +203,117 @@ def test_failed_trace_is_not_kept() -> None:
         sometimes(np.ones(1))
     broken[0] = False
     assert sometimes(np.ones(1)).tolist() == [1]
+
+
+# NumPy scalars, constants and the graph
+
+
+def test_numpy_scalars_promote_by_the_graphs_rules() -> None:
+    def fused(x: Any, y: Any, z: Any) -> Any:
+        return x * y + z
+
+    with pytest.warns(gc.LossyCastWarning, match="mul: the implicit cast of rhs from uint64 to int64"):
+        got = gc.jit(fused, promotion="anvil")(np.int64(2), np.uint64(3), np.zeros(1, np.int64))
+    assert got.dtype == np.int64
+    assert got.tolist() == [6]
+
+
+SCALARS = [
+    np.bool_(True), np.int8(-3), np.uint16(7), np.int64(1 << 40), np.float16(1.5), np.float32(0.1),
+    np.float64(0.1), ml_dtypes.bfloat16(2.5), ml_dtypes.float8_e4m3fn(0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scalar", SCALARS, ids=lambda s: type(s).__name__)
+def test_numpy_scalar_is_an_operand_of_its_own_dtype(scalar: Any) -> None:
+    traced = []
+
+    @gc.jit
+    def same(x: Symbol, more: list[Any]) -> Any:
+        traced.append((x.type, more[0].type))
+        return x, {"more": more}
+
+    for value in (scalar, type(scalar)(0)):
+        got, rest = same(value, [value])
+        for array in (got, rest["more"][0]):
+            assert array.dtype == np.asarray(scalar).dtype
+            assert array.shape == ()
+            assert array.tobytes() == np.asarray(value).tobytes()
+    assert traced == [(gc.TensorType(np.asarray(scalar).dtype),) * 2]
+
+
+def test_numpy_text_belongs_to_the_signature() -> None:
+    @gc.jit
+    def scaled(x: Symbol, how: str) -> Symbol:
+        return x * 2 if how == "twice" else x
+
+    assert scaled(np.ones(1, np.float32), np.str_("twice")).tolist() == [2]
+    assert scaled(np.ones(1, np.float32), np.str_("once")).tolist() == [1]
+
+
+def test_numpy_scalar_that_no_graph_computes_with_is_refused() -> None:
+    with pytest.raises(FeedError, match="jit: argument 'x' is complex64, which no graph computes with"):
+        gc.jit(lambda x: x)(np.complex64(1))
+
+
+def test_numbers_and_arrays_that_are_returned_are_constants() -> None:
+    @gc.jit
+    def mixed(x: Symbol) -> Any:
+        return {"one": 1, "all": [x, (2.5, True)], "none": None, "array": np.arange(2), "scalar": np.float16(3)}
+
+    got = mixed(np.ones(2, np.float32))
+    assert list(got) == ["one", "all", "none", "array", "scalar"]
+    assert got["none"] is None
+    assert (got["one"].dtype, got["one"].item()) == (np.int64, 1)
+    assert got["all"][0].tolist() == [1, 1]
+    assert [(a.dtype, a.item()) for a in got["all"][1]] == [(np.float32, 2.5), (np.bool_, True)]
+    assert got["array"].tolist() == [0, 1]
+    assert got["scalar"].dtype == np.float16
+
+
+def test_function_of_constants_alone_runs() -> None:
+    assert gc.jit(lambda: 7)().item() == 7
+    assert [a.item() for a in gc.jit(lambda x: (1, 1))(np.ones(3))] == [1, 1]
+
+
+@pytest.mark.parametrize("made", [None, (), [None], "text", 1j, object()])
+def test_function_that_returns_no_values_is_refused(made: Any) -> None:
+    with pytest.raises(GraphError, match=f"jit: the function returned a {type(made).__name__}, no Symbols"):
+        gc.jit(lambda x: made)(np.ones(3))
+
+
+def test_dim_that_is_returned_names_the_way_out() -> None:
+    with pytest.raises(DTypeError, match=r"jit: a result is the dim \?.*\n.*\n  help: .*ops.shape_of\(x\)\[axis\]"):
+        gc.jit(lambda x: x.shape[0])(np.ones(3))
+
+
+def test_graph_of_a_call_is_traced_and_not_run() -> None:
+    @gc.jit
+    def scaled(x: Symbol, params: dict[str, Any], n: int = 1) -> Any:
+        return {"y": x @ params["w"] * n, "n": n}
+
+    x, w = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    graph = scaled.graph(x, {"w": w}, n=3)
+    assert isinstance(graph, gc.Graph)
+    assert [(s.name, str(s.type)) for s in graph.inputs] == [("x", "float32[?, ?]"), ("params.w", "float32[?, ?]")]
+    assert [n.op_type for n in graph.nodes] == ["MatMul", "Mul"]
+    first, second = gc.InferenceSession().load(graph)(x, w)
+    assert np.array_equal(first, scaled(x, {"w": w}, n=3)["y"])
+    assert second == 3
+    assert scaled.graph(x, {"w": w}, n=3) is not graph
+
+
+def test_graph_of_a_call_follows_the_promotion_and_takes_numbers() -> None:
+    graph = gc.jit(lambda x, y: x * y, promotion="anvil").graph(np.int64(2), 3)
+    assert graph.promotion.name == "anvil"
+    assert [str(s.type) for s in graph.inputs] == ["int64[]", "int32?[]"]
+
+
+def test_graph_of_a_call_refuses_what_a_call_refuses() -> None:
+    double = gc.jit(lambda x: x * 2)
+    with pytest.raises(FeedError, match="is a set, neither"):
+        double.graph({1})
+    with pytest.raises(FeedError, match="jit: a graph is traced of arrays, and a Symbol is given"):
+        double.graph(gc.Graph("g", {"x": gc.TensorType("float32")})["x"])
+    with pytest.raises(GraphError, match="returned a NoneType"):
+        gc.jit(lambda x: None).graph(np.ones(2))

@@ -125,7 +125,7 @@ def test_of_reads_numpy_and_onnx(row: tuple[str, str, int, object, int, float, f
 
 
 def test_of_reads_other_spellings() -> None:
-    assert DType.of("u1") is D.uint8
+    assert DType.of("|u1") is D.uint8
     assert DType.of("<f4") is D.float32
     assert DType.of(">i8") is D.int64
     assert DType.of(np.dtype(">f8")) is D.float64
@@ -153,7 +153,7 @@ def test_of_gives_string_when_it_is_text(x: object) -> None:
 def test_of_raises_when_there_is_no_such_dtype(x: object) -> None:
     with pytest.raises(DTypeError, match="no dtype is called") as raised:
         DType.of(x)
-    assert raised.value.help.startswith("use one of bool, int4, uint4, int8")
+    assert "use one of bool, int4, uint4, int8" in raised.value.help
     assert raised.value.help.endswith("or DType.int(n) / DType.uint(n)")
 
 

@@ -1,0 +1,361 @@
+"""NumPy's functions on Symbols: `np.mean(x, axis=0)`, `np.concatenate([x, y])`. Their arguments are NumPy's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore import array_api as xp
+from graphcore import ops
+from graphcore.array_api._numpy.refusals import refuse_arguments, shown, silent, unknown
+from graphcore.build import operands
+from graphcore.errors import SymbolError
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
+
+Axis: TypeAlias = Any
+_Function: TypeAlias = Callable[..., Any]
+
+_FUNCTIONS: dict[Any, _Function] = {}
+"""By NumPy's function."""
+
+
+def _implements(*names: str) -> Callable[[_Function], _Function]:
+    """Register a function for NumPy's of these names, of which a release may lack some."""
+
+    def register(function: _Function) -> _Function:
+        for name in names:
+            if hasattr(np, name):
+                _FUNCTIONS[getattr(np, name)] = function
+        return function
+
+    return register
+
+
+def call_function(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """Build what a function of NumPy computes: see `Symbol.__array_function__`."""
+    folder = str(getattr(function, "__module__", "numpy")).removeprefix("numpy").strip(".")
+    label = ".".join(part for part in ("np", folder, function.__name__) if part and not part.startswith("_"))
+    given = shown((*arguments, *named.values()))
+    found = _FUNCTIONS.get(function)
+    if found is None:
+        raise unknown(label, given)
+    known = inspect.signature(found).parameters
+    refuse_arguments(label, {n: v for n, v in named.items() if n not in known}, given)
+    taken = {n: v for n, v in named.items() if n in known and not (silent(n, v) and v is None)}
+    try:
+        bound = inspect.signature(found).bind(*arguments, **taken)
+    except TypeError as error:
+        raise SymbolError(
+            f"{label}: with Symbols, {error}", operands=given, help=f"it takes ({', '.join(known)})"
+        ) from None
+    with operands.graph_of(label, given.values()):  # in which arrays become constants
+        return found(*bound.args, **bound.kwargs)
+
+
+def _symbol(a: Any) -> Symbol:
+    return operands.operand("numpy", a, "a")
+
+
+def _dtype(dtype: Any) -> DType | None:
+    return None if dtype is None else DType.of(dtype)
+
+
+def _as(a: Any, dtype: Any) -> Any:
+    return a if dtype is None else ops.cast(a, dtype)
+
+
+# Reductions
+
+
+def _reduces(name: str, function: _Function) -> None:
+    def reduced(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        return function(a, axis=axis, keepdims=keepdims)
+
+    _implements(*name.split())(reduced)
+
+
+def _sums(name: str, function: _Function) -> None:
+    def summed(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        return function(a, axis=axis, dtype=_dtype(dtype), keepdims=keepdims)
+
+    _implements(name)(summed)
+
+
+_sums("sum", xp.sum)
+_sums("prod", xp.prod)
+
+
+@_implements("mean")
+def _mean(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    return xp.mean(_as(a, dtype), axis=axis, keepdims=keepdims)
+
+
+_reduces("max amax", xp.max)
+_reduces("min amin", xp.min)
+_reduces("all", xp.all)
+_reduces("any", xp.any)
+_reduces("argmax", xp.argmax)
+_reduces("argmin", xp.argmin)
+_reduces("count_nonzero", xp.count_nonzero)
+
+
+def _deviates(name: str, function: _Function) -> None:
+    def deviation(
+        a: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, correction: float = 0, keepdims: bool = False
+    ) -> Any:
+        return function(_as(a, dtype), axis=axis, correction=ddof or correction, keepdims=keepdims)
+
+    _implements(name)(deviation)
+
+
+_deviates("var", xp.var)
+_deviates("std", xp.std)
+
+
+def _accumulates(name: str, function: _Function) -> None:
+    def accumulated(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
+        x = _symbol(a)
+        return function(ops.reshape(x, -1) if axis is None else x, axis=axis, dtype=_dtype(dtype))
+
+    _implements(name)(accumulated)
+
+
+_accumulates("cumsum", xp.cumulative_sum)
+_accumulates("cumprod", xp.cumulative_prod)
+
+
+# Shapes
+
+
+@_implements("shape")
+def _shape(a: Any) -> Any:
+    return a.shape
+
+
+@_implements("ndim")
+def _ndim(a: Any) -> int:
+    return _symbol(a).rank
+
+
+@_implements("size")
+def _size(a: Any) -> int:
+    size = _symbol(a).shape.size
+    if not size.is_static:
+        raise unknown("np.size", shown((a,)))
+    return int(size)
+
+
+@_implements("copy")
+def _copy(a: Any) -> Any:
+    return a
+
+
+@_implements("reshape")
+def _reshape(a: Any, shape: Any) -> Any:
+    return ops.reshape(a, shape)
+
+
+@_implements("ravel")
+def _ravel(a: Any) -> Any:
+    return ops.reshape(a, -1)
+
+
+@_implements("transpose", "permute_dims")
+def _transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
+    return xp.permute_dims(a, tuple(reversed(range(_symbol(a).rank))) if axes is None else tuple(axes))
+
+
+@_implements("matrix_transpose")
+def _matrix_transpose(x: Any) -> Any:
+    return xp.matrix_transpose(x)
+
+
+@_implements("swapaxes")
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return ops.swapaxes(a, axis1, axis2)
+
+
+@_implements("moveaxis")
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    return xp.moveaxis(a, source, destination)
+
+
+@_implements("squeeze")
+def _squeeze(a: Any, axis: Axis = None) -> Any:
+    x = _symbol(a)
+    ones = tuple(i for i, dim in enumerate(x.shape) if dim == 1) if axis is None else axis
+    return x if ones == () else ops.squeeze(x, ones)
+
+
+@_implements("expand_dims")
+def _expand_dims(a: Any, axis: Any) -> Any:
+    return xp.expand_dims(a, axis)
+
+
+@_implements("broadcast_to")
+def _broadcast_to(array: Any, shape: Any) -> Any:
+    return xp.broadcast_to(array, shape)
+
+
+@_implements("flip")
+def _flip(m: Any, axis: Axis = None) -> Any:
+    return xp.flip(m, axis=axis)
+
+
+@_implements("roll")
+def _roll(a: Any, shift: Any, axis: Axis = None) -> Any:
+    return xp.roll(a, shift, axis=axis)
+
+
+@_implements("repeat")
+def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    return xp.repeat(a, repeats, axis=axis)
+
+
+@_implements("tile")
+def _tile(A: Any, reps: Any) -> Any:
+    return xp.tile(A, (reps,) if isinstance(reps, int) else tuple(reps))
+
+
+@_implements("tril")
+def _tril(m: Any, k: int = 0) -> Any:
+    return xp.tril(m, k=k)
+
+
+@_implements("triu")
+def _triu(m: Any, k: int = 0) -> Any:
+    return xp.triu(m, k=k)
+
+
+# Several arrays
+
+
+@_implements("concatenate", "concat")
+def _concatenate(arrays: Any, /, axis: int | None = 0) -> Any:
+    return xp.concat(list(arrays), axis=axis)
+
+
+@_implements("stack")
+def _stack(arrays: Any, axis: int = 0) -> Any:
+    return xp.stack(list(arrays), axis=axis)
+
+
+@_implements("vstack")
+def _vstack(tup: Any) -> Any:
+    return xp.concat([ops.unsqueeze(a, 0) if np.ndim(a) == 1 else a for a in tup], axis=0)
+
+
+@_implements("hstack")
+def _hstack(tup: Any) -> Any:
+    return xp.concat(list(tup), axis=0 if np.ndim(tup[0]) == 1 else 1)
+
+
+# Elements
+
+
+@_implements("where")
+def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    return xp.nonzero(condition) if x is None and y is None else xp.where(condition, x, y)
+
+
+@_implements("clip")
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    return xp.clip(a, a_min if min is None else min, a_max if max is None else max)
+
+
+@_implements("take")
+def _take(a: Any, indices: Any, axis: int | None = None) -> Any:
+    return xp.take(ops.reshape(a, -1) if axis is None else a, _indices(indices), axis=axis or 0)
+
+
+@_implements("take_along_axis")
+def _take_along_axis(arr: Any, indices: Any, axis: int = -1) -> Any:
+    return xp.take_along_axis(arr, indices, axis=axis)
+
+
+def _indices(indices: Any) -> Any:
+    return np.asarray(indices) if isinstance(indices, (int, list, tuple)) else indices
+
+
+@_implements("sort")
+def _sort(a: Any, axis: int | None = -1) -> Any:
+    return xp.sort(ops.reshape(a, -1) if axis is None else a, axis=-1 if axis is None else axis)
+
+
+@_implements("argsort")
+def _argsort(a: Any, axis: int | None = -1) -> Any:
+    return xp.argsort(ops.reshape(a, -1) if axis is None else a, axis=-1 if axis is None else axis)
+
+
+@_implements("nonzero")
+def _nonzero(a: Any) -> Any:
+    return xp.nonzero(a)
+
+
+@_implements("diff")
+def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    return xp.diff(a, axis=axis, n=n)
+
+
+@_implements("round", "around")
+def _round(a: Any, decimals: int = 0) -> Any:
+    return round(_symbol(a), decimals)
+
+
+@_implements("astype")
+def _astype(x: Any, dtype: Any, /) -> Any:
+    return ops.cast(x, dtype)
+
+
+# Products
+
+
+@_implements("einsum")
+def _einsum(subscripts: str, /, *operands: Any) -> Any:
+    return ops.einsum(subscripts, *operands)
+
+
+@_implements("dot")
+def _dot(a: Any, b: Any) -> Any:
+    if not np.ndim(a) or not np.ndim(b):
+        return ops.mul(a, b)
+    if np.ndim(a) <= 2 and np.ndim(b) <= 2:
+        return ops.matmul(a, b)
+    return xp.tensordot(a, b, axes=((-1,), (-1 if np.ndim(b) == 1 else -2,)))
+
+
+@_implements("outer")
+def _outer(a: Any, b: Any) -> Any:
+    return ops.mul(ops.reshape(a, (-1, 1)), ops.reshape(b, (1, -1)))
+
+
+@_implements("tensordot")
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    return xp.tensordot(a, b, axes=axes)
+
+
+# Arrays of the same shape
+
+
+def _fills(name: str, value: int) -> None:
+    def filled(a: Any, dtype: Any = None) -> Any:
+        return xp.full_like(a, value, dtype=_dtype(dtype))
+
+    _implements(name)(filled)
+
+
+_fills("zeros_like", 0)
+_fills("empty_like", 0)
+_fills("ones_like", 1)
+
+
+@_implements("full_like")
+def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
+    return xp.full_like(a, fill_value, dtype=_dtype(dtype))
+
+
+__all__ = ["call_function"]

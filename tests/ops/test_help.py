@@ -1,0 +1,148 @@
+"""Help of errors that ops raise: the layout that fits, the dims that certainly differ, the name that is close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from graphcore import Dim, DType, Graph, InferenceSession, Symbol, TensorType, ops
+from graphcore.errors import DTypeError, GraphError, ShapeError
+
+
+def graph(*shape: int | str | Dim) -> Graph:
+    return Graph("g", {"x": TensorType(DType.float32, shape)})
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+# Layouts
+
+
+@pytest.mark.parametrize(
+    ("shape", "filter", "layout", "fits"),
+    [
+        ((2, 32, 8, 8), ones(3, 3, 32, 5), "NHWC", "NCHW"),
+        ((2, 8, 8, 32), ones(3, 3, 32, 5), "NCHW", "NHWC"),
+        (("batch", 3, "h", "w"), ones(3, 3, 3, 5), "NHWC", "NCHW"),
+    ],
+)
+def test_convolution_names_the_layout_that_would_fit(
+    shape: tuple[int | str, ...], filter: np.ndarray, layout: str, fits: str
+) -> None:
+    x = graph(*shape)["x"]
+    with pytest.raises(ShapeError, match=f"help: x looks like {fits}: give input_layout='{fits}'"):
+        ops.conv2d(x, filter, input_layout=layout)
+    assert ops.conv2d(x, filter, input_layout=fits).rank == 4
+
+
+def test_convolution_in_groups_names_the_layout_that_would_fit() -> None:
+    x = graph(2, 32, 8, 8)["x"]
+    with pytest.raises(ShapeError, match="give input_layout='NCHW'"):
+        ops.conv2d(x, ones(3, 3, 8, 4), groups=4)
+    with pytest.raises(ShapeError, match="give input_layout='NCHW'"):
+        ops.conv2d_transpose(x, ones(3, 3, 5, 32))
+    with pytest.raises(ShapeError, match="x looks like NCDHW: give input_layout='NCDHW'"):
+        ops.conv3d(graph(2, 32, 8, 8, 8)["x"], ones(3, 3, 3, 32, 5))
+
+
+def test_convolution_names_no_layout_where_none_fits() -> None:
+    with pytest.raises(ShapeError, match="help: the C of filter_layout='RSCF' must be"):
+        ops.conv2d(graph(2, 32, 8, 8)["x"], ones(3, 3, 9, 5))
+
+
+# Broadcasting
+
+
+@pytest.mark.parametrize(
+    ("shape", "other", "blamed"),
+    [
+        (("batch", 4), (3, 5), "4 and 5 at axis -1"),
+        ((4, "n"), (5, 3), "4 and 5 at axis -2"),
+        (("batch", 4), (3, 4), "batch and 3 at axis -2"),
+        (("a", "b"), (2, 3), "a and 2 at axis -2"),
+        (("a", 2, "b"), (7, 3, 9), "2 and 3 at axis -2"),
+    ],
+)
+def test_dims_that_certainly_differ_are_blamed_first(
+    shape: tuple[int | str, ...], other: tuple[int, ...], blamed: str
+) -> None:
+    with pytest.raises(ShapeError, match=f"add: shapes do not broadcast: {blamed}\n"):
+        graph(*shape)["x"] + ones(*other)
+
+
+# Dims as operands
+
+OPERATORS: list[Callable[[Symbol, Dim], Symbol]] = [
+    lambda x, n: x / n,
+    lambda x, n: n * x,
+    lambda x, n: n - x,
+    lambda x, n: x + n,
+    lambda x, n: x // n,
+    lambda x, n: x % n,
+    lambda x, n: x**n,
+    lambda x, n: ops.maximum(x, n),
+    lambda x, n: ops.where(x > n, x, n),
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_static_dim_is_an_operand_like_its_number(operator: Callable[[Symbol, Dim], Symbol]) -> None:
+    g = graph("batch", 4)
+    g.output(dim=operator(g["x"], g["x"].shape[1]), number=operator(g["x"], 4))  # type: ignore[arg-type]
+    first, second = InferenceSession().load(g)(np.arange(8, dtype=np.float32).reshape(2, 4))
+    assert first.dtype == second.dtype == np.float32
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_dim_that_is_not_known_names_the_way_out(operator: Callable[[Symbol, Dim], Symbol]) -> None:
+    x = graph("batch", 4)["x"]
+    with pytest.raises(DTypeError, match=r"is the dim batch, which.*\n.*\n  help: .*ops.shape_of\(x\)\[axis\]"):
+        operator(x, x.shape[0])
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("asked", "close"),
+    [("sotfmax", "softmax"), ("reshap", "reshape"), ("layernorm", "layer_norm"), ("Concat", "concat")],
+)
+def test_op_that_is_misspelled_is_asked_for(asked: str, close: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'graphcore.ops' has no attribute '{asked}'; did you mean .*{close}"):
+        getattr(ops, asked)
+
+
+def test_op_that_is_like_none_has_no_suggestion() -> None:
+    assert not hasattr(ops, "zzzzzz")
+    with pytest.raises(AttributeError, match=r"has no attribute 'zzzzzz'$"):
+        ops.zzzzzz  # type: ignore[attr-defined]  # noqa: B018
+
+
+# Graphs of one name
+
+
+def test_graphs_of_one_name_are_told_apart_by_where_they_were_made() -> None:
+    first = graph("n")
+    second = graph("n")
+    with pytest.raises(GraphError) as error:
+        first["x"] + second["x"]
+    made = first.inputs[0].line, second.inputs[0].line
+    assert f"belongs to graph 'g' of {made[1]}, not to 'g' of {made[0]}" in str(error.value)
+
+
+def test_graphs_of_one_name_without_inputs_are_told_apart_by_what_they_have() -> None:
+    first, second = Graph("g"), Graph("g")
+    x = first.constant(1.0)
+    with pytest.raises(GraphError, match=rf"belongs to graph 'g' of {x.line}, not to 'g'\n"):
+        second.output(x)
+
+
+def test_graphs_of_two_names_are_told_apart_by_those() -> None:
+    other = Graph("h", {"x": TensorType(DType.float32, [2])})
+    with pytest.raises(GraphError, match="belongs to graph 'h', not to 'g'\n"):
+        graph(2)["x"] + other["x"]
