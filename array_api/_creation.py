@@ -328,12 +328,7 @@ def linspace(
 
 
 def _spaced(count: int, start: float, stop: float, dtype: DType, endpoint: builtins.bool) -> Symbol:
-    """Weighted means of both ends: their difference, which may overflow, is never taken."""
-    parts = builtins.max(count - 1 if endpoint else count, 1)
-    positions = ops.cast(ops.range(count), DType.float64)
-    weight = ops.div(positions, np.asarray(float(parts)))
-    made = (np.asarray(1.0) - weight) * np.asarray(start) + weight * np.asarray(stop)
-    return ops.cast(made, dtype)
+    return ops.linspace(start, stop, count, endpoint, dtype)
 
 
 def eye(

@@ -139,10 +139,7 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
 @function
 def flip(x: Tensor, /, *, axis: Axes = None) -> Tensor:
     """The elements in reverse along axes, by default all. Raises `ShapeError` for what is no axis."""
-    axes = axes_of("flip", axis, x.ndim, {"x": x})
-    if not axes:
-        return x
-    return x[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))]
+    return ops.flip(x, axis)
 
 
 @function
@@ -152,23 +149,7 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes = None) -> Te
     x: any shape and dtype. axis: one, several with a shift each or one for all, or None for the flattened array. Raises
     `ShapeError` for what is no axis and for another number of shifts.
     """
-    if axis is None:
-        if not isinstance(shift, int):
-            raise ShapeError("roll: several shifts need axes", operands={"x": x}, help="name the axes")
-        return ops.reshape_like(_rolled(ops.reshape(x, -1), shift, 0), x)
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(given)
-    if len(shifts) != len(given):
-        raise ShapeError(f"roll: {len(shifts)} shifts for {len(given)} axes", operands={"x": x}, help="give one each")
-    for distance, one in zip(shifts, given, strict=True):
-        x = _rolled(x, distance, axis_of("roll", one, x.ndim, {"x": x}))
-    return x
-
-
-def _rolled(x: Symbol, shift: int, axis: int) -> Symbol:
-    size = ops.gather(ops.shape_of(x), 0 + axis)
-    source = ops.mod(ops.range(0, size, 1) - shift, size)
-    return x.graph.build.emit("Gather", (x, source), x.type, {"axis": axis})
+    return ops.roll(x, shift, axis)
 
 
 # More and fewer arrays

@@ -10,7 +10,8 @@ from graphcore.array_api._eager.scalars import as_arrays, met
 from graphcore.array_api._statistics import Axes
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.types.dtypes import DType
+from graphcore.ops.shared.runs import runs_of
+from graphcore.types.dims import Dim
 
 __all__ = [
     "argmax", "argmin", "argsort", "count_nonzero", "isin", "nonzero", "searchsorted", "sort", "unique_all",
@@ -139,50 +140,6 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Tensor
 
 
-class _Runs(NamedTuple):
-    """Elements in order, cut where a new value begins."""
-
-    order: Symbol
-    """At which position each stands in what was sorted; the first of equal ones comes first."""
-    values: Symbol
-    is_first: Symbol
-    """True for each element, in order, that is the first of its value."""
-
-    @property
-    def starts(self) -> Symbol:
-        """The positions, in order, of the first of each value."""
-        return ops.reshape(ops.nonzero(self.is_first), -1)
-
-    @property
-    def numbers(self) -> Symbol:
-        """Of each element, in order, how many values come before its own."""
-        return ops.cumsum(ops.cast(self.is_first, DType.int64)) - 1
-
-
-def _runs(flat: Symbol) -> _Runs:
-    sortable = ops.cast(flat, DType.uint8) if flat.dtype is DType.bool else flat
-    order = ops.argsort(sortable)
-    ordered = ops.gather(flat, order)
-    positions = _positions(flat)
-    is_zeroth = ops.equal(positions, 0)
-    before = ops.gather(ordered, ops.where(is_zeroth, positions, positions - 1))
-    return _Runs(order, ordered, ops.logical_or(is_zeroth, ops.not_equal(ordered, before)))
-
-
-def _positions(x: Symbol) -> Symbol:
-    """The positions in a vector, in order."""
-    return ops.range(0, ops.gather(ops.shape_of(x), 0), 1, out_dim=x.shape[0])
-
-
-def _counts(starts: Symbol, flat: Symbol) -> Symbol:
-    """Return the lengths of the runs that begin at the positions."""
-    return ops.concat([starts[1:], ops.shape_of(flat)]) - starts
-
-
-def _inverse_of(runs: _Runs, x: Symbol) -> Symbol:
-    return ops.reshape_like(ops.gather(runs.numbers, _inverse(runs.order)), x)
-
-
 @function
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The different values in order, where each is first, which of them each element is, and how often each is there.
@@ -190,34 +147,27 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     x: any shape; NaNs all differ, and -0.0 is 0.0. Returns vectors of a length known at run time, and
     `inverse_indices` in the shape of x; all positions and counts are int64.
     """
-    flat = ops.reshape(x, -1)
-    runs = _runs(flat)
-    starts = runs.starts
-    first = ops.gather(runs.order, starts)
-    return UniqueAll(ops.gather(runs.values, starts), first, _inverse_of(runs, x), _counts(starts, flat))
+    return UniqueAll(*ops.unique(x))
 
 
 @function
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The different values in order, and how often each is there. See `unique_all`."""
-    flat = ops.reshape(x, -1)
-    runs = _runs(flat)
-    starts = runs.starts
-    return UniqueCounts(ops.gather(runs.values, starts), _counts(starts, flat))
+    found = ops.unique(x)
+    return UniqueCounts(found.values, found.counts)
 
 
 @function
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The different values in order, and which of them each element is. See `unique_all`."""
-    runs = _runs(ops.reshape(x, -1))
-    return UniqueInverse(ops.gather(runs.values, runs.starts), _inverse_of(runs, x))
+    found = ops.unique(x)
+    return UniqueInverse(found.values, found.inverse)
 
 
 @function
 def unique_values(x: Tensor, /) -> Tensor:
     """The different values in order. See `unique_all`."""
-    runs = _runs(ops.reshape(x, -1))
-    return ops.gather(runs.values, runs.starts)
+    return ops.unique(x).values
 
 
 @function
@@ -225,10 +175,10 @@ def _isin(x1: Tensor, x2: Tensor, invert: bool) -> Tensor:
     left, right = met("isin", "join", x1, x2)
     asked, known = ops.reshape(left, -1), ops.reshape(right, -1)
     # Sorted together, known elements first: a known one begins each run of equal elements that are among them.
-    runs = _runs(ops.concat([known, asked]))
+    runs = runs_of(ops.concat([known, asked]))
     size = ops.gather(ops.shape_of(known), 0)
-    found = ops.less(ops.gather(ops.gather(runs.order, runs.starts), runs.numbers), size)
-    made = ops.reshape_like(ops.gather(found, _inverse(runs.order))[size:], left)
+    found = ops.less(ops.gather(ops.gather(runs.order, runs.starts(Dim.dynamic())), runs.numbers), size)
+    made = ops.reshape_like(runs.placed(found)[size:], left)
     return ops.logical_not(made) if invert else made
 
 

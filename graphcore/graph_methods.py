@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -29,6 +30,8 @@ from graphcore.types.tensor_types import DimLike, Type
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore import surgery
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -44,10 +47,15 @@ def method(owner: type, name: str = "") -> Callable[[_Function], _Function]:
     return attach
 
 
-def _surgery() -> Any:
-    from graphcore import surgery  # onnx takes longer to import than all of graphcore
+class _Surgery:
+    """The package `graphcore.surgery`, imported at first use: onnx takes longer to import than all of graphcore."""
 
-    return surgery
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("graphcore.surgery"), name)
+
+
+if not TYPE_CHECKING:
+    surgery = _Surgery()
 
 
 # Of Graph
@@ -185,7 +193,7 @@ def call(
         model = Graph.load("resnet.onnx")
         y = ops.softmax(model(images))
     """
-    return _surgery().call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
+    return surgery.call(self, operands, named, implicit_casts=implicit_casts, as_function=as_function, layer=layer)
 
 
 @method(Graph)
@@ -201,7 +209,7 @@ def extract(self: Graph, inputs: Any = None, outputs: Any = ()) -> Graph:
         backbone = model.extract(["images"], ["features"])
         head = model.extract({"features": "features"}, model.outputs)
     """
-    return _surgery().extract(self, inputs, outputs)
+    return surgery.extract(self, inputs, outputs)
 
 
 @method(Graph)
@@ -220,7 +228,7 @@ def rename(
 
         model.rename({"input.1": "image", "unk__0": "batch"})
     """
-    return _surgery().rename(self, names or {}, values or {}, dims or {})
+    return surgery.rename(self, names or {}, values or {}, dims or {})
 
 
 @method(Graph)
@@ -236,7 +244,7 @@ def with_dims(self: Graph, shapes: Mapping[str, Sequence[DimLike]] | None = None
         model.with_dims(batch=1)                                  # from names to sizes
         model.with_dims({"image": ["batch", 3, 224, 224]})        # from sizes to names
     """
-    return _surgery().with_dims(self, shapes or {}, dims)
+    return surgery.with_dims(self, shapes or {}, dims)
 
 
 @method(Graph)
@@ -250,7 +258,7 @@ def with_inputs(self: Graph, *inputs: str | Symbol, **more: Type | Buffer) -> Gr
         model.with_inputs("mask", "ids")
         model.with_inputs("x", "decoder.weight")
     """
-    return _surgery().with_inputs(self, inputs, more)
+    return surgery.with_inputs(self, inputs, more)
 
 
 @method(Graph)
@@ -262,7 +270,7 @@ def with_outputs(self: Graph, *outputs: str | Symbol, **named: str | Symbol) -> 
 
         model.with_outputs("logits", hidden="encoder/layer.11/add_7")
     """
-    return _surgery().with_outputs(self, outputs, named)
+    return surgery.with_outputs(self, outputs, named)
 
 
 @method(Graph)
@@ -275,7 +283,7 @@ def with_constants(self: Graph, values: Mapping[str, Any] | None = None, **named
 
         model.with_constants(sampling_rate=16000)
     """
-    return _surgery().with_constants(self, {**(values or {}), **named})
+    return surgery.with_constants(self, {**(values or {}), **named})
 
 
 @method(Graph)
@@ -288,7 +296,7 @@ def with_weights(self: Graph, weights: Mapping[str, Any]) -> Graph:
 
         model.with_weights({"head.weight": fine_tuned})
     """
-    return _surgery().with_weights(self, weights)
+    return surgery.with_weights(self, weights)
 
 
 @method(Graph)

@@ -34,6 +34,8 @@ from graphcore.ops.pooling import *
 from graphcore.ops.printing import *
 from graphcore.ops.quantization import *
 from graphcore.ops.random import *
+from graphcore.ops.rearranging import *
+from graphcore.ops.recurrent import *
 from graphcore.ops.reduction import *
 from graphcore.ops.resizing import *
 from graphcore.ops.scattering import *

@@ -17,7 +17,8 @@ from graphcore.ops.shared.control import cond as cond
 from graphcore.ops.shared.control import for_loop as for_loop
 from graphcore.ops.shared.control import scan as scan
 from graphcore.ops.shared.control import while_loop as while_loop
-from graphcore.ops.shared.spatial import PerAxis
+from graphcore.ops.shared.spatial import Padding, PerAxis
+from graphcore.ops.sorting import Unique
 from graphcore.ops.strings import StringLike
 from graphcore.quantization.encodings import Encoding
 from graphcore.quantization.tensors import Quantized, QuantizedTensor
@@ -25,32 +26,34 @@ from graphcore.types.tensor_types import DimLike
 
 __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "arg_max", "argmax", "argmin", "argsort", "as_complex",
-    "as_interleaved_complex", "as_real", "asin", "asinh", "atan", "atan2", "atanh", "avg_pool", "avg_pool2d",
-    "band_part", "batch_norm", "bernoulli", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "blackman_window", "bottom_k", "broadcast_to", "buffer_create", "buffer_load", "buffer_store",
+    "as_interleaved_complex", "as_real", "asin", "asinh", "atan", "atan2", "atanh", "avg_pool", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "band_part", "batch_norm", "bernoulli", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "blackman_window", "bottom_k", "broadcast_to", "buffer_create", "buffer_load", "buffer_store",
     "buffer_store_slice", "cast", "categorical", "ceil", "celu", "chunk", "clip", "concat", "cond", "constant",
-    "conv1d", "conv2d", "conv2d_transpose", "conv3d", "cos", "cosh", "count_nonzero", "cumprod", "cumsum",
-    "dequantize", "div", "divmod", "dropout", "einsum", "elu", "equal", "erf", "exp", "exp2", "expm1", "fft",
-    "flatten", "floor", "floor_div", "fma", "fold", "for_loop", "full", "gather", "gather_nd", "gelu", "getitem",
-    "glu", "greater", "greater_equal", "group_norm", "hamming_window", "hann_window", "hardsigmoid", "hardswish",
-    "hardtanh", "ifft", "instance_norm", "into_vec", "irfft", "is_finite", "is_inf", "is_nan", "layer_norm",
-    "leaky_relu", "left_shift", "less", "less_equal", "linear", "list_append", "list_concat", "list_empty",
-    "list_erase", "list_get", "list_insert", "list_length", "list_map", "list_of", "list_pop", "list_split",
-    "list_stack", "list_unstack", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logsoftmax", "logsumexp", "lp_normalize", "masked_scatter", "matmul", "max", "max_pool",
-    "max_pool2d", "maximum", "mean", "min", "minimum", "mish", "mod", "mul", "mul_complex", "negate",
-    "non_maximum_suppression", "nonzero", "not_equal", "ones", "outer", "pad", "permutation", "permute", "positive",
-    "pow", "prelu", "print", "prod", "qmatmul", "quantize", "random_int", "random_normal", "random_uniform",
-    "range", "rebind", "reciprocal", "relu", "repeat_interleave", "reshape", "reshape_like", "resize",
-    "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "right_shift", "rms_norm", "roi_align",
-    "rotary_embedding", "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add",
-    "scatter_max", "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min",
-    "scatter_nd_mul", "select", "selu", "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "silu", "sin",
-    "sinh", "slice", "slice_tensor", "softmax", "softplus", "softsign", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "stdev", "string_concat", "string_join", "string_lower", "string_matches", "string_of",
-    "string_parse", "string_remove", "string_split", "string_upper", "sub", "sum", "swapaxes", "swiglu",
-    "take_along_axis", "tan", "tanh", "tensordot", "thresholded_relu", "tile", "top_k", "transpose",
-    "transpose_matrix", "tril", "triu", "trunc", "unsqueeze", "var", "vec", "vecdot", "where", "while_loop", "zeros"
+    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosh",
+    "count_nonzero", "cumprod", "cumsum", "depth_to_space", "dequantize", "div", "divmod", "dropout", "einsum",
+    "elu", "equal", "erf", "exp", "exp2", "expm1", "fft", "flatten", "flip", "floor", "floor_div", "fma", "fold",
+    "for_loop", "full", "gather", "gather_nd", "gelu", "getitem", "glu", "greater", "greater_equal", "grid_sample",
+    "group_norm", "gru", "hamming_window", "hann_window", "hardsigmoid", "hardswish", "hardtanh", "ifft",
+    "instance_norm", "into_vec", "irfft", "is_finite", "is_inf", "is_nan", "layer_norm", "leaky_relu", "left_shift",
+    "less", "less_equal", "linear", "linspace", "list_append", "list_concat", "list_empty", "list_erase",
+    "list_get", "list_insert", "list_length", "list_map", "list_of", "list_pop", "list_split", "list_stack",
+    "list_unstack", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsoftmax", "logsumexp", "lp_normalize", "lstm", "masked_scatter", "matmul", "max", "max_pool", "max_pool1d",
+    "max_pool2d", "max_pool3d", "maximum", "mean", "min", "minimum", "mish", "mod", "mul", "mul_complex", "negate",
+    "non_maximum_suppression", "nonzero", "not_equal", "one_hot", "ones", "outer", "pad", "permutation", "permute",
+    "positive", "pow", "prelu", "print", "prod", "qmatmul", "quantize", "random_int", "random_normal",
+    "random_uniform", "range", "rebind", "reciprocal", "relu", "repeat_interleave", "reshape", "reshape_like",
+    "resize", "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "right_shift", "rms_norm", "rnn",
+    "roi_align", "roll", "rotary_embedding", "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter",
+    "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_max",
+    "scatter_nd_min", "scatter_nd_mul", "select", "selu", "shape_of", "shape_to_tensor", "shuffle", "sigmoid",
+    "sign", "silu", "sin", "sinh", "slice", "slice_tensor", "softmax", "softplus", "softsign", "sort",
+    "space_to_depth", "split", "sqrt", "square", "squeeze", "stack", "stdev", "stft", "string_concat",
+    "string_join", "string_lower", "string_matches", "string_of", "string_parse", "string_remove", "string_split",
+    "string_upper", "sub", "sum", "swapaxes", "swiglu", "take_along_axis", "tan", "tanh", "tensordot",
+    "thresholded_relu", "tile", "top_k", "transpose", "transpose_matrix", "tril", "triu", "trunc", "unique",
+    "unsqueeze", "var", "vec", "vecdot", "where", "while_loop", "zeros"
 ]
 
 # activation
@@ -191,14 +194,18 @@ def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
 
 # convolution
 
-def conv1d(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = (0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF') -> Symbol:
+def conv1d(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = (0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF') -> Symbol:
     """The convolution of sequences with a filter. ONNX Conv."""
-def conv2d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF') -> Symbol:
+def conv1d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = (0, 0), output_paddings: PerAxis = 0, bias: TensorLike | None = None, input_layout: str = 'NWC', filter_layout: str = 'SCF', *, groups: int = 1) -> Symbol:
+    """The transpose of a convolution of sequences: the gradient of `conv1d` with regard to its input."""
+def conv2d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF') -> Symbol:
     """The convolution of images with a filter. ONNX Conv."""
-def conv2d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), output_paddings: PerAxis = (0, 0), bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF', *, groups: int = 1) -> Symbol:
+def conv2d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), output_paddings: PerAxis = (0, 0), bias: TensorLike | None = None, input_layout: str = 'NHWC', filter_layout: str = 'RSCF', *, groups: int = 1) -> Symbol:
     """The transpose of a convolution of images: the gradient of `conv2d` with regard to its input. ONNX ConvTranspose."""
-def conv3d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: PerAxis = (0, 0, 0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF') -> Symbol:
+def conv3d(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: Padding = (0, 0, 0, 0, 0, 0), groups: int = 1, bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF') -> Symbol:
     """The convolution of volumes with a filter. ONNX Conv."""
+def conv3d_transpose(x: TensorLike, filter: TensorLike, stride: PerAxis = (1, 1, 1), dilation: PerAxis = (1, 1, 1), padding: Padding = (0, 0, 0, 0, 0, 0), output_paddings: PerAxis = (0, 0, 0), bias: TensorLike | None = None, input_layout: str = 'NDHWC', filter_layout: str = 'QRSCF', *, groups: int = 1) -> Symbol:
+    """The transpose of a convolution of volumes: the gradient of `conv3d` with regard to its input. ONNX ConvTranspose."""
 
 # creation
 
@@ -206,6 +213,10 @@ def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbo
     """A value known now, in the current graph."""
 def full(shape: DimLike | Sequence[DimLike], value: TensorLike, dtype: object = None) -> Symbol:
     """A tensor with one value everywhere."""
+def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool = True, dtype: object = None) -> Symbol:
+    """`num` numbers at equal distances from `start` to `stop`."""
+def one_hot(indices: TensorLike, depth: DimLike | Symbol, axis: int = -1, *, on_value: TensorLike | str = 1, off_value: TensorLike | str = 0, dtype: object = None) -> Symbol:
+    """A vector for each index that has `on_value` at its place and `off_value` everywhere else."""
 def ones(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
     """A tensor of ones."""
 def range(start: Any, stop: Any = None, step: Any = 1, *, dtype: object = None, out_dim: DimLike | None = None) -> Symbol:
@@ -215,7 +226,7 @@ def zeros(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
 
 # detection
 
-def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_boxes_per_class: int, iou_threshold: float = 0.0, score_threshold: float | None = None, *, center_point_box: bool = False, out_dim: DimLike | None = None) -> Symbol:
+def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_boxes_per_class: int | Symbol, iou_threshold: float | Symbol = 0.0, score_threshold: float | Symbol | None = None, *, center_point_box: bool = False, out_dim: DimLike | None = None) -> Symbol:
     """The boxes that remain when, class by class, only the one with the highest score is kept of boxes that overlap."""
 
 # elementwise
@@ -277,6 +288,8 @@ def irfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization
     """The inverse of `rfft`: real numbers from the first half of their transform."""
 def rfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = 'backward') -> Symbol:
     """The discrete Fourier transform of real numbers along an axis, without its redundant half."""
+def stft(x: TensorLike, frame_length: int, frame_step: int, window: TensorLike | None = None, onesided: bool = True) -> Symbol:
+    """The short-time Fourier transform of real signals: the spectrum of each frame."""
 
 # gathering
 
@@ -389,7 +402,7 @@ def tanh(x: TensorLike) -> Symbol:
 
 # normalization
 
-def batch_norm(x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, var: TensorLike, epsilon: float = 1e-05) -> Symbol:
+def batch_norm(x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, var: TensorLike, epsilon: float = 1e-05, axis: int = 1) -> Symbol:
     """(x - mean) / sqrt(var + epsilon) * scale + bias, by channel: the normalisation learnt in training."""
 def group_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, num_groups: int, epsilon: float = 1e-05) -> Symbol:
     """Values normalised within groups of channels, times gamma plus beta."""
@@ -409,16 +422,24 @@ def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant'
 
 # pooling
 
-def avg_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), count_boundary: bool = True, *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
+def avg_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), count_boundary: bool = True, *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
     """The mean over each window of images: `avg_pool2d` by its older name. ONNX AveragePool."""
-def avg_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NHWC') -> Symbol:
+def avg_pool1d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NWC') -> Symbol:
+    """The mean over each window of sequences. ONNX AveragePool."""
+def avg_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NHWC') -> Symbol:
     """The mean over each window of images. ONNX AveragePool."""
+def avg_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, count_boundary: bool = True, input_layout: str = 'NDHWC') -> Symbol:
+    """The mean over each window of volumes. ONNX AveragePool."""
 def fold(x: TensorLike, output_size: Sequence[DimLike], kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0) -> Symbol:
     """Images summed from windows; where windows overlap their elements are added. ONNX Col2Im."""
-def max_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: PerAxis = (0, 0, 0, 0), *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
+def max_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
     """The greatest element of each window of images: `max_pool2d` by its older name. ONNX MaxPool."""
-def max_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: PerAxis = 0, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
+def max_pool1d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NWC') -> Symbol:
+    """The greatest element of each window of sequences. ONNX MaxPool."""
+def max_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
     """The greatest element of each window of images. ONNX MaxPool."""
+def max_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NDHWC') -> Symbol:
+    """The greatest element of each window of volumes. ONNX MaxPool."""
 
 # printing
 
@@ -453,6 +474,26 @@ def random_uniform(shape: DimLike | Sequence[DimLike], low: float = 0.0, high: f
 def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed) -> Symbol:
     """The parts of a tensor along an axis in random order."""
 
+# rearranging
+
+def depth_to_space(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
+    """Images with fewer channels and more places: each place's channels become a block of places."""
+def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
+    """The elements in reverse order along axes."""
+def roll(x: TensorLike, shift: int | Symbol | Sequence[int | Symbol], axis: int | Sequence[int] | None = None) -> Symbol:
+    """The elements moved up along axes, and those that leave the end put in front."""
+def space_to_depth(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
+    """Images with more channels and fewer places, the reverse of `depth_to_space`."""
+
+# recurrent
+
+def gru(x: TensorLike, weight: TensorLike, recurrent_weight: TensorLike, bias: TensorLike | None = None, recurrent_bias: TensorLike | None = None, initial_h: TensorLike | None = None, *, direction: str = 'forward', lengths: TensorLike | None = None, batch_first: bool = False, gates: str = 'rzn', reset_after: bool = True) -> tuple[Symbol, Symbol]:
+    """A layer of gated recurrent units: its output at each step, and the last state."""
+def lstm(x: TensorLike, weight: TensorLike, recurrent_weight: TensorLike, bias: TensorLike | None = None, recurrent_bias: TensorLike | None = None, initial_h: TensorLike | None = None, initial_c: TensorLike | None = None, *, direction: str = 'forward', lengths: TensorLike | None = None, batch_first: bool = False, gates: str = 'ifgo') -> tuple[Symbol, Symbol, Symbol]:
+    """A layer of long short-term memory: its output at each step, and the last states."""
+def rnn(x: TensorLike, weight: TensorLike, recurrent_weight: TensorLike, bias: TensorLike | None = None, recurrent_bias: TensorLike | None = None, initial_h: TensorLike | None = None, *, direction: str = 'forward', lengths: TensorLike | None = None, batch_first: bool = False, activation: str = 'tanh') -> tuple[Symbol, Symbol]:
+    """A plain recurrent layer: its output at each step, and the last state."""
+
 # reduction
 
 def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
@@ -486,6 +527,8 @@ def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: boo
 
 # resizing
 
+def grid_sample(x: TensorLike, grid: TensorLike, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool = False, input_layout: str = 'NHWC') -> Symbol:
+    """Images, or volumes, read at the places in a grid."""
 def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = 'bilinear') -> Symbol:
     """The tensor at another size, its elements being samples at pixel centres. ONNX Resize."""
 def resize_bicubic(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, cubic_coeff_a: float = -0.75, *, exclude_outside: bool = False) -> Symbol:
@@ -584,6 +627,8 @@ def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The elements in order along an axis."""
 def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
     """The `k` greatest along an axis, the greatest first, and their positions in int64."""
+def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Unique:
+    """The different values in ascending order, where each is first, which of them each element is, and their counts."""
 
 # strings
 

@@ -13,10 +13,12 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.spatial import (
     FILTERS,
     INPUTS,
+    Padding,
     PerAxis,
+    cut_of,
     layout_of,
     of_rank,
-    padding_of,
+    pads_of,
     per_axis,
     relaid,
     whole,
@@ -32,7 +34,7 @@ def conv1d(
     filter: TensorLike,
     stride: PerAxis = 1,
     dilation: PerAxis = 1,
-    padding: PerAxis = (0, 0),
+    padding: Padding = (0, 0),
     groups: int = 1,
     bias: TensorLike | None = None,
     input_layout: str = "NWC",
@@ -41,8 +43,8 @@ def conv1d(
     """The convolution of sequences with a filter. ONNX Conv.
 
     x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW". filter: [size, channels/groups,
-    features], or [features, channels/groups, size] with filter_layout="FCS". padding: (before, after). The rest, the
-    result and what it raises: as for `conv2d`.
+    features], or [features, channels/groups, size] with filter_layout="FCS". padding: (before, after), "same" or
+    "valid". The rest, the result and what it raises: as for `conv2d`.
     """
     return _convolve("conv1d", 1, x, filter, stride, dilation, padding, groups, bias, input_layout, filter_layout)
 
@@ -53,7 +55,7 @@ def conv2d(
     filter: TensorLike,
     stride: PerAxis = (1, 1),
     dilation: PerAxis = (1, 1),
-    padding: PerAxis = (0, 0, 0, 0),
+    padding: Padding = (0, 0, 0, 0),
     groups: int = 1,
     bias: TensorLike | None = None,
     input_layout: str = "NHWC",
@@ -66,10 +68,11 @@ def conv2d(
     width] with filter_layout="FCRS"; it is not flipped. bias: [features], added to the result. They are promoted
     together; integers become floats: there is no convolution of integers yet.
     stride, dilation: steps between windows and between the elements of one, in elements (height, width). padding:
-    zeros around the input, (height_before, height_after, width_before, width_after). groups: the number of independent
+    zeros around the input, (height_before, height_after, width_before, width_after); "valid" for none; "same" for as
+    many as give ceil(size / stride) windows, an odd one after the input. groups: the number of independent
     parts into which channels and features are split; `groups=channels` is a depthwise convolution. Returns the features
     in the layout of x, of size
-    (size + before + after - dilation * (kernel - 1) - 1) // stride + 1.
+    (size + before + after - dilation * (kernel - 1) - 1) // stride + 1, or ceil(size / stride) for "same".
     Raises `ShapeError` for wrong ranks, channels that do not agree, or a kernel larger than the padded input.
     """
     return _convolve("conv2d", 2, x, filter, stride, dilation, padding, groups, bias, input_layout, filter_layout)
@@ -81,7 +84,7 @@ def conv3d(
     filter: TensorLike,
     stride: PerAxis = (1, 1, 1),
     dilation: PerAxis = (1, 1, 1),
-    padding: PerAxis = (0, 0, 0, 0, 0, 0),
+    padding: Padding = (0, 0, 0, 0, 0, 0),
     groups: int = 1,
     bias: TensorLike | None = None,
     input_layout: str = "NDHWC",
@@ -91,10 +94,46 @@ def conv3d(
 
     x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with input_layout="NCDHW".
     filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
-    with filter_layout="FCQRS". padding: before and after each of depth, height and width. The rest, the result and
-    what it raises: as for `conv2d`.
+    with filter_layout="FCQRS". padding: before and after each of depth, height and width, "same" or "valid". The rest,
+    the result and what it raises: as for `conv2d`.
     """
     return _convolve("conv3d", 3, x, filter, stride, dilation, padding, groups, bias, input_layout, filter_layout)
+
+
+@op(onnx="ConvTranspose", rule="float")
+def conv1d_transpose(
+    x: TensorLike,
+    filter: TensorLike,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: Padding = (0, 0),
+    output_paddings: PerAxis = 0,
+    bias: TensorLike | None = None,
+    input_layout: str = "NWC",
+    filter_layout: str = "SCF",
+    *,
+    groups: int = 1,
+) -> Symbol:
+    """The transpose of a convolution of sequences: the gradient of `conv1d` with regard to its input.
+
+    x: [batch, width, features], or [batch, features, width] with input_layout="NCW". filter: [size, channels/groups,
+    features], or [features, channels/groups, size] with filter_layout="FCS". The rest, the result and what it raises:
+    as for `conv2d_transpose`. ONNX ConvTranspose.
+    """
+    return _transposed(
+        "conv1d_transpose",
+        1,
+        x,
+        filter,
+        stride,
+        dilation,
+        padding,
+        output_paddings,
+        groups,
+        bias,
+        input_layout,
+        filter_layout,
+    )
 
 
 @op(onnx="ConvTranspose", rule="float")
@@ -103,7 +142,7 @@ def conv2d_transpose(
     filter: TensorLike,
     stride: PerAxis = (1, 1),
     dilation: PerAxis = (1, 1),
-    padding: PerAxis = (0, 0, 0, 0),
+    padding: Padding = (0, 0, 0, 0),
     output_paddings: PerAxis = (0, 0),
     bias: TensorLike | None = None,
     input_layout: str = "NHWC",
@@ -117,16 +156,81 @@ def conv2d_transpose(
     of the convolution from channels to features: [height, width, channels/groups, features], or [features,
     channels/groups, height, width] with filter_layout="FCRS". bias: [channels]. They are promoted together; integers
     become floats. stride, dilation, groups: those of the convolution. padding: elements cut off the result,
-    (height_before, height_after, width_before, width_after). output_paddings: elements added at its end (height,
+    (height_before, height_after, width_before, width_after); "valid" for none; "same" for those that leave
+    size * stride, an odd one at its end. output_paddings: elements added at its end (height,
     width), less than the stride of that axis: a convolution gives one size for `stride` sizes of its input.
     Returns the channels in the layout of x, of size (size - 1) * stride + dilation * (kernel - 1) + 1 - before - after
     + output_padding. Raises `ShapeError` for wrong ranks, channels that do not agree, or a result of no size.
     """
-    name = "conv2d_transpose"
-    inputs, filters, roles = _operands(name, 2, x, filter, bias, input_layout, filter_layout)
-    strides, dilations = per_axis(name, "stride", stride, 2), per_axis(name, "dilation", dilation, 2)
-    before, after = padding_of(name, padding, 2)
-    extra = per_axis(name, "output_paddings", output_paddings, 2, 0)
+    return _transposed(
+        "conv2d_transpose",
+        2,
+        x,
+        filter,
+        stride,
+        dilation,
+        padding,
+        output_paddings,
+        groups,
+        bias,
+        input_layout,
+        filter_layout,
+    )
+
+
+@op(onnx="ConvTranspose", rule="float")
+def conv3d_transpose(
+    x: TensorLike,
+    filter: TensorLike,
+    stride: PerAxis = (1, 1, 1),
+    dilation: PerAxis = (1, 1, 1),
+    padding: Padding = (0, 0, 0, 0, 0, 0),
+    output_paddings: PerAxis = (0, 0, 0),
+    bias: TensorLike | None = None,
+    input_layout: str = "NDHWC",
+    filter_layout: str = "QRSCF",
+    *,
+    groups: int = 1,
+) -> Symbol:
+    """The transpose of a convolution of volumes: the gradient of `conv3d` with regard to its input. ONNX ConvTranspose.
+
+    x: [batch, depth, height, width, features], or [batch, features, depth, height, width] with input_layout="NCDHW".
+    filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
+    with filter_layout="FCQRS". The rest, the result and what it raises: as for `conv2d_transpose`.
+    """
+    return _transposed(
+        "conv3d_transpose",
+        3,
+        x,
+        filter,
+        stride,
+        dilation,
+        padding,
+        output_paddings,
+        groups,
+        bias,
+        input_layout,
+        filter_layout,
+    )
+
+
+def _transposed(
+    name: str,
+    count: int,
+    x: TensorLike,
+    filter: TensorLike,
+    stride: PerAxis,
+    dilation: PerAxis,
+    padding: Padding,
+    output_paddings: PerAxis,
+    groups: int,
+    bias: TensorLike | None,
+    input_layout: str,
+    filter_layout: str,
+) -> Symbol:
+    inputs, filters, roles = _operands(name, count, x, filter, bias, input_layout, filter_layout)
+    strides, dilations = per_axis(name, "stride", stride, count), per_axis(name, "dilation", dilation, count)
+    extra = per_axis(name, "output_paddings", output_paddings, count, 0)
     groups = whole(name, "groups", groups, 1)
     for more, s in zip(extra, strides, strict=True):
         if more >= s:
@@ -140,11 +244,12 @@ def conv2d_transpose(
         raise ShapeError(
             f"{name}: x has {inputs.shape[1]} channels, filter takes {features}",
             operands=roles,
-            help=_other_layout(inputs.shape, 2, features, input_layout)
+            help=_other_layout(inputs.shape, count, features, input_layout)
             or f"the F of filter_layout={filter_layout!r} must be the number of channels of x",
         )
     _divides(name, groups, "x has", inputs.shape[1], roles)
     _check_bias(name, roles, channels)
+    before, after, extra = cut_of(name, padding, filters.shape[2:], strides, dilations, extra, roles)
     sizes = [
         transposed_size(size, k, s, d, p, q, more)
         for size, k, s, d, p, q, more in zip(
@@ -157,11 +262,11 @@ def conv2d_transpose(
             operands=roles,
             help="use less padding",
         )
-    attributes = _attributes(filters, strides, dilations, before, after, groups)
+    attributes = _attributes(filters, strides, dilations, (before, after), groups)
     attributes["output_padding"] = extra
     shape = _shape([inputs.shape[0], channels, *sizes])
     made = _emitted("ConvTranspose", inputs, filters, roles, shape, attributes)
-    return relaid(made, INPUTS[2][-1], input_layout)
+    return relaid(made, INPUTS[count][-1], input_layout)
 
 
 def _convolve(
@@ -171,7 +276,7 @@ def _convolve(
     filter: TensorLike,
     stride: PerAxis,
     dilation: PerAxis,
-    padding: PerAxis,
+    padding: Padding,
     groups: int,
     bias: TensorLike | None,
     input_layout: str,
@@ -179,7 +284,7 @@ def _convolve(
 ) -> Symbol:
     inputs, filters, roles = _operands(name, count, x, filter, bias, input_layout, filter_layout)
     strides, dilations = per_axis(name, "stride", stride, count), per_axis(name, "dilation", dilation, count)
-    before, after = padding_of(name, padding, count)
+    pads = pads_of(name, padding, inputs.shape[2:], filters.shape[2:], strides, dilations, roles)
     groups = whole(name, "groups", groups, 1)
     features, channels = filters.shape[0], filters.shape[1] * groups
     if not same_dim(inputs.shape[1], channels):
@@ -192,8 +297,12 @@ def _convolve(
         )
     _divides(name, groups, "filter gives", features, roles)
     _check_bias(name, roles, features)
-    sizes = window_counts(name, inputs.shape[2:], filters.shape[2:], strides, dilations, before, after, roles)
-    attributes = _attributes(filters, strides, dilations, before, after, groups)
+    if padding == "same":
+        sizes = [size.ceildiv(s) for size, s in zip(inputs.shape[2:], strides, strict=True)]
+    else:
+        assert pads is not None, "padding in numbers is known"
+        sizes = window_counts(name, inputs.shape[2:], filters.shape[2:], strides, dilations, *pads, roles)
+    attributes = _attributes(filters, strides, dilations, pads, groups)
     made = _emitted("Conv", inputs, filters, roles, _shape([inputs.shape[0], features, *sizes]), attributes)
     return relaid(made, INPUTS[count][-1], input_layout)
 
@@ -260,17 +369,16 @@ def _attributes(
     filters: Symbol,
     strides: Sequence[int],
     dilations: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
+    pads: tuple[Sequence[int], Sequence[int]] | None,
     groups: int,
 ) -> dict[str, Any]:
     kernel = filters.shape[2:]
-    attributes: dict[str, Any] = {
-        "strides": strides,
-        "dilations": dilations,
-        "pads": [*before, *after],
-        "group": groups,
-    }
+    attributes: dict[str, Any] = {"strides": strides, "dilations": dilations}
+    if pads is None:
+        attributes["auto_pad"] = "SAME_UPPER"
+    else:
+        attributes["pads"] = [*pads[0], *pads[1]]
+    attributes["group"] = groups
     if kernel.is_static:
         attributes["kernel_shape"] = kernel.static_dims
     return attributes

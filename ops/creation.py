@@ -1,4 +1,4 @@
-"""Tensors made without operands: constants, ranges, and tensors of one value."""
+"""Tensors made without operands, or of positions: constants, ranges, tensors of one value, and one-hot vectors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import numpy as np
 
 from graphcore.arrays import casting
 from graphcore.build import operands
+from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of, promote
+from graphcore.build.shapes import axis_of, broadcast
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, held_as
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dim_value, dims_of, provably_differ, shape_vector
+from graphcore.ops.shared.indexing.positions import index_operand, whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type
@@ -227,3 +230,127 @@ def _computed(graph: Graph, bounds: dict[str, Any], dtype: DType | None, said: D
     shape = _shape([Dim.dynamic() if said is None else said])
     made = graph.build.emit("Range", tuple(graph.build.cast(s, counted) for s in symbols), tensor_type(counted, shape))
     return graph.build.cast(made, target)
+
+
+@op(onnx="Range, Mul, Add", rule="float")
+def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool = True, dtype: object = None) -> Symbol:
+    """`num` numbers at equal distances from `start` to `stop`.
+
+    start, stop: numbers or Symbols, whose shapes broadcast; integers become floats. num: an int >= 0, or a dim of the
+    graph. endpoint: `stop` is the last of them; else it would be the next one. dtype: by default that in which start
+    and stop meet, or float32 for Python numbers; an integer one truncates. Returns [num, ...], the numbers along a new
+    first axis, computed in float64 and rounded once. Raises `ShapeError` for a negative or unknown num and shapes that
+    do not broadcast, `DTypeError` for ends that are no numbers and for bool and string as `dtype`. NumPy's linspace.
+    """
+    name = "linspace"
+    wanted = None if dtype is None else operands.dtype_of(name, dtype)
+    if wanted in (DType.bool, DType.string):
+        raise DTypeError(f"{name}: {wanted} does not count", help="use an integer or a float dtype")
+    (count,) = dims_of(name, [num], help="num is an int of 0 or more, a name or a Dim")
+    ends = {"start": start, "stop": stop}
+    graph = graph_of(name, (start, stop))
+    if all(isinstance(value, (int, float)) for value in ends.values()):
+        for role, value in ends.items():
+            if isinstance(value, bool):
+                raise DTypeError(f"{name}: {role} is {value!r}", help="give a number")
+        target = wanted or DType.float32
+        first, last = float(start), float(stop)
+        if count.is_static:
+            return graph.build.constant(_spaced_values(first, last, int(count), endpoint, target), target)
+        symbols = [graph.build.scalar(value, DType.float64) for value in (first, last)]
+    else:
+        symbols, met = promote(name, "float", ends)
+        target = wanted or met
+    if count.is_dynamic:
+        raise ShapeError(f"{name}: num is unknown", help="give an int, a name or a Dim of the graph")
+    shape = broadcast(name, dict(zip(ends, symbols, strict=True)))
+    low, high = (e.cast(s, DType.float64) for s in symbols)
+    weight = _weights(graph, count, endpoint, len(shape))
+    # Weighted means of both ends: their difference, which may overflow, is never taken.
+    rest = e.emit("Sub", e.const(weight, 1.0), weight, shape=weight.shape)
+    parts = [e.emit("Mul", a, b) for a, b in ((rest, low), (weight, high))]
+    return e.cast(e.emit("Add", *parts, shape=_shape([count, *shape])), target)
+
+
+def _spaced_values(start: float, stop: float, count: int, endpoint: bool, dtype: DType) -> np.ndarray[Any, Any]:
+    weight = np.arange(count) / builtins.max(count - int(bool(endpoint)), 1)
+    with np.errstate(all="ignore"):
+        values = (1 - weight) * start + weight * stop
+        return casting.cast_array(values, DType.float64, dtype)
+
+
+def _weights(graph: Graph, count: Dim, endpoint: bool, rank: int) -> Symbol:
+    """Return the weights of the last of two ends: float64 [count] with `rank` axes of size 1 after it."""
+    shape = _shape([count])
+    zero, one = (graph.build.scalar(n, DType.int64) for n in (0, 1))
+    places = graph.build.emit(
+        "Range", (zero, dim_value(graph, count, op="linspace"), one), tensor_type(DType.int64, shape)
+    )
+    parts = Dim.maximum(count - int(bool(endpoint)), 1)
+    total = dim_value(graph, parts, op="linspace")
+    weight = e.emit("Div", e.cast(places, DType.float64), e.cast(total, DType.float64), shape=shape)
+    if not rank:
+        return weight
+    column = _shape([count, *[Dim(1)] * rank])
+    return e.emit("Unsqueeze", weight, graph.build.vector([*builtins.range(1, rank + 1)]), shape=column)
+
+
+# From positions
+
+
+@op(onnx="OneHot", rule="join")
+def one_hot(
+    indices: TensorLike,
+    depth: DimLike | Symbol,
+    axis: int = -1,
+    *,
+    on_value: TensorLike | str = 1,
+    off_value: TensorLike | str = 0,
+    dtype: object = None,
+) -> Symbol:
+    """A vector for each index that has `on_value` at its place and `off_value` everywhere else.
+
+    indices: integers of any shape; negative ones count from the end, and those from `depth` on, or below -depth, have
+    no place. depth: the length of the vectors, at least 1: an int, a dim of the graph or an integer scalar Symbol.
+    axis: of the vectors, counted in the result. on_value, off_value: numbers or scalar Symbols, promoted together.
+    dtype: by default that in which the two meet, or float32 for Python numbers. Returns the shape of indices with depth
+    at the axis. Raises `DTypeError` for indices that are no integers and for values that `dtype` cannot hold,
+    `ShapeError` for values that are no scalars, a depth below 1 and what is no axis. ONNX OneHot.
+    """
+    name = "one_hot"
+    graph = graph_of(name, (indices, depth, on_value, off_value))
+    places = whole(index_operand(graph, name, indices, "indices"), DType.int64)
+    roles: dict[str, Any] = {"indices": places}
+    position = axis_of(name, axis, places.rank + 1, roles)
+    if isinstance(depth, Symbol):
+        length, count = Dim.dynamic(), graph.build.own(depth, name, "depth")
+        if count.rank or not count.dtype.is_integer:
+            raise DTypeError(f"{name}: depth is {count.type}", operands=roles, help="give one integer, of rank 0")
+        count = graph.build.cast(count, DType.int64)
+    else:
+        (length,) = dims_of(name, [depth], help="depth is an int of 1 or more, a name, a Dim or a Symbol")
+        if length == 0:
+            raise ShapeError(f"{name}: vectors of length 0 have no place", operands=roles, help="give depth >= 1")
+        count = dim_value(graph, length, (places,), op=name)
+    values = _values(graph, {"off_value": off_value, "on_value": on_value}, dtype)
+    shape = _shape([*places.shape[:position], length, *places.shape[position:]])
+    type_ = tensor_type(values.dtype, shape)
+    return graph.build.emit("OneHot", (places, count, values), type_, {"axis": position})
+
+
+def _values(graph: Graph, given: dict[str, TensorLike | str], dtype: object) -> Symbol:
+    """Return the values off and on their place as one Symbol of shape [2]."""
+    name = "one_hot"
+    wanted = None if dtype is None else operands.dtype_of(name, dtype)
+    if all(isinstance(value, (bool, int, float, str)) for value in given.values()):
+        own = DType.string if any(isinstance(value, str) for value in given.values()) else DType.float32
+        return graph.constant(list(given.values()), wanted or own)
+    symbols, met = promote(name, "join", given)
+    for role, symbol in zip(given, symbols, strict=True):
+        if symbol.rank:
+            raise ShapeError(
+                f"{name}: {role} has shape {symbol.shape}", operands={role: symbol}, help="give a number or a scalar"
+            )
+    cast = [graph.build.cast(s, wanted or met) for s in symbols]
+    parts = [e.emit("Unsqueeze", s, graph.build.vector([0]), shape=_shape([Dim(1)])) for s in cast]
+    return e.emit("Concat", *parts, shape=_shape([Dim(2)]), axis=0)

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms and windows. Complex numbers are a last axis of size 2."""
+"""Discrete Fourier transforms, of parts of signals too, and windows. Complex numbers are a last axis of size 2."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from graphcore.arrays import casting
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import dtype_of, graph_of, promote_one
-from graphcore.build.shapes import axis_of
+from graphcore.build.operands import dtype_of, graph_of, promote, promote_one
+from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.constants import constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import choice
-from graphcore.ops.shared.dims import Axis, dim_value, shape_vector
+from graphcore.ops.shared.dims import Axis, dim_value, product, shape_vector
+from graphcore.ops.shared.reshape import reshaped
 from graphcore.ops.shared.spatial import whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -240,6 +241,62 @@ def _normalised(x: Symbol, length: Symbol, normalization: str, inverse: bool) ->
     if normalization == "ortho":
         divisor = e.emit("Sqrt", divisor)
     return e.emit("Div", x, divisor, shape=x.shape)
+
+
+@op(onnx="STFT", rule="float")
+def stft(
+    x: TensorLike, frame_length: int, frame_step: int, window: TensorLike | None = None, onesided: bool = True
+) -> Symbol:
+    """The short-time Fourier transform of real signals: the spectrum of each frame.
+
+    x: [..., samples]. frame_length: how many samples a frame has. frame_step: how many lie between the starts of two.
+    window: [frame_length], by which every frame is multiplied, such as `hann_window`; None for ones. x and window are
+    promoted together; integers become floats. onesided: leave out the half of a spectrum that follows from the other.
+    Frames lie within the signal: `pad` it first for centred ones. Returns [..., frames, bins, 2], real and imaginary
+    parts last, with (samples - frame_length) // frame_step + 1 frames and frame_length // 2 + 1 bins, or frame_length
+    if not onesided. Raises `ShapeError` for a signal shorter than a frame, steps and lengths below 1 and another
+    window. ONNX STFT.
+    """
+    name = "stft"
+    length, step = whole(name, "frame_length", frame_length, 1), whole(name, "frame_step", frame_step, 1)
+    given = {"x": x} if window is None else {"x": x, "window": window}
+    (symbol, *windows), dtype = promote(name, "float", given)
+    roles = dict(zip(given, (symbol, *windows), strict=True))
+    if not symbol.rank:
+        raise ShapeError(f"{name}: x is a scalar, not a signal", operands=roles, help="give [..., samples]")
+    for found in windows:
+        if found.rank != 1 or not same_dim(found.shape[0], length):
+            raise ShapeError(
+                f"{name}: window has shape {found.shape}, a frame {length} samples",
+                operands=roles,
+                help=f"give a window of shape [{length}], or another frame_length",
+            )
+    samples = symbol.shape[-1]
+    if samples.is_static and int(samples) < length:
+        raise ShapeError(
+            f"{name}: a signal of {samples} samples is shorter than a frame of {length}",
+            operands=roles,
+            help="pad the signal with ops.pad, or use a shorter frame",
+        )
+    frames, bins = (samples - length) // step + 1, Dim(length // 2 + 1 if onesided else length)
+    graph, rank = symbol.graph, symbol.rank
+    own = [d if d.is_static else Axis(symbol, i) for i, d in enumerate(symbol.shape)]
+    count: Dim | Axis | Symbol = own[0] if rank == 2 else symbol.shape[:-1].size
+    if isinstance(count, Dim) and count.is_dynamic:
+        count = product(graph, own[:-1], (symbol,), op=name)
+    signal = reshaped(name, symbol, [count, own[-1], Dim(1)], roles)
+    operands = (
+        signal,
+        graph.build.scalar(step, DType.int64),
+        windows[0] if windows else None,
+        graph.build.scalar(length, DType.int64),
+    )
+    type_ = tensor_type(dtype, _shape([signal.shape[0], frames, bins, TWO]))
+    made = graph.build.emit("STFT", operands, type_, {"onesided": int(bool(onesided))})
+    if rank == 2:
+        return made
+    wanted = [*own[:-1], frames if frames.is_static else Axis(made, 1), bins, TWO]
+    return reshaped(name, made, wanted, roles, sources=(symbol,))
 
 
 # Windows

@@ -12,7 +12,7 @@ from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.attributes import domain_for, real
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
-from graphcore.ops.shared.spatial import whole
+from graphcore.ops.shared.spatial import relaid, whole
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape
 
@@ -108,21 +108,42 @@ def instance_norm(x: TensorLike, gamma: TensorLike, beta: TensorLike, epsilon: f
 
 @op(onnx="BatchNormalization", rule="float")
 def batch_norm(
-    x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, var: TensorLike, epsilon: float = 1e-5
+    x: TensorLike,
+    scale: TensorLike,
+    bias: TensorLike,
+    mean: TensorLike,
+    var: TensorLike,
+    epsilon: float = 1e-5,
+    axis: int = 1,
 ) -> Symbol:
     """(x - mean) / sqrt(var + epsilon) * scale + bias, by channel: the normalisation learnt in training.
 
     x: [batch, channels, ...]. scale, bias, mean, var: [channels]. They are promoted together; integers become floats.
-    epsilon: a Python number >= 0. Returns the shape of x. Raises `ShapeError` for other shapes. Ioffe and Szegedy 2015,
-    arXiv:1502.03167; ONNX BatchNormalization.
+    epsilon: a Python number >= 0. axis: that of the channels: -1 for images in NHWC, as `conv2d` gives them. Returns
+    the shape of x. Raises `ShapeError` for other shapes and for what is no axis. Ioffe and Szegedy 2015,
+    arXiv:1502.03167; ONNX BatchNormalization, between transposes for another axis than 1.
     """
     small = real("batch_norm", "epsilon", epsilon, least=0)
     given = {"x": x, "scale": scale, "bias": bias, "mean": mean, "var": var}
-    (symbol, *rest), dtype = promote("batch_norm", "float", given)
+    (symbol, *rest), _ = promote("batch_norm", "float", given)
     _check_rank("batch_norm", symbol, 2)
-    _check_features("batch_norm", symbol, 1, ("scale", "bias", "mean", "var"), rest)
-    return symbol.graph.build.emit(
-        "BatchNormalization", (symbol, *rest), retype(symbol, dtype), {"epsilon": small}, domain_for(dtype, small)
+    position = 1 if type(axis) is int and axis == 1 else axis_of("batch_norm", axis, symbol.rank, {"x": symbol})
+    _check_features("batch_norm", symbol, position, ("scale", "bias", "mean", "var"), rest)
+    if position == 1:
+        return _batch_normalised(symbol, rest, small)
+    letters = _LETTERS[: symbol.rank]
+    others = letters.replace(letters[position], "")
+    second = others[0] + letters[position] + others[1:]
+    return relaid(_batch_normalised(relaid(symbol, letters, second), rest, small), second, letters)
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+"""Names of axes, of a tensor of any rank that ONNX's operators take."""
+
+
+def _batch_normalised(x: Symbol, vectors: Sequence[Symbol], epsilon: float) -> Symbol:
+    return x.graph.build.emit(
+        "BatchNormalization", (x, *vectors), retype(x), {"epsilon": epsilon}, domain_for(x.dtype, epsilon)
     )
 
 

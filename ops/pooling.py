@@ -11,7 +11,17 @@ from graphcore.build.shapes import same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dims_of, shape_vector
-from graphcore.ops.shared.spatial import INPUTS, PerAxis, layout_of, of_rank, padding_of, per_axis, relaid
+from graphcore.ops.shared.spatial import (
+    INPUTS,
+    Padding,
+    PerAxis,
+    layout_of,
+    of_rank,
+    padding_of,
+    pads_of,
+    per_axis,
+    relaid,
+)
 from graphcore.ops.shared.spatial import windows as window_counts
 from graphcore.promotion.system import Rule
 from graphcore.types.dims import Dim
@@ -24,7 +34,7 @@ def avg_pool2d(
     kernel_size: PerAxis,
     stride: PerAxis = 1,
     dilation: PerAxis = 1,
-    padding: PerAxis = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     count_boundary: bool = True,
     input_layout: str = "NHWC",
@@ -34,16 +44,95 @@ def avg_pool2d(
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
     needs no transposes; integers become floats. kernel_size, stride, dilation: of the windows, in elements: one
     number or (height, width). padding: zeros around the input: (height_before, height_after, width_before,
-    width_after), (height, width) or one number, each smaller than the kernel. ceil_mode: keep a last window that
+    width_after), (height, width) or one number, each smaller than the kernel; "valid" for none; "same" for as many as
+    give ceil(size / stride) windows, an odd one after the input. ceil_mode: keep a last window that
     reaches beyond the padded end, unless it begins after the input. count_boundary: divide by the elements of
     padding as well, not only by those of the input.
     Returns the means in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1,
-    rounded up with ceil_mode. Raises `ShapeError` for a wrong rank, padding that is too large, or a kernel larger than
-    the padded input.
+    rounded up with ceil_mode, or ceil(size / stride) for "same". Raises `ShapeError` for a wrong rank, padding that is
+    too large, or a kernel larger than the padded input.
     """
     more = {"count_include_pad": int(bool(count_boundary))}
     return _pool(
-        "avg_pool2d", "AveragePool", "float", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, more
+        "avg_pool2d",
+        2,
+        "AveragePool",
+        "float",
+        x,
+        kernel_size,
+        stride,
+        dilation,
+        padding,
+        ceil_mode,
+        input_layout,
+        more,
+    )
+
+
+@op(onnx="AveragePool", rule="float")
+def avg_pool1d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_boundary: bool = True,
+    input_layout: str = "NWC",
+) -> Symbol:
+    """The mean over each window of sequences. ONNX AveragePool.
+
+    x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; integers become floats.
+    padding: (before, after), or as for `avg_pool2d`, as is all the rest.
+    """
+    more = {"count_include_pad": int(bool(count_boundary))}
+    return _pool(
+        "avg_pool1d",
+        1,
+        "AveragePool",
+        "float",
+        x,
+        kernel_size,
+        stride,
+        dilation,
+        padding,
+        ceil_mode,
+        input_layout,
+        more,
+    )
+
+
+@op(onnx="AveragePool", rule="float")
+def avg_pool3d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_boundary: bool = True,
+    input_layout: str = "NDHWC",
+) -> Symbol:
+    """The mean over each window of volumes. ONNX AveragePool.
+
+    x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
+    input_layout="NCDHW"; integers become floats. padding: before and after each of depth, height and width, or as
+    for `avg_pool2d`, as is all the rest.
+    """
+    more = {"count_include_pad": int(bool(count_boundary))}
+    return _pool(
+        "avg_pool3d",
+        3,
+        "AveragePool",
+        "float",
+        x,
+        kernel_size,
+        stride,
+        dilation,
+        padding,
+        ceil_mode,
+        input_layout,
+        more,
     )
 
 
@@ -53,7 +142,7 @@ def avg_pool(
     filter_shape: PerAxis,
     stride: PerAxis = (1, 1),
     dilation: PerAxis = (1, 1),
-    padding: PerAxis = (0, 0, 0, 0),
+    padding: Padding = (0, 0, 0, 0),
     count_boundary: bool = True,
     *,
     ceil_mode: bool = False,
@@ -62,7 +151,7 @@ def avg_pool(
     """The mean over each window of images: `avg_pool2d` by its older name. ONNX AveragePool."""
     more = {"count_include_pad": int(bool(count_boundary))}
     return _pool(
-        "avg_pool", "AveragePool", "float", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, more
+        "avg_pool", 2, "AveragePool", "float", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, more
     )
 
 
@@ -72,7 +161,7 @@ def max_pool2d(
     kernel_size: PerAxis,
     stride: PerAxis = 1,
     dilation: PerAxis = 1,
-    padding: PerAxis = 0,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     input_layout: str = "NHWC",
 ) -> Symbol:
@@ -82,7 +171,48 @@ def max_pool2d(
     raises: as for `avg_pool2d`.
     """
     return _pool(
-        "max_pool2d", "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
+        "max_pool2d", 2, "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
+    )
+
+
+@op(onnx="MaxPool", rule="number")
+def max_pool1d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    input_layout: str = "NWC",
+) -> Symbol:
+    """The greatest element of each window of sequences. ONNX MaxPool.
+
+    x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; numbers of any dtype, which is
+    kept. padding: (before, after), or as for `max_pool2d`, as is all the rest.
+    """
+    return _pool(
+        "max_pool1d", 1, "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
+    )
+
+
+@op(onnx="MaxPool", rule="number")
+def max_pool3d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    input_layout: str = "NDHWC",
+) -> Symbol:
+    """The greatest element of each window of volumes. ONNX MaxPool.
+
+    x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
+    input_layout="NCDHW"; numbers of any dtype, which is kept. padding: before and after each of depth, height and
+    width, or as for `max_pool2d`, as is all the rest.
+    """
+    return _pool(
+        "max_pool3d", 3, "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
     )
 
 
@@ -92,65 +222,62 @@ def max_pool(
     filter_shape: PerAxis,
     stride: PerAxis = (1, 1),
     dilation: PerAxis = (1, 1),
-    padding: PerAxis = (0, 0, 0, 0),
+    padding: Padding = (0, 0, 0, 0),
     *,
     ceil_mode: bool = False,
     input_layout: str = "NHWC",
 ) -> Symbol:
     """The greatest element of each window of images: `max_pool2d` by its older name. ONNX MaxPool."""
     return _pool(
-        "max_pool", "MaxPool", "number", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, {}
+        "max_pool", 2, "MaxPool", "number", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, {}
     )
 
 
 def _pool(
     name: str,
+    count: int,
     op_type: str,
     rule: Rule,
     x: TensorLike,
     kernel_size: PerAxis,
     stride: PerAxis,
     dilation: PerAxis,
-    padding: PerAxis,
+    padding: Padding,
     ceil_mode: bool,
     input_layout: str,
     more: dict[str, Any],
 ) -> Symbol:
-    layout_of(name, "input_layout", input_layout, INPUTS[2])
+    layout_of(name, "input_layout", input_layout, INPUTS[count])
     symbol, dtype = promote_one(name, rule, x)
     roles = {"x": symbol}
     of_rank(name, "x", symbol, input_layout, roles)
-    kernel = per_axis(name, "kernel_size", kernel_size, 2)
-    strides, dilations = per_axis(name, "stride", stride, 2), per_axis(name, "dilation", dilation, 2)
-    before, after = padding_of(name, padding, 2)
-    if any(p >= k for p, k in zip((*before, *after), (*kernel, *kernel), strict=True)):
+    kernel = per_axis(name, "kernel_size", kernel_size, count)
+    strides, dilations = per_axis(name, "stride", stride, count), per_axis(name, "dilation", dilation, count)
+    inputs = relaid(symbol, input_layout, INPUTS[count][-1])
+    sides = [Dim(k) for k in kernel]
+    pads = pads_of(name, padding, inputs.shape[2:], sides, strides, dilations, roles)
+    if pads is not None and any(p >= k for side in pads for p, k in zip(side, kernel, strict=True)):
         raise ShapeError(
             f"{name}: padding={padding} is not smaller than the kernel {tuple(kernel)}",
             operands=roles,
             help="a window must not lie in the padding alone: pad less, or use ops.pad first",
         )
-    inputs = relaid(symbol, input_layout, "NCHW")
-    sizes = window_counts(
-        name,
-        inputs.shape[2:],
-        [Dim(k) for k in kernel],
-        strides,
-        dilations,
-        before,
-        after,
-        roles,
-        ceil_mode=bool(ceil_mode),
-    )
-    attributes = {
-        "kernel_shape": kernel,
-        "strides": strides,
-        "dilations": dilations,
-        "pads": [*before, *after],
-        "ceil_mode": int(bool(ceil_mode)),
-        **more,
-    }
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+    if pads is None:
+        attributes["auto_pad"] = "SAME_UPPER"
+    else:
+        attributes["pads"] = [*pads[0], *pads[1]]
+    if padding == "same":
+        sizes = [size.ceildiv(s) for size, s in zip(inputs.shape[2:], strides, strict=True)]
+    else:
+        assert pads is not None, "padding in numbers is known"
+        sizes = window_counts(
+            name, inputs.shape[2:], sides, strides, dilations, *pads, roles, ceil_mode=bool(ceil_mode)
+        )
+    attributes["ceil_mode"] = int(bool(ceil_mode) and padding != "same")
     made = tensor_type(dtype, _shape([*inputs.shape[:2], *sizes]))
-    return relaid(inputs.graph.build.emit(op_type, (inputs,), made, attributes), "NCHW", input_layout)
+    pooled = inputs.graph.build.emit(op_type, (inputs,), made, {**attributes, **more})
+    return relaid(pooled, INPUTS[count][-1], input_layout)
 
 
 @op(onnx="Col2Im", rule="float")

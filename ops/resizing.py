@@ -1,4 +1,4 @@
-"""Resizing of images by interpolation, and pooling of regions."""
+"""Resizing of images by interpolation, samples of them at computed places, and pooling of regions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared import regions as regions  # declares the expansion of RoiAlign
+from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, Size, dims_of, product, shape_vector
 from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid, whole
 from graphcore.promotion.system import Rule
@@ -313,3 +314,62 @@ def _image_indices(name: str, regions: Symbol, batch_indices: TensorLike | None,
             help=f"give one index a region: shape [{regions.shape[0]}]",
         )
     return e.cast(given, DType.int64)
+
+
+# Samples at computed places
+
+_SAMPLES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
+
+
+@op(onnx="GridSample", rule="float")
+def grid_sample(
+    x: TensorLike,
+    grid: TensorLike,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
+    input_layout: str = "NHWC",
+) -> Symbol:
+    """Images, or volumes, read at the places in a grid.
+
+    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
+    needs no transposes; volumes by "NDHWC" and "NCDHW". grid: [batch, rows, columns, 2], of x and y, or [batch, planes,
+    rows, columns, 3] of x, y and z, from -1 to 1 along width, height and depth. They are promoted together, and
+    integers become floats; mode="nearest" keeps any dtype of x. mode: "bilinear" between neighbours along all axes,
+    "nearest", or "bicubic", of images only. padding_mode: what is read outside: "zeros", "border" (the nearest
+    element), "reflection". align_corners: -1 and 1 are the middles of the outermost elements, not their outer edges.
+    Returns [batch, rows, columns, channels], or the like, in the layout of x. Raises `ShapeError` for wrong ranks, a
+    grid of another batch or number of coordinates, and unknown words. PyTorch's grid_sample; ONNX GridSample.
+    """
+    name = "grid_sample"
+    layout_of(name, "input_layout", input_layout, INPUTS[2] + INPUTS[3])
+    choice(name, "mode", mode, tuple(_SAMPLES))
+    choice(name, "padding_mode", padding_mode, ("zeros", "border", "reflection"))
+    count = len(input_layout) - 2
+    if mode == "nearest":
+        graph = graph_of(name, (x, grid))
+        symbol = graph.build.operand(x, name, "x")
+        places, _ = promote_one(name, "float", graph.build.operand(grid, name, "grid"), "grid")
+    else:
+        (symbol, places), _ = promote(name, "float", {"x": x, "grid": grid})
+    roles = {"x": symbol, "grid": places}
+    of_rank(name, "x", symbol, input_layout, roles)
+    if mode == "bicubic" and count != 2:
+        raise ShapeError(f"{name}: mode='bicubic' is of images", operands=roles, help="use 'bilinear' for volumes")
+    if places.rank != count + 2 or not same_dim(places.shape[-1], count):
+        axes = "[batch, rows, columns, 2]" if count == 2 else "[batch, planes, rows, columns, 3]"
+        raise ShapeError(f"{name}: grid has shape {places.shape}", operands=roles, help=f"give {axes}")
+    if not same_dim(places.shape[0], symbol.shape[0]):
+        raise ShapeError(
+            f"{name}: x has a batch of {symbol.shape[0]}, grid of {places.shape[0]}",
+            operands=roles,
+            help="give a grid for each image",
+        )
+    native = INPUTS[count][-1]
+    inputs = relaid(symbol, input_layout, native)
+    shape = _shape([*inputs.shape[:2], *places.shape[1:-1]])
+    attributes = {"mode": _SAMPLES[mode], "padding_mode": padding_mode, "align_corners": int(bool(align_corners))}
+    if places.dtype is DType.float64 and symbol.dtype.is_float:  # no kernel reads narrower floats at such places
+        inputs = e.cast(inputs, DType.float64)
+    made = inputs.graph.build.emit("GridSample", (inputs, places), tensor_type(inputs.dtype, shape), attributes)
+    return relaid(e.cast(made, symbol.dtype), native, input_layout)

@@ -1,18 +1,20 @@
-"""Sorting, the greatest and least elements, and running totals along an axis."""
+"""Sorting, the greatest and least elements, different values, and running totals along an axis."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphcore.build import primitives as e
 from graphcore.build.declare import op
-from graphcore.build.operands import as_index, promote_one
+from graphcore.build.operands import as_index, operand, promote_one
 from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared.dims import Axis, shape_vector
-from graphcore.ops.shared.reshape import as_size
+from graphcore.ops.shared.dims import Axis, product, shape_vector
+from graphcore.ops.shared.reshape import as_size, reshaped
+from graphcore.ops.shared.runs import runs_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
@@ -106,6 +108,86 @@ def _emit_top_k(x: Symbol, k: Symbol, count: Dim, axis: int, *, largest: bool) -
     attributes = {"axis": axis, "largest": int(largest), "sorted": 1}
     values, positions = graph.build.emit_many("TopK", (source, k), types, attributes)
     return graph.build.cast(values, dtype, values.ambiguous), as_index(positions)
+
+
+# Different values
+
+
+class Unique(NamedTuple):
+    """The result of `unique`."""
+
+    values: Symbol
+    """The different values, or slices, in ascending order."""
+    indices: Symbol
+    """Where each is first."""
+    inverse: Symbol
+    """Which of the values each element, or slice, is."""
+    counts: Symbol
+    """How often each is there."""
+
+
+@op(onnx="TopK, NonZero, CumSum, ScatterElements, Unique", rule="keep")
+def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Unique:
+    """The different values in ascending order, where each is first, which of them each element is, and their counts.
+
+    x: any shape and dtype; NaNs all differ, and -0.0 is 0.0. axis: compare the slices along it, element by element in
+    row-major order; None compares the elements of the flattened tensor. out_dim: a name for the number of values,
+    unknown otherwise. Returns a named tuple: values [out_dim], or the shape of x with out_dim at the axis; indices and
+    counts [out_dim], of int64; inverse in the shape of x, or [size of the axis], of int64. Raises `ShapeError` for what
+    is no axis. NumPy's unique, but for NaN; the array API standard's unique_all; ONNX Unique of strings and slices.
+    """
+    symbol = operand("unique", x)
+    count = Dim.dynamic() if out_dim is None else _dim(out_dim)
+    flat = reshaped("unique", symbol, [None], {"x": symbol}) if symbol.rank != 1 else symbol
+    if axis is None:
+        values, indices, numbers, counts = _different(flat, count)
+        sizes = [d if d.is_static else Axis(symbol, i) for i, d in enumerate(symbol.shape)]
+        inverse = reshaped("unique", numbers, sizes, {"x": symbol}, sources=(symbol,))
+    else:
+        position = axis_of("unique", axis, symbol.rank, {"x": symbol})
+        # Slices of numbers of values are ordered as slices of values, and have a kernel in every dtype.
+        turned = _in_front(symbol, position)
+        rows = _numbered(turned)
+        _, indices, inverse, counts = _emit_unique(rows, count, 0)
+        shape = _shape([count if i == position else d for i, d in enumerate(symbol.shape)])
+        values = e.emit("Gather", symbol, indices, shape=shape, axis=position)
+    return Unique(values, as_index(indices), as_index(inverse), as_index(counts))
+
+
+def _different(flat: Symbol, count: Dim) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    """Return the values of a vector, where each is first, which of them each element is, and their counts."""
+    if flat.dtype is DType.string:
+        return _emit_unique(flat, count, None)
+    runs = runs_of(flat)
+    starts = runs.starts(count)
+    values, indices = (e.emit("Gather", s, starts, shape=_shape([count]), axis=0) for s in (runs.values, runs.order))
+    return values, indices, runs.placed(runs.numbers), runs.lengths(starts)
+
+
+def _in_front(x: Symbol, axis: int) -> Symbol:
+    order = [axis, *(i for i in range(x.rank) if i != axis)]
+    return x if not axis else e.emit("Transpose", x, shape=_shape([x.shape[i] for i in order]), perm=order)
+
+
+def _numbered(x: Symbol) -> Symbol:
+    """Return which of the values of x, in order, each element is: int64 [size of axis 0, the others]."""
+    flat = reshaped("unique", x, [None], {"x": x}) if x.rank != 1 else x
+    numbers = _different(flat, Dim.dynamic())[2]
+    graph = x.graph
+    size = x.shape[0] if x.shape[0].is_static else Axis(x, 0)
+    others = product(graph, [d if d.is_static else Axis(x, i) for i, d in enumerate(x.shape) if i], (x,))
+    vector = shape_vector(graph, [size, others], (x,))
+    shape = _shape([x.shape[0], x.shape[1:].size])
+    return e.emit("Reshape", numbers, vector, shape=shape, allowzero=1)
+
+
+def _emit_unique(x: Symbol, count: Dim, axis: int | None) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    size = x.shape[0]
+    shapes = [_shape([count, *x.shape[1:]]), _shape([count]), _shape([size]), _shape([count])]
+    types = [tensor_type(x.dtype if i == 0 else DType.int64, shape) for i, shape in enumerate(shapes)]
+    attributes = {"sorted": 1} if axis is None else {"sorted": 1, "axis": axis}
+    values, indices, inverse, counts = x.graph.build.emit_many("Unique", (x,), types, attributes)
+    return values, indices, inverse, counts
 
 
 # Running totals

@@ -14,7 +14,7 @@ from graphcore.ir.literals import array_of, held_as
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.support.source_lines import user_origin
 from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.extract import Values, missing_inputs, named_values, readers_of
+from graphcore.surgery.extracting import Values, missing_inputs, named_values, readers_of
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 

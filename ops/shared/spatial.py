@@ -18,6 +18,9 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 PerAxis: TypeAlias = int | Sequence[int]
 """A number for each spatial axis, or one for all of them."""
 
+Padding: TypeAlias = PerAxis | str
+"""Numbers before and after each spatial axis, "same" or "valid"."""
+
 INPUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 """The layouts of images by the number of spatial axes; the last one is ONNX's."""
 
@@ -64,6 +67,76 @@ def padding_of(op: str, value: PerAxis, count: int) -> tuple[list[int], list[int
         raise ShapeError(f"{op}: padding={value} has {len(given)} numbers", help=f"give ({pairs})")
     numbers = [whole(op, "padding", v, 0) for v in given]
     return numbers[::2], numbers[1::2]
+
+
+def pads_of(
+    op: str,
+    value: Padding,
+    sizes: Shape,
+    kernel: Sequence[Dim],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    roles: Roles,
+) -> tuple[list[int], list[int]] | None:
+    """Return the padding before and after each spatial axis; None for "same" where only the run knows it.
+
+    value: numbers as for `padding_of`; "valid" for none; "same" for as much as gives a window every `stride` elements,
+    an odd one after the axis. Raises `ShapeError` for other words, and for "same" of a dilated kernel where only the
+    run knows it: onnxruntime refuses that for convolutions and has other numbers of windows for pools.
+    """
+    if not isinstance(value, str):
+        return padding_of(op, value, len(sizes))
+    if value == "valid":
+        return [0] * len(sizes), [0] * len(sizes)
+    if value != "same":
+        raise ShapeError(f"{op}: there is no padding {value!r}", help="give 'same', 'valid' or numbers")
+    totals = []
+    for size, k, s, d in zip(sizes, kernel, stride, dilation, strict=True):
+        covered = (k - 1) * d + 1
+        if s == 1:
+            total = covered - 1
+        else:
+            total = Dim.maximum((size.ceildiv(s) - 1) * s + covered - size, 0)
+        if total.is_static:
+            totals.append(int(total))
+        elif any(step != 1 for step in dilation):
+            raise ShapeError(
+                f"{op}: padding='same' of a dilated kernel needs sizes that are known now",
+                operands=roles,
+                help="make the sizes of the image static, use a stride of 1, or give the padding in numbers",
+            )
+        else:
+            return None
+    return [total // 2 for total in totals], [total - total // 2 for total in totals]
+
+
+def cut_of(
+    op: str,
+    value: Padding,
+    kernel: Sequence[Dim],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    extra: list[int],
+    roles: Roles,
+) -> tuple[list[int], list[int], list[int]]:
+    """Return how much is cut off a transposed convolution before and after each axis, and how much is added."""
+    if value == "valid":
+        return [0] * len(extra), [0] * len(extra), extra
+    if value != "same":
+        if isinstance(value, str):
+            raise ShapeError(f"{op}: there is no padding {value!r}", help="give 'same', 'valid' or numbers")
+        return *padding_of(op, value, len(extra)), extra
+    if any(not k.is_static for k in kernel):
+        raise ShapeError(
+            f"{op}: padding='same' needs a filter of known size",
+            operands=roles,
+            help="make the sizes of the filter static, or give the padding in numbers",
+        )
+    # Of what is made, (size - 1) * stride + covered + extra, there remain size * stride elements.
+    surplus = [(int(k) - 1) * d + 1 + more - s for k, s, d, more in zip(kernel, stride, dilation, extra, strict=True)]
+    totals = [max(n, 0) for n in surplus]
+    added = [more + max(-n, 0) for n, more in zip(surplus, extra, strict=True)]
+    return [n // 2 for n in totals], [n - n // 2 for n in totals], added
 
 
 def layout_of(op: str, name: str, layout: str, known: Sequence[str]) -> str:

@@ -182,6 +182,13 @@ def test_functions_of_arrays_and_symbols_equal_numpy(dtype: DType) -> None:
         assert_same(made, wanted[name], f"{name} of Arrays")
 
 
+def test_symbols_keep_their_type_when_rolled_or_flipped() -> None:
+    graph = Graph("moved", {"x": TensorType(DType.float32, ["n", 4, "?"])})
+    x = graph["x"]
+    for made in (xp.roll(x, 1, axis=(0, 1)), xp.roll(x, 3), xp.flip(x), xp.flip(x, axis=1)):
+        assert made.type == x.type
+
+
 def test_code_for_the_standard_builds_a_graph_of_named_dims() -> None:
     def softmax(x: Any) -> Any:
         namespace = x.__array_namespace__()

@@ -200,7 +200,7 @@ def sampled(x: Array, grid: Array, mode: str, padding: str, align: int) -> Array
         for size, g in zip(sizes, grid[place][::-1], strict=True):
             at = (g + 1) / 2 * (size - 1) if align else ((g + 1) * size - 1) / 2
             at = float(np.round(at)) if mode == "nearest" else at
-            if padding == "border":
+            if padding == "border" and mode != "cubic":  # whose neighbours are moved one by one
                 at = min(max(at, 0), size - 1)
             elif padding == "reflection":
                 at = reflected(at, 0, size - 1) if align else reflected(at, -0.5, size - 0.5)

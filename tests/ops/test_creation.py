@@ -247,3 +247,120 @@ def test_range_raises_when_bounds_cannot_be(
     x = symbol("n")
     with x.graph, pytest.raises(error, match=message):
         make(x)
+
+
+# Equal distances
+
+
+ENDS = [(0, 1), (-3.5, 2), (2, -7), (5, 5), (1e300, -1e300)]
+
+
+@pytest.mark.parametrize(("start", "stop"), ENDS)
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace_is_that_of_numpy(start: float, stop: float, count: int, endpoint: bool) -> None:
+    want = np.array([start + (stop / 2 - start / 2) * i * 2 / max(count - endpoint, 1) for i in range(count)])
+    for dtype in (DType.float64, None, DType.float16):
+        near = {DType.float64: 1e-12, None: 1e-6, DType.float16: 1e-3}[dtype]
+        if abs(start) > 1e9 and dtype is not DType.float64:
+            continue
+        made = run1(lambda x: ops.linspace(start, stop, count, endpoint, dtype), X)  # noqa: B023
+        assert made.dtype == (np.float32 if dtype is None else dtype.numpy)
+        np.testing.assert_allclose(made.astype(np.float64), want, rtol=near, atol=near * abs(stop))
+
+
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace_between_symbols_broadcasts_them(endpoint: bool) -> None:
+    low, high = np.array([[0.0], [2.0]]), np.array([1.0, -1.0, 3.0])
+    first, last = np.broadcast_arrays(low, high)
+    want = np.linspace(first, last, 5, endpoint)
+    for dims in ([[2, 1], [3]], [["a", 1], ["b"]]):
+        made = run1(lambda x, y: ops.linspace(x, y, 5, endpoint), low, high, dims=dims)
+        np.testing.assert_allclose(made, want, rtol=1e-14)
+    narrow = run1(lambda x: ops.linspace(0, x, 3), np.array([1, 2], np.float16))
+    assert narrow.dtype == np.float16
+    np.testing.assert_array_equal(narrow, [[0, 0], [0.5, 1], [1, 2]])
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_linspace_takes_a_dim_of_the_graph(count: int) -> None:
+    x = np.zeros(count, np.float32)
+    for of in (lambda x: ops.linspace(0, 1, x.shape[0]), lambda x: ops.linspace(0.0, np.float32(1), "n")):
+        np.testing.assert_allclose(run1(of, x, dims=[["n"]]), np.linspace(0, 1, count), rtol=1e-6)
+
+
+def test_linspace_truncates_when_of_integers() -> None:
+    made = run1(lambda x: ops.linspace(-2, 2, 4, dtype=DType.int32), X)
+    np.testing.assert_array_equal(made, [-2, 0, 0, 2])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: ops.linspace(0, 1, -1), ShapeError, "linspace"),
+        (lambda x: ops.linspace(0, 1, "?"), ShapeError, "num is unknown"),
+        (lambda x: ops.linspace(0, True, 2), DTypeError, "stop is True"),
+        (lambda x: ops.linspace(0, 1, 3, dtype=DType.bool), DTypeError, "bool does not count"),
+        (lambda x: ops.linspace(x, np.ones(5, np.float32), 3), ShapeError, "shapes do not broadcast"),
+    ],
+)
+def test_linspace_says_what_is_wrong(call: Any, error: type[Exception], words: str) -> None:
+    x = symbol(3, 4)
+    with x.graph, pytest.raises(error, match=words):
+        call(x)
+
+
+# One-hot vectors
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint16, np.int64])
+def test_one_hot_marks_the_place_of_each_index(axis: int, dtype: Any) -> None:
+    indices = np.array([[0, 3, 1], [2, 7, 3]]).astype(dtype)
+    want = np.moveaxis((indices[..., None] == np.arange(4)).astype(np.float32), -1, axis)
+    for dims in ([2, 3], ["a", "b"]):
+        made = run1(lambda x: ops.one_hot(x, 4, axis), indices, dims=[dims])
+        assert made.dtype == np.float32
+        np.testing.assert_array_equal(made, want)
+
+
+def test_one_hot_counts_negative_indices_from_the_end() -> None:
+    made = run1(lambda x: ops.one_hot(x, 3, dtype=DType.int8), np.array([-1, -3, -4, 3]))
+    np.testing.assert_array_equal(made, np.array([[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]], np.int8))
+
+
+def test_one_hot_takes_depth_and_values_that_the_run_knows() -> None:
+    indices, depth, on = np.array([1, 0]), np.array(3, np.int16), np.array(0.9)
+    made = run1(lambda x, d, v: ops.one_hot(x, d, on_value=v, off_value=-1), indices, depth, on, dims=[["n"], [], []])
+    np.testing.assert_array_equal(made, [[-1, 0.9, -1], [0.9, -1, -1]])
+    words = run1(lambda x: ops.one_hot(x, "n", on_value="yes", off_value="no"), indices, dims=[["n"]])
+    assert words.tolist() == [["no", "yes"], ["yes", "no"]]
+
+
+def test_one_hot_of_no_indices_is_empty() -> None:
+    assert run1(lambda x: ops.one_hot(x, 3), np.zeros((0, 2), np.int64)).shape == (0, 2, 3)
+    assert run1(lambda x: ops.one_hot(x, 3, 0), np.zeros((0, 2), np.int32)).shape == (3, 0, 2)
+
+
+def test_one_hot_has_known_sizes() -> None:
+    x = symbol("n", 4, dtype=DType.int32)
+    assert ops.one_hot(x, 7, 1).type == TensorType(DType.float32, ["n", 7, 4])
+    assert ops.one_hot(x, "n").shape == ["n", 4, "n"]
+    assert ops.one_hot(x, x[0, 0]).shape[2].is_dynamic
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: ops.one_hot(x, 0), ShapeError, "vectors of length 0"),
+        (lambda x: ops.one_hot(x, 3, 3), ShapeError, "there is no axis 3 of a tensor of rank 3"),
+        (lambda x: ops.one_hot(x.cast(DType.float32), 3), DTypeError, "indices must be integers, not float32"),
+        (lambda x: ops.one_hot(x, x), DTypeError, r"depth is int32\[3, 4\]"),
+        (lambda x: ops.one_hot(x, 3, on_value=x), ShapeError, r"on_value has shape \[3, 4\]"),
+        (lambda x: ops.one_hot(x, 3, on_value=300, dtype=DType.int8), DTypeError, "300"),
+    ],
+)
+def test_one_hot_says_what_is_wrong(call: Any, error: type[Exception], words: str) -> None:
+    x = symbol(3, 4, dtype=DType.int32)
+    with pytest.raises(error, match=words):
+        call(x)

@@ -118,3 +118,42 @@ def test_boxes_are_refused_when_they_make_no_sense(
     graph = Graph("nms", {"b": TensorType(D.float32, boxes), "s": TensorType(D.float32, scores)})
     with pytest.raises(error, match=words):
         ops.non_maximum_suppression(graph["b"], graph["s"], **{"max_output_boxes_per_class": 2, **options})
+
+
+@pytest.mark.parametrize("options", list(MODELS), ids=str)
+def test_limits_are_numbers_or_symbols(options: tuple[int, float, float | None, bool]) -> None:
+    most, part, least, centered = options
+    types: dict[str, TensorType] = {
+        "boxes": TensorType(D.float32, [1, "n", 4]),
+        "scores": TensorType(D.float32, [1, 2, "n"]),
+        "most": TensorType(D.int32, []),
+        "part": TensorType(D.float64, []),
+        "least": TensorType(D.float16, []),
+    }
+    graph = Graph("nms", types)
+    found = ops.non_maximum_suppression(
+        graph["boxes"],
+        graph["scores"],
+        graph["most"],
+        graph["part"],
+        None if least is None else graph["least"],
+        center_point_box=centered,
+    )
+    graph.output(found)
+    model = InferenceSession().load(graph)
+    random = np.random.default_rng(3)
+    boxes = random.integers(0, 8, (1, 9, 4)).astype(np.float32)
+    scores = random.permutation(18).reshape(1, 2, 9).astype(np.float32) / 16
+    limits = np.array(most, np.int32), np.array(part), np.array(least or 0, np.float16)
+    np.testing.assert_array_equal(model(boxes, scores, *limits)[0], kept(boxes, scores, *options))
+
+
+def test_limits_that_are_no_scalars_are_refused() -> None:
+    graph = Graph("nms", {"b": TensorType(D.float32, [1, 5, 4]), "s": TensorType(D.float32, [1, 2, 5])})
+    b, s = graph.inputs
+    with pytest.raises(ShapeError, match=r"iou_threshold has shape \[5\]"):
+        ops.non_maximum_suppression(b, s, 2, s[0, 0])
+    with pytest.raises(DTypeError, match="max_output_boxes_per_class is float32, not a count"):
+        ops.non_maximum_suppression(b, s, s[0, 0, 0])
+    with pytest.raises(DTypeError, match="score_threshold is bool, not a number"):
+        ops.non_maximum_suppression(b, s, 2, 0.5, s[0, 0, 0] > 0)

@@ -7,9 +7,11 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType
-from graphcore.build.declare import REGISTRY
+from graphcore.build.declare import LIBRARY, REGISTRY
 from graphcore.errors import DTypeError, GraphcoreError
+from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering import lower
 from tests.ops.test_sweep import assert_near, assert_same
 from tests.support.every.case import Array, Case
 from tests.support.every_op import ALL, CASES, graph_of
@@ -60,6 +62,18 @@ def test_op_gives_what_is_promised_when_of_any_dtype(family: str, dtype: DType) 
             except GraphcoreError as error:
                 failed.append(f"{name}: {error.summary}")
     assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("target", ["onnx", "cuda", "openvino"])
+def test_op_is_lowered_when_for_another_target(target: TargetName) -> None:
+    for name, case in CASES.items():
+        dtype = next((d for d in (D.float32, *ALL) if d not in case.refused), None)
+        if dtype is None:  # strings have tests of their own
+            continue
+        graph, made, _ = graph_of([name], dtype)
+        lowered = lower(graph, target)
+        assert not {node.domain for node in lowered.nodes} & {LIBRARY}, name
+        assert len(lowered.outputs) == len(made[name])
 
 
 def _failures(name: str, dtype: DType, symbols: tuple[Symbol, ...], got: list[Array]) -> list[str]:

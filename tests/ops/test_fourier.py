@@ -14,6 +14,7 @@ from graphcore.errors import DTypeError, GraphError, ShapeError
 from tests.support.graphs import Array, graph_of, run1
 
 RNG = np.random.default_rng(17)
+NO_COUNT: Any = 4.0
 FLOATS: list[Any] = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 EPSILON: dict[Any, float] = {np.float16: 2.0**-10, ml_dtypes.bfloat16: 2.0**-7}
 LENGTHS = [1, 2, 3, 4, 5, 8, 9, 12, 16, 30]
@@ -229,3 +230,58 @@ def test_fft_refuses_when_operand_is_a_string() -> None:
     g = Graph("g", {"x": TensorType(DType.string, ["n", 2])})
     with pytest.raises(DTypeError, match="fft has no meaning for string"):
         ops.fft(g["x"])
+
+
+# Spectra of frames
+
+
+def framed(x: Array, length: int, step: int, window: Array, onesided: bool) -> Array:
+    starts = range(0, x.shape[-1] - length + 1, step)
+    frames = np.stack([x[..., i : i + length] * window for i in starts], -2).astype(np.float64)
+    return parts(np.fft.rfft(frames) if onesided else np.fft.fft(frames))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("length", "step"), [(1, 1), (4, 2), (5, 3), (8, 8), (7, 10)])
+@pytest.mark.parametrize("onesided", [True, False])
+def test_stft_gives_the_spectrum_of_each_frame(dtype: Any, length: int, step: int, onesided: bool) -> None:
+    x, window = RNG.standard_normal((3, 23)).astype(dtype), RNG.standard_normal(length).astype(dtype)
+    near = EPSILON.get(dtype, 1e-5 if dtype is np.float32 else 1e-11) * 4
+    for dims in (["n", "samples"], ["n", 23]):
+        made = run1(lambda x, w: ops.stft(x, length, step, w, onesided), x, window, dims=[dims, [length]])
+        wide = framed(x.astype(np.float64), length, step, window.astype(np.float64), onesided)
+        assert made.dtype == dtype
+        np.testing.assert_allclose(made.astype(np.float64), wide, rtol=near, atol=near * np.abs(wide).max())
+
+
+@pytest.mark.parametrize("shape", [(23,), (2, 23), (2, 3, 23), (2, 0, 23), (0, 23)])
+def test_stft_takes_signals_of_any_rank(shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    want = framed(x, 8, 5, np.ones(8), True)
+    for dims in (list(shape), [f"d{i}" for i in range(len(shape))], ["?"] * len(shape)):
+        made = run1(lambda x: ops.stft(x, 8, 5), x, dims=[dims])
+        np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
+
+
+def test_stft_knows_its_sizes() -> None:
+    graph = Graph("g", {"x": TensorType(DType.int8, ["n", 400]), "y": TensorType(DType.float32, ["samples"])})
+    assert ops.stft(graph["x"], 25, 10).type == TensorType(DType.float16, ["n", 38, 13, 2])
+    samples = graph["y"].shape[0]
+    assert ops.stft(graph["y"], 25, 10, onesided=False).shape == [(samples - 25) // 10 + 1, 25, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: ops.stft(x, 0, 1), ShapeError, "frame_length=0 is below 1"),
+        (lambda x: ops.stft(x, 4, 0), ShapeError, "frame_step=0 is below 1"),
+        (lambda x: ops.stft(x, NO_COUNT, 1), DTypeError, "frame_length=4.0 is no int"),
+        (lambda x: ops.stft(x, 40, 1), ShapeError, "a signal of 30 samples is shorter than a frame of 40"),
+        (lambda x: ops.stft(x, 4, 1, np.ones(5, np.float32)), ShapeError, r"window has shape \[5\], a frame 4 samples"),
+        (lambda x: ops.stft(x[0, 0], 4, 1), ShapeError, "x is a scalar, not a signal"),
+    ],
+)
+def test_stft_says_what_is_wrong(call: Callable[[Symbol], Any], error: type[Exception], words: str) -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, ["n", 30])})
+    with pytest.raises(error, match=words):
+        call(graph["x"])

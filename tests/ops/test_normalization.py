@@ -251,3 +251,30 @@ def test_normalisation_refuses_when_epsilon_is_no_number() -> None:
         ops.rms_norm(g["x"], g["wide"], "1e-6")  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match=r"group_norm: num_groups=2\.0 is no int"):
         ops.group_norm(g["x"], g["row"], g["row"], 2.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("axis", [-1, 3, 2, 0])
+def test_batch_norm_takes_channels_on_any_axis(dtype: Any, axis: int) -> None:
+    x = normal(dtype, 3, 4, 5, 6)
+    count = x.shape[axis]
+    scale, bias, mean = (normal(dtype, count) for _ in range(3))
+    var = np.abs(normal(dtype, count)) + np.ones((), dtype)
+    s, b, m, v = (a.reshape([-1 if i == axis % 4 else 1 for i in range(4)]) for a in wide(scale, bias, mean, var))
+    want = (wide(x)[0] - m) / np.sqrt(v + 1e-5) * s + b
+    dims = [[count if i == axis % 4 else f"d{i}" for i in range(4)], *[[count]] * 4]
+    made = run1(lambda x, s, b, m, v: ops.batch_norm(x, s, b, m, v, axis=axis), x, scale, bias, mean, var, dims=dims)
+    assert made.dtype == dtype
+    near = EPSILON.get(dtype, TOLERANCE.get(dtype, 0))
+    np.testing.assert_allclose(made.astype(np.float64), want, rtol=near, atol=near * 4)
+
+
+def test_batch_norm_says_which_axis_has_the_channels() -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, ["n", "h", "w", 3]), "s": TensorType(DType.float32, [4])})
+    x, s = graph.inputs
+    three = s[:3]
+    assert ops.batch_norm(x, three, three, three, three, axis=-1).type == x.type
+    with pytest.raises(ShapeError, match=r"scale has shape \[4\], but x has 3 channels \(axis 3\)"):
+        ops.batch_norm(x, s, s, s, s, axis=-1)
+    with pytest.raises(ShapeError, match="there is no axis 4 of a tensor of rank 4"):
+        ops.batch_norm(x, s, s, s, s, axis=4)

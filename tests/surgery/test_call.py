@@ -13,7 +13,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.surgery.call import Results
+from graphcore.surgery.calling import Results
 
 F32 = DType.float32
 rng = np.random.default_rng(0)

@@ -98,7 +98,7 @@ def _along(
         place = calculate(b, "Round", place)
     low: Number = np.asarray(0.0 if align else -0.5)
     high = calculate(b, "Sub", whole, 1.0 if align else 0.5)
-    if padding == "border":
+    if padding == "border" and len(offsets) < 4:  # of cubic weights the kernel moves the neighbours one by one
         place = calculate(b, "Max", calculate(b, "Min", place, last), 0.0)
     elif padding == "reflection":
         place = _reflected(b, place, low, high)

@@ -14,6 +14,7 @@ from tests.ops.test_fourier import numbers as complex_of
 from tests.ops.test_fourier import parts
 from tests.ops.test_normalization import grouped, standardised
 from tests.ops.test_pooling import columns_of, pooled
+from tests.ops.test_recurrent import layer
 from tests.ops.test_resizing import cubic, hat, interpolated, regions
 from tests.support.every.case import (
     BOOL,
@@ -93,6 +94,63 @@ def convolution(rank: int) -> Case:
 
 def deconvolved(x: Array, filter: Array) -> Array:
     return transposed(x, filter_first(filter, 2), (2, 1), (1, 1), (1, 0, 0, 1), (0, 0))
+
+
+def deconvolution(rank: int) -> Case:
+    """One that adds no windows: the stride is the size of the filter."""
+    dims = " ".join(["b", "w", "h", "w"][: rank + 1])
+    call: Any = {1: ops.conv1d_transpose, 3: ops.conv3d_transpose}[rank]
+
+    def formula(x: Array, filter: Array) -> Array:
+        blocks = np.tensordot(x, filter, ([-1], [-1]))  # batch, places, kernel, channels
+        order = [0, *(axis for i in range(rank) for axis in (1 + i, 1 + rank + i)), 1 + 2 * rank]
+        shape = (len(x), *(2 * size for size in x.shape[1:-1]), filter.shape[-2])
+        return np.asarray(blocks.transpose(order).reshape(shape))
+
+    given = [f"{dims} 2: whole", f"{' '.join('2' * rank)} 3 2: whole"]
+    return real(given, lambda x, f: call(x, f, 2), formula, near=False)
+
+
+def pooling(rank: int, kind: str) -> Case:
+    dims = " ".join(["b", "w", "h", "w"][: rank + 1])
+    call: Any = getattr(ops, f"{kind}_pool{rank}d")
+
+    def formula(x: Array) -> Array:
+        for axis in range(1, rank + 1):
+            ends = x.shape[axis]
+            before, after = (np.take(x, range(i, ends - 1 + i), axis) for i in (0, 1))
+            x = np.where((before > after) | (before != before), before, after) if kind == "max" else before + after
+        return x if kind == "max" else np.asarray(x / 2**rank)
+
+    if kind == "max":
+        return number([f"{dims} 2"], lambda x: call(x, 2), formula)
+    return real([f"{dims} 2: whole"], lambda x: call(x, 2), formula, near=False)
+
+
+def recurrent(name: str, gates: int) -> Case:
+    def formula(x: Array, *arrays: Array) -> Array:
+        weights = [array.astype(np.float64) for array in arrays]
+        zeros = np.zeros((x.shape[1], 2))
+        return layer(name, x.astype(np.float64), weights, zeros, zeros, np.full(x.shape[1], len(x)), "forward")[0]
+
+    given = ["3 b 2: unit", f"{2 * gates} 2: unit", f"{2 * gates} 2: unit", f"{2 * gates}: unit", f"{2 * gates}: unit"]
+    return real(given, lambda *operands: getattr(ops, name)(*operands)[0], formula)
+
+
+def framed(x: Array, window: Array) -> Array:
+    frames = np.stack([x[:, i : i + 4] * window for i in (0, 3)], 1).astype(np.float64)
+    return parts(np.fft.rfft(frames))
+
+
+def spaced(start: Array, stop: Array) -> Array:
+    weight = np.arange(5, dtype=np.longdouble) / 4
+    return np.asarray((1 - weight) * start + weight * stop)
+
+
+def sampled(x: Array, grid: Array) -> Array:
+    """Of a height of 6 and a width of 5: the middle is between two rows, and 1 is the last column."""
+    rows = (x[:, 2] + x[:, 3]) / 2
+    return np.stack([rows[:, [2, 4]]], 1)
 
 
 def mean_pooled(x: Array) -> Array:
@@ -219,6 +277,22 @@ CASES: dict[str, Case] = {
     "conv1d": convolution(1),
     "conv2d": convolution(2),
     "conv3d": convolution(3),
+    "conv1d_transpose": deconvolution(1),
+    "conv3d_transpose": deconvolution(3),
+    "avg_pool1d": pooling(1, "avg"),
+    "avg_pool3d": pooling(3, "avg"),
+    "max_pool1d": pooling(1, "max"),
+    "max_pool3d": pooling(3, "max"),
+    "lstm": recurrent("lstm", 4),
+    "gru": recurrent("gru", 3),
+    "rnn": recurrent("rnn", 1),
+    "stft": real(["b 8: unit", "4: unit"], lambda x, w: ops.stft(x, 4, 3, w), framed),
+    "linspace": real([": unit", ": unit"], lambda x, y: ops.linspace(x, y, 5), spaced),
+    "grid_sample": real(
+        ["b h w 2: unit", Operand("b 1 2 2", holding([[[[0, 0], [1, 0]]]] * 2))],
+        lambda x, grid: ops.grid_sample(x, grid, align_corners=True),
+        sampled,
+    ),
     "conv2d_transpose": real(
         ["b h w 2: whole", "2 2 3 2: whole"],
         lambda x, f: ops.conv2d_transpose(x, f, (2, 1), padding=(1, 0, 0, 1)),

@@ -91,6 +91,34 @@ def whole_range(dtype: DType, x: Array) -> Array:
     return np.arange(len(x)).astype(np.float32).astype(dtype.numpy)
 
 
+def blocks_spread(x: Array) -> Array:
+    batch, height, width, channels = x.shape
+    blocks = x.reshape(batch, height, width, 2, 2, channels // 4)
+    return blocks.transpose(0, 1, 3, 2, 4, 5).reshape(batch, 2 * height, 2 * width, channels // 4)
+
+
+def blocks_gathered(x: Array, *, channels_first: bool = False) -> Array:
+    batch, height, width, channels = x.shape
+    blocks = x.reshape(batch, height // 2, 2, width // 2, 2, channels)
+    order = (0, 1, 3, 5, 2, 4) if channels_first else (0, 1, 3, 2, 4, 5)
+    return blocks.transpose(order).reshape(batch, height // 2, width // 2, 4 * channels)
+
+
+def distinct(x: Array) -> Array:
+    """The different values in order, by Python's comparisons: NaNs all differ."""
+    flat = x.ravel()
+    numbers = reference.exact(flat)
+    order = sorted(
+        range(len(flat)), key=lambda i: (numbers[i] != numbers[i], numbers[i] if numbers[i] == numbers[i] else 0)
+    )
+    kept = [
+        at
+        for before, at in zip([None, *order], order, strict=False)
+        if before is None or numbers[before] != numbers[at]
+    ]
+    return flat[kept]
+
+
 CASES: dict[str, Case] = {
     "squeeze": moved(["n 1 4"], lambda x: ops.squeeze(x, 1), lambda x: x[:, 0]),
     "unsqueeze": moved(X, lambda x: ops.unsqueeze(x, 0), lambda x: x[None]),
@@ -166,6 +194,22 @@ CASES: dict[str, Case] = {
     "stack": moved(["n 4", "n 4"], lambda x, y: ops.stack([x, y], 1), lambda x, y: np.stack([x, y], 1)),
     "split": moved(X, lambda x: ops.split(x, [1, 3], 1), lambda x: (x[:, :1], x[:, 1:])),
     "chunk": moved(X, lambda x: ops.chunk(x, 2, 1), lambda x: (x[:, :2], x[:, 2:])),
+    "flip": moved(X, lambda x: ops.flip(x, 0), lambda x: x[::-1]),
+    "roll": moved(
+        X, lambda x: [ops.roll(x, 3, 0), ops.roll(x, -1, 1)], lambda x: [np.roll(x, 3, 0), np.roll(x, -1, 1)]
+    ),
+    "depth_to_space": moved(["b h w 4"], lambda x: ops.depth_to_space(x, 2), blocks_spread),
+    "space_to_depth": moved(
+        ["b 4 6 2"],
+        lambda x: [ops.space_to_depth(x, 2), ops.space_to_depth(x, 2, "CRD")],
+        lambda x: [blocks_gathered(x), blocks_gathered(x, channels_first=True)],
+    ),
+    "one_hot": moved(
+        ["2", fixed("k", [1, -1])],
+        lambda x, i: ops.one_hot(i, 3, on_value=x[0], off_value=x[1]),
+        lambda x, i: np.where(np.arange(3) == (i % 3)[:, None], x[0], x[1]),
+    ),
+    "unique": moved(X, lambda x: ops.unique(x).values, distinct),
     "tile": moved(X, lambda x: ops.tile(x, (2, 1)), lambda x: np.tile(x, (2, 1))),
     "repeat_interleave": moved(X, lambda x: ops.repeat_interleave(x, 2, 0), lambda x: np.repeat(x, 2, 0)),
     "pad": Case(

@@ -8,7 +8,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.surgery.call import call, output_names
+from graphcore.surgery.calling import call, output_names
 from graphcore.types.tensor_types import Type
 
 

@@ -1,0 +1,198 @@
+"""Elements in another order: reversed, moved around the end of an axis, and from channels to places and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.build.declare import op
+from graphcore.build.operands import operand
+from graphcore.build.shapes import axes_of, axis_of, retype
+from graphcore.errors import DTypeError, ShapeError
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.indexing import getitem
+from graphcore.ops.shape import reshape, reshape_like
+from graphcore.ops.shared.attributes import choice
+from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.ops.shared.reshape import reshaped
+from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid, whole
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape
+
+_MODES = ("DCR", "CRD")
+
+# Along axes
+
+
+@op(onnx="Slice", rule="keep")
+def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
+    """The elements in reverse order along axes.
+
+    x: any shape and dtype. axis: one or several; None for all. Returns the type of `x`. Raises `ShapeError` for what is
+    no axis. NumPy's flip; ONNX Slice with steps of -1.
+    """
+    symbol = operand("flip", x)
+    axes = axes_of("flip", axis, symbol.rank, {"x": symbol})
+    if not axes:
+        return symbol
+    return getitem(symbol, tuple(slice(None, None, -1 if i in axes else None) for i in range(symbol.rank)))
+
+
+@op(onnx="Slice, Concat, Gather", rule="keep")
+def roll(
+    x: TensorLike, shift: int | Symbol | Sequence[int | Symbol], axis: int | Sequence[int] | None = None
+) -> Symbol:
+    """The elements moved up along axes, and those that leave the end put in front.
+
+    x: any shape and dtype. shift: by how many places, of any sign and size: an int or an integer scalar Symbol. axis:
+    one, several with a shift each or one for all, an axis named twice being moved twice; None moves the flattened
+    tensor. Returns the type of `x`. Raises `ShapeError` for what is no axis, another number of shifts and shifts that
+    are no scalars, `DTypeError` for shifts that are no integers. NumPy's roll; ONNX Slice and Concat where size and
+    shift are known, else Gather.
+    """
+    symbol = operand("roll", x)
+    roles = {"x": symbol}
+    given = axis if isinstance(axis, (tuple, list)) else [axis]
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(given)
+    if axis is None and isinstance(shift, (tuple, list)):
+        raise ShapeError("roll: several shifts need axes", operands=roles, help="name the axes")
+    if len(shifts) != len(given):
+        raise ShapeError(f"roll: {len(shifts)} shifts for {len(given)} axes", operands=roles, help="give one each")
+    checked = [_shift(symbol, distance) for distance in shifts]
+    if axis is None:
+        return reshape_like(_rolled(reshape(symbol, -1), checked[0], 0), symbol)
+    for distance, one in zip(checked, given, strict=True):
+        symbol = _rolled(symbol, distance, axis_of("roll", one, symbol.rank, roles))
+    return symbol
+
+
+def _shift(x: Symbol, shift: object) -> int | Symbol:
+    roles = {"x": x, "shift": shift}
+    if isinstance(shift, Symbol):
+        found = x.graph.build.own(shift, "roll", "shift")
+        if found.rank:
+            raise ShapeError(f"roll: shift has shape {found.shape}", operands=roles, help="give a scalar for each axis")
+        if not found.dtype.is_integer:
+            raise DTypeError(f"roll: a shift by {found.dtype}", operands=roles, help="cast it: .cast(DType.int64)")
+        return found.graph.build.cast(found, DType.int64)
+    if isinstance(shift, bool) or not isinstance(shift, (int, np.integer)):
+        raise DTypeError(f"roll: shift={shift!r} is no int", operands={"x": x}, help="give ints or integer Symbols")
+    return int(shift)
+
+
+def _rolled(x: Symbol, shift: int | Symbol, axis: int) -> Symbol:
+    size = x.shape[axis]
+    if size == 0:
+        return x
+    if isinstance(shift, int) and size.is_static:
+        distance = shift % int(size)
+        if not distance:
+            return x
+        before = [slice(None)] * axis
+        parts = [getitem(x, (*before, slice(-distance, None))), getitem(x, (*before, slice(None, -distance)))]
+        return e.emit("Concat", *parts, shape=x.shape, axis=axis)
+    count = e.emit("Squeeze", shape_vector(x.graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape(()))
+    places = e.emit("Range", e.const(count, 0), count, e.const(count, 1), shape=_shape([size]))
+    distance_symbol = shift if isinstance(shift, Symbol) else e.const(count, shift)
+    # The remainder of ints has the sign of the divisor; an empty axis has no places to divide.
+    source = e.emit("Mod", e.emit("Sub", places, distance_symbol), count, shape=places.shape)
+    return e.emit("Gather", x, source, shape=x.shape, axis=axis)
+
+
+# Between channels and places
+
+
+@op(onnx="DepthToSpace", rule="keep")
+def depth_to_space(x: TensorLike, block_size: int, mode: str = "DCR", input_layout: str = "NHWC") -> Symbol:
+    """Images with fewer channels and more places: each place's channels become a block of places.
+
+    x: of any dtype, [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the
+    layout that needs no transposes. block_size: the side of a block, whose square divides the channels. mode: how the
+    channels of x count: "DCR" by the place in the block first (row, column, channel), "CRD" by the new channel first
+    (channel, row, column), as PyTorch's pixel_shuffle does. Returns height and width times block_size and channels
+    divided by its square, in the layout of x. Raises `ShapeError` for a wrong rank, an unknown mode and channels that
+    do not divide. ONNX DepthToSpace.
+    """
+    name = "depth_to_space"
+    inputs, size = _image(name, x, block_size, mode, input_layout)
+    batch, channels, height, width = inputs.shape
+    area = size * size
+    if channels.is_static and int(channels) % area:
+        raise ShapeError(
+            f"{name}: {channels} channels do not split into blocks of {size} x {size}",
+            operands={"x": inputs},
+            help=f"the channels of {input_layout} must be a multiple of {area}",
+        )
+    shape = _shape([batch, channels // area, height * size, width * size])
+    made = inputs.graph.build.emit(
+        "DepthToSpace", (inputs,), retype(inputs, shape=shape), {"blocksize": size, "mode": mode}
+    )
+    return relaid(made, "NCHW", input_layout)
+
+
+@op(onnx="SpaceToDepth", rule="keep")
+def space_to_depth(x: TensorLike, block_size: int, mode: str = "DCR", input_layout: str = "NHWC") -> Symbol:
+    """Images with more channels and fewer places, the reverse of `depth_to_space`.
+
+    x: of any dtype, [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the
+    layout that needs no transposes. block_size: the side of a block, which divides height and width. mode: how the
+    channels of the result count, as for `depth_to_space`; "CRD" is PyTorch's pixel_unshuffle. Returns height and width
+    divided by block_size and channels times its square, in the layout of x. Raises `ShapeError` for a wrong rank, an
+    unknown mode and sizes that do not divide. ONNX SpaceToDepth, and Reshape and Transpose for "CRD".
+    """
+    name = "space_to_depth"
+    inputs, size = _image(name, x, block_size, mode, input_layout)
+    batch, channels, height, width = inputs.shape
+    for axis, length in (("height", height), ("width", width)):
+        if length.is_static and int(length) % size:
+            raise ShapeError(
+                f"{name}: the {axis} {length} does not split into blocks of {size}",
+                operands={"x": inputs},
+                help=f"height and width of {input_layout} must be multiples of {size}: ops.pad adds elements",
+            )
+    shape = _shape([batch, channels * (size * size), height // size, width // size])
+    if mode == "DCR":
+        made = inputs.graph.build.emit("SpaceToDepth", (inputs,), retype(inputs, shape=shape), {"blocksize": size})
+        return relaid(made, "NCHW", input_layout)
+    return relaid(_channels_first(name, inputs, size), "NCHW", input_layout)
+
+
+def _channels_first(name: str, x: Symbol, size: int) -> Symbol:
+    """Compute SpaceToDepth by mode "CRD", which ONNX has from opset 28 on: the block's axes follow the channels."""
+    graph = x.graph
+    own = [dim if dim.is_static else Axis(x, axis) for axis, dim in enumerate(x.shape)]
+    fewer: list[Dim | Symbol] = []
+    for dim, place in zip(x.shape[2:], own[2:], strict=True):
+        if dim.is_static:
+            fewer.append(dim // size)
+        else:
+            fewer.append(e.emit("Div", shape_vector(graph, [place]), graph.build.vector([size])))
+    block = Dim(size)
+    apart = reshaped(name, x, [own[0], own[1], fewer[0], block, fewer[1], block], {"x": x})
+    height, width = (dim // size for dim in x.shape[2:])
+    turned = e.emit(
+        "Transpose",
+        apart,
+        shape=_shape([x.shape[0], x.shape[1], block, block, height, width]),
+        perm=[0, 1, 3, 5, 2, 4],
+    )
+    channels = x.shape[1]
+    many: Dim | Symbol = channels * (size * size)
+    if not channels.is_static:
+        many = e.emit("Mul", shape_vector(graph, [own[1]]), graph.build.vector([size * size]))
+    out = _shape([x.shape[0], channels * (size * size), height, width])
+    vector = shape_vector(graph, [own[0], many, *fewer])
+    return graph.build.emit("Reshape", (turned, vector), retype(x, shape=out), {"allowzero": 1})
+
+
+def _image(name: str, x: TensorLike, block_size: int, mode: str, input_layout: str) -> tuple[Symbol, int]:
+    """Return x in ONNX's layout, and the side of a block."""
+    layout_of(name, "input_layout", input_layout, INPUTS[2])
+    choice(name, "mode", mode, _MODES)
+    size = whole(name, "block_size", block_size, 1)
+    symbol = operand(name, x)
+    of_rank(name, "x", symbol, input_layout, {"x": symbol})
+    return relaid(symbol, input_layout, "NCHW"), size
