@@ -23,6 +23,7 @@ from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform import pickling
 from graphcore.ir.transform import verify as verification
+from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.system import Scalar
 from graphcore.types.tensor_types import DimLike, Type
@@ -57,6 +58,14 @@ class _Surgery:
 if not TYPE_CHECKING:
     surgery = _Surgery()
 
+
+def _installed_operators() -> runtime_operators.RuntimeOperators:
+    from graphcore.runtime.ort.operators import InstalledOperators  # onnxruntime, which building does not need
+
+    return InstalledOperators()
+
+
+runtime_operators.provide(_installed_operators)
 
 # Of Graph
 
@@ -107,13 +116,17 @@ def op(
 
     inputs: Symbols, arrays (they become constants), Python scalars, None for an optional input left out.
     attributes: ints, floats, strings, arrays, Graphs and lists of them. out_types: one type an output; where they
-    are not given ONNX's own inference finds them. Returns the outputs. Raises `GraphError` where it finds none.
+    are not given ONNX's own inference finds them, or that of the installed runtime for its own operators. `export`
+    raises `ExportError` where operands or out_types are not what the operator has. Returns the outputs. Raises
+    `GraphError` where the types are not found.
     """
     symbols = tuple(None if v is None else self.build.operand(v, op_type, f"input {i}") for i, v in enumerate(inputs))
     if out_types is None:
         from graphcore.onnx.schemas.inference import infer_types  # onnx takes longer to import than all of graphcore
 
         out_types = infer_types(op_type, symbols, dict(attributes or {}), domain)
+    else:
+        self.site.has_untyped = True
     return self.build.emit_many(op_type, symbols, tuple(out_types), dict(attributes or {}), domain)
 
 

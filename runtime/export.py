@@ -63,7 +63,7 @@ def written(graph: Graph, options: Options) -> Written:
     """Return the graph lowered for a target, at the versions that were asked for, or the oldest that will do.
 
     Raises `GraphError` for a target, precision, level, opset or release that does not exist, and for what has no form
-    at the opset that was asked for.
+    at the opset that was asked for; `ExportError` for a node of dtypes that its operator does not have.
     """
     if options.target not in TARGETS:
         close = suggestion(options.target, TARGETS)
@@ -76,7 +76,8 @@ def written(graph: Graph, options: Options) -> Written:
     asked = file_versions.versions_asked(options.target, options.opset, options.ir_version, options.runtime)
     if not graph.outputs:
         graph.verify()  # which says so; operands were checked as each node was made
-    return Written(*file_versions.written(lambda runtime: _lowered(graph, options, runtime), options.target, asked))
+    made = file_versions.written(graph, lambda runtime: _lowered(graph, options, runtime), options.target, asked)
+    return Written(*made)
 
 
 def lowered(graph: Graph, target: TargetName, precision: Precision = "exact") -> Graph:

@@ -14,7 +14,9 @@ the number of the node, a constant.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import re
 import threading
 import weakref
@@ -113,12 +115,26 @@ def prepared(graph: Graph) -> tuple[Graph, list[Site]]:
     return made, sites
 
 
-def options(made: onnxruntime.SessionOptions, graph: Graph) -> onnxruntime.SessionOptions:
-    """Return the options of a session for a graph that was prepared: the extension's library is registered in them."""
+def options(
+    made: onnxruntime.SessionOptions, graph: Graph, libraries: Sequence[str] = ()
+) -> onnxruntime.SessionOptions:
+    """Return the options of a session for a graph that was prepared: the extension's library is registered in them.
+
+    libraries: those that are registered already. Registering one twice ends the process.
+    """
     if any(node.domain == DOMAIN for node in walk(graph)):
-        made.register_custom_ops_library(_register())
+        path = _register()
+        if os.path.realpath(path) not in libraries:
+            made.register_custom_ops_library(path)
         made.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL  # failures are known by their thread
     return made
+
+
+def before_registering(library: str) -> None:
+    """Register the operators that Python computes, where a library is the extension's: later ends the process."""
+    if os.path.basename(library).startswith("_extensions_pydll"):
+        with contextlib.suppress(MissingExtraError):
+            _register()
 
 
 def undeclared(graph: Graph, error: ModelError) -> ModelError:

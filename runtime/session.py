@@ -28,7 +28,7 @@ from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.openvino import session as openvino
 from graphcore.runtime.ort import model_types, sessions, transport_dtypes
-from graphcore.runtime.ort.options import check_attributes, config_entries
+from graphcore.runtime.ort.options import check_attributes, checked_libraries, config_entries
 from graphcore.runtime.ort.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.ort.release import broken, memory, runtime
 from graphcore.runtime.ort.sessions import refused
@@ -61,6 +61,8 @@ class InferenceSession:
     `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. config: entries of onnxruntime's session configuration,
     such as `{"session.intra_op.allow_spinning": False}`, whose names onnxruntime does not check. session_options:
     attributes of `onnxruntime.SessionOptions`, such as `intra_op_num_threads=2`. docs/running.md says which pay.
+    custom_op_libraries: paths of shared libraries with operators of other domains, which run with all your rights; the
+    models that `load` reads have such nodes typed by what the libraries say (docs/custom_ops.md).
 
     Raises `RunError` for a provider that is not installed, `GraphError` for an option that does not exist or a value it
     does not take.
@@ -75,6 +77,7 @@ class InferenceSession:
         huge_pages: bool | None = None,
         provider_options: Mapping[str, Mapping[str, Any]] | None = None,
         config: Mapping[str, str | int | bool] | None = None,
+        custom_op_libraries: Sequence[str | os.PathLike[str]] = (),
         **session_options: Any,
     ) -> None:
         if precision not in PRECISIONS:
@@ -94,7 +97,8 @@ class InferenceSession:
         by_provider = options_of(self.providers, provider_options or {})
         check_attributes(session_options)
         entries = config_entries(config or {})
-        self._starter = Starter(self.providers, by_provider, session_options, entries, self.huge_pages)
+        libraries = checked_libraries(custom_op_libraries)
+        self._starter = Starter(self.providers, by_provider, session_options, entries, self.huge_pages, libraries)
         self._starter.options({})  # which raises for a value that an attribute does not take
 
     @property
@@ -155,7 +159,7 @@ class InferenceSession:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
         try:
-            graph = Graph.load(model, external_data=external_data, external_data_root=external_data_root)
+            graph = self._read(model, external_data, external_data_root)
             return self._load_graph(graph, weights or {}, prepack, warm)
         except GraphcoreError:
             raise
@@ -164,6 +168,25 @@ class InferenceSession:
                 f"load: the model cannot be lowered: {type(error).__name__}: {error}",
                 help="check the model with onnx.checker, full_check=True",
             ) from error
+
+    def _read(
+        self,
+        model: onnx.ModelProto | bytes | str | os.PathLike[str],
+        external_data: ExternalData,
+        root: str | os.PathLike[str] | None,
+    ) -> Graph:
+        """Return the graph of a model, typed by what the libraries of operators say."""
+        if not self._starter.libraries:
+            return Graph.load(model, external_data=external_data, external_data_root=root)
+        from graphcore.onnx.read.reader import load  # onnx, which graphs that are built do not need
+        from graphcore.runtime.ort.operators import InstalledOperators  # onnx, as above
+
+        return load(
+            model,
+            external_data=external_data,
+            external_data_root=root,
+            runtime=lambda: InstalledOperators(self._starter.libraries),
+        )
 
     def _load_graph(
         self,
@@ -205,7 +228,7 @@ class InferenceSession:
         def begin(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
             started = sessions.start(
                 lowered,
-                lambda: python_ops.options(starter.options({**packing, **more}), lowered),
+                lambda: python_ops.options(starter.options({**packing, **more}), lowered, starter.libraries),
                 lambda model, options: starter.create(model, options, disabled, defaults, runs_often=in_steps),
                 None if more else cache,
             )
@@ -241,7 +264,7 @@ class InferenceSession:
             defaults = {openvino.PROVIDER: openvino.options(hint)}
             started = sessions.start(
                 graph,
-                lambda: python_ops.options(starter.options(more), graph),
+                lambda: python_ops.options(starter.options(more), graph, starter.libraries),
                 lambda model, options: starter.create(
                     model, options, (*SLOWER, *broken(graph)), defaults, providers=providers
                 ),

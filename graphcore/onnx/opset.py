@@ -7,7 +7,10 @@ IR_VERSION = 13
 DOMAINS = {"ai.onnx.ml": 5}
 """The versions of other domains, where they are not 1."""
 
+ONNX_DOMAINS = frozenset({"", *DOMAINS, "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training"})
+"""The domains whose operators ONNX defines. "ai.onnx.contrib" is onnxruntime-extensions'."""
+
 LIMIT = (1 << 31) - 1
 """Bytes of the largest protobuf message."""
 
-__all__ = ["DOMAINS", "IR_VERSION", "LIMIT", "OPSET"]
+__all__ = ["DOMAINS", "IR_VERSION", "LIMIT", "ONNX_DOMAINS", "OPSET"]

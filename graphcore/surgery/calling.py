@@ -264,6 +264,7 @@ def inline(what: str, graph: Graph, model: Graph, layer: str, symbols: Mapping[s
     for label, symbol in model.watched.items():
         if symbol.graph is model:
             graph.watched[f"{prefix}{label}"] = replay.of(symbol)
+    graph.site.has_untyped |= model.site.has_untyped
     for domain, version in model.opsets.items():
         graph.opsets[domain] = max(version, graph.opsets.get(domain, 0))
     return [replay.of(s) for s in results]

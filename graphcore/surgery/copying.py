@@ -31,6 +31,7 @@ def replica(
     """
     new = Graph(old.name, promotion=old.promotion, strict=old.strict)
     new.metadata, new.opsets = dict(old.metadata), dict(old.opsets)
+    new.site.has_untyped = old.site.has_untyped
     _rename_minima(new, dims or {})
     replay = Replay(old, new, what, names=names, dims=dims)
     for symbol in old.input_symbols if inputs is None else inputs:

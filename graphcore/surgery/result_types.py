@@ -17,9 +17,11 @@ from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.read.result_types import declared
 from graphcore.onnx.read.shape_values import Sizes
+from graphcore.onnx.schemas.other_domains import typed
+from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, element, inferred, operator, schema_of
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, tensor_type
 
 Operands = Sequence[Symbol | None]
 
@@ -185,11 +187,7 @@ def _of_onnx(change: Change, sizes: Sizes) -> list[Type]:
     schema = schema_of(node.op_type, node.domain, version)
     if schema is None:
         return _unknown(change)
-    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
-    proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
-    proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
-    for key, value in node.attributes.items():
-        proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
+    proto = _proto(node, inputs)
     stand_ins = _allowed(operator(schema), inputs)
     try:
         made = inferred(proto, schema, stand_ins, {node.domain: version}, {}, change.place)
@@ -200,6 +198,16 @@ def _of_onnx(change: Change, sizes: Sizes) -> list[Type]:
             help="give operands of shapes that go together, or replace the nodes that read them too",
         ) from None
     return sizes.refined(node.op_type, inputs, node.attributes, made)
+
+
+def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
+    """Return a node without bodies for inference, on operands `x0`, `x1`."""
+    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
+    proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
+    proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
+    for key, value in node.attributes.items():
+        proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
+    return proto
 
 
 def _allowed(op: Operator, inputs: Operands) -> list[Symbol | None]:
@@ -252,16 +260,20 @@ def _copied(aside: Draft, symbol: Symbol) -> Symbol:
 
 
 def _of_others(change: Change) -> list[Type]:
-    """Return what the declaration of an operator of another domain says."""
+    """Return what is known of an operator of another domain: by its declaration, a rule, or from the runtime."""
     node, inputs = change.node, change.inputs
-    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, output=[s.name for s in node.outputs])
+    proto = _proto(node, inputs)
     try:
         made = declared(node.domain, proto, inputs, node.attributes, change.place)
     except GraphcoreError as error:
         raise ShapeError(
             error.summary.removeprefix("load: "), operands=roles(inputs), help=error.help or "replace the node too"
         ) from None
-    return _unknown(change) if made is None else made
+    if made is not None:
+        return made
+    versions = {"": OPSET, node.domain: node.outputs[0].graph.opsets.get(node.domain, 1)}
+    found = typed(proto, inputs, versions, installed, [ForeignType()] * len(node.outputs))
+    return [b if isinstance(a, ForeignType) else a for a, b in zip(found, _unknown(change), strict=True)]
 
 
 def _unknown(change: Change) -> list[Type]:

@@ -79,7 +79,8 @@ def contrib(
 def rounded_once(*, but: tuple[int, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A body that computes floats narrower than 32 bits in float32 and rounds its results once.
 
-    but: the positions of results that are float32 whatever the operands are.
+    but: the positions of results that are float32 whatever the operands are. Results that are no floats stay as they
+    are.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +92,7 @@ def rounded_once(*, but: tuple[int, ...] = ()) -> Callable[[Callable[..., Any]],
                 return results
             if not isinstance(results, tuple):
                 return results.cast(narrow[0])
-            return tuple(r if i in but else r.cast(narrow[0]) for i, r in enumerate(results))
+            return tuple(r if i in but or not r.dtype.is_float else r.cast(narrow[0]) for i, r in enumerate(results))
 
         return made
 

@@ -10,14 +10,12 @@ import numpy as np
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.pickling import copied
+from graphcore.ir.transform.marks import mark_of, marked
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.calls.feeds import summary
-from graphcore.support.source_lines import Line
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
 
-_MARK = "<node>"
 _MOST_WATCHED = 20_000
 """Nodes of a graph that is run again, up to the one that failed, for shapes that only a run tells."""
 
@@ -73,14 +71,12 @@ class UserNodes:
 def _origins(graph: Graph, lower: Callable[[Graph], Graph]) -> dict[str, Node]:
     """Return, by the names of the lowered nodes' first results, the nodes of the graph that they were made of."""
     nodes = [*walk(graph)]
-    marked = copied(graph)
-    for number, node in enumerate(walk(marked)):
-        node.origin = Line(_MARK, number)
-    lowered = lower(marked)
+    lowered = lower(marked(graph))
     found: dict[str, Node] = {}
     for node in (*lowered.nodes, *walk(lowered)):
-        if isinstance(node.origin, Line) and node.origin.path == _MARK:
-            found.setdefault(node.outputs[0].name, nodes[node.origin.number])
+        number = mark_of(node)
+        if number is not None:
+            found.setdefault(node.outputs[0].name, nodes[number])
     return found
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.transform.walk import operators
-from graphcore.onnx.opset import IR_VERSION, OPSET
+from graphcore.onnx.opset import IR_VERSION, ONNX_DOMAINS, OPSET
+from graphcore.onnx.schemas import written_nodes
 from graphcore.onnx.versions.history import IR_OF_OPSET, OLDEST_IR, OLDEST_OPSET, ir_of, parts
 from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
 from graphcore.runtime.lowering.targets import TARGETS
@@ -94,12 +95,12 @@ def _named(text: object) -> Runtime:
 
 
 def written(
-    lower: Callable[[Runtime], Graph], target: TargetName, asked: Versions
+    source: Graph, lower: Callable[[Runtime], Graph], target: TargetName, asked: Versions
 ) -> tuple[Graph, dict[str, int], int]:
     """Return a graph as it is written: of which versions of ONNX's domains, and of the file format.
 
-    lower: gives the graph that is lowered for a release. Raises `GraphError` for a node without a form there, and for
-    dtypes that an older file format does not have.
+    lower: gives the source lowered for a release. Raises `GraphError` for a node without a form there, and for
+    dtypes that an older file format does not have; `ExportError` for a node of dtypes that its operator does not have.
     """
     graph, there, found = _lowered(lower, target, asked)
     found.update({domain: max(version, found.get(domain, 0)) for domain, version in graph.opsets.items() if domain})
@@ -111,6 +112,9 @@ def written(
             f"export: {dtype} needs version {needed} of the file format, and the file is of version {ir}",
             help=f"give ir_version={needed} or newer, or cast what is of dtype {dtype}",
         )
+    # Nodes that were typed as they were built, and written as they are, need no second look, which takes time.
+    if made is not source or source.site.has_untyped or any(domain not in ONNX_DOMAINS for _, domain in there):
+        written_nodes.check(parts(made, there), found)
     return made, found, ir
 
 

@@ -13,22 +13,18 @@ from dataclasses import dataclass, field
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph, Optimize, TargetName
 from graphcore.ir.symbol import Node
-from graphcore.ir.transform import pickling
+from graphcore.ir.transform.marks import mark_of, marked
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.functions.inline import inlined
 from graphcore.runtime.lowering.pipeline import Pass
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime
-from graphcore.support.source_lines import Line
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 _SHOWN = 3
 """Names of nodes, and operators of a replacement, that a line gives."""
-
-_MARK = "<node>"
-"""The path of the lines that nodes are marked with."""
 
 _ORDINARY = frozenset({"Cast", "Identity", "BitCast", "Constant"})
 """Operators that carry values from one dtype to another around the ones that compute."""
@@ -97,7 +93,7 @@ def report(graph: Graph, target: TargetName, runtime: Runtime | None = None, opt
 
     runtime: the release that is lowered for, where it is not what files are written for.
     """
-    source = _marked(graph)
+    source = marked(inlined(graph))
     nodes = [*walk(source)]
     found = Report()
     lowered = lower(source, target, runtime=runtime, optimize=optimize, trace=found.passes)
@@ -136,22 +132,14 @@ def named(node: Node) -> str:
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
-def _marked(graph: Graph) -> Graph:
-    """Return a copy of a graph with its calls inlined, each node marked with its number in a walk."""
-    source = pickling.copied(inlined(graph))
-    for number, node in enumerate(walk(source)):
-        node.origin = Line(_MARK, number)
-    return source
-
-
 def _by_mark(lowered: Graph, count: int) -> tuple[list[list[Node]], Counter[str]]:
     """Return the nodes that were made for each node, by its number, and the operators of those made for none."""
     made: list[list[Node]] = [[] for _ in range(count)]
     others: Counter[str] = Counter()
     for node in walk(lowered):
-        line = node.line
-        if line is not None and line.path == _MARK:
-            made[line.number].append(node)
+        number = mark_of(node)
+        if number is not None:
+            made[number].append(node)
         else:
             others[named(node)] += 1
     return made, others

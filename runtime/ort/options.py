@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnxruntime
 
 from graphcore.errors import GraphError
+from graphcore.runtime import python_ops
 
 EXACT_PRODUCTS: Mapping[str, str] = {"session.qdq_matmulnbits_accuracy_level": "0"}
 """Products with weights that a node dequantises become ones that round the other operand to int8, unless told not to.
@@ -61,6 +63,37 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
             )
 
 
+def checked_libraries(paths: object) -> tuple[str, ...]:
+    """Return the absolute paths of libraries of operators, each once.
+
+    Raises `GraphError` for what is no list of files that onnxruntime loads.
+    """
+    if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, Sequence):
+        raise GraphError(
+            f"InferenceSession: custom_op_libraries is {paths!r:.80}, no list of paths",
+            help='give a list: custom_op_libraries=["operators.so"]',
+        )
+    made: list[str] = []
+    for path in paths:
+        if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
+            raise GraphError(
+                f"InferenceSession: custom_op_libraries: {path!r:.200} is no file",
+                help="give the path of a shared library that exports RegisterCustomOps",
+            )
+        found = os.path.realpath(os.fsdecode(os.fspath(path)))
+        python_ops.before_registering(found)
+        try:
+            onnxruntime.SessionOptions().register_custom_ops_library(found)
+        except Exception as error:
+            raise GraphError(
+                f"InferenceSession: custom_op_libraries: onnxruntime does not load {found}: {str(error).strip():.400}",
+                help="give a shared library for this machine that exports RegisterCustomOps",
+            ) from error
+        if found not in made:
+            made.append(found)
+    return tuple(made)
+
+
 def config_entries(config: Mapping[str, str | int | bool]) -> dict[str, str]:
     """Return entries of the session's configuration as onnxruntime takes them. Raises `GraphError`."""
     made = {}
@@ -79,4 +112,4 @@ def config_entries(config: Mapping[str, str | int | bool]) -> dict[str, str]:
     return made
 
 
-__all__ = ["EXACT_PRODUCTS", "check_attributes", "config_entries", "session_options"]
+__all__ = ["EXACT_PRODUCTS", "check_attributes", "checked_libraries", "config_entries", "session_options"]

@@ -12,7 +12,7 @@ import onnxruntime
 
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import encode, join
@@ -79,8 +79,17 @@ def broken(graph: Graph) -> tuple[str, ...]:
     is_met = {
         "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
         "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
+        "dequantised int8": any(_dequantises_int8(s) for s in symbols),
     }
     return tuple(name for sign, names in known.items() if is_met[sign] for name in names)
+
+
+def _dequantises_int8(symbol: Symbol) -> bool:
+    node = symbol.producer
+    if type(node) is not Node or node.op_type != "DequantizeLinear":
+        return False
+    operand = node.inputs[0]
+    return operand is not None and isinstance(operand.type, TensorType) and operand.type.dtype is DType.int8
 
 
 def _symbols(graph: Graph) -> Iterator[Symbol]:
@@ -94,6 +103,8 @@ _OPTIMISERS = {
     "float64": ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion"),
     # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
     "empty constants": ("NoopElimination",),
+    # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
+    "dequantised int8": ("QDQS8ToU8Transformer",),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,14 +31,19 @@ class Starter:
     attributes: Mapping[str, Any]
     config: Mapping[str, str]
     huge_pages: bool | None
+    libraries: tuple[str, ...] = ()
 
     def options(self, more: Mapping[str, Any]) -> onnxruntime.SessionOptions:
         """Return new options of a session. more: attributes and entries, over the user's attributes."""
-        return session_options({**self.attributes, **more, **self.config})
+        made = session_options({**self.attributes, **more, **self.config})
+        for path in self.libraries:
+            made.register_custom_ops_library(path)
+        return made
 
     def entries(self) -> list[tuple[str, Any]]:
         """Return all attributes and entries that sessions start with, in order: a part of a cache key."""
-        return sorted({**EXACT_PRODUCTS, **self.attributes, **self.config}.items())
+        libraries = {f"library {path}": os.stat(path).st_mtime_ns for path in self.libraries}
+        return sorted({**EXACT_PRODUCTS, **self.attributes, **self.config, **libraries}.items())
 
     def create(
         self,

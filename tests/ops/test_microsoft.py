@@ -250,7 +250,7 @@ def test_models_of_others_are_typed_and_run() -> None:
 def test_form_that_is_not_declared_is_left_to_the_runtime() -> None:
     values = {"a": real(2, 3), "b": real(3, 4)}
     g = Graph.load(model("FusedMatMul", ["a", "b"], {"unheard_of": 1}, values, ["y"]))
-    assert not isinstance(g.outputs[0].type, TensorType)
+    assert str(g.outputs[0].type) == "float32[...]"  # all that its schema tells
     made = Graph("g", {"x": TensorType(DType.float32, [2, 3])})
     made.output(*made.op("Gelu", [made[0]], {"odd": 1}, [made[0].type], domain="com.microsoft"))
     assert made.to_onnx().graph.node[0].op_type == "Gelu"

@@ -190,7 +190,7 @@ def test_second_error_needs_no_second_lowering(monkeypatch: pytest.MonkeyPatch) 
 
     model = gc.InferenceSession().load(largest("float32"))
     first = failure(lambda: model(X))
-    monkeypatch.setattr(user_nodes, "copied", None)
+    monkeypatch.setattr(user_nodes, "marked", None)
     second = failure(lambda: model(X))
     assert second.summary == first.summary
 

@@ -17,6 +17,8 @@ class Site:
     """The line that new nodes belong to unless `is_user`."""
     is_user: bool = True
     """True if a user builds the graph: a new node belongs to the user's line that runs."""
+    has_untyped: bool = False
+    """True if there are nodes whose results' types were given and not inferred: `Graph.op` with `out_types`."""
     layers: dict[str, int] = field(default_factory=dict)
     """The number of times each layer was entered, by path."""
 

@@ -22,7 +22,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.names import snake
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.onnx import notes
-from graphcore.onnx.opset import DOMAINS, IR_VERSION, LIMIT, OPSET
+from graphcore.onnx.opset import DOMAINS, IR_VERSION, LIMIT, ONNX_DOMAINS, OPSET
 from graphcore.onnx.proto.protobuf import (
     SMALL,
     Chunk,
@@ -181,7 +181,17 @@ def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
     for symbol in outputs:
         own = "" if type(symbol.producer) is Captured else prefix
         chunks.append(block(12, value_info(f"{own}{symbol.name}", symbol.type, noted)))
+    others = [node for node in graph.nodes if node.domain and _is_of_others(node)]
+    if others:  # ONNX's inference tells the types of all else
+        told = {symbol.id for symbol in outputs}
+        found = [s for node in others for s in node.outputs if s.id not in told and encoded_type(s.type)]
+        chunks += [block(13, value_info(f"{prefix}{symbol.name}", symbol.type)) for symbol in found]
     return chunks
+
+
+def _is_of_others(node: Node) -> bool:
+    """Return whether ONNX's inference knows nothing of an operator: it is of another domain, and no function."""
+    return node.domain not in ONNX_DOMAINS and definition_of(node) is None
 
 
 def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:

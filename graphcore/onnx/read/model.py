@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import onnx
 
@@ -13,6 +13,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.function_calls import Functions
 from graphcore.onnx.read.opsets import versions_of
+from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
 from graphcore.support.source_lines import Imported, user_line
 from graphcore.types.dtypes import DType
@@ -32,15 +33,22 @@ class Model:
     semantic: by name, the dtypes of values that are stored as others.
     is_inferred: whether ONNX's inference went over the whole model.
     origin: of the nodes where they keep the numbers of the kernels that the model was written for.
+    runtime: gives what is asked for operators of other domains.
     """
 
     def __init__(
-        self, proto: onnx.ModelProto, large: Mapping[int, memoryview], folder: Folder, implicit_casts: bool
+        self,
+        proto: onnx.ModelProto,
+        large: Mapping[int, memoryview],
+        folder: Folder,
+        implicit_casts: bool,
+        runtime: Callable[[], RuntimeOperators | None] = installed,
     ) -> None:
         self.proto = proto
         self.large = large
         self.folder = folder
         self.implicit_casts = implicit_casts
+        self.runtime = runtime
         self.versions = versions_of(proto.opset_import)
         self.functions = Functions(proto.functions)
         self.notes = _notes(proto)

@@ -14,6 +14,7 @@ from graphcore.ir.bodies import new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.onnx.opset import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.limits import check_axes, check_size
@@ -25,7 +26,7 @@ from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.opsets import version_of, versions_of
 from graphcore.onnx.read.result_types import ResultTypes, declared
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
-from graphcore.onnx.versions import Read, convert, is_unchanged
+from graphcore.onnx.versions import Read, convert, is_unchanged, runtime_own
 from graphcore.onnx.versions.adapters import casts
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
@@ -201,7 +202,10 @@ class Reader:
             return [self.graph.build.constant(tensors.aligned([array])[0], dtype)]
         version = version_of(self.versions, domain, proto.op_type, place)
         schema = schema_of(proto.op_type, domain, version)
-        if schema is None and (not domain or domain.startswith("ai.onnx")):
+        if schema is None and not domain:
+            proto, version = runtime_own.standard(proto, version, place)
+            schema = schema_of(proto.op_type, domain, version)
+        if schema is None and domain in ONNX_DOMAINS:
             raise ModelError(
                 f"load: {place}: opset {version} of {domain or 'ONNX'} has no such operator",
                 help="write the model with the opset that has it, or give the domain of a custom operator",
@@ -230,7 +234,7 @@ class Reader:
             made_cast = self._cast(proto.op_type, inputs, attributes, place)
             if made_cast is not None:
                 return [made_cast]
-        if domain and not domain.startswith("ai.onnx"):
+        if domain not in ONNX_DOMAINS:
             return self.graph.build.emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
         while inputs and inputs[-1] is None:
             inputs.pop()
@@ -280,7 +284,7 @@ class Reader:
         """A body whose inputs are of these types."""
         graph = new_body(self.graph, graph_name(proto.name))
         graph.site.layer = ""
-        reader = Reader(self.model, graph, self.versions, {}, outer=self, depth=self.depth + 1)
+        reader = Reader(self.model, graph, self.versions, _told_of_others(proto), outer=self, depth=self.depth + 1)
         if len(proto.input) != len(types):
             raise ModelError(
                 f"load: the body {name!r} has {len(proto.input)} inputs where {len(types)} are given",
@@ -320,6 +324,14 @@ class Reader:
         """Read the nodes of an operator's function body, entering what they make into `names`."""
         versions = {**self.versions, "": version}
         Reader(self.model, self.graph, versions, {}, names, depth=self.depth + 1).nodes(nodes)
+
+
+def _told_of_others(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+    """Return what a body says of what operators of other domains give, by name: ONNX's inference tells the rest."""
+    if not proto.value_info:
+        return {}
+    others = {name for n in proto.node if n.domain not in ONNX_DOMAINS for name in n.output}
+    return {v.name: v.type for v in proto.value_info if v.name in others}
 
 
 def _layer(proto: onnx.NodeProto) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import onnx
 
@@ -26,6 +26,7 @@ from graphcore.onnx.read.checked_dims import with_checked_dims
 from graphcore.onnx.read.checks import check_model, survivable
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader, graph_name
+from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
 
@@ -39,8 +40,9 @@ def load(
     promotion: str | PromotionSystem | None = None,
     external_data: ExternalData = "plain",
     external_data_root: str | os.PathLike[str] | None = None,
+    runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
-    """Return the graph of a model; see `Graph.load`."""
+    """Return the graph of a model; see `Graph.load`. runtime: gives what is asked for operators of other domains."""
     content, folder, name = _content(source, links_of(external_data, external_data_root))
     try:
         slim, large = split(content)
@@ -53,7 +55,7 @@ def load(
         ) from None
     try:
         with uncollected():
-            return buffer_notes.read(_read(Model(model, large, folder, implicit_casts), promotion))
+            return buffer_notes.read(_read(Model(model, large, folder, implicit_casts, runtime), promotion))
     except GraphcoreError:
         raise
     except RecursionError:

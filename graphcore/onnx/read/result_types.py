@@ -13,6 +13,7 @@ from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.shape_values import Sizes
+from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.schemas import inferred
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
@@ -41,7 +42,8 @@ class ResultTypes:
             if all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in found):
                 return found  # type: ignore[return-value]
         if schema is None:
-            return [read_type(told[n]) if n in told else ForeignType() for n in proto.output]
+            said = [read_type(told[n]) if n in told else ForeignType() for n in proto.output]
+            return typed(proto, inputs, self._versions, self._model.runtime, said)
         try:
             return inferred(proto, schema, inputs, self._versions, told, place)
         except ModelError as error:
@@ -119,9 +121,11 @@ def _for_want_of(inputs: Sequence[Symbol | None], error: ModelError, place: obje
         if maker is not None:
             name = f"{maker.domain}::{maker.op_type}"
             return ModelError(
-                f"load: {place}: an operand's type is not known, for nobody has declared {name}",
+                f"load: {place}: an operand's type is not known: neither the model nor a declaration nor "
+                f"the runtime tells what {name} gives",
                 operands={"operand": symbol},
-                help=f"declare it: @gc.custom_op({name!r})",
+                help=f"declare it: @gc.custom_op({name!r}); write the type into the model's value_info; or load it "
+                "with the library that has it: gc.InferenceSession(custom_op_libraries=[path]).load(...)",
             )
     return None
 

@@ -14,7 +14,9 @@ from graphcore.onnx.opset import DOMAINS, IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import attribute, value_info
 from graphcore.onnx.proto.protobuf import block, integer, text
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.types.tensor_types import TensorType, Type
+from graphcore.onnx.schemas.other_domains import typed
+from graphcore.onnx.schemas.runtime_operators import installed
+from graphcore.types.tensor_types import ForeignType, TensorType, Type
 
 
 def infer_types(
@@ -22,9 +24,7 @@ def infer_types(
 ) -> tuple[Type, ...]:
     """One type for each output that the operator has with these inputs. Raises `GraphError` where that is not known."""
     if domain not in ("", "ai.onnx.ml"):
-        raise GraphError(
-            f"{op_type}: the outputs of an operator of domain {domain!r} are not known", help="give out_types"
-        )
+        return _of_runtime(op_type, inputs, attributes, domain)
     try:
         schema = onnx.defs.get_schema(op_type, DOMAINS.get(domain, OPSET), domain)
     except onnx.defs.SchemaError:
@@ -50,6 +50,29 @@ def infer_types(
             raise GraphError("op: ONNX cannot say what rank an output has", help="give out_types")
         types.append(found_type)
     return tuple(types)
+
+
+def _of_runtime(
+    op_type: str, inputs: Sequence[Symbol | None], attributes: dict[str, Any], domain: str
+) -> tuple[Type, ...]:
+    """The types of what an operator of another domain gives, as the installed runtime knows it."""
+    runtime = installed()
+    operator = None if runtime is None else runtime.operator(domain, op_type, 1)
+    if operator is not None:
+        proto = onnx.NodeProto(op_type=op_type, domain=domain)
+        proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
+        proto.output.extend(f"y{i}" for i in range(max(operator.fewest_results, 1)))
+        for key, value in attributes.items():
+            proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
+        types = typed(proto, inputs, {domain: 1}, lambda: runtime, [ForeignType()] * len(proto.output))
+        if all(isinstance(t, TensorType) and t.shape.is_ranked for t in types):
+            return tuple(types)
+    shown = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
+    raise GraphError(
+        f"{op_type}: the outputs of an operator of domain {domain!r} are not known",
+        operands=shown,
+        help="give out_types",
+    )
 
 
 def _outputs(schema: Any, attributes: dict[str, Any]) -> int:

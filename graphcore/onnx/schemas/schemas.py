@@ -287,7 +287,7 @@ def inferred(
     for position, name in enumerate(proto.output):
         type_ = read_type(found[name]) if name in found else ForeignType()
         if isinstance(type_, ForeignType) and not type_.onnx:
-            type_ = _by_schema(op, position, bound)
+            type_ = by_schema(op, position, bound)
         if isinstance(type_, TensorType) and not type_.shape.is_ranked and name in known:
             told = read_type(known[name])
             if isinstance(told, TensorType) and told.dtype is type_.dtype:
@@ -337,7 +337,7 @@ def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:
     )
 
 
-def _by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
+def by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:
     """Return what the schema alone tells: the dtype of operands of the same type variable, or the only one there is."""
     parameter = op.output(position)
     if parameter is None:

@@ -33,6 +33,7 @@ def families() -> list[Family]:
         Family("A product with weights that a node dequantises rounds the other operand.", [*_dequantised()]),
         Family("Between kernels of narrow floats the rounding is left out, and some round between steps.", _narrow()),
         Family("Optimisers make operators of float64 that have kernels in float32 alone.", [*_optimised()]),
+        Family("QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.", [*_moved()]),
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
         Family("A Loop that gathers strings ends the process.", [Check((_LOOP,), _looped, dies=True)]),
         Family("An output that is an input has its memory, and does not keep it alive.", [Check((_GIVEN,), _given)]),
@@ -133,6 +134,22 @@ def _optimised() -> Iterator[Probe]:
 
 def _quick(alpha: float, graph: Graph, x: Symbol) -> Symbol:
     return x * ops.onnx.Sigmoid(x if alpha == 1 else x * alpha)
+
+
+def _moved() -> Iterator[Probe]:
+    names = ("optimiser QDQS8ToU8Transformer",)
+    x = np.array([[-8, 0, 4], [8, 16, 3]], np.int8)
+    want = (np.exp((x.T - np.float32(3)) * np.float32(0.125)),)
+
+    def build(graph: Graph, x: Symbol) -> Symbol:
+        real = ops.onnx.DequantizeLinear(x, np.float32(0.125), np.int8(3))
+        return ops.onnx.Exp(ops.transpose(real))
+
+    for is_known in (False, True):
+        yield Probe(
+            D.int8, (), (x,), build, want, gives=(D.float32,), names=names, in_session=True, is_known=is_known,
+            near=1e-6,
+        )  # fmt: skip
 
 
 def _noop() -> Iterator[Probe]:

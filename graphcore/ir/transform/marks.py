@@ -1,0 +1,30 @@
+"""Marks on the nodes of a graph, by which those that passes make of them are found: a number in place of the line."""
+
+from __future__ import annotations
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Node
+from graphcore.ir.transform.pickling import copied
+from graphcore.ir.transform.walk import walk
+from graphcore.support.source_lines import Imported, Line
+
+_PATH = "<node>"
+
+
+def marked(graph: Graph) -> Graph:
+    """Return a copy of a graph, each node marked with its number in a walk over it and its bodies."""
+    made = copied(graph)
+    for number, node in enumerate(walk(made)):
+        kind = Imported if type(node.origin) is Imported else Line
+        change(node, origin=kind(_PATH, number))
+    return made
+
+
+def mark_of(node: Node) -> int | None:
+    """Return the number of the node that a node was made of; None where it was made of none."""
+    origin = node.origin
+    return origin.number if isinstance(origin, Line) and origin.path == _PATH else None
+
+
+__all__ = ["mark_of", "marked"]
