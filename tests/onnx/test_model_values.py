@@ -183,7 +183,7 @@ def test_optional_operators_run(given: Any) -> None:
     if given is not None:
         assert same(got(given)[0], given)
         return
-    with pytest.raises(RunError, match=r"which contains no data(.|\n)*    x  None"):
+    with pytest.raises(RunError, match=r"which contains no data(.|\n)*    input x +None"):
         got(given)
 
 
@@ -231,14 +231,12 @@ def test_all_kinds_are_taken_at_once(fed: Model) -> None:
         ({"s": {0: Y}}, "input 's' is a dict, no list"),
         ({"s": "ab"}, "input 's' is a str, no list"),
         ({"s": [Y, None]}, "element 1 of input 's' is a NoneType, no array"),
-        ({"s": [Y, Y.tolist()]}, "element 1 of input 's' is a list, no array"),
         ({"s": [Y, Y.astype(np.float64)]}, r"element 1 of input 's' is float32, and float64\[2, 2\] is given"),
         ({"s": [Y, X]}, r"element 1 of input 's' has rank 2, and float32\[3\] is given"),
         ({"s": [Y, Y[:, :1]]}, r"axis 1 of element 1 of input 's' is 2, and float32\[2, 1\] is given"),
-        ({"o": [np.array([1, 2])]}, "input 'o' is a list, no array"),
+        ({"o": [np.array([1, 2])]}, r"input 'o' has rank 1, and int64\[1, 2\] is given"),
         ({"o": np.array([1, 2], np.int32)}, r"input 'o' is int64, and int32\[2\] is given"),
         ({"t": [np.array([None])]}, "element 0 of input 't' is string, and holds None, a NoneType"),
-        ({"t": ["a"]}, "element 0 of input 't' is a str, no array"),
         ({"t": None}, "input 't' is a NoneType, no list"),
         ({"q": np.ones(4, bool)}, "input 'q' is a ndarray, no list"),
         ({"q": [None]}, "element 0 of input 'q' is a NoneType, no array"),
@@ -349,7 +347,7 @@ def test_error_of_the_runtime_shows_lists() -> None:
     node = helper.make_node("ConcatFromSequence", ["x"], ["y"], axis=0)
     model = load(node, {"x": seq()}, {"y": tensor()})
     with pytest.raises(
-        RunError, match=r"\n    x  \[float32\[3\], float32\[2, 2\], float32\[3\], float32\[3\], and 2 more\]"
+        RunError, match=r"\n    input x +\[float32\[3\], float32\[2, 2\], float32\[3\], float32\[3\], and 2 more\]"
     ):
         model([X, Y, X, X, X, X])
 
