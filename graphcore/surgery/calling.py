@@ -64,9 +64,10 @@ def call(
     implicit_casts: bool = False,
     as_function: bool = False,
     layer: str | None = None,
+    what: str = "",
 ) -> Symbol | Results:
-    """Build the nodes of a graph, on operands of another one, in that one. See `Graph.__call__`."""
-    what = f"call of graph {model.name!r}"
+    """Build the nodes of a graph, on operands of another one, in that one. See `Graph.__call__`. what: for errors."""
+    what = what or f"call of graph {model.name!r}"
     model.verify()
     values = _bound(what, model, given, named)
     graph = _graph_of(what, model, values)

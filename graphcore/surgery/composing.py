@@ -50,10 +50,10 @@ def compose(
             )
         inputs[label] = symbol.type
     whole = Graph(name or first.name, inputs, promotion=first.promotion, strict=first.strict)
-    made = _by_name(first, call(first, [whole[label] for label in own], {}, layer=""))
+    made = _by_name(first, call(first, [whole[label] for label in own], {}, layer="", what="compose"))
     given = {label: made[output] for output, label in chosen.items()}
     given.update({label: whole[label] for label in fed if label not in given})
-    results = _by_name(second, call(second, (), given, implicit_casts=implicit_casts, layer=""))
+    results = _by_name(second, call(second, (), given, implicit_casts=implicit_casts, layer="", what="compose"))
     outputs = {label: symbol for label, symbol in made.items() if label not in chosen}
     if both := outputs.keys() & results.keys():
         label = min(both)

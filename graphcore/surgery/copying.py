@@ -114,7 +114,10 @@ def value_of(graph: Graph, what: str, value: object) -> Symbol:
         for name, symbol in graph.named_outputs:
             if name == value:
                 return symbol
-        found = graph[value]
+        try:
+            found = graph[value]
+        except GraphError as error:
+            raise GraphError(f"{what}: no value of graph {graph.name!r} is called {value!r}", help=error.help) from None
         return graph.symbols[found.id]
     raise GraphError(f"{what}: a {type(value).__name__} is no value of a graph", help="give a name or a Symbol")
 

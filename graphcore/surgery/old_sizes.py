@@ -233,14 +233,16 @@ def _joined(place: str, replay: Replay, node: Node, inputs: tuple[Symbol | None,
         wrong = [d for d in sizes if at != axis and d.is_static and d != 1 and symbolic.is_symbolic]
         if wrong:
             raise _refused(place, f"an operand has {wrong[0]} elements where another has {symbolic} now", inputs)
-    made = [_repeated(s, [*wanted[:axis], s.shape[axis], *wanted[axis + 1 :]]) for s in given]
+    made = []
+    for symbol in given:
+        sizes = [
+            n if at != axis and d == 1 and n.is_symbolic else d
+            for at, (d, n) in enumerate(zip(symbol.shape, wanted, strict=True))
+        ]
+        made.append(symbol if sizes == [*symbol.shape] else ops.broadcast_to(symbol, sizes))
     if all(a is b for a, b in zip(made, given, strict=True)):
         return None
     return (ops.concat(made, axis=axis),)
-
-
-def _repeated(symbol: Symbol, wanted: Sizes) -> Symbol:
-    return symbol if [*symbol.shape] == wanted else ops.broadcast_to(symbol, wanted)
 
 
 def _with_states(replay: Replay, node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol] | None:

@@ -185,7 +185,9 @@ class Replay:
 
     def _is_altered(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         """Return whether what a node gives may have another value, its type being the same."""
-        return node.op_type not in ("Shape", "Size") and any(s is not None and s.id in self._altered for s in inputs)
+        if node.op_type in ("Shape", "Size"):
+            return self._has_other_types(node, inputs)
+        return any(s is not None and s.id in self._altered for s in inputs)
 
     def _has_other_types(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         pairs = zip(node.inputs, inputs, strict=True)

