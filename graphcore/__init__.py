@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from graphcore.custom_ops.declaration import CustomOp, custom_op
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
     from graphcore.surgery import compose
+    from graphcore.surgery.replacement import patterns
 
 from graphcore.support.gc_pause import freeze as _freeze
 
@@ -74,6 +75,7 @@ __all__ = [
     "load_tensors",
     "models",
     "ops",
+    "patterns",
     "promotion",
     "quantize",
     "runtime",
@@ -94,6 +96,7 @@ _LAZY = {
     "jit": "runtime",
     "load_tensors": "checkpoints",
     "models": "",
+    "patterns": "surgery.replacement",
     "quantize": "runtime",
     "runtime": "",
     "save_tensors": "checkpoints",
@@ -108,8 +111,10 @@ if not TYPE_CHECKING:  # checkers know each name from the imports above, and wha
             raise AttributeError(f"module 'graphcore' has no attribute {name!r}")
         from importlib import import_module
 
-        home = import_module(f"graphcore.{_LAZY[name] or name}")
-        value = getattr(home, name) if _LAZY[name] else home
+        place = _LAZY[name]
+        is_module = not place or name == "patterns"
+        home = import_module(f"graphcore.{place}.{name}".replace("..", ".") if is_module else f"graphcore.{place}")
+        value = home if is_module else getattr(home, name)
         globals()[name] = value
         return value
 

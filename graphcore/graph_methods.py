@@ -20,7 +20,7 @@ from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Match, Node, Symbol
 from graphcore.ir.transform import pickling
 from graphcore.ir.transform import verify as verification
 from graphcore.onnx.schemas import runtime_operators
@@ -320,6 +320,73 @@ def verify(self: Graph) -> None:
     no two have the same name.
     """
     verification.verify(self)
+
+
+@method(Graph)
+def replace(self: Graph, what: str | Symbol | Node, fn: Callable[..., Any]) -> Graph:
+    """Return a new graph in which something else stands for a value, or for a node. This graph stays.
+
+    what: a value, by its name or as a Symbol, or a Node (`graph["y"].producer`). In place of a value, all that reads it
+    reads `fn(value)`, outputs, bodies and stores to buffers included; the value itself goes on being computed as far
+    as `fn` uses it. In place of a node, `fn(*operands)` gives what the node gave, as one value or a tuple, and None
+    stands for operands that are absent; keyword-only parameters of `fn` are attributes of the node, and nodes that only
+    fed this one go. Values and nodes may be in bodies and functions; a captured Symbol is replaced in its body alone.
+
+    fn: builds on Symbols of the new graph, and returns Symbols, arrays or numbers. Types may change: what reads them
+    is typed again with the checks of building. What was made before is `value.graph["name"]`. Outputs keep their names.
+    Raises `GraphError` for what the graph does not have and what no output is made of, `DTypeError` and `ShapeError`
+    that name the node that does not take what it reads.
+
+        half = graph.replace("hidden", lambda h: h.cast("float16"))
+        smooth = graph.replace(graph["y"].producer, lambda x: ops.gelu(x))
+    """
+    return surgery.replace(self, what, fn)
+
+
+@method(Graph)
+def replace_all(
+    self: Graph,
+    pattern: str | Callable[..., Any],
+    fn: Callable[..., Any],
+    *,
+    where: Callable[[Match], bool] | None = None,
+    missing_ok: bool = False,
+) -> Graph:
+    """Return a new graph in which something else stands for all that a pattern describes. This graph stays.
+
+    pattern: an operator, "Relu" or "com.microsoft::Gelu"; or a function of Symbols that returns what is to be found,
+    written with ops or `gc.patterns.op`, and of which every parameter stands for one value; or a
+    `gc.patterns.Pattern` with conditions. fn: of an operator, takes its operands, and returns all its results. Of a
+    function, takes the values of the parameters: by name where all of its parameters are named so, else by position;
+    then the other values that the pattern returned. Keyword-only parameters are attributes of the last node. where:
+    whether a match, a `gc.patterns.Match` of this graph, is to be replaced. missing_ok: return an equal graph where
+    nothing matches.
+
+    Matches are looked for once, from the outputs back, in bodies and functions too; what a match replaces is not
+    looked at again, unless something else uses it, for which it goes on being computed. Types and names: see
+    `replace`. Raises `GraphError` where nothing matches or the pattern cannot be traced, and as `replace` does.
+
+    Source: rewriting by patterns of functions, as ONNX Script has it.
+
+        graph.replace_all("Relu", lambda x: ops.abs(x))
+        graph.replace_all("LeakyRelu", lambda x, *, alpha: ops.where(x > 0, x, x * alpha))
+        graph.replace_all(lambda x: x * ops.sigmoid(x), lambda x: ops.silu(x))
+    """
+    return surgery.replace_all(self, pattern, fn, where, missing_ok)
+
+
+@method(Graph)
+def find_all(
+    self: Graph, pattern: str | Callable[..., Any], *, where: Callable[[Match], bool] | None = None
+) -> list[Match]:
+    """Return the parts of the graph that a pattern describes: what `replace_all` would replace.
+
+    pattern, where: see `replace_all`. A match has its last `node`, its `nodes`, its `result`, and what stands for each
+    parameter, `match["x"]`. Raises `GraphError` where the pattern cannot be traced.
+
+        print(len(graph.find_all(lambda x: x * ops.sigmoid(x))))
+    """
+    return surgery.find_all(self, pattern, where)
 
 
 @method(Graph)

@@ -12,7 +12,7 @@ import onnx
 from graphcore.arrays.external_data import ExternalData
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Match, Node, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.system import Scalar
 from graphcore.types.tensor_types import DimLike, Type
@@ -97,6 +97,24 @@ class GraphMethods:
 
     def verify(self) -> None:
         """Check that the graph is complete and sound. Raises `GraphError` that says what is not."""
+
+    def replace(self, what: str | Symbol | Node, fn: Callable[..., Any]) -> Graph:
+        """Return a new graph in which something else stands for a value, or for a node. This graph stays."""
+
+    def replace_all(
+        self,
+        pattern: str | Callable[..., Any],
+        fn: Callable[..., Any],
+        *,
+        where: Callable[[Match], bool] | None = None,
+        missing_ok: bool = False,
+    ) -> Graph:
+        """Return a new graph in which something else stands for all that a pattern describes. This graph stays."""
+
+    def find_all(
+        self, pattern: str | Callable[..., Any], *, where: Callable[[Match], bool] | None = None
+    ) -> list[Match]:
+        """Return the parts of the graph that a pattern describes: what `replace_all` would replace."""
 
     def copy(self) -> Graph:
         """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""

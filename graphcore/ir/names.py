@@ -87,6 +87,12 @@ class Names:
         graph = f" in graph {symbols[0].graph.name!r}" if symbols else ""
         return GraphError(f"{asked}: nothing{graph} is called so", help=help)
 
+    def release(self, symbol: Symbol) -> None:
+        """Take its name from a Symbol, which has one: another may have it then."""
+        assert symbol.given_name is not None
+        del self.taken[symbol.given_name]
+        change(symbol, given_name=None)
+
     def automatic(self, symbol: Symbol) -> str:
         """Return the name of a Symbol without one of its own: its operator and its number."""
         producer = symbol.producer

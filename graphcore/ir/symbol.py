@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -383,6 +384,39 @@ class SymbolTuple(NamedTuple):
 
     lhs: Symbol
     rhs: Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A part of a graph that a pattern describes.
+
+    node: the node that gives the result. values: by the names of the pattern's parameters, what stands for them; None
+    for those of alternatives that did not match. others: the other values that the pattern's function returned. nodes:
+    all that the pattern describes, in order.
+    """
+
+    node: Node
+    values: Mapping[str, Symbol | None]
+    others: tuple[Symbol, ...]
+    nodes: tuple[Node, ...]
+
+    @property
+    def result(self) -> Symbol:
+        """The value that the part gives."""
+        return self.node.outputs[0]
+
+    def __getitem__(self, name: str) -> Symbol | None:
+        """Return what stands for a parameter. Raises `GraphError` for a name that none has."""
+        if name not in self.values:
+            raise GraphError(
+                f"the pattern has no parameter {name!r}",
+                help=f"its parameters: {', '.join(map(repr, self.values)) or 'none, for it is an operator'}",
+            )
+        return self.values[name]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={'None' if s is None else s.name}" for name, s in self.values.items())
+        return f"<Match of {self.node.op_type} {self.result.name!r}{': ' * bool(values)}{values}>"
 
 
 def _symbol_of(graph: Graph, id: int) -> Symbol:

@@ -2,17 +2,21 @@
 
 from graphcore.surgery.calling import Results, call
 from graphcore.surgery.composing import compose
-from graphcore.surgery.dims import with_dims
 from graphcore.surgery.extracting import extract
 from graphcore.surgery.interface import with_constants, with_inputs, with_outputs, with_weights
 from graphcore.surgery.renaming import rename
+from graphcore.surgery.replacement.replacing import find_all, replace, replace_all
+from graphcore.surgery.sizes.dims import with_dims
 
 __all__ = [
     "Results",
     "call",
     "compose",
     "extract",
+    "find_all",
     "rename",
+    "replace",
+    "replace_all",
     "with_constants",
     "with_dims",
     "with_inputs",

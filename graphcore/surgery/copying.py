@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from graphcore.errors import GraphError
-from graphcore.ir.buffers import Buffer
+from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.dim_minima import NOTE, minima, without_minima
 from graphcore.ir.symbol import Node, Symbol
@@ -31,7 +31,7 @@ def replica(
     """
     new = Graph(old.name, promotion=old.promotion, strict=old.strict)
     new.metadata, new.opsets = dict(old.metadata), dict(old.opsets)
-    new.site.has_untyped = old.site.has_untyped
+    new.site.has_untyped, new.site.layers = old.site.has_untyped, dict(old.site.layers)
     _rename_minima(new, dims or {})
     replay = Replay(old, new, what, names=names, dims=dims)
     for symbol in old.input_symbols if inputs is None else inputs:
@@ -67,29 +67,87 @@ def finish(replay: Replay, outputs: Iterable[tuple[str, Symbol]] | None = None) 
 
     outputs: names and Symbols of the old graph, by default its own outputs.
     """
+    own = _outputs(replay.old) if outputs is None else [*outputs]
+    stored = [held.value for held in replay.old.buffers.values() if _is_kept(replay, held)]
+    replay.run([*(s for _, s in own), *stored])
+    return conclude(replay, own)
+
+
+def conclude(replay: Replay, outputs: Sequence[tuple[str, Symbol]] | None = None) -> Graph:
+    """Return the new graph, whose nodes are made, with outputs, stores to buffers and watched values.
+
+    Outputs keep their names, whatever stands for their values. Raises `DTypeError` and `ShapeError` where what is
+    stored to a buffer has another type than that.
+    """
     old, new = replay.old, replay.new
-    own = [(name or s.name, s) for name, s in old.named_outputs] if outputs is None else [*outputs]
-    kept = {name: held for name, held in old.buffers.items() if ("buffer", id(held)) in new.memory.values}
-    replay.run([*(s for _, s in own), *(held.value for held in kept.values())])
-    for held in kept.values():
-        new.memory.values["buffer", id(held)].value = replay.of(held.value)  # type: ignore[attr-defined]
+    for name, held in old.buffers.items():
+        if _is_kept(replay, held) and held.value is not old.names.taken[name]:  # else nothing is stored to it
+            found = new.memory.values["buffer", id(held)]
+            assert isinstance(found, BufferValue)
+            found.value = _stored(replay, replay.of(old.names.taken[name]), held.value)
     for label, symbol in old.watched.items():
         if symbol.graph is old and replay.is_bound(symbol):
             new.watched[label] = replay.of(symbol)
-    set_outputs(new, [(name, replay.of(s)) for name, s in own])
+    made = [(name, replay.of(symbol)) for name, symbol in (_outputs(old) if outputs is None else outputs)]
+    set_outputs(replay, made)
     return new
 
 
-def set_outputs(graph: Graph, outputs: Sequence[tuple[str, Symbol]]) -> None:
+def _outputs(graph: Graph) -> list[tuple[str, Symbol]]:
+    return [(name or s.name, s) for name, s in graph.named_outputs]
+
+
+def _is_kept(replay: Replay, held: BufferValue) -> bool:
+    """Return whether the new graph has a buffer of the old one."""
+    return ("buffer", id(held)) in replay.new.memory.values
+
+
+def _stored(replay: Replay, held: Symbol, symbol: Symbol) -> Symbol:
+    made = replay.of(symbol)
+    if made.type is replay.type_of(symbol):
+        return made
+    name, a, b = held.name, held.type, made.type
+    fix = "give a value of that type there"
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
+        raise DTypeError(
+            f"{replay.what}: buffer {name!r} is {a}, and what is stored to it has become {b}",
+            operands={"buffer": held, "stored": made},
+            help=fix,
+        )
+    same = a.shape.is_ranked and b.shape.is_ranked and len(a.shape) == len(b.shape)
+    if not same or any(m.is_static and n.is_static and m != n for m, n in zip(a.shape, b.shape, strict=True)):
+        raise ShapeError(
+            f"{replay.what}: buffer {name!r} is {a}, and what is stored to it has become {b}",
+            operands={"buffer": held, "stored": made},
+            help=fix,
+        )
+    return made.rebind(a.shape, message=f"buffer {name!r}") if a.shape != b.shape else made
+
+
+def set_outputs(replay: Replay, outputs: Sequence[tuple[str, Symbol]]) -> None:
     """Set the outputs, whose values get their names where they have none. Raises `GraphError` for names in use."""
     for name, symbol in outputs:
-        graph.names.check_output(name, symbol)
-        if symbol.given_name is None and isinstance(symbol.producer, Node) and name not in graph.names.taken:
-            graph.names.rename(symbol, name)
+        _give_name(replay, name, symbol)
     repeated = [name for i, (name, _) in enumerate(outputs) if name in [n for n, _ in outputs[:i]]]
     if repeated:
-        raise GraphError(f"output: the name {repeated[0]!r} is given twice", help="choose another name")
-    graph.build.outputs([(name, symbol) for name, symbol in outputs])
+        raise GraphError(f"{replay.what}: output {repeated[0]!r} is given twice", help="choose another name")
+    replay.new.build.outputs(outputs)
+
+
+def _give_name(replay: Replay, label: str, symbol: Symbol) -> None:
+    """Let an output's value have its name. What the output was before loses it."""
+    names = replay.new.names
+    other = names.taken.get(label)
+    if other is not None and other is not symbol:
+        if not isinstance(other.producer, Node):
+            raise GraphError(
+                f"{replay.what}: the name of output {label!r} is taken",
+                operands={"output": symbol, "taken by": other},
+                help="give the other value another name",
+            )
+        names.release(other)
+    if symbol.given_name is None and isinstance(symbol.producer, Node):
+        names.rename(symbol, label)
 
 
 def is_input(symbol: Symbol) -> bool:
@@ -122,4 +180,4 @@ def value_of(graph: Graph, what: str, value: object) -> Symbol:
     raise GraphError(f"{what}: a {type(value).__name__} is no value of a graph", help="give a name or a Symbol")
 
 
-__all__ = ["finish", "is_input", "replica", "set_outputs", "value_of"]
+__all__ = ["conclude", "finish", "is_input", "replica", "value_of"]

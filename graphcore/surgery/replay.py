@@ -6,13 +6,14 @@ what does not go together is an error that names the node.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from graphcore.errors import GraphError, ShapeError
+from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.bodies import new_body
 from graphcore.ir.buffers import BufferValue
-from graphcore.ir.definitions import Definition, bound, definition_of, dims_of, substituted
+from graphcore.ir.definitions import Definition, bound, definition_of, dims_of, names_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies
@@ -21,9 +22,17 @@ from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.result_types import closed, is_open
 from graphcore.onnx.read.shape_values import Sizes
 from graphcore.support.source_lines import user_origin
-from graphcore.surgery.result_types import Change, described, may_decide_shapes, result_types, roles
+from graphcore.surgery.result_types import (
+    Change,
+    check_condition,
+    described,
+    literals,
+    may_decide_shapes,
+    result_types,
+    roles,
+)
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import TensorType, Type, known_type
+from graphcore.types.tensor_types import Shape, TensorType, Type, known_type, tensor_type
 
 
 class Replay:
@@ -58,6 +67,16 @@ class Replay:
         self._sizes: Sizes = Sizes() if outer is None else outer._sizes
         self.instead: Callable[[Node, tuple[Symbol | None, ...]], Sequence[Symbol] | None] | None = None
         """Asked for each node and its new operands: what stands for its results, or None to keep the node."""
+        self.in_place_of: Callable[[Node], Sequence[Symbol | None] | None] | None = None
+        """Asked for each node before that, for its operands may be gone. A result that nothing reads may be None."""
+        self.value: Callable[[Symbol, Symbol], Symbol] | None = None
+        """Asked for each Symbol that is made, and what stands for it: what does from there on."""
+        self.definition: Callable[[Definition], Definition] | None = None
+        """Asked for each function that a node calls: the one to call instead."""
+        self.is_dropped: Callable[[Node], bool] | None = None
+        """Asked for each node in a body: whether nothing needs it any more."""
+        self.enter: Callable[[Replay], None] | None = None
+        """Told of the replay of each body and each function that is inlined, before its nodes are made."""
 
     # Symbols
 
@@ -94,7 +113,15 @@ class Replay:
                 help="give it as an input",
             )
         self._made[symbol.id] = found
-        return found
+        self.settle(symbol)
+        return self._made[symbol.id]
+
+    def settle(self, symbol: Symbol) -> None:
+        """Ask what stands for a Symbol, which is bound, from here on. See `value`."""
+        made = self._made[symbol.id]
+        found = made if self.value is None else self.value(symbol, made)
+        if found is not made:
+            self.bind(symbol, found)
 
     def type_of(self, symbol: Symbol) -> Type:
         """Return the type of a Symbol of the old graph in the dims of the new one."""
@@ -158,8 +185,16 @@ class Replay:
 
     def node(self, node: Node) -> None:
         """Make one node."""
+        replaced = None if self.in_place_of is None else self.in_place_of(node)
+        if replaced is not None:
+            for symbol, result in zip(node.outputs, replaced, strict=True):
+                if result is not None:
+                    self.bind(symbol, result)
+                    self.settle(symbol)
+            return
         inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
-        made = None if self.instead is None else self.instead(node, inputs)
+        inputs = self._with_literals(node, inputs)
+        made: Sequence[Symbol] | None = None if self.instead is None else self.instead(node, inputs)
         if made is None:
             definition = definition_of(node)
             if definition is not None:
@@ -172,6 +207,22 @@ class Replay:
             if symbol.id not in self._made:
                 is_altered = result.type is not self.type_of(symbol) or self._is_altered(node, inputs)
                 self.bind(symbol, result, is_altered=is_altered)
+                self.settle(symbol)
+
+    def _with_literals(self, node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol | None, ...]:
+        """Return the operands with numbers in the dtype that the others have now, as `x + 1` has them."""
+        if not any(s is not None and s.is_constant for s in inputs) or not self._has_other_types(node, inputs):
+            return inputs
+        made = list(inputs)
+        for position, dtype in literals(node, inputs).items():
+            symbol = inputs[position]
+            assert symbol is not None
+            assert isinstance(symbol.producer, Constant)
+            try:
+                made[position] = self.new.constant(symbol.producer.array, dtype)
+            except DTypeError:
+                continue  # the dtype cannot hold it, which the check of the node says
+        return tuple(made)
 
     def append(
         self, node: Node, inputs: Sequence[Symbol | None], types: Sequence[Type], attributes: Mapping[str, Any]
@@ -201,12 +252,36 @@ class Replay:
         types = [self.type_of(s) for s in node.outputs]
         has_other_sizes = self._has_other_sizes(node, inputs)
         is_changed = has_other_sizes or self._has_other_types(node, inputs)
-        if not is_changed and not (any(map(is_open, types)) and self._tells_more(node, inputs)):
+        if not is_changed and not (any(map(self._is_open, types)) and self._tells_more(node, inputs)):
             return types
         before = [None if s is None else self.type_of(s) for s in node.inputs]
         change = Change(self.what, node, before, types, inputs, has_other_sizes or not is_changed)
         made = result_types(change, self._sizes)
-        return made if is_changed else [closed(a, b) for a, b in zip(types, made, strict=True)]
+        return made if is_changed else [self._closed(a, b) for a, b in zip(types, made, strict=True)]
+
+    def _is_open(self, type_: Type) -> bool:
+        """Return whether dims are not known, or have names that no input has."""
+        return is_open(type_) or not self._own_names.isdisjoint(names_of([type_]))
+
+    def _closed(self, old: Type, new: Type) -> Type:
+        """Return a type with the sizes of another one where its own dims are not known, or have names of their own."""
+        if not isinstance(old, TensorType) or not old.shape.is_ranked:
+            return closed(old, new)
+        loose = [dim for dim in old.shape if dim.parameters & self._own_names]
+        if not loose or not isinstance(new, TensorType) or not new.shape.is_ranked or len(new.shape) != len(old.shape):
+            return closed(old, new)
+        pairs = zip(old.shape, new.shape, strict=True)
+        dims = [b if b.is_static and a.parameters & self._own_names else a for a, b in pairs]
+        return closed(tensor_type(old.dtype, Shape(dims), old.ambiguous), new)
+
+    @functools.cached_property
+    def _own_names(self) -> frozenset[str]:
+        """The names of dims that only values within the graph have, in the new graph."""
+        if self._outer is not None:
+            return self._outer._own_names
+        inputs = names_of(s.type for s in self.old.input_symbols)
+        own = {*names_of(dict.fromkeys(s.type for s in self.old.symbols))}.difference(inputs)
+        return frozenset(name for old in own for name in self._dims.get(old, Dim(old)).parameters)
 
     def _tells_more(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         """Return whether names of dims in the types of operands have become other dims."""
@@ -216,6 +291,7 @@ class Replay:
     # Calls of functions
 
     def _call(self, node: Node, definition: Definition, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol]:
+        definition = definition if self.definition is None else self.definition(definition)
         dims = {name: dim.substitute(self._dims) for name, dim in dims_of(node).items()}
         if self._has_other_types(node, inputs) or self._is_altered(node, inputs):
             given = [s for s in inputs if s is not None]
@@ -231,7 +307,8 @@ class Replay:
             except ShapeError:
                 return self._inline(node, definition, inputs, dims)
         types = [substituted(s.type, dims) for s in definition.body.outputs]
-        return self.append(node, inputs, types, {**node.attributes, "dims": tuple(dims.items())})
+        own = {"definition": definition, "dims": tuple(dims.items())}
+        return self.append(node, inputs, types, {**node.attributes, **own})
 
     def _inline(
         self, node: Node, definition: Definition, inputs: tuple[Symbol | None, ...], dims: dict[str, Dim]
@@ -243,6 +320,7 @@ class Replay:
         for symbol, given in zip(body.input_symbols, inputs, strict=True):
             if given is not None:
                 inner.bind(symbol, given)
+        self._enter(inner)
         inner.run(body.outputs)
         return [inner.of(s) for s in body.outputs]
 
@@ -264,6 +342,7 @@ class Replay:
             return self._body(own[name], types)
 
         place = f"{self.what}: {described(node)}"
+        check_condition(place, node, inputs)
         protos: Any = own  # only named here: `again` makes the bodies
         types, remade = body_types.read(again, node.op_type, protos, inputs, rest, len(node.outputs), OPSET, place)
         if types is None:
@@ -278,12 +357,33 @@ class Replay:
         inner = Replay(old, made, self.what, dims=self._dims, outer=self)
         for symbol, own in zip(old.input_symbols, made.input_symbols, strict=True):
             inner.bind(symbol, own, is_altered=own.type is not self.type_of(symbol))
+        self._enter(inner)
+        for symbol in old.input_symbols:
+            inner.settle(symbol)
         for node in old.nodes:
-            inner.node(node)
-        made.build.outputs([(name, inner.of(s)) for name, s in old.named_outputs])
+            if inner.is_dropped is None or not inner.is_dropped(node):
+                inner.node(node)
+        results = inner.own_results([s for _, s in old.named_outputs])
+        made.build.outputs([(name, s) for (name, _), s in zip(old.named_outputs, results, strict=True)])
         made.watched.update({label: inner.of(s) for label, s in old.watched.items() if inner.is_bound(s)})
         made.scope.is_finished = True
         return made
+
+    def _enter(self, inner: Replay) -> None:
+        if self.enter is not None:
+            self.enter(inner)
+
+    def own_results(self, results: Sequence[Symbol]) -> list[Symbol]:
+        """Return what stands for the results of a body or function, each made by a node of its own, as ONNX has it."""
+        found: list[Symbol] = []
+        for position, symbol in enumerate(results):
+            made = self.of(symbol)
+            is_node = isinstance(made.producer, Node) or not isinstance(symbol.producer, Node)
+            before = zip(results[:position], found, strict=True)
+            if not is_node or any(made is other and symbol is not old for old, other in before):
+                made = self.new.build.emit("Identity", (made,), made.type)
+            found.append(made)
+        return found
 
 
 def root_of(graph: Graph) -> Graph:

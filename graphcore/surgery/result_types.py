@@ -10,6 +10,7 @@ import onnx
 from graphcore.build.declare import EXPANSIONS, LIBRARY
 from graphcore.build.shapes import broadcast_shapes
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Draft
@@ -97,6 +98,19 @@ def _has_same_shapes(change: Change) -> bool:
     return True
 
 
+def check_condition(place: str, node: Node, inputs: Operands) -> None:
+    """Raise `DTypeError` or `ShapeError` where what decides on a body is not one bool."""
+    position = {"If": 0, "Loop": 1}.get(node.op_type)
+    symbol = None if position is None or position >= len(inputs) else inputs[position]
+    if symbol is None or not isinstance(symbol.type, TensorType):
+        return
+    if symbol.dtype is not DType.bool:
+        raise DTypeError(f"{place} is decided by {symbol.dtype}", operands=roles(inputs), help="give it a bool")
+    shape = symbol.shape
+    if shape.is_ranked and any(dim.is_static and int(dim) != 1 for dim in shape):
+        raise ShapeError(f"{place} is decided by more than one bool", operands=roles(inputs), help="reduce it to one")
+
+
 def may_decide_shapes(node: Node, symbol: Symbol) -> bool:
     """Return whether the value of an operand of a node may decide the shape of a result."""
     if not isinstance(symbol.type, TensorType) or not (symbol.dtype.is_integer or node.op_type in _SCALED):
@@ -141,6 +155,30 @@ def _dtypes(change: Change, made: Sequence[Type]) -> list[DType | None]:
         else type_.dtype
         for type_, result in zip(made, change.results, strict=True)
     ]
+
+
+def literals(node: Node, inputs: Operands) -> dict[int, DType]:
+    """Return by position the constants of one element that a node has beside operands of one other dtype, and that."""
+    if node.domain:
+        return {}
+    schema = schema_of(node.op_type, "", OPSET)
+    op = None if schema is None else operator(schema)
+    dtypes: dict[str, set[DType]] = {}
+    found: dict[int, tuple[str, DType]] = {}
+    for position, symbol in enumerate(inputs):
+        parameter = None if op is None else op.input(position)
+        if symbol is None or parameter is None or not isinstance(symbol.type, TensorType):
+            continue
+        array = constant_array(symbol)
+        if array is not None and array.size == 1 and symbol.given_name is None:
+            found[position] = parameter.type, symbol.dtype
+        else:
+            dtypes.setdefault(parameter.type, set()).add(symbol.dtype)
+    return {
+        position: min(dtypes[label], key=str)
+        for position, (label, dtype) in found.items()
+        if len(dtypes.get(label, ())) == 1 and dtype not in dtypes[label]
+    }
 
 
 def _by_variables(change: Change, op: Operator, made: Sequence[Type]) -> list[DType | None]:
@@ -286,4 +324,4 @@ def _unknown(change: Change) -> list[Type]:
     ]
 
 
-__all__ = ["Change", "described", "may_decide_shapes", "result_types", "roles"]
+__all__ = ["Change", "check_condition", "described", "literals", "may_decide_shapes", "result_types", "roles"]

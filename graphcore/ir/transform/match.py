@@ -23,11 +23,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any, TypeAlias
 
+from graphcore.errors import GraphError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.promotion import PromotionSystem
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 COMMUTATIVE = frozenset(
     {"Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal", "Max", "Min", "Mul", "Or", "Xor"}
@@ -47,13 +49,26 @@ Next: TypeAlias = Callable[[], bool]
 
 
 def op(op_type: str, *inputs: Symbol | float | EllipsisType, **attributes: Any) -> Symbol:
-    """Return a node of an ONNX operator, for a pattern. An operand `...` at the end is any number of operands."""
+    """Return a node of an operator, for a pattern.
+
+    op_type: of ONNX, or of another domain after that and two colons, "com.microsoft::Gelu". inputs: Symbols, numbers,
+    and `...` at the end for any number of further operands. attributes: those that it must have; others may be
+    anything. Raises `GraphError` where no operand is a Symbol.
+    """
     operands = [value for value in inputs if value is not ...]
-    first = next(value for value in operands if isinstance(value, Symbol))
+    first = next((value for value in operands if isinstance(value, Symbol)), None)
+    if first is None:
+        raise GraphError(
+            f"pattern: {op_type} has no operand that is a Symbol", help="give it parameters of the pattern"
+        )
+    domain, _, op_type = op_type.rpartition("::")
     if len(operands) < len(inputs):
         attributes[_REST] = True
     made = [s if isinstance(s, Symbol) else first.graph.build.scalar(s, _dtype_of(s)) for s in operands]
-    return first.graph.build.emit(op_type, tuple(made), first.type, attributes)
+    result = first.graph.build.emit(op_type, tuple(made), first.type, attributes, domain)
+    if isinstance(first.graph, PatternGraph):
+        first.graph.loose.add(result.id)
+    return result
 
 
 def either(*alternatives: Symbol) -> Symbol:
@@ -65,9 +80,18 @@ def _dtype_of(value: float) -> DType:
     return DType.float32 if isinstance(value, float) else DType.int64
 
 
+class PatternGraph(Graph):
+    """The graph that the function of a pattern is traced into. loose: the numbers of what `op` made."""
+
+    def __init__(self, inputs: dict[str, Type], promotion: str | PromotionSystem = "max") -> None:
+        super().__init__("pattern", inputs, promotion=promotion)
+        self.loose: set[int] = set()
+
+
 class Pattern:
     """A function of Symbols that returns what is to be matched, or that and other Symbols to have of a match.
 
+    Its parameters without a default stand for values.
     conditions: by the name of a parameter, whether a Symbol may stand for it.
     """
 
@@ -76,13 +100,18 @@ class Pattern:
     ) -> None:
         self._function = function
         self._conditions = conditions
-        self._names = tuple(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters.values()
+        self._names = tuple([p.name for p in parameters if p.default is p.empty])
         if unknown := conditions.keys() - set(self._names):
             raise TypeError(f"Pattern: no parameter is called {sorted(unknown)[0]!r}")
         self._traced: tuple[Symbol, ...] = ()
         self._heads: list[Heads] = []
         self._operands: dict[int, tuple[Heads, ...]] = {}
         self._roots: dict[str, list[Symbol]] = {}
+
+    def __call__(self, *symbols: Symbol) -> Symbol | tuple[Symbol, ...]:
+        """Return what the function does, so that a pattern may be a part of another one."""
+        return self._function(*symbols)
 
     def match(self, symbol: Symbol | None) -> tuple[Any, ...] | None:
         """Return what stands for the parameters, and for the other Symbols that the function returned."""
@@ -105,17 +134,22 @@ class Pattern:
 
     def _trace(self) -> tuple[Symbol, ...]:
         any_tensor = tensor_type(DType.float32, Shape.unknown())
-        graph = Graph("pattern", dict.fromkeys(self._names, any_tensor))
+        graph = PatternGraph(dict.fromkeys(self._names, any_tensor))
         made = self._function(*graph.inputs)
+        return self._prepared(graph, made if isinstance(made, tuple) else (made,))
+
+    def _prepared(self, graph: Graph, traced: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
+        """Take what the function was traced to, and what is asked of it often."""
         self._heads = [_heads_of(s) for s in graph._symbols]
         for node in graph._nodes:
-            self._operands[node.outputs[0].id] = tuple([self._heads[s.id] for s in node.inputs if s is not None])
+            heads = tuple([None if s is None else self._heads[s.id] for s in node.inputs])
+            self._operands.update((s.id, heads) for s in node.outputs)
         self._roots = {}
-        for root in _alternatives(made[0] if isinstance(made, tuple) else made):
+        for root in _alternatives(traced[0]):
             if isinstance(root.producer, Node):
                 self._roots.setdefault(root.producer.op_type, []).append(root)
-        self._traced = made if isinstance(made, tuple) else (made,)
-        return self._traced
+        self._traced = traced
+        return traced
 
     def _given(self, found: Found) -> tuple[Any, ...]:
         result, *others = self._traced
@@ -126,7 +160,7 @@ class Pattern:
         if symbol is None:
             return False
         if isinstance(producer, Constant):
-            return _is_equal(wanted, symbol) and then()
+            return self._is_equal(wanted, symbol) and then()
         heads = self._heads[wanted.id]
         if heads is not None and getattr(symbol.producer, "op_type", None) not in heads:
             return False
@@ -143,7 +177,8 @@ class Pattern:
             node = symbol.producer
             fits = (
                 isinstance(node, Node)
-                and node.outputs[0] is symbol
+                and isinstance(producer, Node)
+                and _position(node, symbol) == _position(producer, wanted)
                 and self._fits_node(wanted, node, node.inputs, found, then)
             )
         if not fits:
@@ -157,7 +192,7 @@ class Pattern:
         operands = pattern.inputs
         if node.op_type != pattern.op_type or node.domain != pattern.domain or len(inputs) < len(operands):
             return False
-        if pattern.attributes and not _has_attributes(node, pattern.attributes):
+        if pattern.attributes and not self._has_attributes(node, pattern.attributes):
             return False
         if len(inputs) > len(operands) and _REST not in pattern.attributes:
             return False
@@ -173,8 +208,27 @@ class Pattern:
         if not wanted:
             return then()
         first, *rest = wanted
-        assert first is not None
+        if first is None:
+            return given[0] is None and self._fit(rest, given[1:], found, then)
         return self._fits(first, given[0], found, lambda: self._fit(rest, given[1:], found, then))
+
+    def _has_attributes(self, node: Node, wanted: Mapping[str, Any]) -> bool:
+        """Return whether a node has the attributes of a pattern's."""
+        return all(name == _REST or _is_attribute(node, name, value) for name, value in wanted.items())
+
+    def _is_equal(self, wanted: Symbol, symbol: Symbol) -> bool:
+        """Return whether a Symbol is a constant of the value and kind of a pattern's."""
+        own, array = constant_array(wanted, weights=True, outer=True), constant_array(symbol, weights=True, outer=True)
+        if own is None or array is None or array.size != own.size or (own.size == 1 and array.ndim > 1):
+            return False
+        if own.size != 1:
+            is_kind = wanted.dtype is symbol.dtype or (wanted.dtype.is_float and symbol.dtype.is_float)
+            return is_kind and own.shape == array.shape and bool((own == array).all())
+        if wanted.dtype.is_float and symbol.dtype.is_float:
+            return float(array.reshape(-1)[0]) == float(own.reshape(-1)[0])
+        return (
+            wanted.dtype.is_integer and symbol.dtype.is_integer and int(array.reshape(-1)[0]) == int(own.reshape(-1)[0])
+        )
 
 
 def _alternatives(symbol: Symbol) -> list[Symbol]:
@@ -183,6 +237,11 @@ def _alternatives(symbol: Symbol) -> list[Symbol]:
     if not isinstance(producer, Node) or producer.op_type != _EITHER:
         return [symbol]
     return [found for s in producer.inputs if s is not None for found in _alternatives(s)]
+
+
+def _position(node: Node, symbol: Symbol) -> int:
+    """Return which result of its node a Symbol is."""
+    return 0 if node.outputs[0] is symbol else next(i for i, s in enumerate(node.outputs) if s is symbol)
 
 
 def _heads_of(symbol: Symbol) -> Heads:
@@ -203,10 +262,6 @@ def _done() -> bool:
     return True
 
 
-def _has_attributes(node: Node, wanted: Mapping[str, Any]) -> bool:
-    return all(name == _REST or _is_attribute(node, name, value) for name, value in wanted.items())
-
-
 def _is_attribute(node: Node, name: str, value: Any) -> bool:
     own = node.attributes.get(name, _DEFAULTS.get(name))
     if type(own) is not type(value):
@@ -217,14 +272,4 @@ def _is_attribute(node: Node, name: str, value: Any) -> bool:
     return isinstance(type_, TensorType) and type_.shape.is_ranked and abs(own - value) == len(type_.shape)
 
 
-def _is_equal(wanted: Symbol, symbol: Symbol) -> bool:
-    """Return whether a Symbol is a constant of the value and kind of a pattern's."""
-    own, array = constant_array(wanted, weights=True, outer=True), constant_array(symbol, weights=True, outer=True)
-    if own is None or array is None or array.size != 1 or array.ndim > 1:
-        return False
-    if wanted.dtype.is_float and symbol.dtype.is_float:
-        return float(array.reshape(-1)[0]) == float(own)
-    return wanted.dtype.is_integer and symbol.dtype.is_integer and int(array.reshape(-1)[0]) == int(own)
-
-
-__all__ = ["COMMUTATIVE", "Pattern", "either", "op"]
+__all__ = ["COMMUTATIVE", "Pattern", "PatternGraph", "either", "op"]

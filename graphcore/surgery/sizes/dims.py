@@ -8,8 +8,8 @@ from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.surgery.copying import finish, replica
-from graphcore.surgery.old_sizes import mended
 from graphcore.surgery.replay import Replay
+from graphcore.surgery.sizes.old_sizes import mended
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import DimLike, Shape, TensorType, Type, tensor_type
 

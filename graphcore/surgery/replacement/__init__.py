@@ -1,0 +1,1 @@
+"""Replacing values, nodes, and all that a pattern describes."""

@@ -1,0 +1,1 @@
+"""Other sizes and names for the dims of a graph."""
