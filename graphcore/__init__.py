@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from graphcore.checkpoints import load_tensors, save_tensors
     from graphcore.custom_ops.declaration import CustomOp, custom_op
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
-    from graphcore.surgery import compose
+    from graphcore.surgery.composing import compose
     from graphcore.surgery.replacement import patterns
 
 from graphcore.support.gc_pause import freeze as _freeze

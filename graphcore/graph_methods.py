@@ -390,6 +390,24 @@ def find_all(
 
 
 @method(Graph)
+def fold_preprocessing(self: Graph) -> Graph:
+    """Return a new graph whose first products do the affine steps on the way from the inputs to them.
+
+    Add, Sub, Mul, Div and Neg by constants that are one value, or one for each channel, and BatchNormalization become a
+    part of the weights and bias of the Conv, ConvTranspose, MatMul or Gemm that they lead to, and so do Gather, Slice,
+    and Split with Concat that put the channels in another order (RGB and BGR). Cast, Transpose, Reshape and Resize may
+    stand between and stay. Folded is what float32 and float64 products alone read. A shift before a convolution that
+    pads with zeros stays as one Add, since the zeros are not shifted.
+
+    Weights are read now; those that change are new arrays, all others are the same. The numbers are those of the graph
+    up to the rounding of its dtype, not bit for bit. Raises `GraphError` that says why where nothing can be folded.
+
+        small = gc.compose(preprocess, model).fold_preprocessing()
+    """
+    return surgery.fold_preprocessing(self)
+
+
+@method(Graph)
 def copy(self: Graph) -> Graph:
     """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
     made = pickling.copied(self)

@@ -116,6 +116,9 @@ class GraphMethods:
     ) -> list[Match]:
         """Return the parts of the graph that a pattern describes: what `replace_all` would replace."""
 
+    def fold_preprocessing(self) -> Graph:
+        """Return a new graph whose first products do the affine steps on the way from the inputs to them."""
+
     def copy(self) -> Graph:
         """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
 

@@ -3,6 +3,7 @@
 from graphcore.surgery.calling import Results, call
 from graphcore.surgery.composing import compose
 from graphcore.surgery.extracting import extract
+from graphcore.surgery.folding.preprocessing import fold_preprocessing
 from graphcore.surgery.interface import with_constants, with_inputs, with_outputs, with_weights
 from graphcore.surgery.renaming import rename
 from graphcore.surgery.replacement.replacing import find_all, replace, replace_all
@@ -14,6 +15,7 @@ __all__ = [
     "compose",
     "extract",
     "find_all",
+    "fold_preprocessing",
     "rename",
     "replace",
     "replace_all",

@@ -37,6 +37,7 @@ def test_every_example_is_tested() -> None:
         "quantize",
         "running",
         "generate",
+        "detector",
     }
 
 
@@ -200,3 +201,22 @@ def test_generate_streams_draws_and_gives_each_prompt_what_it_gets_alone(capsys:
         assert len(tokens) == 8
         assert all(0 <= token < 1000 for token in tokens)
     assert together.endswith("as alone: True")
+
+
+def test_detector_finds_the_squares_and_gives_what_numpy_gives(capsys: pytest.CaptureFixture[str]) -> None:
+    first, *lines = printed("detector", capsys)
+    assert re.fullmatch(r"squares: 12 nodes, whole (\d+), folded (\d+)", first)
+    whole, folded = map(int, re.findall(r"\d+", first)[1:])
+    assert folded == whole - 1
+    assert lines[:5] == [
+        "  red 0.84 at [128, 64, 192, 128]",
+        "  green 0.71 at [448, 192, 512, 256]",
+        "  blue 0.52 at [64, 320, 128, 384]",
+        "  called as composed: True True",
+        "  3 boxes as by NumPy: True True",
+    ]
+    # The same for nudenet's, where it is installed.
+    assert [line for line in lines[5:] if "True" in line] in (
+        [], ["  called as composed: True True", "  10 boxes as by NumPy: True True"]
+    )  # fmt: skip
+    assert Path("detector.onnx").exists()

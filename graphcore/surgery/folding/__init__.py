@@ -1,0 +1,1 @@
+"""Preprocessing as a part of the weights of the products that read it."""
