@@ -32,7 +32,10 @@ def preprocess() -> Graph:
 
 def postprocess(labels: list[str], anchors: str, threshold: float) -> Graph:
     """The best boxes (left, top, right, bottom, in pixels of the image), with scores and labels, the best first."""
-    types = {"predictions": TensorType(DType.float32, [1, 4 + len(labels), anchors]), "side": TensorType("float32", [1])}
+    types = {
+        "predictions": TensorType(DType.float32, [1, 4 + len(labels), anchors]),
+        "side": TensorType("float32", [1]),
+    }
     graph = Graph("postprocess", types)
     boxes, scores = graph["predictions"][:, :4].transpose(1, 2), graph["predictions"][:, 4:]
     kept = ops.non_maximum_suppression(

@@ -8,7 +8,7 @@ a graph.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -405,6 +405,46 @@ def fold_preprocessing(self: Graph) -> Graph:
         small = gc.compose(preprocess, model).fold_preprocessing()
     """
     return surgery.fold_preprocessing(self)
+
+
+@method(Graph)
+def astype(
+    self: Graph, dtype: object, *, source: object = None, keep: str | Iterable[str] = (), keep_io: bool = True
+) -> Graph:
+    """Return a new graph that computes in another dtype of floats.
+
+    dtype: "float16", "bfloat16", "float32" or "float64". source: the dtypes that become it, by default float32, and for
+    "float32" float16 and bfloat16. keep: patterns, as the shell has them, of operators ("Softmax"), layers
+    ("encoder/*"), results, inputs and weights that stay in their dtype, with casts around them. keep_io: inputs and
+    outputs stay as they are, so that whoever feeds the graph sees no difference, with casts at the edges; otherwise
+    they are of `dtype` too, but for results of nodes that stay. Buffers are of `dtype` in either case.
+
+    Weights and constants are cast once; those in other dtypes are the same arrays. Operands that an operator takes in
+    float32 alone stay so: sizes for Resize, scales for QuantizeLinear, classical models, operators of other domains.
+    Bodies and functions are converted too; sequences stay. Finite weights beyond the range of `dtype` become its
+    largest finite value: `LossyCastWarning` names them, and how many others become 0. Raises `DTypeError` for other
+    dtypes, `GraphError` for patterns that match nothing. Source: the float16 conversion of onnxconverter-common.
+
+        half = model.astype("float16", keep=["Softmax", "head/*"])
+    """
+    return surgery.astype(self, dtype, source, keep, bool(keep_io))
+
+
+@method(Graph)
+def diff(self: Graph, other: Graph) -> Any:
+    """Return what differs between this graph and another one; printed, lines with "-", "+" and "~".
+
+    Nodes are paired by the names of their results, then by what they are made of and what reads them, so that order,
+    numbers and automatic names do not matter. Weights are compared by what they hold. A dim that has another name, or
+    a size, is told once. Bodies and functions are compared too; lines and layers are not.
+
+    Returns a `Diff`, False where nothing differs, with tuples of frozen records: `inputs`, `outputs`, `dims`, `nodes`,
+    `types` of values inside, `weights` and `metadata`; `as_dict()` is for JSON. Raises `GraphError` for what is no
+    Graph.
+
+        print(model.diff(Graph.load("quantised.onnx")))
+    """
+    return surgery.diff(self, other)
 
 
 @method(Graph)

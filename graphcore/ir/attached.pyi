@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,6 +118,14 @@ class GraphMethods:
 
     def fold_preprocessing(self) -> Graph:
         """Return a new graph whose first products do the affine steps on the way from the inputs to them."""
+
+    def astype(
+        self, dtype: object, *, source: object = None, keep: str | Iterable[str] = (), keep_io: bool = True
+    ) -> Graph:
+        """Return a new graph that computes in another dtype of floats."""
+
+    def diff(self, other: Graph) -> Any:
+        """Return what differs between this graph and another one; printed, lines with "-", "+" and "~"."""
 
     def copy(self) -> Graph:
         """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""

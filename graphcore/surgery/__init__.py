@@ -1,7 +1,9 @@
 """Graphs called, cut and mended: each function makes a new graph, or adds one graph to another. See docs/surgery.md."""
 
+from graphcore.surgery.astype import astype
 from graphcore.surgery.calling import Results, call
 from graphcore.surgery.composing import compose
+from graphcore.surgery.diff import diff
 from graphcore.surgery.extracting import extract
 from graphcore.surgery.folding.preprocessing import fold_preprocessing
 from graphcore.surgery.interface import with_constants, with_inputs, with_outputs, with_weights
@@ -11,8 +13,10 @@ from graphcore.surgery.sizes.dims import with_dims
 
 __all__ = [
     "Results",
+    "astype",
     "call",
     "compose",
+    "diff",
     "extract",
     "find_all",
     "fold_preprocessing",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue
@@ -23,17 +23,19 @@ def replica(
     types: Mapping[int, Type] | None = None,
     names: Mapping[str, str] | None = None,
     dims: Mapping[str, Dim] | None = None,
+    buffers: Mapping[str, Buffer] | None = None,
+    kind: Callable[..., Replay] = Replay,
 ) -> Replay:
     """Return a replay into a new graph that has inputs, buffers and notes, and no nodes yet.
 
     inputs: those that it has, by default all; they may be other Symbols of the old graph. types: of inputs that have
-    another one, by number. names, dims: others for names of values and dims.
+    another one, by number. names, dims: others for names of values and dims. buffers: others by name. kind: the replay.
     """
     new = Graph(old.name, promotion=old.promotion, strict=old.strict)
     new.metadata, new.opsets = dict(old.metadata), dict(old.opsets)
     new.site.has_untyped, new.site.layers = old.site.has_untyped, dict(old.site.layers)
     _rename_minima(new, dims or {})
-    replay = Replay(old, new, what, names=names, dims=dims)
+    replay = kind(old, new, what, names=names, dims=dims)
     for symbol in old.input_symbols if inputs is None else inputs:
         type_ = without_minima((types or {}).get(symbol.id, replay.type_of(symbol)), new.metadata)
         name = (names or {}).get(symbol.name, symbol.name)
@@ -41,7 +43,8 @@ def replica(
         replay.bind(symbol, made, is_altered=not is_input(symbol))
         held = old.buffers.get(symbol.given_name or "")
         if held is not None and is_input(symbol):
-            new.build.buffer(name, _in_dims(held.buffer, type_), made)
+            buffer = (buffers or {}).get(symbol.name) or _in_dims(held.buffer, type_)
+            new.build.buffer(name, buffer, made)
             new.memory.values["buffer", id(held)] = new.buffers[name]
     return replay
 
@@ -84,11 +87,11 @@ def conclude(replay: Replay, outputs: Sequence[tuple[str, Symbol]] | None = None
         if _is_kept(replay, held) and held.value is not old.names.taken[name]:  # else nothing is stored to it
             found = new.memory.values["buffer", id(held)]
             assert isinstance(found, BufferValue)
-            found.value = _stored(replay, replay.of(old.names.taken[name]), held.value)
+            found.value = _stored(replay, found, held.value)
     for label, symbol in old.watched.items():
         if symbol.graph is old and replay.is_bound(symbol):
             new.watched[label] = replay.of(symbol)
-    made = [(name, replay.of(symbol)) for name, symbol in (_outputs(old) if outputs is None else outputs)]
+    made = [(name, replay.result(symbol)) for name, symbol in (_outputs(old) if outputs is None else outputs)]
     set_outputs(replay, made)
     return new
 
@@ -102,13 +105,13 @@ def _is_kept(replay: Replay, held: BufferValue) -> bool:
     return ("buffer", id(held)) in replay.new.memory.values
 
 
-def _stored(replay: Replay, held: Symbol, symbol: Symbol) -> Symbol:
-    made = replay.of(symbol)
+def _stored(replay: Replay, held: BufferValue, symbol: Symbol) -> Symbol:
+    made = replay.result(symbol, held.buffer.type)
     if made.type is replay.type_of(symbol):
         return made
-    name, a, b = held.name, held.type, made.type
+    name, a, b = held.name, held.buffer.type, made.type
     fix = "give a value of that type there"
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
+    if not isinstance(b, TensorType) or a.dtype is not b.dtype:
         raise DTypeError(
             f"{replay.what}: buffer {name!r} is {a}, and what is stored to it has become {b}",
             operands={"buffer": held, "stored": made},

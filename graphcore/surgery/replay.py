@@ -132,8 +132,13 @@ class Replay:
             found = self._retyped[type_] = substituted(known, self._dims)
         return found
 
-    def _constant(self, symbol: Symbol, producer: Constant) -> Symbol:
-        type_ = self.type_of(symbol)
+    def result(self, symbol: Symbol, type_: Type | None = None) -> Symbol:
+        """Return what an output of the new graph gives, or a buffer at its end. type_: of the buffer."""
+        return self.of(symbol)
+
+    def _constant(self, symbol: Symbol, producer: Constant, type_: Type | None = None) -> Symbol:
+        """Return a constant or weight like another one. type_: another one than that has."""
+        type_ = self.type_of(symbol) if type_ is None else type_
         if not producer.is_weight or symbol.given_name is None:
             return self.new.build.symbol(type_, producer, self.free_name(symbol.given_name, self.new))
         root = root_of(self.new)
@@ -146,7 +151,7 @@ class Replay:
             if type(root).weight is Graph.weight:
                 found = root.build.symbol(type_, producer, name)
             else:
-                found = root.weight(name, producer.array, symbol.dtype)
+                found = root.weight(name, producer.array, getattr(type_, "dtype", None))
             root.memory.values[key] = found
         mine = self.new.build.capture(found)
         assert mine is not None
@@ -286,7 +291,7 @@ class Replay:
     def _tells_more(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         """Return whether names of dims in the types of operands have become other dims."""
         pairs = zip(node.inputs, inputs, strict=True)
-        return any(old is not None and new is not None and new.type is not old.type for old, new in pairs)
+        return any(old is not None and new is not None and new.type != old.type for old, new in pairs)
 
     # Calls of functions
 

@@ -22,7 +22,7 @@ from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, element, inferred, operator, schema_of
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
 
 Operands = Sequence[Symbol | None]
 
@@ -225,6 +225,8 @@ def _of_onnx(change: Change, sizes: Sizes) -> list[Type]:
     schema = schema_of(node.op_type, node.domain, version)
     if schema is None:
         return _unknown(change)
+    if _has_other_lists(operator(schema), inputs):
+        return _unknown(change)
     proto = _proto(node, inputs)
     stand_ins = _allowed(operator(schema), inputs)
     try:
@@ -246,6 +248,17 @@ def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
     for key, value in node.attributes.items():
         proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
     return proto
+
+
+def _has_other_lists(op: Operator, inputs: Operands) -> bool:
+    """Return whether an operand is a list of tensors of a dtype that ONNX has no such lists of."""
+    for position, symbol in enumerate(inputs):
+        parameter = op.input(position)
+        if symbol is None or parameter is None or not isinstance(symbol.type, (SequenceType, OptionalType)):
+            continue
+        if parameter.allowed and element(symbol.type) not in parameter.allowed:
+            return True
+    return False
 
 
 def _allowed(op: Operator, inputs: Operands) -> list[Symbol | None]:

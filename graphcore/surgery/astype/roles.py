@@ -1,0 +1,189 @@
+"""The operands and results of a node that may be of another dtype of floats, as its operator has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcore.build.declare import LIBRARY
+from graphcore.ir.symbol import Node
+from graphcore.onnx.opset import DOMAINS, OPSET
+from graphcore.onnx.schemas.schemas import Operator, Parameter, operator, schema_of
+from graphcore.surgery.astype.arrays import Arrays
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, tensor_type
+
+_FLOATS = frozenset({"tensor(float16)", "tensor(bfloat16)", "tensor(float)", "tensor(double)"})
+
+_EXACT = frozenset({"BitCast", "DequantizeLinear", "QuantizeLinear"})
+"""Operators of ONNX that read the bits of floats, or scales whose rounding would change every number."""
+
+_WHOLE = frozenset({"Celu", "OptionalGetElement"})
+"""Operators of ONNX of one dtype throughout, which their schemas do not say: the first is in float32 alone, and the
+lowering computes it in any dtype of floats; the second gives what it takes."""
+
+_ANY_FLOAT = frozenset({"Cast", "Shape", "Size"})
+"""Operators that take an operand in whatever dtype it is."""
+
+MOVES = frozenset(
+    {
+        "Compress", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape",
+        "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators that compute nothing: between nodes that keep their dtype they keep it too."""
+
+_DTYPE_OF_RESULT = {
+    "Bernoulli": "dtype", "BlackmanWindow": "output_datatype", "Cast": "to", "EyeLike": "dtype",
+    "HammingWindow": "output_datatype", "HannWindow": "output_datatype", "MelWeightMatrix": "output_datatype",
+    "RandomNormal": "dtype", "RandomNormalLike": "dtype", "RandomUniform": "dtype", "RandomUniformLike": "dtype",
+    "SequenceEmpty": "dtype",
+}  # fmt: skip
+"""The attribute that says the dtype of the result; of those in `_LIKE` it is that of the operand by default."""
+_LIKE = frozenset({"Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The types that change: tensors of some dtypes, and sequences of them if `with_sequences`."""
+
+    dtypes: frozenset[DType]
+    with_sequences: bool
+
+    def has(self, type_: Type | None) -> bool:
+        """Return whether values of a type change."""
+        while isinstance(type_, (SequenceType, OptionalType)):
+            if not self.with_sequences:
+                return False
+            type_ = type_.element
+        return isinstance(type_, TensorType) and type_.dtype in self.dtypes
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Whether each operand and each result is to be of the new dtype, where it is of the old one."""
+
+    operands: tuple[bool, ...]
+    results: tuple[bool, ...]
+
+
+def none_of(node: Node) -> Roles:
+    """Return the roles of a node that stays as it is."""
+    return Roles((False,) * len(node.inputs), (False,) * len(node.outputs))
+
+
+def all_of(node: Node) -> Roles:
+    """Return the roles of a node that is of one dtype throughout."""
+    return Roles((True,) * len(node.inputs), (True,) * len(node.outputs))
+
+
+def is_plain(type_: Type | None) -> bool:
+    """Return whether a type is that of a tensor, or of an operand left out."""
+    return type_ is None or isinstance(type_, TensorType)
+
+
+def takes_any(node: Node) -> bool:
+    """Return whether a node takes its operand in whatever dtype that is."""
+    return not node.domain and node.op_type in _ANY_FLOAT and not _is_printed(node)
+
+
+def _is_printed(node: Node) -> bool:
+    """Return whether a node writes numbers as strings, which has no kernel for narrow floats."""
+    return node.op_type == "Cast" and is_plain(node.outputs[0].type) and node.outputs[0].dtype is DType.string
+
+
+def roles_of(node: Node, sources: Sources, dtype: DType) -> Roles:
+    """Return the roles of a node without bodies that calls no function."""
+    types = [None if s is None else s.type for s in node.inputs]
+    if not all(map(is_plain, (*types, *_results(node)))):
+        return all_of(node) if sources.with_sequences else none_of(node)
+    if node.domain == LIBRARY:
+        return _of_library(node)
+    schema = schema_of(node.op_type, node.domain, DOMAINS.get(node.domain, OPSET))
+    if node.domain or schema is None:
+        return none_of(node)
+    if node.op_type in _EXACT or _is_printed(node) or node.op_type.startswith("QLinear"):
+        return none_of(node)
+    return _of_schema(node, operator(schema), types, sources, dtype)
+
+
+def _of_library(node: Node) -> Roles:
+    """Return the roles of one of the library's own operators. Scales of quantised numbers stay."""
+    if node.op_type not in ("Dequantize", "QMatMul", "Quantize"):
+        return all_of(node)
+    is_read, is_made = node.op_type != "Dequantize", node.op_type == "QMatMul"
+    return Roles((is_read, *(False,) * (len(node.inputs) - 1)), (is_made,) * len(node.outputs))
+
+
+def _of_schema(node: Node, op: Operator, types: list[Type | None], sources: Sources, dtype: DType) -> Roles:
+    if node.op_type in _WHOLE:
+        return all_of(node)
+    operands = tuple(sources.has(type_) and _is_free(op.input(i), dtype) for i, type_ in enumerate(types))
+    bound = {p.type: is_new for i, is_new in enumerate(operands) if types[i] is not None and (p := op.input(i))}
+    results = []
+    for position, type_ in enumerate(_results(node)):
+        parameter = op.output(position)
+        if not sources.has(type_) or not _is_free(parameter, dtype):
+            results.append(False)
+            continue
+        assert parameter is not None
+        says_dtype = node.op_type in _DTYPE_OF_RESULT or node.op_type == "ConstantOfShape"
+        results.append(bound.get(parameter.type, says_dtype))
+    return Roles(operands, tuple(results))
+
+
+def _results(node: Node) -> list[Type]:
+    return [s.type for s in node.outputs]
+
+
+def retyped(type_: Type, dtype: DType) -> Type:
+    """Return the type of a tensor, or of a sequence of them, with another dtype."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return type(type_)(retyped(type_.element, dtype))
+    assert isinstance(type_, TensorType)
+    return tensor_type(dtype, type_.shape, type_.ambiguous)
+
+
+def _is_free(parameter: Parameter | None, dtype: DType) -> bool:
+    """Return whether what a parameter takes may be of several dtypes of floats: the lowering has a way for the rest."""
+    if parameter is None:
+        return False
+    own = f"tensor({dtype.name})"
+    return own in parameter.allowed or len(parameter.allowed & _FLOATS) > 1
+
+
+def attributes_of(node: Node, roles: Roles, sources: Sources, arrays: Arrays) -> Mapping[str, Any]:
+    """Return the attributes of a node whose results are of the new dtype."""
+    if not any(is_new and sources.has(s.type) for s, is_new in zip(node.outputs, roles.results, strict=True)):
+        return node.attributes
+    made = dict(node.attributes)
+    dtype = arrays.dtype
+    if not node.domain and node.op_type == "ConstantOfShape":
+        value = made.get("value")
+        value = np.zeros(1, np.float32) if value is None else value
+        made["value"] = arrays.cast(value, DType.of(value.dtype), "a constant", node.origin)
+    elif not node.domain and node.op_type in _DTYPE_OF_RESULT:
+        name = _DTYPE_OF_RESULT[node.op_type]
+        if name in made or node.op_type not in _LIKE:
+            made[name] = dtype
+    else:
+        swapped = {key: dtype for key, value in made.items() if isinstance(value, DType) and value in sources.dtypes}
+        made.update(swapped)
+    return made
+
+
+__all__ = [
+    "MOVES",
+    "Roles",
+    "Sources",
+    "all_of",
+    "attributes_of",
+    "is_plain",
+    "none_of",
+    "retyped",
+    "roles_of",
+    "takes_any",
+]

@@ -1,0 +1,374 @@
+"""Compare two graphs: align them, and record what differs in pairs and what has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graphcore.errors import GraphError
+from graphcore.ir.buffers import stored
+from graphcore.ir.definitions import Definition, definition_of, names_of, substituted
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.surgery.diff.alignment import Alignment
+from graphcore.surgery.diff.content import Contents, array_of, distance, is_default, is_named, origin_of
+from graphcore.surgery.diff.records import (
+    Diff,
+    DimChange,
+    EdgeChange,
+    MetadataChange,
+    NodeChange,
+    TypeChange,
+    WeightChange,
+)
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type, known_type
+
+
+def diff(old: Graph, new: object) -> Diff:
+    """Return what differs between two graphs. See `Graph.diff`."""
+    if not isinstance(new, Graph):
+        raise GraphError(f"diff: a {type(new).__name__} is no Graph", help="load the file first: Graph.load(path)")
+    return _Comparison().run(old, new)
+
+
+class _Comparison:
+    """One comparison of two graphs, with the bodies and functions in them."""
+
+    def __init__(self) -> None:
+        self._contents = Contents()
+        self._inputs: list[EdgeChange] = []
+        self._outputs: list[EdgeChange] = []
+        self._nodes: list[NodeChange] = []
+        self._types: list[TypeChange] = []
+        self._weights: list[WeightChange] = []
+        self._dims: dict[str, Dim] = {}
+        self._met: set[int] = set()
+        """Constants with names that stand in the other graph without one, by identity."""
+        self._compared: set[tuple[Definition, Definition]] = set()
+
+    def run(self, old: Graph, new: Graph) -> Diff:
+        """Return the differences."""
+        pairs = Alignment(old, new, self._contents)
+        self._find_dims(pairs)
+        dims = tuple(DimChange(name, str(dim)) for name, dim in self._dims.items())
+        self._compare_inputs(pairs)
+        self._compare_outputs(pairs)
+        self._compare(pairs, "")
+        return Diff(
+            tuple(self._inputs),
+            tuple(self._outputs),
+            dims,
+            tuple(self._nodes),
+            tuple(self._types),
+            tuple(self._weights),
+            tuple(_metadata(old, new)),
+        )
+
+    # Types
+
+    def _find_dims(self, pairs: Alignment) -> None:
+        """Note the names of dims in inputs that are other dims everywhere in the second graph."""
+        refused: set[str] = set()
+        for symbol in pairs.old.input_symbols:
+            found = pairs.values.get(symbol.id)
+            if found is None:
+                continue
+            for a, b in _dims_of(symbol.type, found.type):
+                if a.name is None or b.is_dynamic:
+                    continue
+                if self._dims.setdefault(a.name, b) != b:
+                    refused.add(a.name)
+        self._dims = {k: d for k, d in self._dims.items() if k not in refused and d.name != k}
+
+    def _same_type(self, old: Type, new: Type) -> bool:
+        """Return whether types are the same in the dims of the second graph. Names of dims inside are but names."""
+        old, new = known_type(old), known_type(new)
+        if old == new:
+            return True
+        if self._dims and substituted(old, self._dims) == new:
+            return True
+        if not isinstance(old, TensorType) or not isinstance(new, TensorType) or old.dtype is not new.dtype:
+            return False
+        fits = len(old.shape) == len(new.shape) if old.shape.is_ranked and new.shape.is_ranked else False
+        return fits and all(
+            a.substitute(self._dims) == b or self._is_own_name(a, b) for a, b in zip(old.shape, new.shape, strict=True)
+        )
+
+    def _is_own_name(self, old: Dim, new: Dim) -> bool:
+        """Return whether dims are names that only values inside have: those may be called anything."""
+        if old.name is None or new.name is None or {old.name, new.name} & self._known:
+            return False
+        return self._inner.setdefault(old.name, new.name) == new.name
+
+    # Edges
+
+    def _compare_inputs(self, pairs: Alignment) -> None:
+        old, new = pairs.old, pairs.new
+        self._known = {*names_of(s.type for s in old.input_symbols), *names_of(s.type for s in new.input_symbols)}
+        self._inner: dict[str, str] = {}
+        for symbol in old.input_symbols:
+            found = pairs.values.get(symbol.id)
+            if found is None:
+                self._inputs.append(EdgeChange("-", symbol.name, str(symbol)))
+                continue
+            details = self._edge(symbol.name, found.name, symbol.type, found.type)
+            held, kept = (g.buffers.get(s.given_name or "") for g, s in ((old, symbol), (new, found)))
+            if (held is None) != (kept is None):
+                details.append("no buffer any more" if kept is None else "is a buffer")
+            elif held is not None and kept is not None and not _same_initial(held.buffer.initial, kept.buffer.initial):
+                details.append("another initial value")
+            if details:
+                self._inputs.append(EdgeChange("~", symbol.name, symbol.name, tuple(details)))
+        for symbol in new.input_symbols:
+            if symbol.id not in pairs.sources:
+                self._inputs.append(EdgeChange("+", symbol.name, str(symbol)))
+        shared = [s for s in old.input_symbols if s.id in pairs.values]
+        order = [pairs.values[s.id].name for s in shared]
+        now = [s.name for s in new.input_symbols if s.id in pairs.sources]
+        if order != now:
+            self._inputs.append(EdgeChange("~", "", "order", (f"{', '.join(order)} -> {', '.join(now)}",)))
+
+    def _edge(self, name: str, other: str, before: Type, after: Type) -> list[str]:
+        details = [] if name == other else [f"named {other}"]
+        if not self._same_type(before, after):
+            details.append(f"{known_type(before)} -> {known_type(after)}")
+        return details
+
+    def _compare_outputs(self, pairs: Alignment) -> None:
+        old = {name or s.name: s for name, s in pairs.old.named_outputs}
+        new = {name or s.name: s for name, s in pairs.new.named_outputs}
+        lost, more = [n for n in old if n not in new], [n for n in new if n not in old]
+        names = {name: name for name in old if name in new}
+        for name in lost:
+            found = next((n for n in more if pairs.are_one(old[name], new[n])), None)
+            if found is None:
+                self._outputs.append(EdgeChange("-", name, f"{name}: {known_type(old[name].type)}"))
+            else:
+                more.remove(found)
+                names[name] = found
+        for name, other in names.items():
+            details = self._edge(name, other, old[name].type, new[other].type)
+            if not pairs.are_one(old[name], new[other]):
+                details.append(f"made by {_maker(old[name])} -> {_maker(new[other])}")
+            if details:
+                self._outputs.append(EdgeChange("~", name, name, tuple(details)))
+        self._outputs += [EdgeChange("+", name, f"{name}: {known_type(new[name].type)}") for name in more]
+        order, now = [names[n] for n in old if n in names], [n for n in new if n in {*names.values()}]
+        if order != now:
+            self._outputs.append(EdgeChange("~", "", "order", (f"{', '.join(order)} -> {', '.join(now)}",)))
+        kept, keeps = stored(pairs.old), stored(pairs.new)
+        for name in {**kept, **keeps}:
+            a, b = kept.get(name), keeps.get(name)
+            if a is None or b is None or not pairs.are_one(a, b):
+                text = f"{_maker(a) if a is not None else 'nothing'} -> {_maker(b) if b is not None else 'nothing'}"
+                self._outputs.append(EdgeChange("~", name, f"buffer {name}", (f"stores {text}",)))
+
+    # Nodes
+
+    def _compare(self, pairs: Alignment, place: str) -> None:
+        """Compare the nodes, the values that they make, and the weights of two graphs, bodies or functions."""
+        ends = {s.id for s in pairs.old.outputs} if not place else set()
+        for node in pairs.old.nodes:
+            found = pairs.nodes.get(id(node))
+            if found is None:
+                self._nodes.append(NodeChange("-", _label(node), node.op_type, _text(node), (), place))
+                continue
+            details = self._details(pairs, node, found, place)
+            if details:
+                self._nodes.append(NodeChange("~", _label(node), node.op_type, _text(node), tuple(details), place))
+            for a, b in zip(node.outputs, found.outputs, strict=True):
+                if a.id not in ends and not self._same_type(a.type, b.type):
+                    types = str(known_type(a.type)), str(known_type(b.type))
+                    self._types.append(TypeChange(a.name, b.name, *types, place))
+        for node in pairs.new.nodes:
+            if id(node) not in pairs.taken:
+                self._nodes.append(NodeChange("+", _label(node), node.op_type, _text(node), (), place))
+        self._compare_weights(pairs, place)
+
+    def _details(self, pairs: Alignment, old: Node, new: Node, place: str) -> list[str]:
+        """Return what differs between two nodes that are paired. What their bodies differ in is recorded too."""
+        details = []
+        if (old.op_type, old.domain) != (new.op_type, new.domain):
+            is_same = old.op_type == new.op_type
+            names = [f"{n.op_type} of {n.domain or 'ONNX'}" if is_same else _operator(n) for n in (old, new)]
+            details.append(" -> ".join(names))
+        if len(old.inputs) != len(new.inputs):
+            details.append(f"{len(old.inputs)} -> {len(new.inputs)} operands")
+        for i, (a, b) in enumerate(zip(old.inputs, new.inputs, strict=False)):
+            if a is None or b is None:
+                if a is not b:
+                    details.append(f"operand {i}: {_operand(a)} -> {_operand(b)}")
+            elif not pairs.are_one(a, b) and not self._constants(old, i, a, b, place):
+                details.append(f"operand {i}: {_operand(a)} -> {_operand(b)}")
+        return details + self._attributes(pairs, old, new, place)
+
+    def _constants(self, node: Node, position: int, old: Symbol, new: Symbol, place: str) -> bool:
+        """Return whether both are constants; one without a name that holds something else is recorded."""
+        a, b = array_of(old), array_of(new)
+        if a is None or b is None:
+            return False
+        name = old.name if is_named(old) else f"operand {position} of {_label(node)}"
+        if is_named(old) and is_named(new):
+            return False  # each has a pair of its own
+        # One that an exporter named is the same one.
+        self._met |= {id(origin_of(old)), id(origin_of(new))}
+        self._compare_arrays(name, name, old, new, place)
+        return True
+
+    def _compare_arrays(self, name: str, other: str, old: Symbol, new: Symbol, place: str) -> None:
+        a, b = array_of(old), array_of(new)
+        assert a is not None
+        assert b is not None
+        if a is b and old.dtype is new.dtype and name == other:
+            return
+        gap = distance(a, b)
+        if gap.differing == 0 and old.dtype is new.dtype and name == other:
+            return
+        types = str(known_type(old.type)), str(known_type(new.type))
+        self._weights.append(WeightChange("~", name, other, *types, int(a.size), gap.differing, gap.largest, place))
+
+    def _compare_weights(self, pairs: Alignment, place: str) -> None:
+        for symbol in pairs.old.symbols:
+            if not isinstance(symbol.producer, Constant) or not is_named(symbol):
+                continue
+            found = pairs.values.get(symbol.id)
+            if found is None and id(symbol) not in self._met:
+                self._weights.append(_single("-", symbol, place))
+            elif found is not None:
+                self._compare_arrays(symbol.name, found.name, symbol, found, place)
+        for symbol in pairs.new.symbols:
+            is_alone = symbol.id not in pairs.sources and id(symbol) not in self._met
+            if is_alone and isinstance(symbol.producer, Constant) and is_named(symbol):
+                self._weights.append(_single("+", symbol, place))
+
+    def _attributes(self, pairs: Alignment, old: Node, new: Node, place: str) -> list[str]:
+        a, b = _attributes_of(old), _attributes_of(new)
+        details = []
+        for key in {**a, **b}:
+            first, second = a.get(key), b.get(key)
+            if isinstance(first, Graph) and isinstance(second, Graph):
+                self._compare_bodies(pairs, first, second, f"{place}{' in ' if place else ''}{key} of {_label(old)}")
+            elif isinstance(first, Definition) and isinstance(second, Definition):
+                if first.name != second.name:
+                    details.append(f"function {first.name} -> {second.name}")
+                self._compare_functions(first, second)
+            elif key not in a or key not in b:
+                value = a.get(key, second)
+                if not is_default(old, key, value):
+                    details.append(f"{'-' if key in a else '+'} {key}={_value(value)}")
+            elif self._contents.attribute(first) != self._contents.attribute(second):
+                details.append(f"{key}: {_value(first)} -> {_value(second)}")
+        return details
+
+    # Bodies and functions
+
+    def _compare_bodies(self, outer: Alignment, old: Graph, new: Graph, place: str) -> None:
+        pairs = Alignment(old, new, self._contents, outer)
+        self._compare(pairs, place)
+        self._compare_ends(pairs, place)
+
+    def _compare_functions(self, old: Definition, new: Definition) -> None:
+        if old is new or (old, new) in self._compared:
+            return
+        self._compared.add((old, new))
+        pairs = Alignment(old.body, new.body, self._contents)
+        place = f"function {old.name}"
+        self._compare(pairs, place)
+        self._compare_ends(pairs, place)
+
+    def _compare_ends(self, pairs: Alignment, place: str) -> None:
+        """Record inputs and outputs of a body that differ, as changes of what it is."""
+        details = []
+        sizes = [(len(pairs.old.input_symbols), len(pairs.new.input_symbols), "inputs")]
+        sizes.append((len(pairs.old.outputs), len(pairs.new.outputs), "outputs"))
+        details += [f"{a} -> {b} {what}" for a, b, what in sizes if a != b]
+        for i, (a, b) in enumerate(zip(pairs.old.outputs, pairs.new.outputs, strict=False)):
+            if not pairs.are_one(a, b):
+                details.append(f"output {i}: {_operand(a)} -> {_operand(b)}")
+        if details:
+            self._nodes.append(NodeChange("~", place, "", "inputs and outputs", tuple(details), place))
+        for a, b in zip(pairs.old.input_symbols, pairs.new.input_symbols, strict=False):
+            if not self._same_type(a.type, b.type):
+                self._types.append(TypeChange(a.name, b.name, str(a.type), str(b.type), place))
+
+
+def _dims_of(old: Type, new: Type) -> list[tuple[Dim, Dim]]:
+    if not isinstance(old, TensorType) or not isinstance(new, TensorType):
+        return []
+    if not old.shape.is_ranked or not new.shape.is_ranked or len(old.shape) != len(new.shape):
+        return []
+    return list(zip(old.shape, new.shape, strict=True))
+
+
+def _same_initial(old: Any, new: Any) -> bool:
+    if old is None or new is None:
+        return old is new
+    return old.dtype == new.dtype and distance(old, new).differing == 0
+
+
+def _single(kind: str, symbol: Symbol, place: str) -> WeightChange:
+    type_ = str(known_type(symbol.type))
+    before, after = (type_, "") if kind == "-" else ("", type_)
+    array = array_of(symbol)
+    return WeightChange(
+        kind, symbol.name, symbol.name, before, after, 0 if array is None else int(array.size), place=place
+    )
+
+
+def _metadata(old: Graph, new: Graph) -> list[MetadataChange]:
+    a, b = _notes(old), _notes(new)
+    return [MetadataChange(key, a.get(key), b.get(key)) for key in {**a, **b} if a.get(key) != b.get(key)]
+
+
+def _notes(graph: Graph) -> dict[str, str]:
+    made = {"name": graph.name, "promotion": str(graph.promotion)}
+    made |= {f"metadata {key}": value for key, value in graph.metadata.items()}
+    return made | {f"opset of {domain}": str(version) for domain, version in graph.opsets.items()}
+
+
+def _attributes_of(node: Node) -> Mapping[str, Any]:
+    """Return the attributes, without the dims of a call, which types tell."""
+    if definition_of(node) is None:
+        return node.attributes
+    return {key: value for key, value in node.attributes.items() if key != "dims"}
+
+
+def _operator(node: Node) -> str:
+    return node.op_type if node.domain in ("", "graphcore") else f"{node.domain}.{node.op_type}"
+
+
+def _label(node: Node) -> str:
+    return node.outputs[0].name if node.outputs else node.op_type
+
+
+def _maker(symbol: Symbol) -> str:
+    return f"{symbol.producer.op_type} {symbol.name!r}" if isinstance(symbol.producer, Node) else repr(symbol.name)
+
+
+def _operand(symbol: Symbol | None) -> str:
+    if symbol is None:
+        return "_"
+    array = array_of(symbol)
+    if array is None or is_named(symbol):
+        return symbol.name
+    return f"{symbol.dtype}({array.tolist()})" if array.size <= 8 else f"{symbol.dtype}{list(array.shape)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return str(value.tolist()) if value.size <= 8 else f"{value.dtype}{list(value.shape)}"
+    return str(value) if isinstance(value, DType) else repr(value)
+
+
+def _text(node: Node) -> str:
+    """Return a node in a line."""
+    shown = [f"{k}={_value(v)}" for k, v in _attributes_of(node).items() if not isinstance(v, (Graph, Definition))]
+    results = ", ".join(s.name for s in node.outputs)
+    return f"{results} = {_operator(node)}({', '.join([*map(_operand, node.inputs), *shown])})"
+
+
+__all__ = ["diff"]

@@ -1,0 +1,252 @@
+"""`Graph.diff`: what differs is told, and what only looks different is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcore as gc
+from graphcore import Graph, Symbol, TensorType, ops
+from graphcore.errors import GraphError
+from graphcore.ir.buffers import Buffer
+from graphcore.surgery.diff import Diff
+from graphcore.surgery.diff.sequences import common
+from tests.support.every_op import CASES, graph_of
+from tests.support.trained import Trained, trained
+
+__all__ = ["trained"]
+
+WEIGHT = np.arange(16, dtype=np.float32).reshape(4, 4)
+
+
+def built(
+    *,
+    turned: bool = False,
+    act: Callable[[Symbol], Symbol] = ops.relu,
+    factor: float = 2.0,
+    axis: int = -1,
+    weight: Any = WEIGHT,
+    name: str = "w",
+    dim: Any = "b",
+    output: str = "z",
+) -> Graph:
+    g = Graph("g", {"x": TensorType("float32", [dim, 4])})
+    x = g["x"]
+    w = g.weight(name, weight)
+    if turned:
+        other = ops.exp(x)
+        first = x @ w
+    else:
+        first = x @ w
+        other = ops.exp(x)
+    g.output(**{output: ops.softmax(act(first * factor) + other, axis=axis)})
+    return g
+
+
+def lines(diff: Diff) -> list[str]:
+    return [line.strip() for line in str(diff).split("\n")]
+
+
+def test_the_same_graph_does_not_differ_whatever_its_order_and_numbers() -> None:
+    for other in (built(), built(turned=True), built().rename({})):
+        found = built().diff(other)
+        assert not found
+        assert str(found) == "no differences"
+
+
+@pytest.mark.parametrize("family", range(5))
+def test_no_op_differs_from_itself_and_any_does_from_itself_in_another_dtype(family: int) -> None:
+    for name in itertools.islice(CASES, family, None, 5):
+        case = CASES[name]
+        dtypes = [d for d in (gc.DType.float32, gc.DType.float64, gc.DType.int32) if d not in case.refused]
+        graphs = [graph_of([name], d)[0] for d in dtypes]
+        for graph, dtype in zip(graphs, dtypes, strict=True):
+            found = graph.diff(graph_of([name], dtype)[0])
+            assert not found, f"{name}: {found}"
+            json.dumps(found.as_dict())
+        if len(graphs) > 1 and any(o.dtype is None for o in case.operands):
+            assert graphs[0].diff(graphs[1]), name
+
+
+def test_another_operator_is_a_node_less_and_one_more_and_its_reader_is_changed() -> None:
+    found = built().diff(built(act=ops.gelu))
+    assert [(n.kind, n.op_type) for n in found.nodes] == [("-", "Relu"), ("~", "Add"), ("+", "Gelu")]
+    assert not found.weights
+    assert not found.types
+
+
+def test_an_inserted_node_changes_its_readers_alone() -> None:
+    found = built().diff(built(act=lambda x: ops.relu(ops.abs(x))))
+    assert [(n.kind, n.op_type) for n in found.nodes] == [("~", "Relu"), ("+", "Abs")]
+
+
+def test_attributes_are_told_with_both_values() -> None:
+    (node,) = built().diff(built(axis=0)).nodes
+    assert node.kind == "~"
+    assert node.details == ("axis: 1 -> 0",)
+
+
+def test_weights_are_compared_by_what_they_hold() -> None:
+    other = WEIGHT.copy()
+    assert not built().diff(built(weight=other))
+    other[0, 0] += 3
+    other[1, 1] -= 0.5
+    (weight,) = built().diff(built(weight=other)).weights
+    assert (weight.kind, weight.name, weight.size, weight.differing, weight.largest) == ("~", "w", 16, 2, 3.0)
+    assert "2 of 16 differ, by 3 at most" in str(weight)
+    (renamed,) = built().diff(built(name="v")).weights
+    assert (renamed.name, renamed.other, renamed.differing) == ("w", "v", 0)
+    (constant,) = built().diff(built(factor=2.5)).weights
+    assert (constant.differing, constant.largest) == (1, 0.5)
+    nan = WEIGHT.copy()
+    nan[0] = np.nan
+    assert not built(weight=nan).diff(built(weight=nan.copy()))
+
+
+def test_a_dim_with_another_name_or_size_is_told_once() -> None:
+    for dim in ("batch", 3):
+        found = built().diff(built(dim=dim))
+        assert [(d.name, d.other) for d in found.dims] == [("b", str(dim))]
+        assert lines(found) == ["dims:", f"~ b -> {dim}"]
+
+
+def test_types_within_are_told_where_the_dtype_changes() -> None:
+    found = built().diff(built().astype("float16", keep_io=False))
+    assert {(t.before, t.after) for t in found.types} == {("float32[b, 4]", "float16[b, 4]")}
+    assert not found.nodes
+    assert found.inputs[0].details == ("float32[b, 4] -> float16[b, 4]",)
+    assert found.outputs[0].details == ("float32[b, 4] -> float16[b, 4]",)
+
+
+def test_inputs_and_outputs_are_told_by_name_type_and_order() -> None:
+    def two(*names: str, outputs: str = "ab") -> Graph:
+        g = Graph("g", {name: TensorType("float32", [2 + i]) for i, name in enumerate(names)})
+        made = [ops.exp(g[0]), ops.tanh(g[1])]
+        g.output(**dict(zip(outputs, made, strict=True)))
+        return g
+
+    found = two("x", "y").diff(two("x", "v"))
+    assert [(i.kind, i.name, i.details) for i in found.inputs] == [("~", "y", ("named v",))]
+    found = two("x", "y").diff(two("x", "y", outputs="ac"))
+    assert [(o.kind, o.name, o.details) for o in found.outputs] == [("~", "b", ("named c",))]
+    found = two("x", "y").diff(two("x", "y").with_outputs("b", "a"))
+    assert [o.details for o in found.outputs] == [("a, b -> b, a",)]
+    found = two("x", "y").diff(two("x", "y").with_outputs("a"))
+    assert [(o.kind, o.name) for o in found.outputs] == [("-", "b")]
+    assert [(n.kind, n.op_type) for n in found.nodes] == [("-", "Tanh")]
+    found = two("x", "y").diff(two("x", "y").with_inputs("y", "x"))
+    assert [i.details for i in found.inputs] == [("x, y -> y, x",)]
+
+
+def test_buffers_and_notes_are_compared() -> None:
+    def counter(initial: float, step: float) -> Graph:
+        g = Graph("g", {"x": TensorType("float32", []), "n": Buffer("float32", [], initial=initial)})
+        g["n"] = g["n"] + g["x"] if step else g["n"] * g["x"]
+        g.output(y=g["x"] * 2)
+        return g
+
+    assert not counter(0, 1).diff(counter(0, 1))
+    assert [i.details for i in counter(0, 1).diff(counter(1, 1)).inputs] == [("another initial value",)]
+    assert counter(0, 1).diff(counter(0, 0)).outputs[0].text == "buffer n"
+    a, b = built(), built()
+    a.metadata["author"], b.metadata["author"] = "A", "B"
+    b.metadata["more"] = "1"
+    assert [str(m) for m in a.diff(b).metadata] == ["~ metadata author: A -> B", "+ metadata more: 1"]
+
+
+def test_bodies_and_functions_are_compared() -> None:
+    def looped(step: float, act: Callable[[Symbol], Symbol]) -> Graph:
+        @gc.function
+        def inner(x: Symbol) -> Symbol:
+            return ops.exp(act(x))
+
+        g = Graph("g", {"x": TensorType("float32", ["n"])})
+        y = ops.for_loop(3, lambda i, s: s * step + g["x"], g["x"])
+        g.output(y=inner(y))
+        return g
+
+    base = looped(0.5, ops.relu)
+    assert not base.diff(looped(0.5, ops.relu))
+    (weight,) = base.diff(looped(0.25, ops.relu)).weights
+    assert weight.place.startswith("body of ")
+    assert weight.largest == 0.25
+    nodes = base.diff(looped(0.5, ops.abs)).nodes
+    assert {n.place for n in nodes} == {"function inner"}
+    assert {(n.kind, n.op_type) for n in nodes} >= {("-", "Relu"), ("+", "Abs")}
+
+
+def test_records_are_frozen_and_go_to_json() -> None:
+    found = built().diff(built(act=ops.gelu, factor=3.0, dim="n"))
+    assert json.loads(json.dumps(found.as_dict())).keys() == {f.name for f in dataclasses.fields(found)}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.nodes[0].kind = "+"
+
+
+def test_what_is_no_graph_is_an_error_at_the_calling_line() -> None:
+    with pytest.raises(GraphError, match="a str is no Graph") as raised:
+        built().diff("other.onnx")  # type: ignore[arg-type]
+    assert raised.value.line is not None
+    assert raised.value.line.path == __file__
+
+
+def test_both_graphs_stay_as_they_were() -> None:
+    a, b = built(), built(act=ops.gelu)
+    before = str(a), str(b), len(a.symbols), len(b.symbols)
+    a.diff(b)
+    assert (str(a), str(b), len(a.symbols), len(b.symbols)) == before
+
+
+def test_a_trained_model_read_again_is_the_same(trained: Trained) -> None:
+    model = trained.graph()
+    assert not model.diff(trained.graph())
+    assert not model.rename({}).diff(model.rename({}))
+    found = model.diff(Graph.load(model.to_onnx(target="onnx")))
+    assert not found.nodes
+    assert all(w.kind == "-" for w in found.weights)  # weights that nothing reads are not written
+
+
+def chain(count: int, more: frozenset[int] = frozenset()) -> Graph:
+    g = Graph("g", {"x": TensorType("float32", ["b", 4])})
+    x = g["x"]
+    for i in range(count // 2):
+        x = ops.relu(x) + float(i)
+        x = ops.abs(x) if i in more else x
+    g.output(y=x)
+    return g
+
+
+def test_ten_thousand_nodes_take_seconds() -> None:
+    a, b = chain(10_000), chain(10_000, frozenset({50, 2500, 4000}))
+    start = time.perf_counter()
+    found = a.diff(b)
+    assert time.perf_counter() - start < 10
+    assert [n.op_type for n in found.nodes if n.kind == "+"] == ["Abs"] * 3
+    assert [n.op_type for n in found.nodes if n.kind == "~"] == ["Relu"] * 3
+    assert not [n for n in found.nodes if n.kind == "-"]
+
+
+def longest(a: list[int], b: list[int]) -> int:
+    table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            table[i + 1][j + 1] = table[i][j] + 1 if x == y else max(table[i][j + 1], table[i + 1][j])
+    return table[-1][-1]
+
+
+def test_common_subsequences_are_as_long_as_can_be() -> None:
+    drawn = random.Random(0)
+    for _ in range(500):
+        a, b = ([drawn.randrange(3) for _ in range(drawn.randrange(10))] for _ in range(2))
+        pairs = common(a, b)
+        assert len(pairs) == longest(a, b)
+        assert all(a[i] == b[j] for i, j in pairs)
+        assert all(p[0] < q[0] and p[1] < q[1] for p, q in itertools.pairwise(pairs))
+    assert common(list(range(5000)), list(range(5000, 10_000))) == []
