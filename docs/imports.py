@@ -24,6 +24,7 @@ ROOMS = ("ops", "runtime", "models", "array_api")
 ORDER: dict[str, tuple[str, ...]] = {
     "": (
         "__main__ __init__",
+        "surgery_methods",
         "graph_methods",
         "models array_api",
         "runtime",

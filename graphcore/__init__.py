@@ -26,7 +26,7 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType
 
-from graphcore import graph_methods as graph_methods, ops  # isort: skip - attach operators and methods to Symbol
+from graphcore import graph_methods as graph_methods, ops, surgery_methods as surgery_methods  # isort: skip - attach operators and methods to Symbol
 from graphcore.build.functions import Function, function  # isort: skip - promotes, with operands
 
 if TYPE_CHECKING:

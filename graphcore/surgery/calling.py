@@ -17,7 +17,8 @@ from graphcore.ir.definitions import names_of, substituted, with_own
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import implicit_cast_type
-from graphcore.surgery.replay import Replay, carry_buffers, root_of, store_buffers
+from graphcore.surgery.called_buffers import carry_buffers, store_buffers
+from graphcore.surgery.replay import Replay, root_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 

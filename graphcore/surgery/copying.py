@@ -107,7 +107,7 @@ def _is_kept(replay: Replay, held: BufferValue) -> bool:
 
 def _stored(replay: Replay, held: BufferValue, symbol: Symbol) -> Symbol:
     made = replay.result(symbol, held.buffer.type)
-    if made.type is replay.type_of(symbol):
+    if made.type == replay.type_of(symbol):
         return made
     name, a, b = held.name, held.buffer.type, made.type
     fix = "give a value of that type there"

@@ -12,7 +12,6 @@ from typing import Any
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.bodies import new_body
-from graphcore.ir.buffers import BufferValue
 from graphcore.ir.definitions import Definition, bound, definition_of, dims_of, names_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
@@ -21,7 +20,6 @@ from graphcore.onnx.opset import OPSET
 from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.result_types import closed, is_open
 from graphcore.onnx.read.shape_values import Sizes
-from graphcore.support.source_lines import user_origin
 from graphcore.surgery.result_types import (
     Change,
     check_condition,
@@ -210,7 +208,7 @@ class Replay:
                 made = self.append(node, inputs, self.results(node, inputs), node.attributes)
         for symbol, result in zip(node.outputs, made, strict=True):
             if symbol.id not in self._made:
-                is_altered = result.type is not self.type_of(symbol) or self._is_altered(node, inputs)
+                is_altered = result.type != self.type_of(symbol) or self._is_altered(node, inputs)
                 self.bind(symbol, result, is_altered=is_altered)
                 self.settle(symbol)
 
@@ -247,7 +245,7 @@ class Replay:
 
     def _has_other_types(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         pairs = zip(node.inputs, inputs, strict=True)
-        return any(old is not None and new is not None and new.type is not self.type_of(old) for old, new in pairs)
+        return any(old is not None and new is not None and new.type != self.type_of(old) for old, new in pairs)
 
     def _has_other_sizes(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         return any(s is not None and s.id in self._altered and may_decide_shapes(node, s) for s in inputs)
@@ -337,7 +335,7 @@ class Replay:
         if not self._has_other_types(node, inputs) and not self._has_other_sizes(node, inputs):
             made = {key: self._body(body, [self.type_of(s) for s in body.input_symbols]) for key, body in own.items()}
             if all(
-                new.type is self.type_of(old)
+                new.type == self.type_of(old)
                 for key, body in own.items()
                 for old, new in zip(body.outputs, made[key].outputs, strict=True)
             ):
@@ -361,7 +359,7 @@ class Replay:
         made = new_body(self.new, old.name, types)
         inner = Replay(old, made, self.what, dims=self._dims, outer=self)
         for symbol, own in zip(old.input_symbols, made.input_symbols, strict=True):
-            inner.bind(symbol, own, is_altered=own.type is not self.type_of(symbol))
+            inner.bind(symbol, own, is_altered=own.type != self.type_of(symbol))
         self._enter(inner)
         for symbol in old.input_symbols:
             inner.settle(symbol)
@@ -406,36 +404,4 @@ def reads(node: Node) -> list[Symbol]:
     return found
 
 
-def carry_buffers(replay: Replay) -> None:
-    """Declare the buffers of the old graph in the new one, before its nodes are made.
-
-    Those of a graph that was called before are the same ones, which hold what they were left with.
-    """
-    new = replay.new
-    if replay.old.buffers and new.scope.outer is not None:
-        raise GraphError(
-            f"{replay.what}: graph {replay.old.name!r} has buffers, and is called in a body",
-            help="call it outside of the body, or make its buffers inputs and outputs",
-        )
-    for name, held in replay.old.buffers.items():
-        symbol = replay.old.names.taken[name]
-        key = ("buffer", id(held))
-        found = new.memory.values.get(key)
-        if not isinstance(found, BufferValue):
-            free = replay.free_name(name, new, numbered=True)
-            assert free is not None
-            made = new.build.input(replay.type_of(symbol), free, user_origin())
-            new.build.buffer(free, held.buffer, made)
-            found = new.memory.values[key] = new.buffers[free]
-        replay.bind(symbol, found.value, is_altered=False)
-
-
-def store_buffers(replay: Replay) -> None:
-    """Let the buffers hold what the old graph stores, after its nodes were made."""
-    for held in replay.old.buffers.values():
-        found = replay.new.memory.values[("buffer", id(held))]
-        assert isinstance(found, BufferValue)
-        found.value = replay.of(held.value)
-
-
-__all__ = ["Replay", "carry_buffers", "reads", "root_of", "store_buffers"]
+__all__ = ["Replay", "reads", "root_of"]

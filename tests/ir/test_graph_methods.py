@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphcore import Graph, Symbol, graph_methods
+from graphcore import Graph, Symbol, graph_methods, surgery_methods
 from graphcore.ir import graph
 
 
@@ -31,9 +31,10 @@ def _stubs(owner: type) -> Iterator[ast.FunctionDef]:
 def _functions() -> dict[str, ast.FunctionDef]:
     """Return the functions of graph_methods by the names that they are attached under."""
     found = {}
-    for each in ast.parse(inspect.getsource(graph_methods)).body:
-        if isinstance(each, ast.FunctionDef) and each.name in vars(graph_methods):
-            found[getattr(graph_methods, each.name).__qualname__] = each
+    for module in (graph_methods, surgery_methods):
+        for each in ast.parse(inspect.getsource(module)).body:
+            if isinstance(each, ast.FunctionDef) and each.name in vars(module):
+                found[getattr(module, each.name).__qualname__] = each
     return found
 
 
