@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,12 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import bodies
+from graphcore.ops.shared.rebind import GUARD
 from graphcore.runtime.calls.runtime_messages import Said
 from graphcore.types.tensor_types import TensorType, Type
 
+_WRONG_SIZE = re.compile(r" got -\d+\s*$")
+"""The end of the runtime's message where a size is not the one that `ops.rebind` states."""
 _MISTAKES = ("is outside of", "was stated")
 """What is wrong with a feed that has no elements as well."""
 
@@ -24,7 +28,10 @@ def is_of_nothing(error: Exception, feed: Mapping[str, Any]) -> bool:
     """Return whether a run may have failed since an array has no elements."""
     if not any(isinstance(array, np.ndarray) and not array.size for array in feed.values()):
         return False
-    why = Said.of(str(error)).why
+    text = str(error)
+    if GUARD in text and _WRONG_SIZE.search(text):
+        return False
+    why = Said.of(text).why
     return not any(mistake in why for mistake in _MISTAKES)
 
 

@@ -43,12 +43,12 @@ FAMILIES = sorted({op.family for op in REGISTRY.values()})
 LEFT = {
     "fft": {"DFT"}, "ifft": {"DFT"}, "rfft": {"DFT"}, "irfft": {"DFT"},
     "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"}, "fma": {"BitCast"},
-    "dequantize": {"BitCast"},
+    "dequantize": {"BitCast"}, "gru": {"GRU"}, "stft": {"STFT"}, "unique": {"BitCast"},
     "list_split": {"SplitToSequence"}, "list_unstack": {"SplitToSequence"},
     "string_of": {"Cast", "RegexFullMatch", "Where"},
 }  # fmt: skip
-"""The library's ops of which something is left to the CPU, and what: there are no kernels of DFT and BitCast, none that
-cut tensors into lists, and none of strings."""
+"""Ops of which something is left to the CPU, and what: there are no kernels of DFT, STFT, GRU and BitCast, none
+that cut tensors into lists, and none of strings."""
 
 
 class _OnCPU(gc.InferenceSession):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.errors import DTypeError, GraphError, ShapeError
 from tests.support.graphs import Array, graph_of, run1
 
 pytestmark = pytest.mark.releases
@@ -159,7 +159,7 @@ def test_images_without_elements_have_none(mode: str) -> None:
         (lambda x: ops.depth_to_space(x, 2), ShapeError, "3 channels do not split into blocks of 2 x 2"),
         (lambda x: ops.depth_to_space(x, 0), ShapeError, "block_size=0 is below 1"),
         (lambda x: ops.depth_to_space(x, NO_COUNT), DTypeError, "block_size=2.0 is no int"),
-        (lambda x: ops.depth_to_space(x, 2, "RCD"), ShapeError, "mode='RCD' is not known"),
+        (lambda x: ops.depth_to_space(x, 2, "RCD"), GraphError, "mode='RCD' is not known"),
         (lambda x: ops.depth_to_space(x[0], 2), ShapeError, r"x has rank 3, not 4[\s\S]*axes must be NHWC"),
         (lambda x: ops.space_to_depth(x[0], 2, input_layout="NCHW"), ShapeError, "axes must be NCHW"),
         (lambda x: ops.space_to_depth(x, 2), ShapeError, "the width 5 does not split into blocks of 2"),

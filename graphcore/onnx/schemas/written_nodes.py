@@ -15,7 +15,7 @@ from graphcore.onnx.opset import ONNX_DOMAINS
 from graphcore.onnx.schemas.catalogue import types
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, Parameter, element, operator, schema_of
-from graphcore.types.tensor_types import ForeignType, TensorType, Type
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 
 def check(parts: Iterable[Graph], versions: Mapping[str, int]) -> None:
@@ -78,6 +78,8 @@ def _is_newer(node: Node, parameter: Parameter, found: str) -> bool:
 
 
 def _is_told(type_: Type) -> bool:
+    while isinstance(type_, (SequenceType, OptionalType)):
+        type_ = type_.element
     return not isinstance(type_, ForeignType)
 
 
