@@ -9,8 +9,9 @@ import onnxruntime
 import pytest
 
 import graphcore as gc
-from graphcore import Graph, Symbol, TensorType
+from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.ir.symbol import Constant
+from graphcore.ir.transform.walk import walk
 from tests.support.trained import Trained, trained
 
 __all__ = ["trained"]
@@ -144,3 +145,54 @@ def test_weights_are_replaced_and_made_inputs(trained: Trained) -> None:
     assert name not in as_input.weights
     assert_near(ran(as_input, {**feeds, name: array}), plain(trained, feeds))
     assert_near(ran(as_input, {**feeds, name: array * 2}), ran(doubled, feeds))
+
+
+def test_a_value_and_all_nodes_of_an_operator_are_replaced(trained: Trained) -> None:
+    model, feeds = trained.graph(), trained.feeds()
+    wanted = plain(trained, feeds)
+    values = (s for node in model.nodes for s in node.outputs if isinstance(s.type, TensorType))
+    value = next(s for s in values if s.dtype.is_float)
+    assert_near(ran(model.replace(value, lambda v: (v + v) / 2), feeds), wanted)
+    common = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Softmax")
+    operator = next(node.op_type for node in walk(model) if node.op_type in common)
+    count = sum(node.op_type == operator for node in walk(model))
+    assert len(model.find_all(operator)) == count
+    made = model.replace_all(operator, lambda x: ops.where(x == x, x, x))
+    assert not any(node.op_type == operator for node in walk(made))
+    assert [str(t) for t in made.output_types.values()] == [str(t) for t in model.output_types.values()]
+    assert [a.shape for a in ran(made, feeds)] == [a.shape for a in wanted]
+
+
+def test_what_differs_is_what_was_changed(trained: Trained) -> None:
+    model = trained.graph()
+    assert not model.diff(Graph.load(trained.file()))
+    named = {s.name: s.producer.array for s in model.symbols if isinstance(s.producer, Constant) and s.given_name}
+    name = max(named, key=lambda name: named[name].size)
+    changed = model.diff(model.with_weights({name: named[name] + 1}))
+    assert [weight.name for weight in changed.weights if weight.kind == "~"] == [name]
+    assert not changed.nodes
+    first = next(iter(model.output_types))
+    assert [each.name for each in model.diff(model.rename(values={first: "other"})).outputs]
+
+
+NOT_FOLDED = {"silero-vad", "silero-vad-static", "dnsmos", "basic-pitch"}
+"""The models whose input goes elsewhere than to a product: into bodies, a Pad, several readers."""
+
+
+def test_preprocessing_folds_into_the_model(trained: Trained) -> None:
+    model, feeds = trained.graph(), trained.feeds()
+    first = next(s for s in model.inputs if s.dtype.is_float) if any(s.dtype.is_float for s in model.inputs) else None
+    if first is None:
+        return
+    before = Graph("before", {"raw": first.type})
+    before.output(**{f"{first.name}_given": before["raw"] * 0.5})
+    whole = gc.compose(before, model, {f"{first.name}_given": first.name})
+    fed = {("raw" if name == first.name else name): a * 2 if name == first.name else a for name, a in feeds.items()}
+    wanted = ran(whole, fed)
+    if trained.label in NOT_FOLDED:
+        with pytest.raises(gc.GraphcoreError, match="nothing is folded: "):
+            whole.fold_preprocessing()
+        return
+    made = whole.fold_preprocessing()
+    assert len(made.nodes) == len(whole.nodes) - 1
+    assert_near(ran(made, fed), wanted)
