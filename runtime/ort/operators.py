@@ -19,8 +19,8 @@ _ENDING = frozenset(
     SkipSimplifiedLayerNormalization""".split()
 )
 """Operators whose inference or kernels end the process on operands or attributes that make no sense. Found by asking
-onnxruntime for operators of its own domains on operands of eight shapes, with and without attributes of odd values, which
-1.20.1 and 1.32.0 got to the end of, and on constants, which took too long to be asked for all: there may be more.
+onnxruntime for operators of its own domains on operands of eight shapes, with and without attributes of odd values,
+which 1.20.1 and 1.32.0 got to the end of, and on constants, which took too long to be asked for all: there may be more.
 ExpandDims on a constant axis ends 1.27.0."""
 
 _KEPT = 4096

@@ -523,3 +523,13 @@ def test_casts_of_constants_agree_with_those_of_tensors() -> None:
     for dtype, dynamic, static in zip(targets, results, results[len(targets) :], strict=False):
         assert dynamic.tolist() == static.tolist(), dtype
     assert results[3].dtype == ml_dtypes.bfloat16
+
+
+def test_low_bits_that_are_known_have_the_shape_of_the_result() -> None:
+    graph = Graph("g", {"x": TensorType(DType.int(68), [3])})
+    far = graph["x"] << 67
+    graph.output(low=far.cast(DType.int(1)), wide=far.cast(DType.int64), same=(graph["x"] == far).cast(DType.int8))
+    x = np.array([0, 1, -5], object)
+    low, wide, same = gc.InferenceSession().load(graph).execute(x, wide="object")
+    assert low.tolist() == wide.tolist() == [0, 0, 0]
+    assert same.tolist() == [1, 0, 0]

@@ -71,6 +71,15 @@ def filled_out(on: Widths, node: Node, value: Value) -> Value:
     return filled_out(on, node, Value((on.limbs.plus(zeros, low), *above), value.interval))
 
 
+def with_shape(on: Widths, value: Value) -> Value:
+    """The value with a lowest limb of its shape, which is a constant where the bits of it are known."""
+    low, *above = value.limbs
+    whole = next((b.symbol for b in above if b.symbol is not None and _rank(b.symbol)), None)
+    if whole is None or (low.symbol is not None and _rank(low.symbol)):
+        return value
+    return Value((on.limbs.plus(Limb(on.zeros([whole]), Interval(0, 0)), low), *above), value.interval)
+
+
 def _rank(symbol: Symbol) -> int:
     """The rank, 1 where it is not known."""
     return symbol.rank if symbol.shape.is_ranked else 1

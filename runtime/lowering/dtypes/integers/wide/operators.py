@@ -13,7 +13,7 @@ from graphcore.runtime.lowering.dtypes.integers.kinds import is_odd, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Value, count_of
 from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, bits, movement, order
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused, with_shape
 from graphcore.types.dtypes import Kind
 
 
@@ -32,7 +32,7 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
         value = on.value(source)
         if is_wide(out):
             return (on.limbs.summed([[limb] for limb in value.limbs], count_of(to.bits), value.interval),)
-        made, interval = conversions.low_bits(on.limbs, value, to.storage)
+        made, interval = conversions.low_bits(on.limbs, with_shape(on, value), to.storage)
         return (on.known(made if is_odd(to) else e.cast(made, to), interval),)
     value = on.exact_value(source)
     if to.is_integer:
