@@ -279,7 +279,7 @@ class Graph(GraphMethods):
             raise GraphError(
                 f"output: graph {self.name!r} has its outputs already",
                 operands={name or f"output {i}": s for i, (name, s) in enumerate(self._outputs)},
-                help="give all outputs in one call, or build on graph.copy()",
+                help="give all outputs in one call; graph.with_outputs(...) returns a new graph with others",
             )
         if not self.scope.is_open:
             raise GraphError(

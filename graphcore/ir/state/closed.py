@@ -45,7 +45,7 @@ _SYMBOL: Mapping[str, str] = {
     "id": "Symbols are numbered in the order of their making",
     "graph": "Symbols of two graphs never mix: call one graph on Symbols of the other",
     "given_name": "x.name = 'name', or graph.rename({'old': 'new'}), which returns a new graph",
-    "is_constant": "bind an input to a constant in a new graph: graph.replace(x, fn)",
+    "is_constant": "bind an input to a constant in a new graph: graph.with_constants({'name': array})",
     "line": "the line is that of the call that made it",
     "buffer": "declare it with the graph: Graph(name, {'cache': Buffer(...)})",
 }
@@ -58,10 +58,10 @@ _PRODUCER: Mapping[str, str] = {
 }
 _GRAPH: Mapping[str, str] = {
     "promotion": "what was built is built: say it where the graph is made, Graph(name, inputs, promotion=...)",
-    "inputs": "declare them with the graph: Graph(name, {...}); graph.with_dims({...}) and graph.rename({...}) "
-    "return new graphs",
-    "outputs": "set them once with graph.output(...), or anew on graph.copy()",
-    "named_outputs": "set them once with graph.output(...), or anew on graph.copy()",
+    "inputs": "declare them with the graph: Graph(name, {...}); graph.with_inputs(...), graph.with_dims({...}) and "
+    "graph.rename({...}) return new graphs",
+    "outputs": "set them once with graph.output(...); graph.with_outputs(...) returns a new graph",
+    "named_outputs": "set them once with graph.output(...); graph.with_outputs(...) returns a new graph",
     "output_types": "they are the types of the outputs: graph.output(y.cast(dtype))",
     "input_symbols": "declare inputs with the graph: Graph(name, {...})",
     "buffers": "declare them with the graph: Graph(name, {'cache': Buffer(...)})",
