@@ -35,7 +35,9 @@ class Loss:
         size = int(np.prod(self.shape))
         parts = []
         if self.beyond:
-            parts.append(f"{self.beyond} of {size} values are beyond {dtype} and become ±{float(dtype.max):.6g}")
+            parts.append(
+                f"{self.beyond} of {size} values are beyond {dtype} and become {dtype.max:.6g} or its negative"
+            )
         if self.zeros:
             parts.append(f"{self.zeros} of {size} values become 0")
         place = f" ({self.line})" if self.line else ""
