@@ -20,6 +20,7 @@ from graphcore.onnx.opset import OPSET
 from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.result_types import closed, is_open
 from graphcore.onnx.read.shape_values import Sizes
+from graphcore.support.gc_pause import uncollected
 from graphcore.surgery.result_types import (
     Change,
     check_condition,
@@ -172,8 +173,9 @@ class Replay:
 
     def run(self, results: Iterable[Symbol]) -> None:
         """Make the nodes that Symbols of the old graph need and that nothing stands for yet, in their order."""
-        for node in self.needed(results):
-            self.node(node)
+        with uncollected():
+            for node in self.needed(results):
+                self.node(node)
 
     def needed(self, results: Iterable[Symbol]) -> list[Node]:
         """Return the nodes that lead to Symbols, back to what is bound, and nodes without results."""
@@ -241,21 +243,22 @@ class Replay:
         """Return whether what a node gives may have another value, its type being the same."""
         if node.op_type in ("Shape", "Size"):
             return self._has_other_types(node, inputs)
-        return any(s is not None and s.id in self._altered for s in inputs)
+        return bool(self._altered) and any(s is not None and s.id in self._altered for s in inputs)
 
     def _has_other_types(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
         pairs = zip(node.inputs, inputs, strict=True)
         return any(old is not None and new is not None and new.type != self.type_of(old) for old, new in pairs)
 
     def _has_other_sizes(self, node: Node, inputs: Sequence[Symbol | None]) -> bool:
-        return any(s is not None and s.id in self._altered and may_decide_shapes(node, s) for s in inputs)
+        altered = self._altered
+        return bool(altered) and any(s is not None and s.id in altered and may_decide_shapes(node, s) for s in inputs)
 
     def results(self, node: Node, inputs: Sequence[Symbol | None]) -> list[Type]:
         """Return the types of what a node without bodies gives on operands."""
         types = [self.type_of(s) for s in node.outputs]
         has_other_sizes = self._has_other_sizes(node, inputs)
         is_changed = has_other_sizes or self._has_other_types(node, inputs)
-        if not is_changed and not (any(map(self._is_open, types)) and self._tells_more(node, inputs)):
+        if not is_changed and not (self._tells_more(node, inputs) and any(map(self._is_open, types))):
             return types
         before = [None if s is None else self.type_of(s) for s in node.inputs]
         change = Change(self.what, node, before, types, inputs, has_other_sizes or not is_changed)
