@@ -70,7 +70,7 @@ def finish(replay: Replay, outputs: Iterable[tuple[str, Symbol]] | None = None) 
 
     outputs: names and Symbols of the old graph, by default its own outputs.
     """
-    own = _outputs(replay.old) if outputs is None else [*outputs]
+    own = labelled_outputs(replay.old) if outputs is None else [*outputs]
     stored = [held.value for held in replay.old.buffers.values() if _is_kept(replay, held)]
     replay.run([*(s for _, s in own), *stored])
     return conclude(replay, own)
@@ -91,12 +91,13 @@ def conclude(replay: Replay, outputs: Sequence[tuple[str, Symbol]] | None = None
     for label, symbol in old.watched.items():
         if symbol.graph is old and replay.is_bound(symbol):
             new.watched[label] = replay.of(symbol)
-    made = [(name, replay.result(symbol)) for name, symbol in (_outputs(old) if outputs is None else outputs)]
+    made = [(name, replay.result(symbol)) for name, symbol in (labelled_outputs(old) if outputs is None else outputs)]
     set_outputs(replay, made)
     return new
 
 
-def _outputs(graph: Graph) -> list[tuple[str, Symbol]]:
+def labelled_outputs(graph: Graph) -> list[tuple[str, Symbol]]:
+    """Return the outputs of a graph with their names, in order."""
     return [(name or s.name, s) for name, s in graph.named_outputs]
 
 
@@ -183,4 +184,4 @@ def value_of(graph: Graph, what: str, value: object) -> Symbol:
     raise GraphError(f"{what}: a {type(value).__name__} is no value of a graph", help="give a name or a Symbol")
 
 
-__all__ = ["conclude", "finish", "is_input", "replica", "value_of"]
+__all__ = ["conclude", "finish", "is_input", "labelled_outputs", "replica", "value_of"]

@@ -13,7 +13,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.literals import array_of, held_as
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.support.source_lines import user_origin
-from graphcore.surgery.copying import finish, replica
+from graphcore.surgery.copying import finish, is_input, replica
 from graphcore.surgery.extracting import Values, missing_inputs, named_values, readers_of
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
@@ -33,7 +33,7 @@ def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str,
     chosen = named_values(graph, what, [*inputs])
     for name, symbol in chosen:
         is_weight = isinstance(symbol.producer, Constant)
-        if not is_weight and not any(symbol is s for s in graph.input_symbols):
+        if not is_weight and not is_input(symbol):
             raise GraphError(
                 f"{what}: {name!r} is neither an input nor a weight",
                 operands={"value": symbol},

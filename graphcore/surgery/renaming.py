@@ -8,7 +8,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.definitions import names_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.names import checked_name
-from graphcore.surgery.copying import finish, replica, value_of
+from graphcore.surgery.copying import finish, labelled_outputs, replica, value_of
 from graphcore.types.dims import Dim
 
 
@@ -33,7 +33,7 @@ def rename(
     _check_values(graph, values)
     labels = {name or s.name for name, s in graph.named_outputs}
     replay = replica(graph, "rename", names=values, dims={old: Dim(new) for old, new in dims.items()})
-    made = finish(replay, [(values.get(name or s.name, name or s.name), s) for name, s in graph.named_outputs])
+    made = finish(replay, [(values.get(name, name), s) for name, s in labelled_outputs(graph)])
     for old, new in values.items():
         symbol = None if old in labels else replay.of(value_of(graph, "rename", old))
         if symbol is not None and symbol.name != new:

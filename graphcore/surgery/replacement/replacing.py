@@ -95,8 +95,8 @@ def _chosen(find: Finder, where: Callable[[Match], bool] | None) -> Finder:
 def _nothing(graph: Graph, pattern: str | Callable[..., Any], where: object) -> str:
     """Return what to do where nothing matches."""
     last = "pass missing_ok=True if that is right"
-    if where is not None and find_all(graph, pattern, None):
-        return f"where= refuses all {len(find_all(graph, pattern, None))} matches; {last}"
+    if where is not None and (matches := find_all(graph, pattern, None)):
+        return f"where= refuses all {len(matches)} matches; {last}"
     present = Counter(_full_name(node) for part in parts(graph) for node in part.nodes)
     if isinstance(pattern, str):
         by_lower = {name.rpartition("::")[2].lower(): name for name in present}
@@ -209,7 +209,7 @@ class _Change:
         if made is not None:
             return made
         made = definition
-        if definition in self._definitions and self._is_in(definition.body, set()):
+        if definition in self._definitions and self._is_in(definition.body):
             body = definition.body
             replay = replica(body, self.what)
             self._enter(replay)
@@ -225,7 +225,7 @@ class _Change:
         self._definitions[definition] = made
         return made
 
-    def _is_in(self, body: Graph, seen: set[Definition]) -> bool:
+    def _is_in(self, body: Graph) -> bool:
         """Return whether a body, or what it calls, has what is replaced."""
         return any(
             part is getattr(self.value, "graph", None)

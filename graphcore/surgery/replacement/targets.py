@@ -41,13 +41,9 @@ def target_of(graph: Graph, what: Any) -> Node | Symbol:
 
 
 def _named(graph: Graph, name: str) -> Symbol:
-    found = graph.names.taken.get(name)
+    found = graph.names.find(name, graph.symbols, graph.named_outputs)
     if found is not None and found.graph is graph:
         return found
-    labels = {label or s.name: s for label, s in graph.named_outputs}
-    labels.update({s.name: s for s in graph.symbols if name not in labels and s.name == name})
-    if name in labels:
-        return labels[name]
     everything = [s.name for s in graph.symbols]
     inside = [s for part in parts(graph) if part is not graph for s in part.symbols if s.name == name]
     if inside:
