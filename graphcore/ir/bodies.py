@@ -50,6 +50,13 @@ def new_body(outer: Graph, name: str, inputs: Mapping[str, Type] | Sequence[Type
     return made
 
 
+def outermost(graph: Graph) -> Graph:
+    """Return the graph around all bodies that a graph is in; itself where it is no body."""
+    while graph.scope.outer is not None:
+        graph = graph.scope.outer
+    return graph
+
+
 @contextmanager
 def building(body: Graph) -> Iterator[None]:
     """Let what is built inside on Symbols of outer graphs go into the body, which is finished afterwards."""
@@ -79,4 +86,4 @@ def finish(body: Graph, results: Sequence[Symbol]) -> Graph:
     return body
 
 
-__all__ = ["body", "building", "finish", "new_body"]
+__all__ = ["body", "building", "finish", "new_body", "outermost"]

@@ -12,13 +12,14 @@ from graphcore.build import operands
 from graphcore.build.functions import Weight, traced
 from graphcore.build.functions import call as call_function
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.ir.bodies import outermost
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.definitions import names_of, substituted, with_own
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import implicit_cast_type
 from graphcore.surgery.called_buffers import carry_buffers, store_buffers
-from graphcore.surgery.replay import Replay, root_of
+from graphcore.surgery.replay import Replay
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -304,7 +305,7 @@ def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequ
     def build(made: Sequence[Symbol]) -> Any:
         return tuple(inline(what, made[0].graph, model, "", dict(zip(inputs, made, strict=True))))
 
-    root = root_of(graph)
+    root = outermost(graph)
     key = ("function of", id(model), len(model.nodes), tuple(declared.values()))
     held = root.memory.functions.get(key)
     if held is None:

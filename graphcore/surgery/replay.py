@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
-from graphcore.ir.bodies import new_body
+from graphcore.ir.bodies import new_body, outermost
 from graphcore.ir.definitions import Definition, bound, definition_of, dims_of, names_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
@@ -140,7 +140,7 @@ class Replay:
         type_ = self.type_of(symbol) if type_ is None else type_
         if not producer.is_weight or symbol.given_name is None:
             return self.new.build.symbol(type_, producer, self.free_name(symbol.given_name, self.new))
-        root = root_of(self.new)
+        root = outermost(self.new)
         # A graph that is called twice has its weights once.
         key = ("weight", id(producer))
         found = root.memory.values.get(key)
@@ -392,13 +392,6 @@ class Replay:
         return found
 
 
-def root_of(graph: Graph) -> Graph:
-    """Return the graph around all bodies that a graph is in."""
-    while graph.scope.outer is not None:
-        graph = graph.scope.outer
-    return graph
-
-
 def reads(node: Node) -> list[Symbol]:
     """Return the Symbols that a node reads, those that its bodies capture included."""
     found = [s for s in node.inputs if s is not None]
@@ -407,4 +400,4 @@ def reads(node: Node) -> list[Symbol]:
     return found
 
 
-__all__ = ["Replay", "reads", "root_of"]
+__all__ = ["Replay", "reads"]

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from graphcore.onnx.schemas.schemas import Operator, Parameter
+from graphcore.onnx.schemas.schemas import Operator, operator_of
 
 LOG = logging.getLogger("graphcore")
 
@@ -107,29 +107,8 @@ class InstalledOperators:
 
 
 def _operator(schema: Any) -> Operator:
-    allowed = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
-
-    def parameter(formal: Any) -> Parameter:
-        option = str(formal.option).rpartition(".")[2]
-        return Parameter(
-            formal.name,
-            formal.typeStr,
-            allowed.get(formal.typeStr, frozenset({formal.typeStr})),
-            option == "Optional",
-            option == "Variadic",
-            formal.isHomogeneous,
-        )
-
-    return Operator(
-        schema.name,
-        schema.since_version,
-        tuple(map(parameter, schema.inputs)),
-        tuple(map(parameter, schema.outputs)),
-        schema.min_input,
-        schema.max_input,
-        schema.min_output,
-        schema.max_output,
-    )
+    """Return what a schema of onnxruntime says."""
+    return operator_of(schema, lambda p: (p.typeStr, str(p.option).rpartition(".")[2], p.isHomogeneous))
 
 
 _NUMBERS = onnx.TensorProto.DataType

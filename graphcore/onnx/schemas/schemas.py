@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 
@@ -33,8 +34,6 @@ _BY_ELEMENT = {name: dtype for dtype, name in _ELEMENTS.items()}
 
 _SHOWN = 100
 """Characters of a name that errors show."""
-
-_Option = onnx.defs.OpSchema.FormalParameterOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +103,32 @@ def operator(schema: onnx.defs.OpSchema) -> Operator:
     key = (schema.name, schema.domain, schema.since_version)
     found = _operators.get(key)
     if found is None:
-        constraints = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
-
-        def parameter(formal: onnx.defs.OpSchema.FormalParameter) -> Parameter:
-            return Parameter(
-                formal.name,
-                formal.type_str,
-                constraints.get(formal.type_str, frozenset({formal.type_str})),
-                formal.option == _Option.Optional,
-                formal.option == _Option.Variadic,
-                formal.is_homogeneous,
-            )
-
-        found = _operators[key] = Operator(
-            schema.name,
-            schema.since_version,
-            tuple(map(parameter, schema.inputs)),
-            tuple(map(parameter, schema.outputs)),
-            schema.min_input,
-            schema.max_input,
-            schema.min_output,
-            schema.max_output,
-        )
+        found = _operators[key] = operator_of(schema, lambda p: (p.type_str, p.option.name, p.is_homogeneous))
     return found
+
+
+def operator_of(schema: Any, formal: Callable[[Any], tuple[str, str, bool]]) -> Operator:
+    """Return what a schema says, of onnx or of onnxruntime, whose parameters call things otherwise.
+
+    formal: gives the type, the option ("Single", "Optional", "Variadic") and whether all are of one type.
+    """
+    allowed = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
+
+    def parameter(given: Any) -> Parameter:
+        type_, option, is_homogeneous = formal(given)
+        own = allowed.get(type_, frozenset({type_}))
+        return Parameter(given.name, type_, own, option == "Optional", option == "Variadic", is_homogeneous)
+
+    return Operator(
+        schema.name,
+        schema.since_version,
+        tuple(map(parameter, schema.inputs)),
+        tuple(map(parameter, schema.outputs)),
+        schema.min_input,
+        schema.max_input,
+        schema.min_output,
+        schema.max_output,
+    )
 
 
 _approved: set[tuple[object, ...]] = set()

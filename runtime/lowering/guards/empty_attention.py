@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from graphcore.ir.bodies import body
+from graphcore.ir.bodies import body, outermost
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.state.dim_minima import least, minima
@@ -64,10 +64,7 @@ def _may_fail(node: Node) -> bool:
 
 
 def _unsure(symbol: Symbol) -> frozenset[Dim]:
-    graph = symbol.graph
-    while graph.scope.outer is not None:
-        graph = graph.scope.outer
-    known = minima(graph.metadata)
+    known = minima(outermost(symbol.graph).metadata)
     return frozenset([d for d in symbol.shape if least(d, known) <= 0])
 
 

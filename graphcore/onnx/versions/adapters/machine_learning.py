@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphcore.ir.bodies import outermost
 from graphcore.ir.graph import Graph
 from graphcore.onnx.versions.functions import expand_function
 from graphcore.onnx.versions.node import Made, Read
@@ -21,10 +22,7 @@ def classes(node: Read) -> Made:
 
 def trees(node: Read) -> Made:
     """Version 5 replaces these by one operator of all trees: the graph is written with version 4, which has them."""
-    graph: Graph = node.graph
-    while graph.scope.outer is not None:
-        graph = graph.scope.outer
-    graph.opsets["ai.onnx.ml"] = 4
+    outermost(node.graph).opsets["ai.onnx.ml"] = 4
     return None
 
 
