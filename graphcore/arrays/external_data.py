@@ -14,7 +14,7 @@ from graphcore.arrays.linked_files import FLAGS, NO_FOLLOW, OutsideError, opened
 from graphcore.errors import GraphcoreError, GraphError, ModelError, UnsafePathError
 
 ExternalData: TypeAlias = Literal["plain", "links"]
-"""What external data may lie in: plain files of the model's folder, or also what links of it lead to."""
+"""The places of external data: plain files of the model's folder, or also the targets of its links."""
 
 _SHOWN = 256
 """Characters of a path that errors show: a file may say anything of any length."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""How untrusted files are opened. O_NONBLOCK: opening a FIFO would wait for a writer."""
+"""The flags that untrusted files are opened with. O_NONBLOCK: opening a FIFO would wait for a writer."""
 
 _MOST_LINKS = 40
 """Links on the way to one file, as Linux has it."""

@@ -27,7 +27,7 @@ _WRAPPERS = frozenset({"_pytest", "decorator", "joblib", "numpy", "pluggy", "sci
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 is_ours: dict[str, bool] = {}
-"""Whether a file's lines are not the user's: the library's own, and those that stand between it and the user."""
+"""True, by path, for files whose lines are not the user's: the library's, and those between it and the user."""
 _is_wrapper: set[str] = set()
 """Of those, the files of others."""
 

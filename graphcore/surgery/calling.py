@@ -25,7 +25,7 @@ from graphcore.types.tensor_types import TensorType, Type
 
 
 class Results(tuple[Symbol, ...]):
-    """What a Graph with several outputs gives: a tuple that knows their names, `results["scores"]`."""
+    """The results of a Graph with several outputs: a tuple that knows their names, `results["scores"]`."""
 
     names: tuple[str, ...]
     """The names of the outputs, in order."""

@@ -1,4 +1,4 @@
-"""What is closed to assignment: slots of nodes, Symbols and constants, and the dicts that a graph shows.
+"""Refuse assignment: slots of nodes, Symbols and constants, and the dicts that a graph shows.
 
 A Symbol whose type were set would run as another than it says. The classes refuse every assignment, with the method
 that does what was wanted. A new object is filled as one of an open subclass of the same slots, and closed by
@@ -73,7 +73,7 @@ _GRAPH: Mapping[str, str] = {
 CLOSED: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"Node": _NODE, "Symbol": _SYMBOL, "Constant": _PRODUCER, "Graph": _GRAPH}
 )
-"""What cannot be assigned, by class, each with what to do in place of it."""
+"""The slots that cannot be assigned, by class, each with the help of its error."""
 
 
 def refused(part: object, kind: str, name: str, what: str = "x") -> ImmutableError:

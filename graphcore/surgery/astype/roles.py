@@ -64,7 +64,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Whether each operand and each result is to be of the new dtype, where it is of the old one."""
+    """The operands and results that get the new dtype where they are of the old one."""
 
     operands: tuple[bool, ...]
     results: tuple[bool, ...]

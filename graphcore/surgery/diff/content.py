@@ -1,4 +1,4 @@
-"""What attributes, constants and weights hold: keys to compare them by, and how much two arrays differ."""
+"""The contents of attributes, constants and weights: keys to compare them by, and differences of arrays."""
 
 from __future__ import annotations
 
