@@ -46,7 +46,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "__init__",
         "kernel_probe quantizer tracing",
         "session",
-        "batcher warm_start",
+        "batcher direct warm_start",
         "model",
         "buffers",
         "calls",

@@ -22,7 +22,7 @@ from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.empties import emptied, is_of_nothing, nothing
 from graphcore.runtime.calls.failures import failed
-from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.calls.feeds import Feeds, NoElements
 from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
 from graphcore.runtime.calls.user_nodes import UserNodes
 from graphcore.runtime.inspection.debugging import marked, watched, with_outputs
@@ -65,10 +65,12 @@ class Model:
         kept: tuple[Kept, ...] = (),
         whole: Callable[[], Model] | None = None,
         lower: Callable[[Graph], Graph] | None = None,
+        read_outputs: Callable[[], Mapping[str, Type]] | None = None,
     ) -> None:
         """source: the graph as it was loaded, and reload: loads another one the same way; None for a model that was
         compiled beforehand. whole: loads the model with its graph, where that was left out. lower: lowers the source
-        as it was for the session."""
+        as it was for the session. read_outputs: of a session that runs a file as it is, reads the types of its outputs.
+        Its kernels may not know what to do with arrays of no elements: those run through its graph."""
         transport_dtypes.check(name, {**inputs, **outputs})
         if transport_dtypes.is_needed(inputs, outputs) and not uses_transport:
             raise ModelError(
@@ -99,7 +101,10 @@ class Model:
         self._inputs = without(inputs, {k.name for k in kept})
         self._outputs = without(outputs, {k.output for k in kept})
         self._output_names = [output.name for output in self.session.get_outputs()]
-        self._feeds = Feeds(name, self._inputs)
+        self._feeds = Feeds(name, self._inputs, has_elements=read_outputs is not None)
+        self._is_direct = read_outputs is not None
+        self._read_outputs = read_outputs
+        self._read_model: Model | None = None
         self._stored = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
         self._fed = {n: t.dtype.storage for n, t in inputs.items() if transport_dtypes.is_unusual(t)}
         unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if transport_dtypes.is_unusual(t)]
@@ -131,7 +136,23 @@ class Model:
     @property
     def outputs(self) -> dict[str, Type]:
         """Return the outputs' types by name, in order."""
-        return dict(self._outputs)
+        return dict(self._typed_outputs())
+
+    def _typed_outputs(self) -> Mapping[str, Type]:
+        """Return the types of the outputs, of a file that runs as it is with the dims that only its nodes tell."""
+        read = self._read_outputs
+        if read is not None and not all(map(self._is_told, self._outputs.values())):
+            with contextlib.suppress(GraphcoreError):
+                self._outputs = {**self._outputs, **read()}
+        self._read_outputs = None
+        return self._outputs
+
+    def _is_told(self, type_: Type) -> bool:
+        """Return whether the inputs tell each dim of a type."""
+        known = {d for t in self._inputs.values() if isinstance(t, TensorType) and t.shape.is_ranked for d in t.shape}
+        if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
+            return False
+        return all(dim.is_static or (dim in known and not dim.is_dynamic) for dim in type_.shape)
 
     @property
     def buffers(self) -> Buffers:
@@ -171,7 +192,10 @@ class Model:
         """
         if self._state is not None:
             return self._state(*arrays, **named)
-        feed = self._feeds.take(arrays, named)
+        try:
+            feed = self._feeds.take(arrays, named)
+        except NoElements:
+            return self._whole_model()(*arrays, **named)
         try:
             if self._is_bound:
                 return self._run_bound(feed)
@@ -236,7 +260,12 @@ class Model:
         if self._state is not None:
             raise ModelError(f"bind: {self.name} has buffers, which are bound already", help="call the model")
         on_error = self._failed, self._of_nothing
-        return bound(self.name, self.session, self._inputs, self._outputs, arrays, named, on_error, (self._keep, self))
+        made = bound(
+            self.name, self.session, self._inputs, self._typed_outputs(), arrays, named, on_error, (self._keep, self)
+        )
+        if self._is_direct and not all(array.size for array in made.inputs.values()):
+            return self._whole_model().bind(*arrays, **named)
+        return made
 
     def _failed(self, error: Exception, feed: Mapping[str, Any]) -> RunError:
         with contextlib.suppress(GraphcoreError):
@@ -298,7 +327,7 @@ class Model:
     def _batching(self) -> Batching:
         if self._state is not None:
             raise ModelError(f"{self.name} has buffers, which are one for all rows", help="call the model")
-        return self._batches or batching(self.name, self._inputs, self._outputs)
+        return self._batches or batching(self.name, self._inputs, self._typed_outputs())
 
     def execute(self, /, *arrays: Any, wide: Any = "limbs", micro_batch: Any = None, **named: Any) -> list[Any]:
         """Run as calling the model does; wide: what outputs of more than 64 bits come as; micro_batch: rows to run at
@@ -322,8 +351,11 @@ class Model:
         if micro_batch is None:
             results = self(*arrays, **named)
         else:
-            feed = self._feeds.take(arrays, named)
             rows = rows_of(self.name, micro_batch)
+            try:
+                feed = self._feeds.take(arrays, named)
+            except NoElements:
+                return self._whole_model().execute(*arrays, wide=wide, micro_batch=micro_batch, **named)
             is_single = self.session.get_session_options().intra_op_num_threads == 1
             batches = self._batching()
             if batches.rows(feed) > rows:
@@ -369,9 +401,17 @@ class Model:
     def _read(self) -> None:
         """Read the graph that was left out. Raises `ModelError` where its file was changed since."""
         if self._whole is not None and self._source is None:
-            read = self._whole()
+            read = self._whole_model()
             self._source, self._reload, self._edits = read._source, read._reload, read._edits
             self._lowered, self._start, self._lower = read._lowered, read._start, read._lower
+
+    def _whole_model(self) -> Model:
+        """Return the model with its graph, which was left out. Raises `ModelError` where its file was changed since."""
+        assert self._whole is not None
+        with self._lock:
+            if self._read_model is None:
+                self._read_model = self._whole()
+            return self._read_model
 
     def _check_unedited(self, what: str) -> None:
         """Check that the graph, which further sessions are started from, was not edited.
@@ -459,6 +499,6 @@ class Model:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())
-        outputs = ", ".join(f"{name}: {type_}" for name, type_ in self._outputs.items())
+        outputs = ", ".join(f"{name}: {type_}" for name, type_ in self._typed_outputs().items())
         kept = ", ".join(f"{k.name}: {k.type}" for k in self._kept)
         return f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {kept}' if kept else ''}>"

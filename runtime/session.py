@@ -40,12 +40,8 @@ from graphcore.support.suggestions import suggestion
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore.onnx.read.reader import Opened
     from graphcore.runtime.warm_start.start import WarmStart
-
-_QUADRATIC = ("ConstantSharing",)
-"""Measured: it compares initializers pairwise, three quarters of the start of a session with 10,000 of them."""
-
-_MANY = 1000
 
 
 class InferenceSession:
@@ -158,9 +154,43 @@ class InferenceSession:
             if weights:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
+        from graphcore.onnx.read import reader  # onnx, which graphs that are built do not need
+
+        opened = reader.opened(model, links)
+        if warm is None and not weights:
+            direct = self._load_directly(opened, prepack)
+            if direct is not None:
+                return direct
+        return self._load_opened(opened, weights or {}, prepack, warm)
+
+    def _load_directly(self, opened: Opened, prepack: Prepack) -> Model | None:
+        """Return the Model of a file that runs as it is; None where it has to be lowered."""
+        if self.providers != ("CPUExecutionProvider",) or self.optimize == "exact" or self._starter.libraries:
+            return None
+        from graphcore.runtime.direct import start  # onnx, as above
+
+        found = start.found(opened, prepack)
+        if found is None:
+            return None
+
+        def load() -> Model:
+            return self._load_graph(read(), {}, prepack, None)
+
+        def read() -> Graph:
+            if opened.is_overwritten():
+                raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
+            graph = self._read(opened)
+            opened.forget()
+            return graph
+
+        return start.started(found, opened, self._starter, load, read)
+
+    def _load_opened(
+        self, opened: Opened, weights: Mapping[str, Array], prepack: Prepack, warm: WarmStart | None
+    ) -> Model:
+        """Return the Model of a file that is lowered."""
         try:
-            graph = self._read(model, external_data, external_data_root)
-            return self._load_graph(graph, weights or {}, prepack, warm)
+            return self._load_graph(self._read(opened), weights, prepack, warm)
         except GraphcoreError:
             raise
         except Exception as error:  # of a model that ONNX's checks let through and that makes no sense
@@ -169,24 +199,15 @@ class InferenceSession:
                 help="check the model with onnx.checker, full_check=True",
             ) from error
 
-    def _read(
-        self,
-        model: onnx.ModelProto | bytes | str | os.PathLike[str],
-        external_data: ExternalData,
-        root: str | os.PathLike[str] | None,
-    ) -> Graph:
+    def _read(self, opened: Opened) -> Graph:
         """Return the graph of a model, typed by what the libraries of operators say."""
+        from graphcore.onnx.read.reader import read  # onnx, which graphs that are built do not need
+
         if not self._starter.libraries:
-            return Graph.load(model, external_data=external_data, external_data_root=root)
-        from graphcore.onnx.read.reader import load  # onnx, which graphs that are built do not need
+            return read(opened)
         from graphcore.runtime.ort.operators import InstalledOperators  # onnx, as above
 
-        return load(
-            model,
-            external_data=external_data,
-            external_data_root=root,
-            runtime=lambda: InstalledOperators(self._starter.libraries),
-        )
+        return read(opened, runtime=lambda: InstalledOperators(self._starter.libraries))
 
     def _load_graph(
         self,
@@ -216,7 +237,7 @@ class InferenceSession:
         lowered = self._lowered(source, self.target) if plan is None else plan.lowered
         defaults = TENSOR_CORES if TARGETS[self.target].tensor_cores and multiplies_in_tf32(source, lowered) else EXACT
         constants = sum(isinstance(s.producer, Constant) for s in lowered.symbols)
-        disabled = (*SLOWER, *_QUADRATIC) if constants >= _MANY else SLOWER
+        disabled = (*SLOWER, *sessions.QUADRATIC) if constants >= sessions.MANY_CONSTANTS else SLOWER
         disabled = (*disabled, *broken(lowered))
         packing = {**prepacking.entries(lowered, prepack), **memory(lowered)}
         in_steps = TARGETS[self.target].is_host and any(buffer.in_place for buffer in buffers.values())

@@ -17,6 +17,10 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 
+class NoElements(Exception):
+    """Arrays of no elements were given to a model that takes none."""
+
+
 class _Leaf(NamedTuple):
     """One array of what is fed. what: how errors call it. is_held: it is what a buffer holds, and was not given."""
 
@@ -42,8 +46,12 @@ class Feeds:
     is None or not given at all. What is of another type is for the runtime to judge.
     """
 
-    def __init__(self, model: str, types: Mapping[str, Type], kind: str = "input") -> None:
+    def __init__(
+        self, model: str, types: Mapping[str, Type], kind: str = "input", *, has_elements: bool = False
+    ) -> None:
+        """has_elements: whether `NoElements` is raised for arrays that have none."""
         self.model = model
+        self._has_elements = has_elements
         self._kind = kind
         self.types = dict(types)
         self.names = tuple(types)
@@ -99,6 +107,8 @@ class Feeds:
         for (name, type_), value in zip(self.types.items(), given, strict=True):
             feed[name] = self._value(f"{self._kind} {name!r}", type_, value, leaves)
         self._check_sizes(leaves)
+        if self._has_elements and not all(leaf.array.size for leaf in leaves):
+            raise NoElements
         if self._is_plain:
             self._accepted = tuple((name, array.dtype, array.shape) for name, array in feed.items())
         return feed

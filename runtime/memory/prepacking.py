@@ -23,7 +23,7 @@ PARALLEL = {"session.prepack.enable_parallel": "1"}
 
 _CHOICES: tuple[Prepack, ...] = ("auto", "on", "off")
 
-_PACKED = frozenset(
+PACKED = frozenset(
     "Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearMatMul DequantizeLinear LSTM GRU RNN".split()
 )
 """Operators of ONNX, beside the float products, whose kernels put weights in order."""
@@ -72,7 +72,7 @@ def _gains(graph: Graph, outer: set[int]) -> bool:
 def _packs(node: Node, constant: set[int]) -> bool:
     if node.op_type in _LEFT:
         return False
-    if node.domain or node.op_type in _PACKED:
+    if node.domain or node.op_type in PACKED:
         return any(id(s) in constant and _is_matrix(s) for s in node.inputs if s is not None)
     if node.op_type not in ("MatMul", "Gemm"):
         return False
@@ -90,4 +90,4 @@ def _is_one_row(symbol: Symbol | None) -> bool:
     return all(dim.is_static and int(dim) == 1 for dim in tuple(symbol.shape)[:-1])
 
 
-__all__ = ["OFF", "PARALLEL", "Prepack", "entries", "gains", "require"]
+__all__ = ["OFF", "PACKED", "PARALLEL", "Prepack", "entries", "gains", "require"]

@@ -36,6 +36,11 @@ def types_of(session: onnxruntime.InferenceSession) -> tuple[dict[str, Type], di
     return inputs, outputs
 
 
+def outputs_of(session: onnxruntime.InferenceSession) -> dict[str, Type]:
+    """Return the types of the outputs of a session whose model notes nothing."""
+    return {v.name: _type(v, {}) for v in session.get_outputs()}
+
+
 def _semantic(text: str) -> dict[str, object]:
     """Return the semantic dtypes that a model notes; none where the note, which is untrusted, cannot be read."""
     try:

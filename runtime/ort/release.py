@@ -72,16 +72,26 @@ def build_commit() -> str:
 
 def broken(graph: Graph) -> tuple[str, ...]:
     """Return the optimisers that make something else of a lowered graph, or nodes without a kernel."""
-    known = {sign: [n for n in names if in_force(f"optimiser {n}", runtime())] for sign, names in _OPTIMISERS.items()}
-    if not any(known.values()):
+    if not any(_traps().values()):
         return ()
     symbols = list(_symbols(graph))
-    is_met = {
-        "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
-        "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
-        "dequantised int8": any(_dequantises_int8(s) for s in symbols),
-    }
-    return tuple(name for sign, names in known.items() if is_met[sign] for name in names)
+    return optimisers_to_leave_out(
+        {
+            "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
+            "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
+            "dequantised int8": any(_dequantises_int8(s) for s in symbols),
+        }
+    )
+
+
+def optimisers_to_leave_out(signs: Mapping[str, bool]) -> tuple[str, ...]:
+    """Return the optimisers whose traps a model meets. signs: of `_OPTIMISERS`, whether it has them."""
+    return tuple(name for sign, names in _traps().items() if signs.get(sign) for name in names)
+
+
+@functools.cache
+def _traps() -> dict[str, list[str]]:
+    return {sign: [n for n in names if in_force(f"optimiser {n}", runtime())] for sign, names in _OPTIMISERS.items()}
 
 
 def _dequantises_int8(symbol: Symbol) -> bool:
@@ -174,6 +184,7 @@ __all__ = [
     "memory",
     "newest_ir",
     "newest_opset",
+    "optimisers_to_leave_out",
     "runtime",
     "takes",
 ]

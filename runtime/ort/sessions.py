@@ -34,6 +34,12 @@ class Cache(Protocol):
     def save(self, key: str, content: bytes) -> None: ...
 
 
+QUADRATIC = ("ConstantSharing",)
+"""Measured: it compares initializers pairwise, three quarters of the start of a session with 10,000 of them."""
+
+MANY_CONSTANTS = 1000
+"""The number of constants from which on the optimisers of `QUADRATIC` are left out."""
+
 _BY_REFERENCE = 1024
 """Bytes from which on an initializer stays where it is."""
 

@@ -102,7 +102,7 @@ def _named() -> set[str]:
     }
     rows |= {f"{dtype} kernels" for dtype in TARGETS["cpu"].rounded}
     rows |= {f"optimiser {name}" for names in installed._OPTIMISERS.values() for name in names}
-    rows |= {trap for names in empty_recurrent._ENDS.values() for trap in names.values()} | {
+    rows |= {trap for names in empty_recurrent.ENDS.values() for trap in names.values()} | {
         empty_recurrent._FEATURELESS
     }
     rows |= {guard.trap for guard in GUARDS}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 
@@ -33,6 +33,70 @@ from graphcore.support.gc_pause import uncollected
 _IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET)
 
 
+class Opened:
+    """A model that is opened: its bytes, where they lie, and its message once that was parsed.
+
+    path: of the file; None of what is in memory. folder: where its external data may lie. name: for errors.
+    """
+
+    def __init__(self, source: object, links: Links | None) -> None:
+        is_path = isinstance(source, (str, os.PathLike))
+        self.path = os.fsdecode(os.fspath(source)) if is_path else None  # type: ignore[call-overload]
+        self._written = self._stamp()
+        self.content, self.folder, self.name = _content(source, links)
+        self._split: tuple[onnx.ModelProto, Mapping[int, memoryview]] | None = None
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        """Return the message without the content of the graph's large tensors. Raises `ModelError`."""
+        return self._parsed()[0]
+
+    @property
+    def large(self) -> Mapping[int, memoryview]:
+        """Return the content of the graph's large tensors by the position of their initializer."""
+        return self._parsed()[1]
+
+    def is_unchanged(self) -> bool:
+        """Return whether the file is the one that was opened, as far as its times, size and number tell."""
+        return self._stamp() == self._written
+
+    def is_overwritten(self) -> bool:
+        """Return whether the bytes are others by now: those of a file that was written to, and not replaced."""
+        now = self._stamp()
+        return now[:2] == self._written[:2] and now != self._written
+
+    def forget(self) -> None:
+        """Forget the message: it is parsed again where it is asked for."""
+        self._split = None
+
+    def _parsed(self) -> tuple[onnx.ModelProto, Mapping[int, memoryview]]:
+        if self._split is None:
+            try:
+                slim, large = split(self.content)
+                self._split = onnx.ModelProto.FromString(slim), large
+            except GraphcoreError:
+                raise
+            except Exception:
+                raise ModelError(
+                    f"load: {self.name} is no ONNX model", help="check that the file is whole and is an .onnx file"
+                ) from None
+        return self._split
+
+    def _stamp(self) -> tuple[int, ...]:
+        if self.path is None:
+            return ()
+        try:
+            found = os.stat(self.path)
+        except (OSError, ValueError):  # which reading it says better
+            return (0,)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def opened(source: object, links: Links | None = None) -> Opened:
+    """Return a model that is opened and not yet parsed. Raises `ModelError` for what cannot be read."""
+    return Opened(source, links)
+
+
 def load(
     source: object,
     *,
@@ -43,19 +107,22 @@ def load(
     runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
     """Return the graph of a model; see `Graph.load`. runtime: gives what is asked for operators of other domains."""
-    content, folder, name = _content(source, links_of(external_data, external_data_root))
-    try:
-        slim, large = split(content)
-        model = onnx.ModelProto.FromString(slim)
-    except GraphcoreError:
-        raise
-    except Exception:
-        raise ModelError(
-            f"load: {name} is no ONNX model", help="check that the file is whole and is an .onnx file"
-        ) from None
+    found = opened(source, links_of(external_data, external_data_root))
+    return read(found, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime)
+
+
+def read(
+    opened: Opened,
+    *,
+    implicit_casts: bool = False,
+    promotion: str | PromotionSystem | None = None,
+    runtime: Callable[[], RuntimeOperators | None] = installed,
+) -> Graph:
+    """Return the graph of a model that is opened; see `load`."""
+    proto, large, name = opened.proto, opened.large, opened.name
     try:
         with uncollected():
-            return buffer_notes.read(_read(Model(model, large, folder, implicit_casts, runtime), promotion))
+            return buffer_notes.read(_read(Model(proto, large, opened.folder, implicit_casts, runtime), promotion))
     except GraphcoreError:
         raise
     except RecursionError:
@@ -123,4 +190,4 @@ def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto] | None:
     return {v.name: v.type for v in values if v.type.WhichOneof("value")}
 
 
-__all__ = ["load", "read_nodes"]
+__all__ = ["Opened", "load", "opened", "read", "read_nodes"]

@@ -12,7 +12,7 @@ from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
-_ENDS: dict[str, dict[int, str]] = {
+ENDS: dict[str, dict[int, str]] = {
     "GRU": {0: "GRU without steps", 1: "GRU without sequences"},
     "LSTM": {1: "LSTM without sequences"},
     "RNN": {0: "RNN without steps"},
@@ -31,7 +31,7 @@ def occupied(b: Builder, call: Call) -> Replacement:
     assert x is not None
     assert w is not None
     shape = x.type.shape
-    trapped = {axis for axis, trap in _ENDS.get(call.op, {}).items() if b.rules.has_trap(trap)}
+    trapped = {axis for axis, trap in ENDS.get(call.op, {}).items() if b.rules.has_trap(trap)}
     if not shape.is_ranked or len(shape) != 3:
         return None
     features = w.shape[2] if w.shape.is_ranked and len(w.shape) == 3 else None

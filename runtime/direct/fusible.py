@@ -1,0 +1,73 @@
+"""Traces of fusions in a model that is scanned: what tells that one may match, for less than matching it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from graphcore.runtime.fusions import FUSIONS
+
+_STEPS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("Softmax", "MatMul"): "attention",
+        **{("Softmax", op): "Softmax" for op in ("Cast", "Dropout", "Identity", "IsNaN", "Where")},
+        ("ReduceMean", "Add"): "mean",
+        ("mean", "Sqrt"): "norm",
+        ("ReduceMean", "LayerNormalization"): "norm",
+        ("Neg", "Concat"): "rotary",
+        ("Neg", "Reshape"): "Neg",
+        ("Neg", "Unsqueeze"): "Neg",
+    }
+)
+"""From the mark of an operand and the operator that takes it to the mark of its result."""
+
+_BEGINS = frozenset({"Neg", "ReduceMean", "Softmax"})
+
+_SIGNS: Mapping[str, str] = MappingProxyType(
+    {
+        "Attention": "attention",
+        "no Reshape of a Reshape": "attention",
+        "RMSNormalization, LayerNormalization": "norm",
+        "scale within the norm": "norm",
+        "bias within the norm": "norm",
+        "RotaryEmbedding": "rotary",
+        "RotaryEmbedding of neighbours": "rotary",
+    }
+)
+"""The mark that every match of a fusion has; a fusion that is not here may match where its sign is."""
+
+_NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
+
+
+class Trail:
+    """The marks of values, by name, and those that tell of a fusion."""
+
+    def __init__(self) -> None:
+        self._marks: dict[str, str] = {}
+        self._found: set[str] = set()
+
+    def follow(self, op_type: str, inputs: Iterable[str], outputs: Sequence[str]) -> None:
+        """Mark the results of a node."""
+        if op_type in _BEGINS:
+            self._marks.update(dict.fromkeys(outputs, op_type))
+        if not self._marks:
+            return
+        for name in inputs:
+            mark = self._marks.get(name)
+            made = None if mark is None else _STEPS.get((mark, op_type))
+            if made is not None:
+                self._found.add(made)
+                self._marks.update(dict.fromkeys(outputs, made))
+
+    def reason(self, operators: set[str]) -> str | None:
+        """Return the fusion that may match; None where none can. operators: those of the model."""
+        for fusion in FUSIONS:
+            if fusion.sign not in operators:
+                continue
+            mark = _SIGNS.get(fusion.name)
+            if mark is None or mark in self._found or (mark == "norm" and not _NORMS.isdisjoint(operators)):
+                return f"the fusion {fusion.name}"
+        return None
+
+
+__all__ = ["Trail"]

@@ -1,0 +1,234 @@
+"""The operators that a direct load takes: the dtypes of their results, and the nodes that are left to a Graph.
+
+An operator has a row where its kernel, at every opset from `OLDEST` on, gives the bits that the lowered Graph gives:
+no adapter of its versions changes numbers, and what a decomposition would mend is told by `Legality` from dtypes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+
+import onnx
+
+from graphcore.runtime.lowering.decompositions.empty_recurrent import ENDS
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.types.dtypes import DType
+
+OLDEST = 7
+"""The opset from which on the rows hold; onnxruntime has no kernels of older ones."""
+
+
+class Asked(Protocol):
+    """The part of a scan that rows ask: see `scan.Scan`."""
+
+    rules: Legality
+    dtypes: dict[str, DType]
+    dims: dict[str, tuple[int, ...]]
+    casts: dict[str, DType]
+
+    def dtype_of(self, number: int) -> DType | None: ...
+    def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool: ...
+    def divides(self, name: str) -> bool: ...
+    def reduces(self, node: onnx.NodeProto) -> bool: ...
+    def require_elements(self, name: str, axes: Sequence[int]) -> None: ...
+    def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None: ...
+
+
+Results: TypeAlias = Callable[["Asked", onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]
+"""Returns the dtypes of a node's results; None for a node that is left to a Graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An operator. results: None for those of the first operand. decides: the operand that its kernel is chosen by.
+
+    is_new: whether versions that the library's adapters rewrite are left to a Graph.
+    """
+
+    results: Results | None = None
+    decides: int = 0
+    is_new: bool = False
+
+
+def _always(*dtypes: DType) -> Row:
+    return Row(lambda scan, node, given: dtypes)
+
+
+def _of_first(node: onnx.NodeProto, given: Sequence[DType | None]) -> list[DType] | None:
+    first = given[0] if given else None
+    return None if first is None else [first] * len(node.output)
+
+
+def _cast(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    (source,) = given
+    target = scan.dtype_of(next((a.i for a in node.attribute if a.name == "to"), 0))
+    if source is None or target is None or len(node.attribute) != 1 or not is_plain_cast(source, target):
+        return None
+    before = scan.casts.get(node.input[0])  # onnxruntime merges the two, and drops what the first one rounded
+    if before is not None and not _holds(source, before):
+        return None
+    scan.casts[node.output[0]] = source
+    return [target]
+
+
+def is_plain_cast(source: DType, target: DType) -> bool:
+    """Return whether onnxruntime's Cast gives what the library's does: all but floats to integers."""
+    return not (source.is_float and target.is_integer)
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Return whether every value of `narrow` is one of `wide`."""
+    if narrow is DType.bool or wide is narrow:
+        return True
+    if wide is DType.bool:
+        return False
+    if narrow.is_float:
+        return wide is DType.float64
+    if wide.is_float:
+        return narrow.bits <= (24 if wide is DType.float32 else 53)
+    return narrow.bits < wide.bits and (wide.is_signed or narrow.is_unsigned)
+
+
+def _constant(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    if len(node.attribute) != 1:
+        return None
+    attribute, name = node.attribute[0], node.output[0]
+    if attribute.name == "value":
+        return [scan.dtypes[name]] if scan.takes_constant(name, attribute.t) else None
+    made = _NUMBERS.get(attribute.name)
+    return None if made is None or not scan.takes_constant(name, made(attribute)) else [scan.dtypes[name]]
+
+
+def _floats(attribute: onnx.AttributeProto) -> onnx.TensorProto:
+    return onnx.TensorProto(data_type=_Kind.FLOAT, dims=[len(attribute.floats)], float_data=attribute.floats)
+
+
+def _integers(attribute: onnx.AttributeProto) -> onnx.TensorProto:
+    return onnx.TensorProto(data_type=_Kind.INT64, dims=[len(attribute.ints)], int64_data=attribute.ints)
+
+
+_Kind = onnx.TensorProto
+_NUMBERS: Mapping[str, Callable[[onnx.AttributeProto], onnx.TensorProto]] = {
+    "value_float": lambda a: onnx.TensorProto(data_type=_Kind.FLOAT, float_data=[a.f]),
+    "value_floats": _floats,
+    "value_int": lambda a: onnx.TensorProto(data_type=_Kind.INT64, int64_data=[a.i]),
+    "value_ints": _integers,
+}
+"""What makes a tensor of the numbers of a Constant, by the attribute that says them."""
+
+
+def _filled(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    value = next((a.t for a in node.attribute if a.name == "value"), None)
+    dtype = DType.float32 if value is None else scan.dtype_of(value.data_type)
+    return None if dtype is None else [dtype]
+
+
+def _division(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    dtype = given[0]
+    if dtype is None or (dtype.is_integer and not scan.divides(node.input[1])) or node.attribute:
+        return None
+    return [dtype]
+
+
+def _power(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    base, exponent = given
+    return [base] if base is not None and exponent in (base, DType.int32, DType.int64) else None
+
+
+def _product(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    dims = scan.dims.get(node.input[1])  # kernels get some products wrong that have nothing to add up
+    return None if dims is None or len(dims) < 2 or given[0] is None else [given[0]]
+
+
+def _window(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    for attribute in node.attribute:
+        if attribute.name == "ceil_mode" and attribute.i:
+            return None
+        if attribute.name == "auto_pad" and attribute.s not in (b"NOTSET", b"VALID"):
+            return None
+    return None if given[0] is None or len(node.output) != 1 else [given[0]]
+
+
+def _reduction(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    return None if given[0] is None or not scan.reduces(node) else [given[0]]
+
+
+def _resized(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    said = {a.name: a.s for a in node.attribute}
+    if said.get("mode", b"nearest") not in (b"nearest", b"linear") or said.keys() & {"axes", "antialias"}:
+        return None
+    by_corners = said.get("coordinate_transformation_mode", b"half_pixel") == b"align_corners"
+    if given[0] is None or (by_corners and said.get("mode") == b"linear"):
+        return None
+    return [given[0]]
+
+
+def _normalized(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    trains = any((a.name == "training_mode" and a.i) or (a.name == "spatial" and a.i != 1) for a in node.attribute)
+    return None if trains or len(node.output) != 1 or given[0] is None else [given[0]]
+
+
+def _dropped(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    return None if len(node.input) != 1 or len(node.output) != 1 or given[0] is None else [given[0]]
+
+
+def _dropped_statistics(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    return None if len(node.output) != 1 or given[0] is None else [given[0]]
+
+
+def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    if any(a.name == "layout" and a.i for a in node.attribute):
+        return None
+    trapped = [axis for axis, trap in ENDS.get(node.op_type, {}).items() if scan.rules.has_trap(trap)]
+    scan.require_elements(node.input[0], trapped)
+    return _of_first(node, given)
+
+
+def _chosen(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    return scan.branches(node)
+
+
+def _top(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    return None if given[0] is None else [given[0], DType.int64]
+
+
+_SAME = """
+    " Abs Acos Add And Asin Atan Ceil Concat Conv ConvTranspose Cos DepthToSpace Elu Erf Exp Expand Flatten Floor
+    Gather GatherElements Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity InstanceNormalization
+    LeakyRelu Log LogSoftmax Max Min Mul Neg Not Or PRelu Reciprocal Relu Reshape Selu Sigmoid Sign Sin Slice
+    Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Xor
+"""
+
+ROWS = MappingProxyType(
+    {
+        **dict.fromkeys(_SAME.split(), Row()),
+        **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), _always(DType.bool)),
+        **dict.fromkeys(("IsInf", "IsNaN"), _always(DType.bool)),
+        **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
+        **dict.fromkeys(("AveragePool", "MaxPool"), Row(_window)),
+        **dict.fromkeys(("GRU", "LSTM"), Row(_recurrent)),
+        **dict.fromkeys((f"Reduce{of}" for of in "L1 L2 Max Mean Min Prod Sum SumSquare".split()), Row(_reduction)),
+        **dict.fromkeys(("Div", "Mod"), Row(_division)),
+        "BatchNormalization": Row(_normalized),
+        "Cast": Row(_cast),
+        "Clip": Row(),
+        "Constant": Row(_constant),
+        "ConstantOfShape": Row(_filled),
+        "Dropout": Row(_dropped),
+        "If": Row(_chosen),
+        "LayerNormalization": Row(_dropped_statistics),
+        "MatMul": Row(_product),
+        "Pad": Row(),
+        "Pow": Row(_power),
+        "Range": Row(),
+        "Resize": Row(_resized),
+        "TopK": Row(_top),
+        "Where": Row(lambda scan, node, given: None if given[1] is None else [given[1]], decides=1),
+    }
+)
+"""By name, of ONNX's own domain."""
+
+__all__ = ["OLDEST", "ROWS", "Row", "is_plain_cast"]

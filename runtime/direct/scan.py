@@ -1,0 +1,343 @@
+"""A scan of a model for what keeps it from running as it is: one walk over its nodes, with the dtype of each value.
+
+Nothing of a model is trusted. What the scan does not know, and what onnxruntime then refuses, is left to a Graph, whose
+errors say what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from graphcore.errors import GraphcoreError
+from graphcore.onnx.opset import OPSET
+from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
+from graphcore.onnx.schemas.schemas import schema_of
+from graphcore.onnx.versions import is_unchanged
+from graphcore.runtime.direct.fusible import Trail
+from graphcore.runtime.direct.operators import OLDEST, ROWS, Row
+from graphcore.runtime.lowering.decompositions import keeps_kernel, rows_of
+from graphcore.runtime.lowering.guards import negative_axes
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.runtime.memory.prepacking import PACKED
+from graphcore.types.dtypes import DType
+
+_DTYPES: dict[int, DType] = {
+    dtype.onnx: dtype
+    for dtype in (
+        DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64
+    )
+}  # fmt: skip
+"""The dtypes of models that run as they are, by ONNX's number: narrower floats are rounded, and strings checked."""
+
+_KINDS = onnx.AttributeProto
+_LIMITED = frozenset({*RANGES, *AXES, *(op for op, _ in CHOICES), "Transpose"})
+_AXES = frozenset({"axis", "axes", "batch_axis", "time_axis"})
+
+_MOST_AXES = 64
+_MOST_ELEMENTS = 1 << 31
+"""The largest number of a constant that says sizes."""
+
+_SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Resize", "Tile"})
+"""Operators whose operands say sizes, and some the factors of sizes."""
+
+_GUARDED = frozenset({"Div", "GRU", "LSTM", "MatMul", "Mod", "Resize"})
+"""Operators of whose decompositions the rows leave nothing to do: they leave what needs them to a Graph."""
+
+_DEEPEST = 8
+_FROM_RAW: Mapping[DType, Any] = {dtype: dtype.numpy.newbyteorder("<") for dtype in _DTYPES.values()}
+_FIELDS = {DType.float32: "float_data", DType.float64: "double_data", DType.int64: "int64_data"}
+
+_ROWS_STAY = frozenset(
+    "Add Sub Mul Div Relu LeakyRelu Sigmoid Tanh Softmax LogSoftmax MatMul Gemm Identity Cast Clip Elu Abs Exp Log"
+    " Sqrt Neg Softplus Constant BatchNormalization LayerNormalization".split()
+)
+"""Operators that leave the rows of a matrix as many as they are."""
+
+
+class Scan:
+    """One scan. reason: why the model is left to a Graph; None where it is not.
+
+    dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its result, from which dtype
+    each Cast is. is_packed: whether kernels put a constant into an order of their own; None where shapes tell that.
+    """
+
+    def __init__(self, rules: Legality) -> None:
+        self.rules = rules
+        self.dtypes: dict[str, DType] = {}
+        self.dims: dict[str, tuple[int, ...]] = {}
+        self.casts: dict[str, DType] = {}
+        self.constants = 0
+        self.reason: str | None = None
+        self.operators: set[str] = set()
+        self._tensors: dict[str, onnx.TensorProto] = {}
+        self._opset = 0
+        self._legal: dict[tuple[str, DType], bool] = {}
+        self._known: dict[str, Row | None] = {}
+        self._attributes: set[tuple[str, bytes]] = set()
+        self._trail = Trail()
+        self._depth = 0
+        self._empties: set[str] = set()
+        self._filled: list[tuple[str, int]] = []
+        self._packs = False
+        self._multiplies = False
+        self._trapped = rules.has_trap(negative_axes.GUARD.trap)
+
+    def run(self, model: onnx.ModelProto) -> bool:
+        """Return whether a model runs as it is. model: its large tensors may be without their content."""
+        self.reason = self._model(model) or self._trail.reason(self.operators) or self._unsure(model)
+        return self.reason is None
+
+    @property
+    def has_empty_constants(self) -> bool:
+        """Return whether some constant has no elements."""
+        return bool(self._empties)
+
+    @property
+    def has_float64(self) -> bool:
+        """Return whether some value is of float64."""
+        return DType.float64 in self.dtypes.values()
+
+    def is_packed(self, model: onnx.ModelProto) -> bool | None:
+        """Return whether kernels gain by an order of weights of their own; None where only shapes tell."""
+        if self._packs or not self._multiplies:
+            return self._packs
+        dims = [v.type.tensor_type.shape.dim for v in model.graph.input]
+        many = all(len(d) > 1 and (d[0].dim_value != 1) for d in dims)
+        return True if many and self.operators <= _ROWS_STAY else None
+
+    # Questions of rows
+
+    def dtype_of(self, number: int) -> DType | None:
+        """Return the dtype of ONNX's number; None for one that is left to a Graph."""
+        return _DTYPES.get(number)
+
+    def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
+        """Note a constant. Return whether it is one of the dtypes, with elements, and within the model."""
+        dtype = _DTYPES.get(tensor.data_type)
+        dims = tuple(tensor.dims)
+        if dtype is None or tensor.data_location or name in self.dtypes:
+            return False
+        if 0 in dims:
+            self._empties.add(name)
+        self.dtypes[name] = dtype
+        self.dims[name] = dims
+        self._tensors[name] = tensor
+        self.constants += 1
+        return True
+
+    def divides(self, name: str) -> bool:
+        """Return whether a divisor is a constant of integers by which every integer can be divided."""
+        found = self._values(name)
+        return found is not None and not ((found == 0) | (found == -1)).any()
+
+    def reduces(self, node: onnx.NodeProto) -> bool:
+        """Return whether a reduction does not meet the trap of axes below 0."""
+        if not self._trapped:
+            return True
+        axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+        if axes is None and len(node.input) > 1 and node.input[1]:
+            found = self._values(node.input[1])
+            axes = [-1] if found is None else found.tolist()
+        return all(axis >= 0 for axis in axes or ())
+
+    def require_elements(self, name: str, axes: Sequence[int]) -> None:
+        """Leave the model to a Graph where these axes of a value may turn out to be empty."""
+        if axes and self._depth:
+            self._filled.append(("", 0))  # of which inference tells nothing
+        self._filled += [(name, axis) for axis in axes]
+
+    def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
+        """Return the dtypes of what the bodies of an If give; None where they differ, or a node of them has no row."""
+        given: list[list[DType]] = []
+        if self._depth == _DEEPEST:
+            return None
+        for attribute in node.attribute:
+            inner = self._body(attribute.g)
+            if inner is None:
+                return None
+            given.append(inner)
+        return given[0] if len(given) == 2 and given[0] == given[1] and len(given[0]) == len(node.output) else None
+
+    # The walk
+
+    def _model(self, model: onnx.ModelProto) -> str | None:
+        versions = {o.domain: o.version for o in model.opset_import}
+        self._opset = versions.get("", versions.get("ai.onnx", 0))
+        if not OLDEST <= self._opset <= OPSET:
+            return f"opset {self._opset}"
+        if len(versions) != len(model.opset_import) or model.functions or model.training_info:
+            return "functions"
+        graph = model.graph
+        if graph.sparse_initializer or not graph.output:
+            return "sparse constants, or no outputs"
+        for tensor in graph.initializer:
+            if not self.takes_constant(tensor.name, tensor):
+                return f"the constant {tensor.name!r}"
+        for value in graph.input:
+            if value.name not in self.dims and not self._takes_input(value):
+                return f"the input {value.name!r}"
+        return self._nodes(graph.node) or self._outputs(graph)
+
+    def _unsure(self, model: onnx.ModelProto) -> str | None:
+        """Return which value may turn out to be empty that must not be; None where there is none."""
+        if not self._filled:
+            return None
+        known = {d.dim_param for value in model.graph.input for d in value.type.tensor_type.shape.dim if d.dim_param}
+        try:
+            found = onnx.shape_inference.infer_shapes(model)
+        except Exception:
+            return "its shapes"
+        shapes = {v.name: v.type.tensor_type.shape.dim for v in (*found.graph.value_info, *found.graph.input)}
+        for name, axis in self._filled:
+            dims = shapes.get(name, ())
+            if len(dims) <= axis or not (dims[axis].dim_value > 0 or dims[axis].dim_param in known):
+                return f"{name!r}, whose axis {axis} may be empty"
+        return None
+
+    def _takes_input(self, value: onnx.ValueInfoProto) -> bool:
+        tensor = value.type.tensor_type
+        dtype = _DTYPES.get(tensor.elem_type)
+        if dtype is None or type(value.name) is not str or not value.name or value.name in self.dtypes:
+            return False
+        if any(d.HasField("dim_value") and not d.dim_value for d in tensor.shape.dim):
+            return False
+        self.dtypes[value.name] = dtype
+        return True
+
+    def _outputs(self, graph: onnx.GraphProto) -> str | None:
+        made = {name for node in graph.node for name in node.output}
+        names = [o.name for o in graph.output]
+        if len({*names}) != len(names) or not made.issuperset(names) or not all(type(n) is str for n in names):
+            return "outputs that are no results of nodes"
+        return None
+
+    def _body(self, graph: onnx.GraphProto) -> list[DType] | None:
+        """Return the dtypes of a body's outputs; None for one that is left to a Graph."""
+        if graph.sparse_initializer or graph.input:
+            return None
+        outer = self.dtypes, self.dims, self.casts, self._tensors
+        self.dtypes, self.dims, self.casts, self._tensors = (dict(d) for d in outer)  # type: ignore[assignment]
+        self._depth += 1
+        try:
+            if not all(self.takes_constant(t.name, t) for t in graph.initializer) or self._nodes(graph.node):
+                return None
+            found = [self.dtypes.get(o.name) for o in graph.output]
+            return None if None in found or self._outputs(graph) else found  # type: ignore[return-value]
+        finally:
+            self._depth -= 1
+            self.dtypes, self.dims, self.casts, self._tensors = outer
+
+    def _nodes(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
+        dtypes, known, legal, trail = self.dtypes, self._known, self._legal, self._trail
+        for node in nodes:
+            op_type = node.op_type
+            row = known.get(op_type)
+            if row is None:
+                row = known[op_type] = self._row(op_type)
+                if row is None:
+                    return f"{op_type} of opset {self._opset}"
+            if node.domain not in ("", "ai.onnx"):
+                return f"{op_type} of {node.domain!r}"
+            names = list(node.input)
+            given = [dtypes.get(name) for name in names]
+            if op_type in _LIMITED and not self._has_plain_attributes(node):
+                return f"the attributes of {op_type}"
+            if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
+                return f"{op_type} of an empty constant"
+            if op_type in _SIZED and not all(map(self._is_bounded, names)):
+                return f"the sizes of {op_type}"
+            results = row.results
+            if results is None:
+                first = given[0] if given else None
+                made: Sequence[DType] | None = None if first is None else [first] * len(node.output)
+            else:
+                made = results(self, node, given)
+            if made is None or len(made) < len(node.output):
+                return f"this form of {op_type}"
+            decides = (given[row.decides] if given else None) or made[0]
+            if not legal.get((op_type, decides)):
+                if not self._is_legal(op_type, decides):
+                    return f"{op_type} of {decides}"
+                legal[op_type, decides] = True
+            trail.follow(op_type, names, node.output)
+            if op_type in PACKED:
+                self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
+            elif op_type in ("MatMul", "Gemm"):
+                self._multiplies = self._multiplies or names[1] in self.dims
+            for name, dtype in zip(node.output, made, strict=False):
+                if name and dtypes.setdefault(name, dtype) is not dtype:
+                    return f"the result {name!r} twice"
+        return None
+
+    def _row(self, op_type: str) -> Row | None:
+        """Return the row of an operator where the model's version of it is one that it holds for."""
+        row = ROWS.get(op_type)
+        schema = None if row is None else schema_of(op_type, "", self._opset)
+        if row is None or schema is None:
+            return None
+        self.operators.add(op_type)
+        return row if not row.is_new or is_unchanged("", op_type, schema.since_version) else None
+
+    def _is_legal(self, op_type: str, dtype: DType) -> bool:
+        if op_type in ("Cast", "If", "Constant"):
+            return True
+        if not self.rules.allows(op_type, dtype):
+            return False
+        is_guarded = op_type in _GUARDED
+        return is_guarded or keeps_kernel(op_type, dtype, None) or (op_type, dtype) not in rows_of(self.rules).rows
+
+    def _has_plain_attributes(self, node: onnx.NodeProto) -> bool:
+        """Return whether attributes say numbers and words that kernels were tried with."""
+        key = node.op_type, b"".join([a.SerializeToString() for a in node.attribute])
+        if key in self._attributes:
+            return True
+        said: dict[str, Any] = {}
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                return False
+            kind, name = attribute.type, attribute.name
+            if kind == _KINDS.INT:
+                said[name] = attribute.i
+            elif kind == _KINDS.INTS:
+                said[name] = list(attribute.ints)
+            elif kind == _KINDS.STRING:
+                said[name] = attribute.s
+        try:
+            check_values(node.op_type, said, node.op_type)
+        except GraphcoreError:
+            return False
+        for name in _AXES & said.keys():
+            axes = said[name] if isinstance(said[name], list) else [said[name]]
+            if not all(isinstance(axis, int) and abs(axis) < _MOST_AXES for axis in axes):
+                return False
+        perm = said.get("perm")
+        if perm is not None and sorted(perm) != [*range(len(perm))]:
+            return False
+        self._attributes.add(key)
+        return True
+
+    def _is_bounded(self, name: str) -> bool:
+        """Return whether a constant that may say sizes says small ones; true for what is no small constant."""
+        found = self._values(name)
+        return found is None or found.size > 2 * _MOST_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
+
+    def _values(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return the values of a small constant; None for what is none, and for one that is damaged."""
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            return None
+        dtype = self.dtypes[name]
+        count = math.prod(self.dims[name])
+        if raw := tensor.raw_data:
+            found = np.frombuffer(raw, _FROM_RAW[dtype]) if len(raw) == count * dtype.numpy.itemsize else None
+            return found
+        found = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
+        return found if found.size == count else None
+
+
+__all__ = ["Scan"]

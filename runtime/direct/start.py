@@ -1,0 +1,115 @@
+"""Direct loads: a model of others that needs no lowering is started as its file has it, and read when someone asks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import onnxruntime
+
+from graphcore.ir.graph import Graph
+from graphcore.onnx import notes
+from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.read.nodes import graph_name
+from graphcore.onnx.read.reader import Opened
+from graphcore.runtime.direct.scan import Scan
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.memory import prepacking
+from graphcore.runtime.memory.prepacking import Prepack
+from graphcore.runtime.model import Model
+from graphcore.runtime.ort import model_types
+from graphcore.runtime.ort.release import optimisers_to_leave_out, runtime
+from graphcore.runtime.ort.sessions import MANY_CONSTANTS, QUADRATIC
+from graphcore.runtime.ort.starter import SLOWER, Starter
+from graphcore.types.tensor_types import TensorType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """A model that runs as it is. entries: of the session's configuration. disabled: optimisers to leave out."""
+
+    name: str
+    inputs: dict[str, Type]
+    declared: dict[str, Type]
+    entries: Mapping[str, str]
+    disabled: tuple[str, ...]
+
+
+def found(opened: Opened, prepack: Prepack) -> Direct | None:
+    """Return how a model is started as it is on the CPU; None for one that is left to a Graph.
+
+    Raises `ModelError` for what is no model.
+    """
+    proto = opened.proto
+    if not _is_of_others(proto):
+        return None
+    scan = Scan(legality("cpu", runtime()))
+    if not scan.run(proto):
+        return None
+    entries = _packing(scan, proto, prepack)
+    if entries is None:
+        return None
+    graph = proto.graph
+    disabled = SLOWER if scan.constants < MANY_CONSTANTS else (*SLOWER, *QUADRATIC)
+    more = optimisers_to_leave_out({"float64": scan.has_float64, "empty constants": scan.has_empty_constants})
+    return Direct(
+        graph_name(graph.name),
+        {v.name: read_type(v.type) for v in graph.input if v.name not in scan.dims},
+        {v.name: read_type(v.type) for v in graph.output},
+        entries,
+        (*disabled, *more),
+    )
+
+
+def started(
+    direct: Direct, opened: Opened, starter: Starter, load: Callable[[], Model], read: Callable[[], Graph]
+) -> Model | None:
+    """Return the Model of a direct load; None where onnxruntime does not take it, or its file was changed meanwhile.
+
+    load: loads the model through its Graph, and read: reads that alone.
+    """
+    content: bytes | str = bytes(opened.content) if opened.path is None else opened.path
+
+    def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
+        options = starter.options({**direct.entries, **more})
+        made = starter.create(content, options, direct.disabled)
+        return made, None
+
+    with contextlib.suppress(Exception):  # the Graph tells what is wrong
+        session = start({})
+        if not opened.is_unchanged():
+            return None
+        given = model_types.outputs_of(session[0])
+        outputs = {name: _refined(direct.declared[name], type_) for name, type_ in given.items()}
+        opened.forget()
+        return Model(
+            direct.name, start, direct.inputs, outputs, session, whole=load, read_outputs=lambda: read().output_types
+        )
+    return None
+
+
+def _is_of_others(model: onnx.ModelProto) -> bool:
+    """Return whether nothing is noted in a model but, at most, that it was lowered for the CPU."""
+    noted = notes.read({p.key: p.value for p in model.metadata_props})
+    if notes.PROMOTION in noted and noted.get(notes.TARGET) != "cpu":
+        return False
+    return not any(key.startswith(notes.PREFIX) and key not in (notes.PROMOTION, notes.TARGET) for key in noted)
+
+
+def _packing(scan: Scan, model: onnx.ModelProto, prepack: Prepack) -> Mapping[str, str] | None:
+    """Return the entries of a choice; None where only shapes tell whether packing pays."""
+    is_packed = prepack == "on" if prepack != "auto" else scan.is_packed(model)
+    return None if is_packed is None else prepacking.PARALLEL if is_packed else prepacking.OFF
+
+
+def _refined(declared: Type, found: Type) -> Type:
+    """Return the type of an output as onnxruntime has it, which says of a scalar and of an unknown rank the same."""
+    if isinstance(found, TensorType) and not found.shape.is_ranked:
+        return declared
+    return found
+
+
+__all__ = ["Direct", "found", "started"]
