@@ -207,6 +207,8 @@ class Model:
             else:
                 results = self._run(self._output_names, feed, None)
         except Exception as error:
+            if self._is_direct:
+                return self._whole_model()(*arrays, **named)  # which says where it fails, if it does
             if (found := self._of_nothing(error, feed)) is not None:
                 return found
             made = self._failed(error, feed)

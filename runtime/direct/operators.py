@@ -92,14 +92,15 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return narrow.bits < wide.bits and (wide.is_signed or narrow.is_unsigned)
 
 
-def _constant(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
-    if len(node.attribute) != 1:
-        return None
-    attribute, name = node.attribute[0], node.output[0]
+def constant(scan: Asked, node: onnx.NodeProto) -> bool:
+    """Note the value of a Constant. Return whether it is one of the forms and dtypes that are taken."""
+    if len(node.attribute) != 1 or len(node.output) != 1:
+        return False
+    (attribute,), (name,) = node.attribute, node.output
     if attribute.name == "value":
-        return [scan.dtypes[name]] if scan.takes_constant(name, attribute.t) else None
+        return scan.takes_constant(name, attribute.t)
     made = _NUMBERS.get(attribute.name)
-    return None if made is None or not scan.takes_constant(name, made(attribute)) else [scan.dtypes[name]]
+    return made is not None and scan.takes_constant(name, made(attribute))
 
 
 def _floats(attribute: onnx.AttributeProto) -> onnx.TensorProto:
@@ -196,7 +197,7 @@ def _top(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Se
 
 
 _SAME = """
-    " Abs Acos Add And Asin Atan Ceil Concat Conv ConvTranspose Cos DepthToSpace Elu Erf Exp Expand Flatten Floor
+    Abs Acos Add And Asin Atan Ceil Concat Conv ConvTranspose Cos DepthToSpace Elu Erf Exp Expand Flatten Floor
     Gather GatherElements Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity InstanceNormalization
     LeakyRelu Log LogSoftmax Max Min Mul Neg Not Or PRelu Reciprocal Relu Reshape Selu Sigmoid Sign Sin Slice
     Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Xor
@@ -215,7 +216,7 @@ ROWS = MappingProxyType(
         "BatchNormalization": Row(_normalized),
         "Cast": Row(_cast),
         "Clip": Row(),
-        "Constant": Row(_constant),
+        "Constant": Row(),
         "ConstantOfShape": Row(_filled),
         "Dropout": Row(_dropped),
         "If": Row(_chosen),
@@ -231,4 +232,4 @@ ROWS = MappingProxyType(
 )
 """By name, of ONNX's own domain."""
 
-__all__ = ["OLDEST", "ROWS", "Row", "is_plain_cast"]
+__all__ = ["OLDEST", "ROWS", "Asked", "Row", "constant", "is_plain_cast"]

@@ -7,6 +7,7 @@ errors say what is wrong with it.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.onnx.versions import is_unchanged
 from graphcore.runtime.direct.fusible import Trail
-from graphcore.runtime.direct.operators import OLDEST, ROWS, Row
+from graphcore.runtime.direct.operators import OLDEST, ROWS, Row, constant
 from graphcore.runtime.lowering.decompositions import keeps_kernel, rows_of
 from graphcore.runtime.lowering.guards import negative_axes
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -48,6 +49,7 @@ _SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Res
 _GUARDED = frozenset({"Div", "GRU", "LSTM", "MatMul", "Mod", "Resize"})
 """Operators of whose decompositions the rows leave nothing to do: they leave what needs them to a Graph."""
 
+_ONNX = ("", "ai.onnx")
 _DEEPEST = 8
 _FROM_RAW: Mapping[DType, Any] = {dtype: dtype.numpy.newbyteorder("<") for dtype in _DTYPES.values()}
 _FIELDS = {DType.float32: "float_data", DType.float64: "double_data", DType.int64: "int64_data"}
@@ -117,15 +119,14 @@ class Scan:
         return _DTYPES.get(number)
 
     def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
-        """Note a constant. Return whether it is one of the dtypes, with elements, and within the model."""
+        """Note a constant. Return whether it is of one of the dtypes, within the model, and the only one of its name."""
         dtype = _DTYPES.get(tensor.data_type)
-        dims = tuple(tensor.dims)
         if dtype is None or tensor.data_location or name in self.dtypes:
             return False
+        dims = self.dims[name] = tuple(tensor.dims)
         if 0 in dims:
             self._empties.add(name)
         self.dtypes[name] = dtype
-        self.dims[name] = dims
         self._tensors[name] = tensor
         self.constants += 1
         return True
@@ -241,8 +242,12 @@ class Scan:
                 row = known[op_type] = self._row(op_type)
                 if row is None:
                     return f"{op_type} of opset {self._opset}"
-            if node.domain not in ("", "ai.onnx"):
+            if node.domain not in _ONNX:
                 return f"{op_type} of {node.domain!r}"
+            if op_type == "Constant":
+                if not constant(self, node):
+                    return "this form of Constant"
+                continue
             names = list(node.input)
             given = [dtypes.get(name) for name in names]
             if op_type in _LIMITED and not self._has_plain_attributes(node):
@@ -323,6 +328,13 @@ class Scan:
 
     def _is_bounded(self, name: str) -> bool:
         """Return whether a constant that may say sizes says small ones; true for what is no small constant."""
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            return True
+        raw = tensor.raw_data
+        if raw and tensor.data_type == onnx.TensorProto.INT64 and not len(raw) % 8 and sys.byteorder == "little":
+            sizes = memoryview(raw).cast("q")  # for a tenth of the time that NumPy takes
+            return len(sizes) > 2 * _MOST_AXES or (max(sizes) <= _MOST_ELEMENTS and min(sizes) >= -_MOST_ELEMENTS)
         found = self._values(name)
         return found is None or found.size > 2 * _MOST_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
 

@@ -27,6 +27,10 @@ from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.types.tensor_types import TensorType, Type
 
 
+_PARSED_WHOLE = 8 << 20
+"""Bytes up to which parsing large tensors takes less time than finding them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Direct:
     """A model that runs as it is. entries: of the session's configuration. disabled: optimisers to leave out."""
@@ -43,7 +47,7 @@ def found(opened: Opened, prepack: Prepack) -> Direct | None:
 
     Raises `ModelError` for what is no model.
     """
-    proto = opened.proto
+    proto = opened.whole() if len(opened.content) <= _PARSED_WHOLE else opened.proto
     if not _is_of_others(proto):
         return None
     scan = Scan(legality("cpu", runtime()))

@@ -69,18 +69,23 @@ class Opened:
         """Forget the message: it is parsed again where it is asked for."""
         self._split = None
 
+    def whole(self) -> onnx.ModelProto:
+        """Return the message with the content of all tensors, which is not kept. Raises `ModelError`."""
+        return self._message(self.content)
+
     def _parsed(self) -> tuple[onnx.ModelProto, Mapping[int, memoryview]]:
         if self._split is None:
-            try:
-                slim, large = split(self.content)
-                self._split = onnx.ModelProto.FromString(slim), large
-            except GraphcoreError:
-                raise
-            except Exception:
-                raise ModelError(
-                    f"load: {self.name} is no ONNX model", help="check that the file is whole and is an .onnx file"
-                ) from None
+            slim, large = split(self.content)
+            self._split = self._message(slim), large
         return self._split
+
+    def _message(self, content: bytes | memoryview) -> onnx.ModelProto:
+        try:
+            return onnx.ModelProto.FromString(content)  # type: ignore[arg-type]
+        except Exception:
+            raise ModelError(
+                f"load: {self.name} is no ONNX model", help="check that the file is whole and is an .onnx file"
+            ) from None
 
     def _stamp(self) -> tuple[int, ...]:
         if self.path is None:
