@@ -21,7 +21,8 @@ _STEPS: Mapping[tuple[str, str], str] = MappingProxyType(
 )
 """From the mark of an operand and the operator that takes it to the mark of its result."""
 
-_BEGINS = frozenset({"Neg", "ReduceMean", "Softmax"})
+BEGINS = frozenset({"Neg", "ReduceMean", "Softmax"})
+"""Operators whose results are marked with their own names."""
 
 _SIGNS: Mapping[str, str] = MappingProxyType(
     {
@@ -40,24 +41,22 @@ _NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
 
 
 class Trail:
-    """The marks of values, by name, and those that tell of a fusion."""
+    """The marks of values, by name, and those that tell of a fusion. Only nodes of `BEGINS` set first marks."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, str] = {}
+        self.marks: dict[str, str] = {}
         self._found: set[str] = set()
 
     def follow(self, op_type: str, inputs: Iterable[str], outputs: Sequence[str]) -> None:
         """Mark the results of a node."""
-        if op_type in _BEGINS:
-            self._marks.update(dict.fromkeys(outputs, op_type))
-        if not self._marks:
-            return
+        if op_type in BEGINS:
+            self.marks.update(dict.fromkeys(outputs, op_type))
         for name in inputs:
-            mark = self._marks.get(name)
+            mark = self.marks.get(name)
             made = None if mark is None else _STEPS.get((mark, op_type))
             if made is not None:
                 self._found.add(made)
-                self._marks.update(dict.fromkeys(outputs, made))
+                self.marks.update(dict.fromkeys(outputs, made))
 
     def reason(self, operators: set[str]) -> str | None:
         """Return the fusion that may match; None where none can. operators: those of the model."""
@@ -70,4 +69,4 @@ class Trail:
         return None
 
 
-__all__ = ["Trail"]
+__all__ = ["BEGINS", "Trail"]

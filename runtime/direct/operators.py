@@ -25,6 +25,7 @@ class Asked(Protocol):
     """The part of a scan that rows ask: see `scan.Scan`."""
 
     rules: Legality
+    opset: int
     dtypes: dict[str, DType]
     dims: dict[str, tuple[int, ...]]
     casts: dict[str, DType]
@@ -35,6 +36,10 @@ class Asked(Protocol):
     def reduces(self, node: onnx.NodeProto) -> bool: ...
     def require_elements(self, name: str, axes: Sequence[int]) -> None: ...
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None: ...
+
+
+_OTHER_MEANS = 19
+"""The opset from which on onnxruntime has another kernel of AveragePool, which rounds otherwise: that of Graphs."""
 
 
 Results: TypeAlias = Callable[["Asked", onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]
@@ -94,9 +99,10 @@ def _holds(wide: DType, narrow: DType) -> bool:
 
 def constant(scan: Asked, node: onnx.NodeProto) -> bool:
     """Note the value of a Constant. Return whether it is one of the forms and dtypes that are taken."""
-    if len(node.attribute) != 1 or len(node.output) != 1:
+    attributes, outputs = node.attribute, node.output
+    if len(attributes) != 1 or len(outputs) != 1:
         return False
-    (attribute,), (name,) = node.attribute, node.output
+    attribute, name = attributes[0], outputs[0]
     if attribute.name == "value":
         return scan.takes_constant(name, attribute.t)
     made = _NUMBERS.get(attribute.name)
@@ -145,6 +151,8 @@ def _product(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -
 
 
 def _window(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    if node.op_type == "AveragePool" and scan.opset < _OTHER_MEANS:
+        return None
     for attribute in node.attribute:
         if attribute.name == "ceil_mode" and attribute.i:
             return None

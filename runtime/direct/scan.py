@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
 from graphcore.onnx.schemas.schemas import schema_of
 from graphcore.onnx.versions import is_unchanged
-from graphcore.runtime.direct.fusible import Trail
+from graphcore.runtime.direct.fusible import BEGINS, Trail
 from graphcore.runtime.direct.operators import OLDEST, ROWS, Row, constant
 from graphcore.runtime.lowering.decompositions import keeps_kernel, rows_of
 from graphcore.runtime.lowering.guards import negative_axes
@@ -64,8 +64,8 @@ _ROWS_STAY = frozenset(
 class Scan:
     """One scan. reason: why the model is left to a Graph; None where it is not.
 
-    dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its result, from which dtype
-    each Cast is. is_packed: whether kernels put a constant into an order of their own; None where shapes tell that.
+    opset: of the model. dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its
+    result, from which dtype each Cast is. constants: their number. operators: the names of those that were met.
     """
 
     def __init__(self, rules: Legality) -> None:
@@ -77,7 +77,7 @@ class Scan:
         self.reason: str | None = None
         self.operators: set[str] = set()
         self._tensors: dict[str, onnx.TensorProto] = {}
-        self._opset = 0
+        self.opset = 0
         self._legal: dict[tuple[str, DType], bool] = {}
         self._known: dict[str, Row | None] = {}
         self._attributes: set[tuple[str, bytes]] = set()
@@ -89,9 +89,14 @@ class Scan:
         self._multiplies = False
         self._trapped = rules.has_trap(negative_axes.GUARD.trap)
 
-    def run(self, model: onnx.ModelProto) -> bool:
-        """Return whether a model runs as it is. model: its large tensors may be without their content."""
-        self.reason = self._model(model) or self._trail.reason(self.operators) or self._unsure(model)
+    def run(self, model: onnx.ModelProto, slim: Callable[[], onnx.ModelProto] | None = None) -> bool:
+        """Return whether a model runs as it is.
+
+        model: its large tensors may be without their content. slim: returns the model without that, for inference.
+        """
+        self.reason = self._model(model) or self._trail.reason(self.operators)
+        if self.reason is None and self._filled:
+            self.reason = self._unsure(model if slim is None else slim())
         return self.reason is None
 
     @property
@@ -119,7 +124,7 @@ class Scan:
         return _DTYPES.get(number)
 
     def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
-        """Note a constant. Return whether it is of one of the dtypes, within the model, and the only one of its name."""
+        """Note a constant. Return whether it is of one of the dtypes, within the model, and alone of its name."""
         dtype = _DTYPES.get(tensor.data_type)
         if dtype is None or tensor.data_location or name in self.dtypes:
             return False
@@ -168,9 +173,9 @@ class Scan:
 
     def _model(self, model: onnx.ModelProto) -> str | None:
         versions = {o.domain: o.version for o in model.opset_import}
-        self._opset = versions.get("", versions.get("ai.onnx", 0))
-        if not OLDEST <= self._opset <= OPSET:
-            return f"opset {self._opset}"
+        self.opset = versions.get("", versions.get("ai.onnx", 0))
+        if not OLDEST <= self.opset <= OPSET:
+            return f"opset {self.opset}"
         if len(versions) != len(model.opset_import) or model.functions or model.training_info:
             return "functions"
         graph = model.graph
@@ -182,12 +187,10 @@ class Scan:
         for value in graph.input:
             if value.name not in self.dims and not self._takes_input(value):
                 return f"the input {value.name!r}"
-        return self._nodes(graph.node) or self._outputs(graph)
+        return self._nodes(graph.node) or self._outputs(graph, {value.name for value in graph.input})
 
     def _unsure(self, model: onnx.ModelProto) -> str | None:
         """Return which value may turn out to be empty that must not be; None where there is none."""
-        if not self._filled:
-            return None
         known = {d.dim_param for value in model.graph.input for d in value.type.tensor_type.shape.dim if d.dim_param}
         try:
             found = onnx.shape_inference.infer_shapes(model)
@@ -210,12 +213,11 @@ class Scan:
         self.dtypes[value.name] = dtype
         return True
 
-    def _outputs(self, graph: onnx.GraphProto) -> str | None:
-        made = {name for node in graph.node for name in node.output}
+    def _outputs(self, graph: onnx.GraphProto, outer: Container[str]) -> str | None:
+        """Return what is wrong with outputs that no node of the graph gives. outer: what else has names."""
         names = [o.name for o in graph.output]
-        if len({*names}) != len(names) or not made.issuperset(names) or not all(type(n) is str for n in names):
-            return "outputs that are no results of nodes"
-        return None
+        are_made = all(name in self.dtypes and name not in self.dims and name not in outer for name in names)
+        return None if are_made and len({*names}) == len(names) else "outputs that are no results of nodes"
 
     def _body(self, graph: onnx.GraphProto) -> list[DType] | None:
         """Return the dtypes of a body's outputs; None for one that is left to a Graph."""
@@ -228,7 +230,7 @@ class Scan:
             if not all(self.takes_constant(t.name, t) for t in graph.initializer) or self._nodes(graph.node):
                 return None
             found = [self.dtypes.get(o.name) for o in graph.output]
-            return None if None in found or self._outputs(graph) else found  # type: ignore[return-value]
+            return None if None in found or self._outputs(graph, outer[0]) else found  # type: ignore[return-value]
         finally:
             self._depth -= 1
             self.dtypes, self.dims, self.casts, self._tensors = outer
@@ -241,14 +243,14 @@ class Scan:
             if row is None:
                 row = known[op_type] = self._row(op_type)
                 if row is None:
-                    return f"{op_type} of opset {self._opset}"
-            if node.domain not in _ONNX:
+                    return f"{op_type} of opset {self.opset}"
+            if node.domain not in _ONNX or type(node.name) is not str:
                 return f"{op_type} of {node.domain!r}"
             if op_type == "Constant":
                 if not constant(self, node):
                     return "this form of Constant"
                 continue
-            names = list(node.input)
+            names, outputs = list(node.input), list(node.output)
             given = [dtypes.get(name) for name in names]
             if op_type in _LIMITED and not self._has_plain_attributes(node):
                 return f"the attributes of {op_type}"
@@ -259,30 +261,33 @@ class Scan:
             results = row.results
             if results is None:
                 first = given[0] if given else None
-                made: Sequence[DType] | None = None if first is None else [first] * len(node.output)
+                made: Sequence[DType] | None = None if first is None else [first] * len(outputs)
             else:
                 made = results(self, node, given)
-            if made is None or len(made) < len(node.output):
+            if made is None or len(made) < len(outputs):
                 return f"this form of {op_type}"
             decides = (given[row.decides] if given else None) or made[0]
             if not legal.get((op_type, decides)):
                 if not self._is_legal(op_type, decides):
                     return f"{op_type} of {decides}"
                 legal[op_type, decides] = True
-            trail.follow(op_type, names, node.output)
+            if op_type in BEGINS or trail.marks:
+                trail.follow(op_type, names, outputs)
             if op_type in PACKED:
                 self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
             elif op_type in ("MatMul", "Gemm"):
                 self._multiplies = self._multiplies or names[1] in self.dims
-            for name, dtype in zip(node.output, made, strict=False):
-                if name and dtypes.setdefault(name, dtype) is not dtype:
+            for name, dtype in zip(outputs, made, strict=False):
+                if name in dtypes:
                     return f"the result {name!r} twice"
+                if name:
+                    dtypes[name] = dtype
         return None
 
     def _row(self, op_type: str) -> Row | None:
         """Return the row of an operator where the model's version of it is one that it holds for."""
         row = ROWS.get(op_type)
-        schema = None if row is None else schema_of(op_type, "", self._opset)
+        schema = None if row is None else schema_of(op_type, "", self.opset)
         if row is None or schema is None:
             return None
         self.operators.add(op_type)
@@ -298,11 +303,14 @@ class Scan:
 
     def _has_plain_attributes(self, node: onnx.NodeProto) -> bool:
         """Return whether attributes say numbers and words that kernels were tried with."""
-        key = node.op_type, b"".join([a.SerializeToString() for a in node.attribute])
+        attributes = node.attribute
+        if not attributes:
+            return True
+        key = node.op_type, b"".join([a.SerializeToString() for a in attributes])
         if key in self._attributes:
             return True
         said: dict[str, Any] = {}
-        for attribute in node.attribute:
+        for attribute in attributes:
             if attribute.ref_attr_name:
                 return False
             kind, name = attribute.type, attribute.name

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import onnxruntime
 
+from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
 from graphcore.onnx.proto.type_protos import read_type
@@ -26,9 +27,12 @@ from graphcore.runtime.ort.sessions import MANY_CONSTANTS, QUADRATIC
 from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.types.tensor_types import TensorType, Type
 
-
 _PARSED_WHOLE = 8 << 20
 """Bytes up to which parsing large tensors takes less time than finding them."""
+
+
+_FUSED = frozenset({"Erf", "Gelu", "LayerNormalization", "ReduceMean"})
+"""Operators one of which each match of the optimisers in `SLOWER` has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +47,23 @@ class Direct:
 
 
 def found(opened: Opened, prepack: Prepack) -> Direct | None:
-    """Return how a model is started as it is on the CPU; None for one that is left to a Graph.
-
-    Raises `ModelError` for what is no model.
-    """
-    proto = opened.whole() if len(opened.content) <= _PARSED_WHOLE else opened.proto
+    """Return how a model is started as it is on the CPU; None for one that is left to a Graph."""
+    try:
+        proto = opened.whole() if len(opened.content) <= _PARSED_WHOLE else opened.proto
+    except ModelError:  # which reading it says better
+        return None
     if not _is_of_others(proto):
         return None
     scan = Scan(legality("cpu", runtime()))
-    if not scan.run(proto):
+    if not scan.run(proto, lambda: opened.proto):
         return None
     entries = _packing(scan, proto, prepack)
     if entries is None:
         return None
     graph = proto.graph
-    disabled = SLOWER if scan.constants < MANY_CONSTANTS else (*SLOWER, *QUADRATIC)
+    # To leave an optimiser out takes as long as a tenth of a small session.
+    slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
+    disabled = slower if scan.constants < MANY_CONSTANTS else (*slower, *QUADRATIC)
     more = optimisers_to_leave_out({"float64": scan.has_float64, "empty constants": scan.has_empty_constants})
     return Direct(
         graph_name(graph.name),

@@ -81,11 +81,12 @@ class Opened:
 
     def _message(self, content: bytes | memoryview) -> onnx.ModelProto:
         try:
-            return onnx.ModelProto.FromString(content)  # type: ignore[arg-type]
+            message: onnx.ModelProto = onnx.ModelProto.FromString(content)
         except Exception:
             raise ModelError(
                 f"load: {self.name} is no ONNX model", help="check that the file is whole and is an .onnx file"
             ) from None
+        return message
 
     def _stamp(self) -> tuple[int, ...]:
         if self.path is None:
