@@ -170,7 +170,7 @@ class InferenceSession:
         from graphcore.runtime.direct import start  # onnx, as above
 
         found = start.found(opened, prepack)
-        if found is None:
+        if isinstance(found, str):
             return None
 
         def load() -> Model:

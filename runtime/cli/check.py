@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from graphcore import runtime
-from graphcore.arrays.external_data import model_bytes
+from graphcore.arrays.external_data import links_of, model_bytes
 from graphcore.ir.graph import Graph
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
@@ -20,7 +20,8 @@ from graphcore.runtime.lowering.report import Report, listed, report
 _SUMMARY = "Says what is done to a model so that onnxruntime runs it with the promised numbers, a line each."
 _EPILOG = """The model is lowered as InferenceSession.load does, and compared node by node with what was read. Printed
 are the nodes that onnxruntime alone would refuse or compute otherwise, and what runs in their place; the operators that
-give way to faster ones; the operators that stay; and the passes, each with its reason.
+give way to faster ones; the operators that stay; the passes, each with its reason; and why, on the CPU, loading makes a
+Graph of the file at all.
 
 The exit status is 0 where onnxruntime alone runs the model with the same numbers (faster forms do not count: their sums
 may come in another order), 1 where it would refuse it or give other numbers, 2 where the model cannot be read or run.
@@ -49,15 +50,29 @@ def check(args: argparse.Namespace) -> int:
     session.load(graph)
     made = report(graph, session.target, release.runtime(), session.optimize)
     stamps = _stamps(args.model)
+    needs_graph = _needs_graph(args)
     status = 1 if stamps or made.changes else 0
     if args.json:
         head = {"model": args.model, "status": status, "provider": session.providers[0], "stamps": stamps}
-        print(json.dumps(head | _as_dict(made), indent=2))
+        print(json.dumps(head | {"needs_graph": needs_graph} | _as_dict(made), indent=2))
         return status
     for line in (*stamps, *_lines(made)):
         print(line)
+    print("loads as it is" if needs_graph is None else f"loads through a Graph: {needs_graph}")
     print(f"{args.model}: runs on {session.providers[0]}; {made.changed} of {made.count} nodes are computed otherwise")
     return status
+
+
+def _needs_graph(args: argparse.Namespace) -> str | None:
+    """Return why loading the file makes a Graph of it; None where its bytes go to onnxruntime as they are."""
+    from graphcore.onnx.read.reader import opened  # onnxruntime, as above
+    from graphcore.runtime.direct import start  # onnxruntime, as above
+
+    if args.provider not in (None, "cpu"):
+        return f"it is lowered for {args.provider}"
+    given = links(args)
+    found = start.found(opened(args.model, links_of(given["external_data"], given["external_data_root"])), "auto")
+    return found if isinstance(found, str) else None
 
 
 def _lines(made: Report) -> list[str]:

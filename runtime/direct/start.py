@@ -46,20 +46,20 @@ class Direct:
     disabled: tuple[str, ...]
 
 
-def found(opened: Opened, prepack: Prepack) -> Direct | None:
-    """Return how a model is started as it is on the CPU; None for one that is left to a Graph."""
+def found(opened: Opened, prepack: Prepack) -> Direct | str:
+    """Return how a model is started as it is on the CPU, or why it is left to a Graph."""
     try:
         proto = opened.whole() if len(opened.content) <= _PARSED_WHOLE else opened.proto
     except ModelError:  # which reading it says better
-        return None
+        return "it is no model"
     if not _is_of_others(proto):
-        return None
+        return "graphcore wrote it"
     scan = Scan(legality("cpu", runtime()))
     if not scan.run(proto, lambda: opened.proto):
-        return None
+        return scan.reason or ""
     entries = _packing(scan, proto, prepack)
     if entries is None:
-        return None
+        return "only shapes tell whether its weights are packed"
     graph = proto.graph
     # To leave an optimiser out takes as long as a tenth of a small session.
     slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
