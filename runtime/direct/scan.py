@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,8 +153,6 @@ class Scan:
 
     def require_elements(self, name: str, axes: Sequence[int]) -> None:
         """Leave the model to a Graph where these axes of a value may turn out to be empty."""
-        if axes and self._depth:
-            self._filled.append(("", 0))  # of which inference tells nothing
         self._filled += [(name, axis) for axis in axes]
 
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
@@ -196,7 +194,7 @@ class Scan:
             found = onnx.shape_inference.infer_shapes(model)
         except Exception:
             return "its shapes"
-        shapes = {v.name: v.type.tensor_type.shape.dim for v in (*found.graph.value_info, *found.graph.input)}
+        shapes = {v.name: v.type.tensor_type.shape.dim for v in _values(found.graph)}
         for name, axis in self._filled:
             dims = shapes.get(name, ())
             if len(dims) <= axis or not (dims[axis].dim_value > 0 or dims[axis].dim_param in known):
@@ -358,6 +356,16 @@ class Scan:
             return found
         found = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
         return found if found.size == count else None
+
+
+def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    """Yield what is known of the values of a graph and of the bodies in it."""
+    yield from graph.input
+    yield from graph.value_info
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == _KINDS.GRAPH:
+                yield from _values(attribute.g)
 
 
 __all__ = ["Scan"]
