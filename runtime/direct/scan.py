@@ -49,6 +49,9 @@ _SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Res
 _GUARDED = frozenset({"Div", "GRU", "LSTM", "MatMul", "Mod", "Resize"})
 """Operators of whose decompositions the rows leave nothing to do: they leave what needs them to a Graph."""
 
+_MOST_COPIED = 32 << 20
+"""Bytes of weights of products up to which onnxruntime copies them in less time than it takes to make a Graph."""
+
 _ONNX = ("", "ai.onnx")
 _DEEPEST = 8
 _FROM_RAW: Mapping[DType, Any] = {dtype: dtype.numpy.newbyteorder("<") for dtype in _DTYPES.values()}
@@ -87,6 +90,7 @@ class Scan:
         self._filled: list[tuple[str, int]] = []
         self._packs = False
         self._multiplies = False
+        self._referred = 0
         self._trapped = rules.has_trap(negative_axes.GUARD.trap)
 
     def run(self, model: onnx.ModelProto, slim: Callable[[], onnx.ModelProto] | None = None) -> bool:
@@ -95,6 +99,8 @@ class Scan:
         model: its large tensors may be without their content. slim: returns the model without that, for inference.
         """
         self.reason = self._model(model) or self._trail.reason(self.operators)
+        if self.reason is None and self._referred > _MOST_COPIED:
+            self.reason = "weights that a Graph gives by reference"
         if self.reason is None and self._filled:
             self.reason = self._unsure(model if slim is None else slim())
         return self.reason is None
@@ -273,8 +279,9 @@ class Scan:
                 trail.follow(op_type, names, outputs)
             if op_type in PACKED:
                 self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
-            elif op_type in ("MatMul", "Gemm"):
-                self._multiplies = self._multiplies or names[1] in self.dims
+            elif op_type in ("MatMul", "Gemm") and names[1] in self.dims:
+                self._multiplies = True
+                self._referred += math.prod(self.dims[names[1]]) * self.dtypes[names[1]].bits // 8
             for name, dtype in zip(outputs, made, strict=False):
                 if name in dtypes:
                     return f"the result {name!r} twice"
