@@ -83,6 +83,7 @@ class Scan:
         self.opset = 0
         self._legal: dict[tuple[str, DType], bool] = {}
         self._known: dict[str, Row | None] = {}
+        self._ranks: dict[str, int] = {}
         self._attributes: set[tuple[str, bytes]] = set()
         self._trail = Trail()
         self._depth = 0
@@ -132,7 +133,7 @@ class Scan:
     def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
         """Note a constant. Return whether it is of one of the dtypes, within the model, and alone of its name."""
         dtype = _DTYPES.get(tensor.data_type)
-        if dtype is None or tensor.data_location or name in self.dtypes:
+        if dtype is None or tensor.data_location or name in self.dtypes or not name:
             return False
         dims = self.dims[name] = tuple(tensor.dims)
         if 0 in dims:
@@ -215,6 +216,8 @@ class Scan:
         if any(d.HasField("dim_value") and not d.dim_value for d in tensor.shape.dim):
             return False
         self.dtypes[value.name] = dtype
+        if tensor.HasField("shape"):
+            self._ranks[value.name] = len(tensor.shape.dim)
         return True
 
     def _outputs(self, graph: onnx.GraphProto, outer: Container[str]) -> str | None:
@@ -258,6 +261,8 @@ class Scan:
             given = [dtypes.get(name) for name in names]
             if op_type in _LIMITED and not self._has_plain_attributes(node):
                 return f"the attributes of {op_type}"
+            if op_type == "Transpose" and names[0] in self._ranks and not self._turns(node, self._ranks[names[0]]):
+                return "the axes of Transpose"
             if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
                 return f"{op_type} of an empty constant"
             if op_type in _SIZED and not all(map(self._is_bounded, names)):
@@ -334,10 +339,14 @@ class Scan:
             if not all(isinstance(axis, int) and abs(axis) < _MOST_AXES for axis in axes):
                 return False
         perm = said.get("perm")
-        if perm is not None and sorted(perm) != [*range(len(perm))]:
+        if perm is not None and not (isinstance(perm, list) and sorted(perm) == [*range(len(perm))]):
             return False
         self._attributes.add(key)
         return True
+
+    def _turns(self, node: onnx.NodeProto, rank: int) -> bool:
+        """Return whether a Transpose has an axis for each of its operand, which onnxruntime looks at when it runs."""
+        return all(len(a.ints) == rank for a in node.attribute)
 
     def _is_bounded(self, name: str) -> bool:
         """Return whether a constant that may say sizes says small ones; true for what is no small constant."""

@@ -54,7 +54,8 @@ def test_nothing_but_what_is_kept_is_said_when_all_is_native(check: Check) -> No
     saved(FLOATS, lambda x: {"y": x * 2})
     assert check("m.onnx") == (
         0,
-        "kept: Mul float32\nm.onnx: runs on CPUExecutionProvider; 0 of 1 nodes are computed otherwise\n",
+        "kept: Mul float32\nloads through a Graph: graphcore wrote it\n"
+        "m.onnx: runs on CPUExecutionProvider; 0 of 1 nodes are computed otherwise\n",
         "",
     )
 
@@ -66,10 +67,19 @@ def test_what_is_computed_otherwise_is_said_with_reason_and_passes(check: Check)
     assert (status, err) == (1, "")
     lines = out.splitlines()
     assert lines[0].startswith("Add bfloat16 x2: no kernel; computed in float32 and rounded (")
-    passes = lines[lines.index("passes:") + 1 : -1]
+    passes = lines[lines.index("passes:") + 1 : -2]
     assert "  legalise: every node legal, computed in another dtype, or decomposed" in passes
     assert [line.split(":")[0].strip() for line in passes] == ["legalise", "notes"]
     assert lines[-1].startswith("m.onnx: runs on CPUExecutionProvider; ")
+
+
+def test_why_a_file_is_loaded_through_a_graph_is_said(check: Check) -> None:
+    left = "loads through a Graph: NonZero of opset 17"
+    for op_type, dtype, said in (("Neg", TensorProto.FLOAT, "loads as it is"), ("NonZero", TensorProto.INT64, left)):
+        made = model([helper.make_node(op_type, ["x"], ["y"])], [value("x")], [value("y", dtype, None)], opset=17)
+        Path("m.onnx").write_bytes(made.SerializeToString())
+        assert said in check("m.onnx")[1].splitlines()
+    assert json.loads(check("m.onnx", "--json")[1])["needs_graph"] == "NonZero of opset 17"
 
 
 def test_version_that_is_newer_than_the_runtime_is_said(check: Check) -> None:

@@ -16,7 +16,6 @@ from onnx import helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
-from graphcore.runtime import session
 from graphcore.runtime.ort import sessions
 from graphcore.runtime.ort.providers import require_started
 from graphcore.types.tensor_types import SequenceType
@@ -356,7 +355,7 @@ def test_nothing_is_printed_when_a_model_is_refused(capfd: pytest.CaptureFixture
 
 
 def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_MANY", 3)
+    monkeypatch.setattr(sessions, "MANY_CONSTANTS", 3)
     asked: list[list[str]] = []
     real = onnxruntime.InferenceSession
 
