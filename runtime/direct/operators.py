@@ -196,6 +196,11 @@ def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
     return _of_first(node, given)
 
 
+def _split(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
+    return _of_first(node, given) if count == len(node.output) else None
+
+
 def _chosen(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     return scan.branches(node)
 
@@ -208,7 +213,7 @@ _SAME = """
     Abs Acos Add And Asin Atan Ceil Concat Conv ConvTranspose Cos DepthToSpace Elu Erf Exp Expand Flatten Floor
     Gather GatherElements Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity InstanceNormalization
     LeakyRelu Log LogSoftmax Max Min Mul Neg Not Or PRelu Reciprocal Relu Reshape Selu Sigmoid Sign Sin Slice
-    Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Xor
+    Softmax Softplus Softsign SpaceToDepth Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Xor
 """
 
 ROWS = MappingProxyType(
@@ -233,6 +238,7 @@ ROWS = MappingProxyType(
         "Pad": Row(),
         "Pow": Row(_power),
         "Range": Row(),
+        "Split": Row(_split),
         "Resize": Row(_resized),
         "TopK": Row(_top),
         "Where": Row(lambda scan, node, given: None if given[1] is None else [given[1]], decides=1),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import onnx
 from graphcore.errors import GraphcoreError
 from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
-from graphcore.onnx.schemas.schemas import schema_of
+from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
 from graphcore.onnx.versions import is_unchanged
 from graphcore.runtime.direct.fusible import BEGINS, Trail
 from graphcore.runtime.direct.operators import OLDEST, ROWS, Row, constant
@@ -39,8 +39,11 @@ _KINDS = onnx.AttributeProto
 _LIMITED = frozenset({*RANGES, *AXES, *(op for op, _ in CHOICES), "Transpose"})
 _AXES = frozenset({"axis", "axes", "batch_axis", "time_axis"})
 
+_LARGEST_SAID = 1 << 24
+"""The largest window, group or count that an attribute may say."""
+
 _MOST_AXES = 64
-_MOST_ELEMENTS = 1 << 31
+_MOST_ELEMENTS = 1 << 24
 """The largest number of a constant that says sizes."""
 
 _SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Resize", "Tile"})
@@ -82,7 +85,7 @@ class Scan:
         self._tensors: dict[str, onnx.TensorProto] = {}
         self.opset = 0
         self._legal: dict[tuple[str, DType], bool] = {}
-        self._known: dict[str, Row | None] = {}
+        self._known: dict[str, tuple[Row, Operator]] = {}
         self._ranks: dict[str, int] = {}
         self._attributes: set[tuple[str, bytes]] = set()
         self._trail = Trail()
@@ -246,11 +249,13 @@ class Scan:
         dtypes, known, legal, trail = self.dtypes, self._known, self._legal, self._trail
         for node in nodes:
             op_type = node.op_type
-            row = known.get(op_type)
-            if row is None:
-                row = known[op_type] = self._row(op_type)
-                if row is None:
+            found = known.get(op_type)
+            if found is None:
+                found = self._row(op_type)
+                if found is None:
                     return f"{op_type} of opset {self.opset}"
+                known[op_type] = found
+            row, schema = found
             if node.domain not in _ONNX or type(node.name) is not str:
                 return f"{op_type} of {node.domain!r}"
             if op_type == "Constant":
@@ -258,6 +263,8 @@ class Scan:
                     return "this form of Constant"
                 continue
             names, outputs = list(node.input), list(node.output)
+            if not schema.fewest <= len(names) <= schema.most or "" in names[: schema.fewest]:
+                return f"{op_type} of {len(names)} operands"
             given = [dtypes.get(name) for name in names]
             if op_type in _LIMITED and not self._has_plain_attributes(node):
                 return f"the attributes of {op_type}"
@@ -294,14 +301,15 @@ class Scan:
                     dtypes[name] = dtype
         return None
 
-    def _row(self, op_type: str) -> Row | None:
-        """Return the row of an operator where the model's version of it is one that it holds for."""
+    def _row(self, op_type: str) -> tuple[Row, Operator] | None:
+        """Return the row of an operator and its schema, where the model's version of it is one that it holds for."""
         row = ROWS.get(op_type)
         schema = None if row is None else schema_of(op_type, "", self.opset)
         if row is None or schema is None:
             return None
         self.operators.add(op_type)
-        return row if not row.is_new or is_unchanged("", op_type, schema.since_version) else None
+        is_held = not row.is_new or is_unchanged("", op_type, schema.since_version)
+        return (row, operator(schema)) if is_held else None
 
     def _is_legal(self, op_type: str, dtype: DType) -> bool:
         if op_type in ("Cast", "If", "Constant"):
@@ -333,6 +341,8 @@ class Scan:
         try:
             check_values(node.op_type, said, node.op_type)
         except GraphcoreError:
+            return False
+        if node.op_type in RANGES and any(abs(n) > _LARGEST_SAID for n in _numbers(said.values())):
             return False
         for name in _AXES & said.keys():
             axes = said[name] if isinstance(said[name], list) else [said[name]]
@@ -372,6 +382,15 @@ class Scan:
             return found
         found = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
         return found if found.size == count else None
+
+
+def _numbers(said: Iterable[Any]) -> Iterator[int]:
+    """Yield the integers among the values of attributes."""
+    for value in said:
+        if isinstance(value, int):
+            yield value
+        elif isinstance(value, list):
+            yield from value
 
 
 def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
