@@ -89,7 +89,6 @@ def optimisers_to_leave_out(signs: Mapping[str, bool]) -> tuple[str, ...]:
     return tuple(name for sign, names in _traps().items() if signs.get(sign) for name in names)
 
 
-@functools.cache
 def _traps() -> dict[str, list[str]]:
     return {sign: [n for n in names if in_force(f"optimiser {n}", runtime())] for sign, names in _OPTIMISERS.items()}
 
