@@ -23,8 +23,9 @@ from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.promotion.system import Scalar
 from graphcore.support.source_lines import Line, Origin, is_ours, origin_of, user_origin
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
 if TYPE_CHECKING:
     from graphcore.ir.builder import GraphBuilder
@@ -312,7 +313,7 @@ def cast(builder: GraphBuilder, symbol: Symbol, dtype: DType, ambiguous: bool = 
 
 def type_of(array: np.ndarray[Any, Any], dtype: DType) -> TensorType:
     """Return the type of an array of values of a dtype."""
-    return tensor_type(dtype, Shape(array.shape))
+    return tensor_type(dtype, _shape(map(Dim, array.shape)))
 
 
 __all__ = [

@@ -18,9 +18,10 @@ from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.read.result_types import declared
 from graphcore.onnx.read.shape_values import Sizes
+from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
-from graphcore.onnx.schemas.schemas import Operator, element, inferred, operator, schema_of
+from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
 

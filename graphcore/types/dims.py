@@ -364,6 +364,8 @@ def _dim(value: object) -> Dim:
     """Return the result of the constructor."""
     if type(value) is Dim:
         return value
+    if type(value) is int and value >= 0:  # as below, without asking what it is
+        return _constant(value)
     if isinstance(value, str):
         found = _interned.get(value)
         return _parsed(value) if found is None else found
@@ -384,6 +386,8 @@ def _operand(value: object) -> Dim | None:
     """An operand of arithmetic, which may be negative; None for what is none."""
     if type(value) is Dim:
         return value
+    if type(value) is int:
+        return _constant(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return _constant(int(value))
     return None

@@ -6,7 +6,7 @@ another order and are otherwise the same. Narrower floats round after every op, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 from graphcore.ir.graph import Graph
@@ -26,7 +26,8 @@ class Fusion:
 
     operators: those of the node that is replaced. rule: returns what replaces it, None where it does not match. sign:
     an operator that every match has, looked for before any walk. makes: the operators that need a kernel. reason: the
-    measured time on one thread, as a part of that of the primitives.
+    measured time on one thread, as a part of that of the primitives. more: of each of these groups every match has an
+    operator, too.
     """
 
     name: str
@@ -35,28 +36,38 @@ class Fusion:
     sign: str
     makes: tuple[str, ...]
     reason: str
+    more: tuple[frozenset[str], ...] = ()
 
+    def may_match(self, op_types: Set[str]) -> bool:
+        """Return whether a graph of these operators of ONNX may have a match."""
+        return self.sign in op_types and not any(op_types.isdisjoint(group) for group in self.more)
+
+
+_ROOTS = frozenset({"Sqrt"})
+_NORMS = _ROOTS | {"LayerNormalization", "RMSNormalization"}
+_CUTS = (frozenset({"Concat"}), frozenset({"Slice"}))
 
 FUSIONS: tuple[Fusion, ...] = (
     Fusion(
         "Attention", ("MatMul",), attention, "Softmax", ("Attention",),
         "MiniLM as PyTorch exports it: 0.94 for one sentence, 0.89 for 32; 0.97 of its best primitives",
+        (frozenset({"MatMul"}),),
     ),
     Fusion("no Reshape of a Reshape", ("Reshape",), cancelled, "Softmax", (), "what attention leaves between layers"),
     Fusion(
         "RMSNormalization, LayerNormalization", ("Mul", "Div"), norm, "ReduceMean",
         ("RMSNormalization", "LayerNormalization"),
-        "4,096 x 384: 0.63 of x * reciprocal(sqrt(...)), 0.35 of a layer norm that squares by a product",
+        "4,096 x 384: 0.63 of x * reciprocal(sqrt(...)), 0.35 of a layer norm that squares by a product", (_ROOTS,),
     ),
-    Fusion("scale within the norm", ("Mul",), scaled_norm, "ReduceMean", (), "a pass over the tensor less"),
-    Fusion("bias within the norm", ("Add",), biased_norm, "ReduceMean", (), "a pass over the tensor less"),
+    Fusion("scale within the norm", ("Mul",), scaled_norm, "ReduceMean", (), "a pass over the tensor less", (_NORMS,)),
+    Fusion("bias within the norm", ("Add",), biased_norm, "ReduceMean", (), "a pass over the tensor less", (_NORMS,)),
     Fusion(
         "RotaryEmbedding", ("Add",), rotary, "Neg", ("RotaryEmbedding",),
-        "4 x 8 x 256 x 32: 0.30 of halves that are cut and joined",
+        "4 x 8 x 256 x 32: 0.30 of halves that are cut and joined", _CUTS,
     ),
     Fusion(
         "RotaryEmbedding of neighbours", ("Add",), interleaved, "Neg", ("RotaryEmbedding",),
-        "1 x 128 x 6 x 32: 0.18 of pairs that are cut and joined; 4 x 256 x 8 x 64: 0.22",
+        "1 x 128 x 6 x 32: 0.18 of pairs that are cut and joined; 4 x 256 x 8 x 64: 0.22", _CUTS,
     ),
 )  # fmt: skip
 """Tried in this order. What onnxruntime fuses itself has no row: Gelu and SiLU of their parts, a MatMul and its bias as
@@ -67,7 +78,8 @@ with a softcap, which it computes slower (Gemma 2: 1.10 of Tanh and its factors)
 
 def may_fuse(there: set[tuple[str, str]]) -> bool:
     """Return whether any fusion may match in a graph of these operators."""
-    return any((fusion.sign, "") in there for fusion in FUSIONS)
+    op_types = {op_type for op_type, domain in there if not domain}
+    return any(fusion.may_match(op_types) for fusion in FUSIONS)
 
 
 def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
@@ -76,7 +88,7 @@ def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
     has_kernel: whether the provider has a float32 kernel of an operator.
     """
     there = {op_type for op_type, _ in operators(graph)}
-    fusions = [fusion for fusion in FUSIONS if fusion.sign in there and all(map(has_kernel, fusion.makes))]
+    fusions = [fusion for fusion in FUSIONS if fusion.may_match(there) and all(map(has_kernel, fusion.makes))]
     if not fusions:
         return graph
     passes = selected(list(PASSES))

@@ -60,7 +60,11 @@ class FileSource:
         found = [places[name] for name in names]
         tensors = self._proto.graph.initializer
         return dict(
-            zip(names, aligned([array_of(tensors[i], self._folder, self._large.get(i))[0] for i in found]), strict=True)
+            zip(
+                names,
+                aligned([array_of(tensors[i], self._folder, self._large.initializers.get(i))[0] for i in found]),
+                strict=True,
+            )
         )
 
     def _identity(self, slim: bytes, path: str | None) -> list[bytes | memoryview] | None:
@@ -74,10 +78,10 @@ class FileSource:
             return None
         files = list(dict.fromkeys(locations))
         contents = [self._folder.content(location.replace(os.sep, "/"), "a tensor") for location in files]
-        within, beside = sum(map(len, self._large.values())), sum(map(len, contents))
+        within, beside = sum(map(len, self._large.contents)), sum(map(len, contents))
         parts: list[bytes | memoryview] = [slim]
         if within <= HASHED:
-            parts += self._large.values()
+            parts += self._large.contents
         elif path is None:
             return None
         else:

@@ -18,8 +18,10 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.operators.arguments import Body, encoded, settled
 from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.proto.limits import check_values
+from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.read.model import Model
-from graphcore.onnx.read.nodes import Place, Reader
+from graphcore.onnx.read.nodes import Reader
+from graphcore.onnx.read.statements import unchecked
 from graphcore.onnx.schemas.catalogue import KINDS, Entry, types
 from graphcore.onnx.schemas.schemas import Parameter, element
 from graphcore.types.dtypes import DType
@@ -44,7 +46,7 @@ def call(of: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Symbol | t
     roles = {_role(of, i): s for i, s in enumerate(inputs) if s is not None}
     try:
         check_values(of.op.name, {a.name: _plain(a) for a in protos}, of.label)
-        made = _Caller(of, graph, bodies)._operator(proto, of.domain, list(inputs), Place(of.label, ""))
+        made = _Caller(of, graph, bodies).call(proto, list(inputs))
     except (ModelError, ResourceLimitError) as error:
         raise _translated(of, error, roles) from None
     if bodies:
@@ -322,7 +324,7 @@ def _translated(of: Entry, error: GraphcoreError, roles: Mapping[str, Symbol]) -
 @functools.cache
 def _model() -> Model:
     """The model that a call is a node of."""
-    return Model(onnx.ModelProto(), {}, Folder(None), False)
+    return Model(onnx.ModelProto(), Large(), Folder(None), False)
 
 
 class _Caller(Reader):
@@ -337,7 +339,13 @@ class _Caller(Reader):
         self._of = of
         self._bodies = bodies
 
-    def body(self, name: str, proto: onnx.GraphProto, types: Sequence[Type]) -> Graph:
+    def call(self, proto: onnx.NodeProto, inputs: list[Symbol | None]) -> Sequence[Symbol]:
+        """Return what a node gives of these operands."""
+        (statement,) = unchecked([proto], self.versions)
+        statement.label = self._of.label
+        return self._operator(statement, inputs)
+
+    def body(self, name: str, read: object, types: Sequence[Type]) -> Graph:
         """See `Reader.body`: of the function or Graph that was given under this name."""
         given = self._bodies[name]
         return Body(self._of.label, name, self.graph, self.depth).made(given, types)

@@ -72,13 +72,15 @@ def _value(attribute: onnx.AttributeProto, folder: Folder, place: object) -> Any
     raise ModelError(f"load: {place}: attribute {attribute.name!r} is of kind {kind}", help="write it otherwise")
 
 
-def constant_value(proto: onnx.NodeProto, folder: Folder, place: object) -> tuple[np.ndarray[Any, Any], DType]:
-    """Return what a Constant node holds. Raises `ModelError`."""
+def constant_value(
+    proto: onnx.NodeProto, folder: Folder, place: object, content: memoryview | None = None
+) -> tuple[np.ndarray[Any, Any], DType]:
+    """Return what a Constant node holds. content: its raw bytes, where they were taken out. Raises `ModelError`."""
     if len(proto.attribute) != 1:
         raise ModelError(f"load: {place} says {len(proto.attribute)} values", help="write the model again")
     (attribute,) = proto.attribute
     if attribute.name == "value":
-        array, dtype = tensors.array_of(attribute.t, folder)
+        array, dtype = tensors.array_of(attribute.t, folder, content)
     elif attribute.name == "sparse_value":
         array, dtype = tensors.dense(attribute.sparse_tensor, folder)
     else:

@@ -5,6 +5,7 @@ The tables say for each operator which numbers an attribute may have, and which 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -169,6 +170,11 @@ def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> 
                 )
 
 
+def has_axes(op_type: str) -> bool:
+    """Return whether `check_axes` looks at the nodes of an operator."""
+    return op_type in AXES or op_type in AXES_OF or op_type in ("GatherND", "Transpose")
+
+
 def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object) -> None:
     """Raise `ModelError` for an axis that the first operand has not, and for a permutation that is none."""
     if op_type == "GatherND" and not all(_has_axes(s) for s in inputs):
@@ -253,6 +259,15 @@ def _has_axes(symbol: Symbol | None) -> bool:
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
         return True
     return len(symbol.type.shape) > 0
+
+
+def is_small(type_: Type) -> bool:
+    """Return whether a type was found to be of a size that there may be, which it is remembered for."""
+    if type_ in _small:
+        return True
+    with contextlib.suppress(ResourceLimitError):
+        check_size(type_, "")
+    return type_ in _small
 
 
 def check_size(type_: Type, place: object) -> None:

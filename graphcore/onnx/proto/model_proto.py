@@ -278,6 +278,29 @@ def _tail(op_type: str, domain: str, layer: str) -> bytes:
 
 def attribute(name: str, value: Any) -> bytes:
     """An AttributeProto. Raises `GraphError` for a value that no attribute holds."""
+    kind = type(value)
+    if kind is int or (kind is str and len(value) <= _SHORT):
+        return _plain(name, value)
+    if kind is list and len(value) <= _SHORT and {*map(type, value)} == {int}:
+        return _ints(name, *value)
+    return _encoded(name, value)
+
+
+_SHORT = 64
+"""Characters or numbers up to which a written attribute is remembered."""
+
+
+@functools.lru_cache(4096)
+def _plain(name: str, value: int | str) -> bytes:
+    return _encoded(name, value)
+
+
+@functools.lru_cache(4096)
+def _ints(name: str, *values: int) -> bytes:
+    return _encoded(name, values)
+
+
+def _encoded(name: str, value: Any) -> bytes:
     head = text(1, name)
     if isinstance(value, DType):
         value = value.onnx
@@ -334,15 +357,29 @@ def _held(name: str, number: _Number) -> _Number:
 
 def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: External | None = None) -> list[Chunk]:
     """A TensorProto in chunks: the array itself is the last one, unless it lies elsewhere."""
-    head = b"".join((integers(1, array.shape), integer(2, dtype.onnx), text(8, name) if name else b""))
+    head = _typed(array.shape, dtype) + (text(8, name) if name else b"")
     if dtype is DType.string:
         encoded = (item if isinstance(item, bytes) else str(item).encode() for item in array.ravel())
         return [head, *(block(6, item) for item in encoded)]
     place = external(name, array) if external else None
-    content = raw(array, dtype)
+    is_packed = dtype.storage.bits in (2, 4)
+    if place is None and array.nbytes <= _COPIED and not is_packed:
+        return [head + block(9, array.tobytes())]
+    content = raw(array, dtype) if place is None or is_packed else b""
     if place is None:
         return [head, *nested(9, [content])]
-    return [b"".join((head, _place(*place), _entry("length", str(len(content))), _EXTERNAL))]
+    length = len(content) if is_packed else array.nbytes
+    return [b"".join((head, _place(*place), _entry("length", str(length)), _EXTERNAL))]
+
+
+_COPIED = 1024
+"""Bytes of a tensor up to which a copy costs less than a view."""
+
+
+@functools.lru_cache(1024)
+def _typed(shape: tuple[int, ...], dtype: DType) -> bytes:
+    """The fields of a TensorProto that say its dims and its dtype."""
+    return integers(1, shape) + integer(2, dtype.onnx)
 
 
 @functools.lru_cache(16)

@@ -35,14 +35,14 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
     says, `UnsafePathError` for one that lies where it must not.
     """
     dims = tuple(proto.dims)
-    name = f"tensor {proto.name[:_SHOWN]!r}"
+    name = _Named(proto)
     try:
         dtype = DType.of(proto.data_type)
     except DTypeError:
         kinds = onnx.TensorProto.DataType
         kind = kinds.Name(proto.data_type) if proto.data_type in kinds.values() else proto.data_type
         raise ModelError(f"load: {name} is of type {kind}", help="convert it to a dtype of DType") from None
-    if any(d < 0 for d in dims):
+    if dims and min(dims) < 0:
         raise ModelError(
             f"load: {name} has the dims {list(dims[:_MOST_DIMS])}", help="write the model again: no dim is negative"
         )
@@ -74,6 +74,18 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
     return array.astype(dtype.numpy).reshape(dims), dtype
 
 
+class _Named:
+    """A tensor as errors call it."""
+
+    __slots__ = ("_proto",)
+
+    def __init__(self, proto: onnx.TensorProto) -> None:
+        self._proto = proto
+
+    def __str__(self) -> str:
+        return f"tensor {self._proto.name[:_SHOWN]!r}"
+
+
 def dense(proto: onnx.SparseTensorProto, folder: Folder) -> tuple[Array, DType]:
     """The array of a sparse tensor, with zeros where nothing is said. Raises `ModelError`."""
     values, dtype = array_of(proto.values, folder)
@@ -97,6 +109,8 @@ def dense(proto: onnx.SparseTensorProto, folder: Folder) -> tuple[Array, DType]:
 
 
 _LINE = 64
+_SMALL = 1 << 16
+"""Bytes of arrays that move up to which no large pages are to be had."""
 
 
 def aligned(arrays: Sequence[Array]) -> list[Array]:
@@ -111,6 +125,8 @@ def aligned(arrays: Sequence[Array]) -> list[Array]:
             size += -(-array.nbytes // _LINE) * _LINE
     if not places:
         return list(arrays)
+    if size <= _SMALL:
+        return [array if array.flags.aligned else array.copy() for array in arrays]
     memory = np.empty(size + _LINE, np.uint8)
     start = -memory.ctypes.data % _LINE
     made = list(arrays)
@@ -132,9 +148,9 @@ _SHOWN = 256
 """Characters of a name that errors show."""
 
 
-def _external(proto: onnx.TensorProto, folder: Folder, name: str, dtype: DType, count: int) -> memoryview:
+def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DType, count: int) -> memoryview:
     entries = {entry.key: entry.value for entry in proto.external_data}
-    check_text((*entries, *entries.values()), name)
+    check_text((*entries, *entries.values()), str(name))
     location = entries.get("location", "")
     size = -(-count * dtype.bits // 8) if dtype.bits < 8 and dtype is not DType.bool else count * dtype.numpy.itemsize
     try:
@@ -145,7 +161,7 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: str, dtype: DType, 
         ) from None
     if dtype is DType.string:
         raise ModelError(f"load: {name} holds strings outside of the model", help="keep strings in the model")
-    content = folder.content(location.replace(os.sep, "/"), name)
+    content = folder.content(location.replace(os.sep, "/"), str(name))
     if offset < 0 or length < 0 or offset + length > len(content):
         raise ModelError(
             f"load: {name} lies at {offset} to {offset + length} of {location!r}, which has {len(content)} bytes",
@@ -154,7 +170,7 @@ def _external(proto: onnx.TensorProto, folder: Folder, name: str, dtype: DType, 
     return content[offset : offset + length]
 
 
-def _raw(content: memoryview, dtype: DType, dims: tuple[int, ...], count: int, name: str) -> Array:
+def _raw(content: memoryview, dtype: DType, dims: tuple[int, ...], count: int, name: object) -> Array:
     if dtype.bits in (2, 4):
         if len(content) != -(-count * dtype.bits // 8):
             raise _size(name, dims, dtype, f"{len(content)} bytes")
@@ -179,7 +195,7 @@ def _unpacked(packed: Array, dtype: DType, count: int) -> Array:
     return whole.astype(dtype.numpy)
 
 
-def _strings(proto: onnx.TensorProto, name: str, dims: tuple[int, ...], count: int) -> Array:
+def _strings(proto: onnx.TensorProto, name: object, dims: tuple[int, ...], count: int) -> Array:
     if len(proto.string_data) != count:
         raise _size(name, dims, DType.string, f"{len(proto.string_data)} elements")
     made = np.empty(count, object)
@@ -191,7 +207,7 @@ def _strings(proto: onnx.TensorProto, name: str, dims: tuple[int, ...], count: i
     return made.reshape(dims)
 
 
-def _size(name: str, dims: tuple[int, ...], dtype: DType, held: str) -> ModelError:
+def _size(name: object, dims: tuple[int, ...], dtype: DType, held: str) -> ModelError:
     return ModelError(
         f"load: {name} is {dtype}{list(dims)} and holds {held}", help="the file is cut short, or was written wrongly"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import onnx
@@ -24,8 +25,13 @@ from graphcore.types.tensor_types import (
     tensor_type,
 )
 
-_SMALL = 1 << 12
+SMALL = 1 << 12
 """Bytes up to which inference is told what a constant holds."""
+
+_UNKNOWN = Dim.dynamic()
+
+_LONGEST_KEPT = 200
+"""Characters of text up to which the dim that it says is remembered."""
 
 
 def read_type(proto: onnx.TypeProto) -> Type:
@@ -53,20 +59,28 @@ def read_type(proto: onnx.TypeProto) -> Type:
 
 def read_dim(proto: onnx.TensorShapeProto.Dimension) -> Dim:
     """Return the dim; `?` for text that is none, and for one with a bound, which files have in a note."""
-    if proto.HasField("dim_value"):
-        return Dim(proto.dim_value) if proto.dim_value >= 0 else Dim.dynamic()
-    if not isinstance(proto.dim_param, str):  # bytes that are no text
-        return Dim.dynamic()
-    if not proto.dim_param or proto.dim_param.startswith("unk__") or BOUND in proto.dim_param:
-        return Dim.dynamic()
+    size = proto.dim_value
+    if size or proto.HasField("dim_value"):
+        return Dim(size) if size >= 0 else _UNKNOWN
+    name = proto.dim_param
+    if not name or not isinstance(name, str):  # bytes that are no text
+        return _UNKNOWN
+    return _named(name) if len(name) <= _LONGEST_KEPT else _named.__wrapped__(name)
+
+
+@functools.lru_cache(4096)
+def _named(name: str) -> Dim:
+    if name.startswith("unk__") or BOUND in name:
+        return _UNKNOWN
     try:
-        return Dim(proto.dim_param)
+        return Dim(name)
     except ValueError:  # names of other tools may be anything
-        return Dim.dynamic()
+        return _UNKNOWN
 
 
+@functools.lru_cache(1024)
 def proto_of(type_: Type) -> onnx.TypeProto:
-    """The TypeProto."""
+    """The TypeProto: one object for all callers, who only read it."""
     made: onnx.TypeProto = onnx.TypeProto.FromString(encoded_type(type_))
     return made
 
@@ -76,7 +90,7 @@ def data_of(symbols: Mapping[str, Symbol]) -> dict[str, onnx.TensorProto]:
     found = {}
     for name, symbol in symbols.items():
         array = constant_array(symbol, weights=True, outer=True)
-        if array is not None and array.nbytes <= _SMALL:
+        if array is not None and array.nbytes <= SMALL:
             content = b"".join(tensor(array, symbol.dtype, name))
             found[name] = onnx.TensorProto.FromString(content)
     return found

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import onnx
-
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.limits import check_trips
 from graphcore.onnx.proto.type_protos import joined
+from graphcore.onnx.read.statements import Body
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import (
@@ -25,8 +24,8 @@ from graphcore.types.tensor_types import (
     tensor_type,
 )
 
-ReadBody: TypeAlias = Callable[[str, onnx.GraphProto, Sequence[Type]], Graph]
-"""(name, proto, types of its inputs) -> the body."""
+ReadBody: TypeAlias = Callable[[str, Body, Sequence[Type]], Graph]
+"""(name, what the file has, types of its inputs) -> the body."""
 
 _COUNTER = tensor_type(DType.int64, _shape([]))
 _CONDITION = tensor_type(DType.bool, _shape([]))
@@ -35,7 +34,7 @@ _CONDITION = tensor_type(DType.bool, _shape([]))
 def read(
     read_body: ReadBody,
     op_type: str,
-    protos: Mapping[str, onnx.GraphProto],
+    protos: Mapping[str, Body],
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
     outputs: int | None,
@@ -60,7 +59,7 @@ def read(
         given = [_element(s.type) if s is not None else ForeignType() for s in inputs]
         body = read_body("body", protos["body"], given)
         return [SequenceType(s.type) for s in body.outputs], {"body": body}
-    return None, {name: read_body(name, proto, [ForeignType()] * len(proto.input)) for name, proto in protos.items()}
+    return None, {name: read_body(name, read, [ForeignType()] * len(read.proto.input)) for name, read in protos.items()}
 
 
 def _agreed(types: Sequence[Type], place: object) -> Type:
@@ -82,7 +81,7 @@ def _meant(types: Sequence[Type]) -> Sequence[Type]:
 
 
 def _loop(
-    read_body: ReadBody, proto: onnx.GraphProto, inputs: Sequence[Symbol | None], outputs: int | None, place: object
+    read_body: ReadBody, proto: Body, inputs: Sequence[Symbol | None], outputs: int | None, place: object
 ) -> tuple[list[Type], dict[str, Graph]]:
     carried: list[Type] = [s.type if s is not None else ForeignType() for s in inputs[2:]]
     body, given = _settled(read_body, proto, [_COUNTER, _CONDITION], carried, 1, place)
@@ -106,7 +105,7 @@ def _filled(carried: Type, result: Type) -> Type:
 
 def _scan(
     read_body: ReadBody,
-    proto: onnx.GraphProto,
+    proto: Body,
     inputs: Sequence[Symbol | None],
     attributes: Mapping[str, Any],
     outputs: int | None,
@@ -133,7 +132,7 @@ def _scan(
 
 def _settled(
     read_body: ReadBody,
-    proto: onnx.GraphProto,
+    proto: Body,
     front: list[Type],
     carried: list[Type],
     skip: int,

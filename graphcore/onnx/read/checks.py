@@ -6,14 +6,17 @@ Names, arity, nesting, and of attributes the kind and the numbers: what can be t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
 
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.onnx.proto.limits import check_text, check_values
-from graphcore.onnx.schemas.schemas import Operator, as_meant, check_arity, is_misread, operator, schema_of
+from graphcore.onnx.read.statements import Body, Statement, key_of
+from graphcore.onnx.schemas.node_inference import MISREAD, as_meant, is_misread
+from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
 
 DEEPEST = 40
 """The greatest depth of nested bodies and calls of functions."""
@@ -32,9 +35,27 @@ _SHOWN = 100
 """Characters of a name that errors show."""
 
 
-def check_model(model: onnx.ModelProto, versions: Versions) -> None:
-    """Raise `ModelError` for a node that its operator's schema rules out, `ResourceLimitError` for deep nesting."""
-    _check_graph(model.graph, versions, False, 0)
+@dataclass(slots=True)
+class Checked:
+    """A model whose nodes were checked.
+
+    statements: its nodes. op_types: the names of all operators in it. count: of its nodes, those in bodies included,
+    those of functions not.
+    """
+
+    statements: list[Statement] = field(default_factory=list)
+    op_types: set[str] = field(default_factory=set)
+    count: int = 0
+
+
+def check_model(model: onnx.ModelProto, versions: Versions) -> Checked:
+    """Return the nodes of a model.
+
+    Raises `ModelError` for one that its operator's schema rules out, `ResourceLimitError` for deep nesting.
+    """
+    made = Checked()
+    made.statements = _check_graph(model.graph, versions, False, 0, made)
+    made.count = sum(map(_size, made.statements))
     seen: set[tuple[str, str, str]] = set()
     for function in model.functions:
         key = (function.domain, function.name, function.overload)
@@ -43,10 +64,19 @@ def check_model(model: onnx.ModelProto, versions: Versions) -> None:
             raise ModelError(f"load: two functions are called {function.name[:_SHOWN]!r}", help="name them otherwise")
         seen.add(key)
         own = {**versions, **{_domain(o.domain): o.version for o in function.opset_import}}
-        _check_nodes(function.node, own, True, 0)
+        checked(function.node, own, made, in_function=True)
+    return made
 
 
-def _check_graph(graph: onnx.GraphProto, versions: Versions, in_function: bool, depth: int) -> None:
+def _size(statement: Statement) -> int:
+    if not statement.bodies:
+        return 1
+    return 1 + sum(_size(inner) for body in statement.bodies.values() for inner in body.statements)
+
+
+def _check_graph(
+    graph: onnx.GraphProto, versions: Versions, in_function: bool, depth: int, into: Checked
+) -> list[Statement]:
     if depth > DEEPEST:
         raise ResourceLimitError(f"load: the model nests bodies deeper than {DEEPEST}", help="flatten it")
     for what, names in (
@@ -62,21 +92,82 @@ def _check_graph(graph: onnx.GraphProto, versions: Versions, in_function: bool, 
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
             raise ModelError(f"load: {what} is called {twice[:_SHOWN]!r}, and another too", help="name it otherwise")
-    _check_nodes(graph.node, versions, in_function, depth)
+    return checked(graph.node, versions, into, in_function=in_function, depth=depth)
 
 
-def _check_nodes(nodes: Iterable[onnx.NodeProto], versions: Versions, in_function: bool, depth: int) -> None:
+def checked(
+    nodes: Iterable[onnx.NodeProto], versions: Versions, into: Checked, *, in_function: bool = False, depth: int = 0
+) -> list[Statement]:
+    """Return nodes and those of their bodies, all of which were checked. into: is told their operators."""
+    made = []
     for node in nodes:
-        check_text((node.op_type, node.name, node.domain, node.overload, *node.input, *node.output), "a node")
-        place = f"{node.op_type[:_SHOWN]} {(node.name or next(iter(node.output), ''))[:_SHOWN]!r}"
-        if not node.op_type:
+        op_type, name, given = node.op_type, node.name, node.domain
+        inputs, outputs = tuple(node.input), tuple(node.output)
+        try:  # a tenth of the time of looking at each
+            "".join((op_type, name, given, node.overload, *inputs, *outputs))
+        except TypeError:
+            check_text((op_type, name, given, node.overload, *inputs, *outputs), "a node")
+        if not op_type:
+            place = f"{op_type[:_SHOWN]} {(name or next(iter(outputs), ''))[:_SHOWN]!r}"
             raise ModelError(f"load: the node {place.strip()} names no operator", help="write the model again")
-        if not any(node.output):
+        domain = _domain(given)
+        version = versions.get(domain)
+        key = key_of(node, op_type, domain, version, inputs, outputs)
+        statement = Statement(node, op_type, domain, inputs, outputs, name, key, True)
+        made.append(statement)
+        into.op_types.add(op_type)
+        if key is not None and key in _sound:
+            continue
+        place = f"{op_type[:_SHOWN]} {(name or next(iter(outputs), ''))[:_SHOWN]!r}"
+        if not any(outputs):
             raise ModelError(f"load: {place} gives no results", help="leave the node out")
-        check_node(node, versions, place, in_function)
+        if not _is_constant(node, op_type, domain, inputs, outputs, version):
+            check_node(node, versions, place, in_function)
+        if key is not None:
+            if len(_sound) >= _MOST:
+                _sound.clear()
+            _sound.add(key)
+            continue
         for attribute in node.attribute:
-            if attribute.type == _Kinds.GRAPH and not attribute.ref_attr_name:
-                _check_graph(attribute.g, versions, in_function, depth + 1)
+            if attribute.type == _Kinds.GRAPH and attribute.ref_attr_name:
+                into.op_types |= _op_types(attribute.g.node)
+            elif attribute.type == _Kinds.GRAPH:
+                inner = _check_graph(attribute.g, versions, in_function, depth + 1, into)
+                statement.bodies = statement.bodies or {}
+                statement.bodies[attribute.name] = Body(attribute.g, inner)
+    return made
+
+
+def _op_types(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    found = set()
+    for node in nodes:
+        found.add(node.op_type)
+        for attribute in node.attribute:
+            if attribute.type == _Kinds.GRAPH:
+                found |= _op_types(attribute.g.node)
+    return found
+
+
+_sound: set[Hashable] = set()
+"""The keys of nodes that were checked."""
+_MOST = 4096
+
+
+def _is_constant(
+    node: onnx.NodeProto,
+    op_type: str,
+    domain: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    version: int | None,
+) -> bool:
+    """Return whether a node is a Constant with one tensor: many of them have weights."""
+    if op_type != "Constant" or domain or inputs or len(outputs) != 1 or len(node.attribute) != 1 or not version:
+        return False
+    attribute = node.attribute[0]
+    if attribute.name != "value" or attribute.type != _Kinds.TENSOR or attribute.ref_attr_name:
+        return False
+    return attribute.HasField("t") and bool(attribute.t.data_type)
 
 
 def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function: bool = False) -> None:
@@ -168,8 +259,13 @@ _ENDING = frozenset({"DictVectorizer", "EyeLike", "GatherND", "LabelEncoder", "R
 inference of every operator on operands of no type, no shape, no rank."""
 
 
-def survivable(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, the operators of `_ENDING` made into ones that inference knows nothing of, and `MISREAD` put right."""
+def survivable(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelProto:
+    """The model, the operators of `_ENDING` made into ones that inference knows nothing of, and `MISREAD` put right.
+
+    op_types: the names of all operators in it.
+    """
+    if op_types.isdisjoint(_ENDING) and op_types.isdisjoint(MISREAD):
+        return model
     graphs = [model.graph.node, *(f.node for f in model.functions)]
     if not any(_ends(nodes) for nodes in graphs):
         return model

@@ -10,6 +10,7 @@ import onnx
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.onnx.proto.attributes import with_attributes
 from graphcore.onnx.read.checks import DEEPEST
+from graphcore.onnx.read.statements import Statement, used
 
 _MOST_NODES = 2_000_000
 
@@ -25,11 +26,17 @@ class Functions:
     def __init__(self, protos: Sequence[onnx.FunctionProto]) -> None:
         self._by_key: dict[_Key, onnx.FunctionProto] = {(_domain(p.domain), p.name, p.overload): p for p in protos}
 
-    def get(self, domain: str, op_type: str, overload: str) -> onnx.FunctionProto | None:
-        return self._by_key.get((domain, op_type, overload)) if self._by_key else None
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
 
-    def check(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Raise `ModelError` for functions that call themselves, `ResourceLimitError` for too many nodes in all."""
+    def get(self, domain: str, op_type: str, overload: str) -> onnx.FunctionProto | None:
+        return self._by_key.get((domain, op_type, overload))
+
+    def check(self, nodes: Sequence[onnx.NodeProto], count: int) -> None:
+        """Raise `ModelError` for functions that call themselves, `ResourceLimitError` for too many nodes in all.
+
+        nodes: of the graph. count: of them and those in their bodies.
+        """
         sizes: dict[_Key, int] = {}
         depths: dict[_Key, int] = {}
         try:
@@ -44,7 +51,8 @@ class Functions:
             raise ResourceLimitError(
                 f"load: the model's functions call each other deeper than {DEEPEST}", help="flatten them"
             )
-        count = sum(sizes.get(key, 1) for key in self._keys(nodes))
+        if sizes:
+            count = sum(sizes.get(key, 1) for key in self._keys(nodes))
         if count > _MOST_NODES:
             raise ResourceLimitError(
                 f"load: the model has more than {_MOST_NODES} nodes once its functions are expanded",
@@ -64,36 +72,36 @@ class Functions:
         return [with_attributes(node, given) for node in function.node]
 
 
-def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool]) -> Sequence[onnx.NodeProto]:
+def ordered(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
     """The nodes in an order they can run in: the one they have, unless one uses what a later one makes."""
     made: set[str] = set()
+    for statement in statements:
+        for name in used(statement):
+            if name and name not in made and not is_known(name):
+                return _sorted(statements, is_known)
+        made.update(statement.outputs)
+    return statements
+
+
+def _sorted(statements: Sequence[Statement], is_known: Callable[[str], bool]) -> Sequence[Statement]:
+    made: set[str] = set()
     late = False
-    makers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
-    for node in nodes:
-        if any(name in makers and name not in made and not is_known(name) for name in _used(node)):
+    makers = {name: i for i, statement in enumerate(statements) for name in statement.outputs if name}
+    for statement in statements:
+        if any(name in makers and name not in made and not is_known(name) for name in used(statement)):
             late = True
             break
-        made.update(node.output)
+        made.update(statement.outputs)
     if not late:
-        return nodes
+        return statements
     sorter = graphlib.TopologicalSorter(
-        {i: [makers[n] for n in _used(node) if n in makers] for i, node in enumerate(nodes)}
+        {i: [makers[n] for n in used(statement) if n in makers] for i, statement in enumerate(statements)}
     )
     try:
-        return [nodes[i] for i in sorter.static_order()]
+        return [statements[i] for i in sorter.static_order()]
     except graphlib.CycleError as error:
-        ring = " -> ".join(nodes[i].op_type for i in error.args[1][:_SHOWN])
+        ring = " -> ".join(statements[i].op_type for i in error.args[1][:_SHOWN])
         raise ModelError(f"load: nodes need each other: {ring}", help="a graph has no rings") from None
-
-
-def _used(node: onnx.NodeProto) -> Iterator[str]:
-    """The names that a node uses, in its bodies too; those that a body makes itself may be among them."""
-    yield from node.input
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            own = {name for n in attribute.g.node for name in n.output} | {i.name for i in attribute.g.input}
-            for inner in attribute.g.node:
-                yield from (name for name in _used(inner) if name not in own)
 
 
 def _domain(name: str) -> str:

@@ -10,6 +10,7 @@ import onnx
 from graphcore.arrays.external_data import Folder
 from graphcore.errors import GraphcoreError, ResourceLimitError
 from graphcore.onnx import notes
+from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.function_calls import Functions
 from graphcore.onnx.read.opsets import versions_of
@@ -26,7 +27,7 @@ class Model:
     """One model while it is read.
 
     proto: without its large tensors.
-    large: their contents, by position among the initializers.
+    large: their contents.
     folder: where external data may lie.
     implicit_casts: whether operands are promoted.
     notes: what the model and its values note of themselves.
@@ -39,7 +40,7 @@ class Model:
     def __init__(
         self,
         proto: onnx.ModelProto,
-        large: Mapping[int, memoryview],
+        large: Large,
         folder: Folder,
         implicit_casts: bool,
         runtime: Callable[[], RuntimeOperators | None] = installed,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from graphcore.onnx.opset import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
 from graphcore.onnx.proto.limits import check_axes, check_size
+from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read import bodies
 from graphcore.onnx.read.checks import DEEPEST, check_node, checked_call
@@ -25,30 +25,16 @@ from graphcore.onnx.read.function_calls import ordered
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.opsets import version_of, versions_of
 from graphcore.onnx.read.result_types import ResultTypes, declared
+from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import Read, convert, is_unchanged, runtime_own
 from graphcore.onnx.versions.adapters import casts
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
 
-_LONGEST_LAYER = 1000
 _LARGEST_UNNAMED = 4096
 """Bytes of constants that equal ones may stand for. Larger ones are the weights of some exporters, known by name."""
-_SHOWN = 100
-"""Characters of a name that errors show."""
-
 _DTYPE_ATTRIBUTES = frozenset({("Cast", "to"), ("BitCast", "to")})
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of the reader, for errors: a node of the file."""
-
-    op_type: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.op_type[:_SHOWN]} {self.name[:_SHOWN]!r}" if self.name else self.op_type[:_SHOWN]
 
 
 class Reader:
@@ -79,16 +65,15 @@ class Reader:
 
     # Graphs
 
-    def graph_proto(
-        self, proto: onnx.GraphProto, large: Mapping[int, memoryview], inputs: Sequence[Symbol] | None = None
-    ) -> None:
+    def graph_proto(self, read: Body, large: Large, inputs: Sequence[Symbol] | None = None) -> None:
         """Read a whole graph: constants, inputs (unless they are given), nodes, outputs."""
+        proto = read.proto
         site = self.graph.site
         if self.model.origin is not None:
             site.is_user, site.origin = False, self.model.origin
         folder = self.model.folder
         names = [*(t.name for t in proto.initializer), *(s.values.name for s in proto.sparse_initializer)]
-        found = [tensors.array_of(t, folder, large.get(i)) for i, t in enumerate(proto.initializer)]
+        found = [tensors.array_of(t, folder, large.initializers.get(i)) for i, t in enumerate(proto.initializer)]
         found += [tensors.dense(sparse, folder) for sparse in proto.sparse_initializer]
         arrays = tensors.aligned([array for array, _ in found])
         for name, array, (_, dtype) in zip(names, arrays, found, strict=True):
@@ -96,7 +81,9 @@ class Reader:
         held = set(names)
         if inputs is None:
             self._inputs([i for i in proto.input if i.name not in held])
-        self.nodes(proto.node)
+        for position, content in large.nodes.items():
+            read.statements[position].content = content
+        self._statements(read.statements)
         outputs = [(o.name, self._output(o)) for o in proto.output]
         self.graph.build.outputs(outputs)
         site.is_user, site.origin = True, None
@@ -166,85 +153,95 @@ class Reader:
     # Nodes
 
     def nodes(self, protos: Sequence[onnx.NodeProto]) -> None:
-        for proto in ordered(protos, self._is_known):
-            self.node(proto)
+        """Read nodes that were checked already, or come from ONNX: of a function."""
+        self._statements(unchecked(protos, self.versions))
+
+    def _statements(self, statements: Sequence[Statement]) -> None:
+        for statement in ordered(statements, self._is_known):
+            self._node(statement)
 
     def _is_known(self, name: str) -> bool:
         return name in self.values or (self.outer is not None and self.outer._is_known(name))
 
-    def node(self, proto: onnx.NodeProto) -> None:
-        self.model.count()
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        place = Place(proto.op_type, proto.name or next(iter(proto.output), ""))
-        inputs = [self.value(name) for name in proto.input]
-        function = self.model.functions.get(domain, proto.op_type, proto.overload)
-        if function is not None:
-            self._call(proto, function, inputs)
-            return
+    def _node(self, statement: Statement) -> None:
+        model, values = self.model, self.values
+        model.count()
+        inputs = [values[name] if name and name in values else self.value(name) for name in statement.inputs]
+        if model.functions:
+            proto = statement.proto
+            function = model.functions.get(statement.domain, proto.op_type, proto.overload)
+            if function is not None:
+                self._call(statement, function, inputs)
+                return
         before = len(self.graph.nodes)
-        made = self._operator(proto, domain, inputs, place)
-        layer = _layer(proto)
-        if layer:
+        made = self._operator(statement, inputs)
+        if statement.layer:
             for node in self.graph.nodes[before:]:
-                change(node, layer=f"{self.graph.site.layer}{layer}/")  # after that of the function it is in
-        for name, symbol in zip(proto.output, made, strict=False):
+                # After that of the function it is in.
+                change(node, layer=f"{self.graph.site.layer}{statement.layer}/")
+        for name, symbol in zip(statement.outputs, made, strict=False):
             if not name:
                 continue
             self.define(name, symbol)
             self._name(symbol, name)
             self._types.note(name, symbol)
 
-    def _operator(
-        self, proto: onnx.NodeProto, domain: str, inputs: list[Symbol | None], place: Place
-    ) -> Sequence[Symbol]:
-        if not domain and proto.op_type == "Constant":
-            array, dtype = constant_value(proto, self.model.folder, place)
-            return [self.graph.build.constant(tensors.aligned([array])[0], dtype)]
-        version = version_of(self.versions, domain, proto.op_type, place)
-        schema = schema_of(proto.op_type, domain, version)
+    def _operator(self, statement: Statement, inputs: list[Symbol | None]) -> Sequence[Symbol]:
+        signature = None if statement.key is None else statement.signature(self.versions)
+        if signature is not None and signature.is_usual:
+            return self._usual(statement, signature, inputs)
+        domain, op_type, proto = statement.domain, statement.op_type, statement.proto
+        if not domain and op_type == "Constant":
+            array, dtype = constant_value(proto, self.model.folder, statement, statement.content)
+            if not array.flags.aligned:
+                (array,) = tensors.aligned([array])
+            return [self.graph.build.constant(array, dtype)]
+        version = version_of(self.versions, domain, op_type, statement)
+        schema = schema_of(op_type, domain, version)
         if schema is None and not domain:
-            proto, version = runtime_own.standard(proto, version, place)
-            schema = schema_of(proto.op_type, domain, version)
+            proto, version = runtime_own.standard(proto, version, statement)
+            op_type = proto.op_type
+            schema = schema_of(op_type, domain, version)
         if schema is None and domain in ONNX_DOMAINS:
             raise ModelError(
-                f"load: {place}: opset {version} of {domain or 'ONNX'} has no such operator",
+                f"load: {statement}: opset {version} of {domain or 'ONNX'} has no such operator",
                 help="write the model with the opset that has it, or give the domain of a custom operator",
             )
         if schema is not None:
-            inputs = checked_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, place)
-        attributes, inner = read_attributes(proto, self.model.folder, place)
+            inputs = checked_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, statement)
+        attributes, inner = self._attributes(statement, signature)
         if schema is not None:
-            check_axes(proto.op_type, inputs, attributes, place)
+            check_axes(op_type, inputs, attributes, statement)
             missing = [n for n in required_attributes(schema) if n not in attributes and n not in inner]
             if missing:
-                raise ModelError(f"load: {place} lacks the attribute {missing[0]!r}", help="write the model again")
+                raise ModelError(f"load: {statement} lacks the attribute {missing[0]!r}", help="write the model again")
         if inner:
             outputs = len(proto.output) or None
             typed, found = bodies.read(
-                self.body, proto.op_type, inner, inputs, attributes, outputs, self.versions.get("", 0), place
+                self.body, op_type, inner, inputs, attributes, outputs, self.versions.get("", 0), statement
             )
             attributes.update(found)
         else:
-            typed = None if schema is not None else declared(domain, proto, inputs, attributes, place)
-        types = self._types.of(proto, schema, inputs, place) if typed is None else typed
-        types = self._types.refined(proto, schema, inputs, attributes, list(types), place)
+            typed = None if schema is not None else declared(domain, proto, inputs, attributes, statement)
+        types = self._types.of(proto, schema, inputs, attributes, statement) if typed is None else typed
+        types = self._types.refined(proto, schema, inputs, attributes, list(types), statement)
         for type_ in types:
-            check_size(type_, place)
-        if not domain and proto.op_type in ("Cast", "CastLike"):
-            made_cast = self._cast(proto.op_type, inputs, attributes, place)
+            check_size(type_, statement)
+        if not domain and op_type in ("Cast", "CastLike"):
+            made_cast = self._cast(op_type, inputs, attributes, statement)
             if made_cast is not None:
                 return [made_cast]
         if domain not in ONNX_DOMAINS:
-            return self.graph.build.emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
+            return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
         while inputs and inputs[-1] is None:
             inputs.pop()
         if not domain:
-            casts.agree(proto.op_type, inputs)
-        if not inner and proto.op_type != "BitCast" and is_unchanged(domain, proto.op_type, version):
-            return self.graph.build.emit_many(proto.op_type, tuple(inputs), types, attributes, domain)
+            casts.agree(op_type, inputs)
+        if not inner and op_type != "BitCast" and is_unchanged(domain, op_type, version):
+            return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
         node = Read(
             graph=self.graph,
-            op_type=proto.op_type,
+            op_type=op_type,
             inputs=list(inputs),
             attributes=attributes,
             types=tuple(types),
@@ -257,11 +254,47 @@ class Reader:
             return made
         for key in node.attributes:
             if (node.op_type, key) in _DTYPE_ATTRIBUTES:
-                node.attributes[key] = dtype_value(node.attributes[key], place)
+                node.attributes[key] = dtype_value(node.attributes[key], statement)
         return self.graph.build.emit_many(node.op_type, tuple(node.inputs), node.types, node.attributes, node.domain)
 
+    def _usual(self, statement: Statement, signature: Signature, inputs: list[Symbol | None]) -> Sequence[Symbol]:
+        """Read a node that keeps its form, of which all but the operands was checked."""
+        schema, op = signature.schema, signature.operator
+        assert op is not None
+        assert schema is not None
+        types_of = [None if s is None else s.type for s in inputs]
+        dtypes = tuple([t.dtype for t in types_of if type(t) is TensorType])
+        if dtypes not in signature.approved or len(dtypes) != len(inputs):
+            inputs = checked_operands(self.graph, op, inputs, self.model.implicit_casts, statement)
+            if len(dtypes) == len(inputs) and not self.model.implicit_casts:
+                signature.approve(dtypes)
+        attributes = signature.attributes
+        if signature.has_axes:
+            check_axes(statement.op_type, inputs, attributes, statement)
+        types = self._types.told(statement.outputs)
+        if types is None:
+            types = self._types.remembered(statement, schema, inputs, signature)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        return self.graph.build.emit_many(
+            statement.op_type, tuple(inputs), types, signature.own_attributes(), statement.domain
+        )
+
+    def _attributes(
+        self, statement: Statement, signature: Signature | None
+    ) -> tuple[dict[str, Any], Mapping[str, Body]]:
+        """Return the attributes of a node, and those among them that are graphs."""
+        if signature is not None:
+            return dict(signature.own_attributes()), {}
+        attributes, inner = read_attributes(statement.proto, self.model.folder, statement)
+        found = statement.bodies or {}
+        return attributes, {
+            key: found[key] if key in found else Body(proto, unchecked(proto.node, self.versions))
+            for key, proto in inner.items()
+        }
+
     def _cast(
-        self, op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: Place
+        self, op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: Statement
     ) -> Symbol | None:
         """A Cast with the library's meaning; None where it is one of strings, which only the runtime casts."""
         symbol = inputs[0]
@@ -280,8 +313,9 @@ class Reader:
 
     # What nests
 
-    def body(self, name: str, proto: onnx.GraphProto, types: Sequence[Type]) -> Graph:
+    def body(self, name: str, read: Body, types: Sequence[Type]) -> Graph:
         """A body whose inputs are of these types."""
+        proto = read.proto
         graph = new_body(self.graph, graph_name(proto.name))
         graph.site.layer = ""
         reader = Reader(self.model, graph, self.versions, _told_of_others(proto), outer=self, depth=self.depth + 1)
@@ -297,24 +331,24 @@ class Reader:
             made = graph.build.input(chosen)
             symbols.append(made)
             reader.define(info.name, made)
-        reader.graph_proto(proto, {}, symbols)
+        reader.graph_proto(read, Large(), symbols)
         return graph
 
-    def _call(self, proto: onnx.NodeProto, function: onnx.FunctionProto, inputs: Sequence[Symbol | None]) -> None:
-        place = f"{proto.op_type} {(proto.name or next(iter(proto.output), ''))!r}"
-        checked_call(function, proto, place)
-        nodes = self.model.functions.instance(function, proto)
+    def _call(self, statement: Statement, function: onnx.FunctionProto, inputs: Sequence[Symbol | None]) -> None:
+        place = f"{statement.op_type} {(statement.name or next(iter(statement.outputs), ''))!r}"
+        checked_call(function, statement.proto, place)
+        nodes = self.model.functions.instance(function, statement.proto)
         values: dict[str, Symbol | None] = dict.fromkeys(function.input)
         values.update(zip(function.input, inputs, strict=False))
         versions = {**self.versions, **versions_of(function.opset_import)}
-        layer = _layer(proto) or proto.op_type
+        layer = statement.layer or statement.op_type
         before, self.graph.site.layer = self.graph.site.layer, f"{self.graph.site.layer}{layer}/"
         for node in nodes:  # with the attributes of this call
             check_node(node, versions, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
         inner = Reader(self.model, self.graph, versions, {}, values, depth=self.depth + 1)
         inner.nodes(nodes)
         self.graph.site.layer = before
-        for own, name in zip(function.output, proto.output, strict=False):
+        for own, name in zip(function.output, statement.outputs, strict=False):
             result = inner.value(own)
             if name and result is not None:
                 self.define(name, result)
@@ -332,12 +366,6 @@ def _told_of_others(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
         return {}
     others = {name for n in proto.node if n.domain not in ONNX_DOMAINS for name in n.output}
     return {v.name: v.type for v in proto.value_info if v.name in others}
-
-
-def _layer(proto: onnx.NodeProto) -> str:
-    """Return the layer that a node notes; none where the note, which is untrusted and read once a call, is long."""
-    noted = next((p.value for p in proto.metadata_props if p.key == "graphcore.layer"), "")
-    return noted if len(noted) <= _LONGEST_LAYER else ""
 
 
 def graph_name(name: str) -> str:

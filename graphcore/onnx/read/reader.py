@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import onnx
 
@@ -21,11 +21,12 @@ from graphcore.onnx import notes
 from graphcore.onnx.opset import LIMIT
 from graphcore.onnx.proto import buffer_notes
 from graphcore.onnx.proto.limits import check_text
-from graphcore.onnx.proto.split_weights import split
-from graphcore.onnx.read.checked_dims import with_checked_dims
+from graphcore.onnx.proto.split_weights import Large, split
 from graphcore.onnx.read.checks import check_model, survivable
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader, graph_name
+from graphcore.onnx.read.statements import Body
+from graphcore.onnx.schemas.checked_dims import with_checked_dims
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
@@ -44,7 +45,7 @@ class Opened:
         self.path = os.fsdecode(os.fspath(source)) if is_path else None  # type: ignore[call-overload]
         self._written = self._stamp()
         self.content, self.folder, self.name = _content(source, links)
-        self._split: tuple[onnx.ModelProto, Mapping[int, memoryview]] | None = None
+        self._split: tuple[onnx.ModelProto, Large] | None = None
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -52,7 +53,7 @@ class Opened:
         return self._parsed()[0]
 
     @property
-    def large(self) -> Mapping[int, memoryview]:
+    def large(self) -> Large:
         """Return the content of the graph's large tensors by the position of their initializer."""
         return self._parsed()[1]
 
@@ -73,7 +74,7 @@ class Opened:
         """Return the message with the content of all tensors, which is not kept. Raises `ModelError`."""
         return self._message(self.content)
 
-    def _parsed(self) -> tuple[onnx.ModelProto, Mapping[int, memoryview]]:
+    def _parsed(self) -> tuple[onnx.ModelProto, Large]:
         if self._split is None:
             slim, large = split(self.content)
             self._split = self._message(slim), large
@@ -153,7 +154,8 @@ def _content(source: object, links: Links | None = None) -> tuple[memoryview, Fo
 
 def read_nodes(graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, Symbol | None], version: int) -> None:
     """Read nodes of an opset into a graph, on named Symbols of it, and enter what they make into `names`."""
-    Reader(Model(onnx.ModelProto(), {}, Folder(None), False), graph, {"": version}, {}, names, depth=1).nodes(nodes)
+    model = Model(onnx.ModelProto(), Large(), Folder(None), False)
+    Reader(model, graph, {"": version}, {}, names, depth=1).nodes(nodes)
 
 
 def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
@@ -161,9 +163,9 @@ def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
     proto = model.proto
     if not proto.graph.output:
         raise ModelError("load: the model has no outputs", help="check that the file is whole and is an .onnx file")
-    check_model(proto, model.versions)
-    model.functions.check(proto.graph.node)
-    found = None if model.implicit_casts else _inferred(proto)
+    checked = check_model(proto, model.versions)
+    model.functions.check(proto.graph.node, checked.count)
+    found = None if model.implicit_casts else _inferred(proto, checked.op_types)
     model.is_inferred = found is not None
     known = found if found is not None else {v.name: v.type for v in proto.graph.value_info}
     values = (*proto.graph.input, *proto.graph.output, *proto.graph.initializer)
@@ -172,7 +174,7 @@ def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
     graph = Graph(graph_name(proto.graph.name), promotion=promotion or model.promotion())
     graph.metadata = _metadata(model)
     graph.opsets = {d: v for d, v in model.versions.items() if d not in ("", "ai.onnx.ml")}
-    Reader(model, graph, model.versions, known).graph_proto(proto.graph, model.large)
+    Reader(model, graph, model.versions, known).graph_proto(Body(proto.graph, checked.statements), model.large)
     return graph
 
 
@@ -184,12 +186,11 @@ def _metadata(model: Model) -> dict[str, str]:
     return kept
 
 
-def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto] | None:
+def _inferred(model: onnx.ModelProto, op_types: Set[str]) -> dict[str, onnx.TypeProto] | None:
     """Return the types of the graph's values as ONNX infers them over the whole model; None if it fails."""
     try:
-        found = onnx.shape_inference.infer_shapes(
-            with_checked_dims(survivable(model)), strict_mode=True, data_prop=True
-        )
+        safe = with_checked_dims(survivable(model, op_types), op_types)
+        found = onnx.shape_inference.infer_shapes(safe, strict_mode=True, data_prop=True)
     except Exception:  # each node is inferred by itself then, and says what is wrong with it
         return None
     values = (*found.graph.value_info, *found.graph.output, *found.graph.input)

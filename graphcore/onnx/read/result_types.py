@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -10,12 +10,18 @@ import onnx
 from graphcore.custom_ops.declaration import lookup
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.ir.symbol import Captured, Node, Symbol
+from graphcore.onnx.proto.limits import check_size, is_small
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.shape_values import Sizes
+from graphcore.onnx.read.statements import Signature, Statement
+from graphcore.onnx.schemas.node_inference import BLIND, inferred
 from graphcore.onnx.schemas.other_domains import typed
-from graphcore.onnx.schemas.schemas import inferred
 from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
+
+_MOST = 4096
+_remembered: dict[Hashable, list[Type]] = {}
+"""The types of results by the signature of a node and the types of its operands."""
 
 
 class ResultTypes:
@@ -27,27 +33,85 @@ class ResultTypes:
         self._told = told
         self._sizes = Sizes()
         self._closed: set[int] = set()  # by number, what has more dims than the model tells
+        self._read: dict[str, Type] = {}
+        self._whole: dict[str, Type | None] = {}
+
+    def told(self, names: Sequence[str]) -> list[Type] | None:
+        """Return the types that inference of the whole model found for results, where they say all there is to say."""
+        if not self._model.is_inferred:
+            return None
+        whole = self._whole
+        found: list[Type] = []
+        for name in names:
+            type_ = whole[name] if name in whole else self._read_whole(name)
+            if type_ is None:
+                return None
+            found.append(type_)
+        return found
+
+    def _read_whole(self, name: str) -> Type | None:
+        """Return the type that the model tells of a value; None for one with dims that are not known."""
+        type_ = self._type(name)
+        if type_ is None or isinstance(type_, ForeignType) or is_open(type_) or not is_small(type_):
+            type_ = None
+        self._whole[name] = type_
+        return type_
+
+    def _type(self, name: str) -> Type | None:
+        """Return the type that the model tells of a value; None where it tells none."""
+        found = self._read.get(name)
+        if found is None and name in self._told:
+            found = self._read[name] = self._model.type_of(self._told[name])
+        return found
 
     def of(
         self,
         proto: onnx.NodeProto,
         schema: onnx.defs.OpSchema | None,
         inputs: Sequence[Symbol | None],
+        attributes: Mapping[str, Any],
         place: object,
     ) -> list[Type]:
         """The types that the model or ONNX's inference has. Raises `ModelError` where operands do not fit."""
         told = self._told
         if told and (self._model.is_inferred or schema is None):
-            found = [self._model.type_of(told[n]) if n in told else None for n in proto.output]
+            found = [self._type(name) for name in proto.output]
             if all(t is not None and not isinstance(t, ForeignType) and _is_ranked(t) for t in found):
                 return found  # type: ignore[return-value]
         if schema is None:
             said = [read_type(told[n]) if n in told else ForeignType() for n in proto.output]
             return typed(proto, inputs, self._versions, self._model.runtime, said)
         try:
-            return inferred(proto, schema, inputs, self._versions, told, place)
+            return inferred(proto, schema, inputs, self._versions, told, place, attributes)
         except ModelError as error:
             raise _for_want_of(inputs, error, place) or error from None
+
+    def remembered(
+        self, statement: Statement, schema: onnx.defs.OpSchema, inputs: Sequence[Symbol | None], signature: Signature
+    ) -> list[Type]:
+        """The types of a node that are told neither, `refined`; those that follow from types are found once.
+
+        Raises `ModelError` where operands do not fit, `ResourceLimitError` for a tensor that is too large.
+        """
+        key: Hashable = None
+        if not schema.domain and statement.op_type in BLIND:
+            told = [self._type(name) for name in statement.outputs]
+            is_closed = any(s is not None and s.id in self._closed for s in inputs)
+            types_of = [None if s is None else s.type for s in inputs]
+            key = statement.key, self._model.is_inferred, is_closed, *told, *types_of
+            found = _remembered.get(key)
+            if found is not None:
+                return found
+        attributes = signature.attributes
+        types = self.of(statement.proto, schema, inputs, attributes, statement)
+        types = self.refined(statement.proto, schema, inputs, attributes, types, statement)
+        for type_ in types:
+            check_size(type_, statement)
+        if key is not None:
+            if len(_remembered) >= _MOST:
+                _remembered.clear()
+            _remembered[key] = types
+        return types
 
     def refined(
         self,
@@ -62,13 +126,16 @@ class ResultTypes:
         if schema is None or schema.domain or not any(is_open(t) for t in types):
             return types
         if any(s is not None and s.id in self._closed for s in inputs):
-            again = inferred(proto, schema, inputs, self._versions, {}, place)
+            again = inferred(proto, schema, inputs, self._versions, {}, place, attributes)
             types = [closed(old, new) for old, new in zip(types, again, strict=False)]
         return self._sizes.refined(proto.op_type, inputs, attributes, types)
 
     def note(self, name: str, symbol: Symbol) -> None:
         """Remember a value that has more dims than the model tells, since what reads it may have more then, too."""
-        if name in self._told and is_open(told := self._model.type_of(self._told[name])) and symbol.type != told:
+        if self._whole.get(name) is not None:
+            return
+        told = self._type(name)
+        if told is not None and told is not symbol.type and is_open(told) and symbol.type != told:
             self._closed.add(symbol.id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -86,7 +87,12 @@ def _windows(x: Sequence[Dim], kernel: Sequence[Dim], attributes: Attributes) ->
         return [size.ceildiv(step) for size, step in zip(x, steps, strict=True)] if set(apart) == {1} else None
     columns = zip(x, kernel, steps, apart, pads[:count], pads[count:], strict=True)
     ceil_mode = bool(attributes.get("ceil_mode", 0))
-    return [_natural(window_count(*column, ceil_mode=ceil_mode)) for column in columns]
+    return [_natural(_count(*column, ceil_mode)) for column in columns]
+
+
+@functools.lru_cache(1024)
+def _count(size: Dim, kernel: Dim, step: int, apart: int, before: int, after: int, ceil_mode: bool) -> Dim:
+    return window_count(size, kernel, step, apart, before, after, ceil_mode=ceil_mode)
 
 
 def _natural(dim: Dim) -> Dim:

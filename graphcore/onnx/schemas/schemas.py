@@ -13,8 +13,6 @@ from graphcore.build import operands
 from graphcore.errors import DTypeError, ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.proto.type_protos import data_of, proto_of, read_type
-from graphcore.onnx.schemas.ranks import ranked
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
 
@@ -73,7 +71,7 @@ class Operator:
         return self.outputs[-1] if self.outputs and self.outputs[-1].is_variadic else None
 
 
-@functools.cache
+@functools.lru_cache(8192)  # operators that models name may be anything
 def schema_of(op_type: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
     """The schema in force at a version of a domain, None where there is none."""
     if not 0 < version < 1 << 31:
@@ -131,6 +129,7 @@ def operator_of(schema: Any, formal: Callable[[Any], tuple[str, str, bool]]) -> 
     )
 
 
+_MOST_APPROVED = 10_000
 _approved: set[tuple[object, ...]] = set()
 """Operators, by their identity, and dtypes of operands that were found to go together: most nodes are like others."""
 
@@ -162,7 +161,7 @@ def checked_operands(
                 checked[position] = symbol
     for positions in groups.values():
         _check(op, positions, checked, place)
-    if len(key) == len(inputs) + 1 and not implicit_casts:
+    if len(key) == len(inputs) + 1 and not implicit_casts and len(_approved) < _MOST_APPROVED:
         _approved.add(key)
     return checked
 
@@ -242,101 +241,6 @@ def element(type_: Type) -> str:
     if isinstance(type_, OptionalType):
         return f"optional({element(type_.element)})"
     return type_.name
-
-
-def inferred(
-    proto: onnx.NodeProto,
-    schema: onnx.defs.OpSchema,
-    inputs: Sequence[Symbol | None],
-    versions: Mapping[str, int],
-    known: Mapping[str, onnx.TypeProto],
-    place: object,
-) -> list[Type]:
-    """The types of a node's results, as ONNX infers them from its operands'. Raises `ModelError`.
-
-    inputs: None for one that is left out, also where the node has a name for it: of an operand that a call leaves out.
-    """
-    named = {name: s for name, s in zip(proto.input, inputs, strict=False) if s is not None}
-    types = {name: proto_of(s.type) for name, s in named.items() if s.type != ForeignType()}
-    proto = _without(proto, inputs)
-    for name in proto.input:
-        if name and name not in types:  # which inference looks up
-            raise ModelError(
-                f"load: {place}: the type of its operand {name[:_SHOWN]!r} is not known",
-                operands=dict(named),
-                help="say it in the model: as the type of an input, or in value_info",
-            )
-    imports = [onnx.OperatorSetIdProto(domain=d, version=v) for d, v in versions.items()]
-    try:
-        found = onnx.shape_inference.infer_node_outputs(
-            _inferable(schema),
-            as_meant(proto),
-            types,
-            data_of(named),
-            opset_imports=imports,
-            ir_version=onnx.IR_VERSION,
-        )
-    except Exception as error:
-        reason = str(error).strip().split("\n")[-1]
-        raise ModelError(
-            f"load: {place}: {reason}",
-            operands=dict(named),
-            help="see the operator's ONNX schema",
-        ) from None
-    op = operator(schema)
-    bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := op.input(i)) is not None}
-    made = []
-    for position, name in enumerate(proto.output):
-        type_ = read_type(found[name]) if name in found else ForeignType()
-        if isinstance(type_, ForeignType) and not type_.onnx:
-            type_ = by_schema(op, position, bound)
-        if isinstance(type_, TensorType) and not type_.shape.is_ranked and name in known:
-            told = read_type(known[name])
-            if isinstance(told, TensorType) and told.dtype is type_.dtype:
-                type_ = told
-        made.append(ranked(proto, position, type_, inputs))
-    return made
-
-
-MISREAD = {"STFT": ("onesided", 1)}
-"""Attributes of ONNX's own operators that its inference takes for another value than their default where they are left
-out, with the default. Seen in onnx 1.22 and 1.23; saying the default is right in every release."""
-
-
-def is_misread(node: onnx.NodeProto) -> bool:
-    """Return whether ONNX's inference would take a node for another one. See `MISREAD`."""
-    if node.op_type not in MISREAD or node.domain not in ("", "ai.onnx"):
-        return False
-    return all(a.name != MISREAD[node.op_type][0] for a in node.attribute)
-
-
-def as_meant(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a node that ONNX's inference takes for what it is."""
-    if not is_misread(node):
-        return node
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    made.attribute.append(onnx.helper.make_attribute(*MISREAD[node.op_type]))
-    return made
-
-
-def _without(proto: onnx.NodeProto, inputs: Sequence[Symbol | None]) -> onnx.NodeProto:
-    """Return the node with no names for the operands that are left out."""
-    if not any(name and s is None for name, s in zip(proto.input, inputs, strict=False)):
-        return proto
-    made = onnx.NodeProto()
-    made.CopyFrom(proto)
-    made.input[:] = ["" if s is None else name for name, s in zip(proto.input, inputs, strict=False)]
-    return made
-
-
-def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:
-    """The schema, or for one that is deprecated, which inference refuses, the one before it or else the newest."""
-    if not schema.deprecated:
-        return schema
-    return schema_of(schema.name, schema.domain, schema.since_version - 1) or onnx.defs.get_schema(
-        schema.name, domain=schema.domain
-    )
 
 
 def by_schema(op: Operator, position: int, bound: Mapping[str, Type]) -> Type:

@@ -1,0 +1,212 @@
+"""ONNX's inference of one node: asked once for operands of the same types, and not at all where the types tell."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from graphcore.errors import ModelError
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Symbol
+from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
+from graphcore.onnx.schemas.elementwise import OPERATORS, elementwise
+from graphcore.onnx.schemas.ranks import ranked
+from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
+from graphcore.types.tensor_types import ForeignType, TensorType, Type
+
+_SHOWN = 100
+"""Characters of a name that errors show."""
+
+BLIND = OPERATORS | frozenset(
+    """ArgMax ArgMin AveragePool BatchNormalization Concat Conv ConvInteger ConvTranspose DequantizeLinear Flatten GRU
+    Gather Gemm GlobalAveragePool GlobalMaxPool InstanceNormalization LSTM LogSoftmax MatMul MatMulInteger Max MaxPool
+    Mean Min QLinearConv QLinearMatMul QuantizeLinear RNN Shape Size Softmax Sum Transpose Where""".split()
+)
+"""Operators of ONNX whose inference reads the types of operands alone, not what they hold."""
+
+_MOST = 4096
+"""Answers of inference that are remembered."""
+_LONGEST = 2048
+"""Bytes of attributes and operands up to which an answer is remembered."""
+
+_answers: dict[Hashable, tuple[Type, ...]] = {}
+
+
+def inferred(
+    proto: onnx.NodeProto,
+    schema: onnx.defs.OpSchema,
+    inputs: Sequence[Symbol | None],
+    versions: Mapping[str, int],
+    known: Mapping[str, onnx.TypeProto],
+    place: object,
+    attributes: Mapping[str, Any] | None = None,
+) -> list[Type]:
+    """The types of a node's results, as ONNX infers them from its operands'. Raises `ModelError`.
+
+    inputs: None for one that is left out, also where the node has a name for it: of an operand that a call leaves out.
+    attributes: of the node, where they were read already.
+    """
+    op_type, outputs = proto.op_type, [*proto.output]
+    if attributes is not None and len(outputs) == 1 and op_type in OPERATORS and not schema.domain and outputs[0]:
+        told = elementwise(op_type, inputs, attributes)
+        if told is not None:
+            return [told]
+    key = _key(proto, schema, inputs, versions, outputs)
+    found = None if key is None else _answers.get(key)
+    if found is None:
+        found = tuple(_asked(proto, schema, inputs, versions, outputs, place))
+        if key is not None:
+            if len(_answers) >= _MOST:
+                _answers.clear()
+            _answers[key] = found
+    made = []
+    for position, (name, type_) in enumerate(zip(outputs, found, strict=True)):
+        if isinstance(type_, TensorType) and not type_.shape.is_ranked and name in known:
+            said = read_type(known[name])
+            if isinstance(said, TensorType) and said.dtype is type_.dtype:
+                type_ = said
+        made.append(ranked(proto, position, type_, inputs))
+    return made
+
+
+def _key(
+    proto: onnx.NodeProto,
+    schema: onnx.defs.OpSchema,
+    inputs: Sequence[Symbol | None],
+    versions: Mapping[str, int],
+    outputs: Sequence[str],
+) -> Hashable | None:
+    """Return all that an answer of inference depends on; None where that is too long to be remembered."""
+    if len(outputs) > 1 and len(set(outputs)) != len(outputs):
+        return None
+    size = 0
+    said = []
+    for attribute in proto.attribute:
+        if attribute.type in _LARGE_KINDS and attribute.ByteSize() > _LONGEST:
+            return None
+        if attribute.type in _GRAPHS:
+            return None
+        content = attribute.SerializeToString()
+        size += len(content)
+        said.append(content)
+    types: list[Type | None] = []
+    held: list[bytes | None] = []
+    is_blind = not schema.domain and schema.name in BLIND
+    for symbol in inputs:
+        types.append(None if symbol is None else symbol.type)
+        if is_blind:
+            continue
+        array = constant_array(symbol, weights=True, outer=True)
+        if array is None or array.nbytes > SMALL:
+            held.append(None)
+            continue
+        if array.dtype == object:
+            return None
+        size += array.nbytes
+        held.append(array.tobytes())
+    if size > _LONGEST:
+        return None
+    opsets = tuple(versions.items())
+    names = tuple(map(bool, outputs))
+    return schema.name, schema.domain, schema.since_version, opsets, names, *said, None, *types, *held
+
+
+_Kinds = onnx.AttributeProto
+_GRAPHS = frozenset({_Kinds.GRAPH, _Kinds.GRAPHS})
+_LARGE_KINDS = frozenset(
+    {_Kinds.TENSOR, _Kinds.TENSORS, _Kinds.SPARSE_TENSOR, _Kinds.SPARSE_TENSORS, _Kinds.INTS, _Kinds.FLOATS}
+)
+
+
+def _asked(
+    proto: onnx.NodeProto,
+    schema: onnx.defs.OpSchema,
+    inputs: Sequence[Symbol | None],
+    versions: Mapping[str, int],
+    outputs: Sequence[str],
+    place: object,
+) -> list[Type]:
+    """Return what inference answers, and where it does not know what the schema tells. Raises `ModelError`."""
+    named = {name: s for name, s in zip(proto.input, inputs, strict=False) if s is not None}
+    types = {name: proto_of(s.type) for name, s in named.items() if s.type != ForeignType()}
+    proto = _without(proto, inputs)
+    for name in proto.input:
+        if name and name not in types:  # which inference looks up
+            raise ModelError(
+                f"load: {place}: the type of its operand {name[:_SHOWN]!r} is not known",
+                operands=dict(named),
+                help="say it in the model: as the type of an input, or in value_info",
+            )
+    imports = [onnx.OperatorSetIdProto(domain=d, version=v) for d, v in versions.items()]
+    is_blind = not schema.domain and schema.name in BLIND
+    try:
+        found = onnx.shape_inference.infer_node_outputs(
+            _inferable(schema),
+            as_meant(proto),
+            types,
+            {} if is_blind else data_of(named),
+            opset_imports=imports,
+            ir_version=onnx.IR_VERSION,
+        )
+    except Exception as error:
+        reason = str(error).strip().split("\n")[-1]
+        raise ModelError(
+            f"load: {place}: {reason}",
+            operands=dict(named),
+            help="see the operator's ONNX schema",
+        ) from None
+    op = operator(schema)
+    bound = {p.type: s.type for i, s in enumerate(inputs) if s is not None and (p := op.input(i)) is not None}
+    made = []
+    for position, name in enumerate(outputs):
+        type_ = read_type(found[name]) if name in found else ForeignType()
+        if isinstance(type_, ForeignType) and not type_.onnx:
+            type_ = by_schema(op, position, bound)
+        made.append(type_)
+    return made
+
+
+MISREAD = {"STFT": ("onesided", 1)}
+"""Attributes of ONNX's own operators that its inference takes for another value than their default where they are left
+out, with the default. Seen in onnx 1.22 and 1.23; saying the default is right in every release."""
+
+
+def is_misread(node: onnx.NodeProto) -> bool:
+    """Return whether ONNX's inference would take a node for another one. See `MISREAD`."""
+    if node.op_type not in MISREAD or node.domain not in ("", "ai.onnx"):
+        return False
+    return all(a.name != MISREAD[node.op_type][0] for a in node.attribute)
+
+
+def as_meant(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a node that ONNX's inference takes for what it is."""
+    if not is_misread(node):
+        return node
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    made.attribute.append(onnx.helper.make_attribute(*MISREAD[node.op_type]))
+    return made
+
+
+def _without(proto: onnx.NodeProto, inputs: Sequence[Symbol | None]) -> onnx.NodeProto:
+    """Return the node with no names for the operands that are left out."""
+    if not any(name and s is None for name, s in zip(proto.input, inputs, strict=False)):
+        return proto
+    made = onnx.NodeProto()
+    made.CopyFrom(proto)
+    made.input[:] = ["" if s is None else name for name, s in zip(proto.input, inputs, strict=False)]
+    return made
+
+
+def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:
+    """The schema, or for one that is deprecated, which inference refuses, the one before it or else the newest."""
+    if not schema.deprecated:
+        return schema
+    return schema_of(schema.name, schema.domain, schema.since_version - 1) or onnx.defs.get_schema(
+        schema.name, domain=schema.domain
+    )
+
+
+__all__ = ["BLIND", "MISREAD", "as_meant", "inferred", "is_misread"]

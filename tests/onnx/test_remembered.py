@@ -1,0 +1,133 @@
+"""What the reader remembers over nodes and models: it is what ONNX's inference says, and it does not grow."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType
+from graphcore.errors import ModelError
+from graphcore.onnx.read import checks, result_types, statements
+from graphcore.onnx.schemas import node_inference
+from graphcore.onnx.schemas.elementwise import OPERATORS, elementwise
+from graphcore.onnx.schemas.schemas import schema_of
+
+DIMS: list[int | str] = [1, 0, 2, 3, "n", "m", "n + 1", "n // 2", "?"]
+
+
+def rows(operator: str) -> tuple[DType, int]:
+    """Return a dtype that an operator takes, and how many operands it has."""
+    schema = schema_of(operator, "", 22)
+    assert schema is not None
+    count = 1 if operator in ("Cast", "Clip") else schema.min_input
+    if operator in ("And", "Not", "Or", "Xor"):
+        return DType.bool, count
+    return DType.int64 if operator == "Equal" else DType.float32, count
+
+
+@pytest.mark.parametrize("operator", sorted(OPERATORS))
+def test_types_of_elementwise_operators_are_those_of_inference(operator: str) -> None:
+    source = random.Random(operator)
+    dtype, count = rows(operator)
+    told = 0
+    for version in (7, 9, 13, 17, 22):
+        schema = schema_of(operator, "", version)
+        if schema is None:
+            continue
+        for _ in range(40):
+            shapes = [[source.choice(DIMS) for _ in range(source.randint(0, 3))] for _ in range(count)]
+            graph = Graph("g", [TensorType(dtype, shape) for shape in shapes])
+            attributes: dict[str, Any] = {"to": int(source.choice([1, 6, 7, 9, 10, 11]))} if operator == "Cast" else {}
+            node = helper.make_node(operator, [f"x{i}" for i in range(count)], ["y"], **attributes)
+            found = elementwise(operator, graph.inputs, attributes)
+            try:
+                (asked,) = node_inference.inferred(node, schema, graph.inputs, {"": version}, {}, "here")
+            except ModelError:
+                assert found is None, shapes
+                continue
+            assert found is asked, shapes
+            told += 1
+    assert told > 40
+
+
+def save(path: Path, nodes: list[onnx.NodeProto], results: list[str], rank: int = 2) -> str:
+    dims: list[int | str] = ["n", 4, 4]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, dims[:rank])
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    onnx.save(model, path)
+    return str(path)
+
+
+def test_large_constants_of_nodes_are_read_as_they_are_in_the_file(tmp_path: Path) -> None:
+    first, second = (np.random.default_rng(i).standard_normal((4, 1024)).astype(np.float32) for i in (0, 1))
+    nodes = [
+        helper.make_node("Constant", [], ["small"], value=numpy_helper.from_array(np.ones(4, np.float32))),
+        helper.make_node("Constant", [], ["a"], value=numpy_helper.from_array(first)),
+        helper.make_node("Add", ["x", "small"], ["sum"]),
+        helper.make_node("Constant", [], ["b"], value=numpy_helper.from_array(second)),
+        helper.make_node("MatMul", ["sum", "a"], ["p"]),
+        helper.make_node("MatMul", ["sum", "b"], ["q"]),
+    ]
+    path = save(tmp_path / "m.onnx", nodes, ["p", "q"])
+    x = np.random.default_rng(2).standard_normal((3, 4)).astype(np.float32)
+    p, q = gc.InferenceSession().load(Graph.load(path))(x)
+    np.testing.assert_allclose(p, (x + 1) @ first, rtol=1e-5)
+    np.testing.assert_allclose(q, (x + 1) @ second, rtol=1e-5)
+
+
+def test_large_constant_of_another_size_than_it_says_is_refused(tmp_path: Path) -> None:
+    tensor = numpy_helper.from_array(np.zeros((4, 1024), np.float32), "w")
+    tensor.dims[1] = 1000
+    nodes = [helper.make_node("Constant", [], ["a"], value=tensor), helper.make_node("MatMul", ["x", "a"], ["y"])]
+    with pytest.raises(ModelError, match=r"tensor 'w' is float32\[4, 1000\] and holds 16384 bytes"):
+        Graph.load(save(tmp_path / "m.onnx", nodes, ["y"]))
+
+
+def test_attributes_of_like_nodes_are_lists_of_their_own(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Transpose", ["t"], ["y"], perm=[1, 0]),
+    ]
+    path = save(tmp_path / "m.onnx", nodes, ["y"])
+    for _ in range(2):
+        first, second = Graph.load(path).nodes
+        assert first.attributes["perm"] == second.attributes["perm"] == [1, 0]
+        first.attributes["perm"].append(2)
+
+
+def test_faults_of_one_of_many_like_nodes_are_found(tmp_path: Path) -> None:
+    like = [helper.make_node("Softmax", ["x"], [f"y{i}"], axis=1) for i in range(5)]
+    path = save(tmp_path / "right.onnx", like, ["y0"])
+    assert len(Graph.load(path).nodes) == 5
+    wrong = [*like, helper.make_node("Softmax", ["x"], ["z"], axis=2)]
+    with pytest.raises(ModelError, match="axis is 2, and the operand has 2 axes"):
+        Graph.load(save(tmp_path / "axis.onnx", wrong, ["z"]))
+    more = [*like, helper.make_node("Softmax", ["x", "x"], ["z"], axis=1)]
+    with pytest.raises(ModelError, match="has 2 operands, and 1 are taken"):
+        Graph.load(save(tmp_path / "operands.onnx", more, ["z"]))
+    with pytest.raises(ModelError, match="axis is 1, and the operand has 1 axes"):
+        Graph.load(save(tmp_path / "rank.onnx", like, ["y0"], rank=1))
+
+
+def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checks, node_inference, result_types, statements):
+        monkeypatch.setattr(module, "_MOST", 8)
+    nodes = [helper.make_node("Softmax", [f"t{i}"], [f"y{i}"], axis=i % 2 - i // 30) for i in range(30)]
+    nodes = [helper.make_node("LeakyRelu", ["x"], [f"t{i}"], alpha=float(i)) for i in range(30)] + nodes
+    for number in range(2):
+        graph = Graph.load(save(tmp_path / f"{number}.onnx", nodes, ["y29"]))
+        assert [n.attributes["alpha"] for n in graph.nodes[:30]] == [float(i) for i in range(30)]
+    for table in (checks._sound, node_inference._answers, result_types._remembered, statements._signatures):
+        assert len(table) <= 4096
+    assert len(statements._signatures) <= 8
+    assert len(checks._sound) <= 8
