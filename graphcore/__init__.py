@@ -15,31 +15,23 @@ from graphcore._version import __version__ as __version__
 if not os.path.isdir(os.path.join(_FOLDER, "ops")):  # a checkout without symlinks: the rooms lie beside this folder
     __path__.append(os.path.dirname(_FOLDER))
 
-from graphcore import errors, promotion
-from graphcore.build.operands import implicit_cast
-from graphcore.errors import GraphcoreError, LossyCastWarning
-from graphcore.ir.buffers import Buffer, BufferValue
-from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol, SymbolTuple
-from graphcore.promotion import PromotionSystem, implicit_cast_type
-from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType
-
-from graphcore import graph_methods as graph_methods, ops, surgery_methods as surgery_methods  # isort: skip - attach operators and methods to Symbol
-from graphcore.build.functions import Function, function  # isort: skip - promotes, with operands
-
 if TYPE_CHECKING:
-    from graphcore import array_api, checkpoints, models, runtime
+    from graphcore import array_api, checkpoints, errors, models, ops, promotion, runtime
+    from graphcore.build.functions import Function, function
+    from graphcore.build.operands import implicit_cast
     from graphcore.checkpoints import load_tensors, save_tensors
     from graphcore.custom_ops.declaration import CustomOp, custom_op
+    from graphcore.errors import GraphcoreError, LossyCastWarning
+    from graphcore.ir.buffers import Buffer, BufferValue
+    from graphcore.ir.graph import Graph
+    from graphcore.ir.symbol import Symbol, SymbolTuple
+    from graphcore.promotion import PromotionSystem, implicit_cast_type
     from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
     from graphcore.surgery.composing import compose
     from graphcore.surgery.replacement import patterns
-
-from graphcore.support.gc_pause import freeze as _freeze
-
-_freeze()
+    from graphcore.types.dims import Dim
+    from graphcore.types.dtypes import DType
+    from graphcore.types.tensor_types import OptionalType, SequenceType, Shape, TensorType
 
 __all__ = [
     "Batcher",
@@ -82,39 +74,67 @@ __all__ = [
     "save_tensors",
 ]
 
-_LAZY = {
+_HOMES = {
     "Batcher": "runtime",
     "Bound": "runtime",
+    "Buffer": "ir.buffers",
+    "BufferValue": "ir.buffers",
     "CustomOp": "custom_ops.declaration",
+    "DType": "types.dtypes",
+    "Dim": "types.dims",
+    "Function": "build.functions",
+    "Graph": "ir.graph",
+    "GraphcoreError": "errors",
     "InferenceSession": "runtime",
+    "LossyCastWarning": "errors",
     "Model": "runtime",
+    "OptionalType": "types.tensor_types",
+    "PromotionSystem": "promotion",
     "Quantization": "runtime",
-    "array_api": "",
-    "checkpoints": "",
+    "SequenceType": "types.tensor_types",
+    "Shape": "types.tensor_types",
+    "Symbol": "ir.symbol",
+    "SymbolTuple": "ir.symbol",
+    "TensorType": "types.tensor_types",
     "compose": "surgery",
     "custom_op": "custom_ops.declaration",
+    "function": "build.functions",
+    "implicit_cast": "build.operands",
+    "implicit_cast_type": "promotion",
     "jit": "runtime",
     "load_tensors": "checkpoints",
-    "models": "",
-    "patterns": "surgery.replacement",
     "quantize": "runtime",
-    "runtime": "",
     "save_tensors": "checkpoints",
 }
+"""The module that each name is of."""
+
+_WHOLE = frozenset({"BufferValue", "Graph", "Symbol", "SymbolTuple"})
+"""The classes that operators and methods are attached to."""
+
+_MODULES = {"patterns": "surgery.replacement.patterns"} | {
+    name: name
+    for name in (
+        "array_api", "arrays", "build", "checkpoints", "errors", "graph_methods", "ir", "models", "ops", "promotion",
+        "quantization", "runtime", "support", "surgery_methods", "types",
+    )
+}  # fmt: skip
+"""Modules that are attributes of the package without being imported by name."""
 
 
 if not TYPE_CHECKING:  # checkers know each name from the imports above, and what is no name
 
     def __getattr__(name: str) -> Any:
-        """The runtime, loaded when first used: building and exporting graphs needs no onnxruntime."""
-        if name not in _LAZY:
+        """Return a name, imported when first used: the command line needs few of them, and a loaded model not all."""
+        if name not in _HOMES and name not in _MODULES:
             raise AttributeError(f"module 'graphcore' has no attribute {name!r}")
         from importlib import import_module
 
-        place = _LAZY[name]
-        is_module = not place or name == "patterns"
-        home = import_module(f"graphcore.{place}.{name}".replace("..", ".") if is_module else f"graphcore.{place}")
-        value = home if is_module else getattr(home, name)
+        if name in _MODULES:
+            value = import_module(f"graphcore.{_MODULES[name]}")
+        else:
+            if name in _WHOLE:
+                import_module("graphcore.ir.state.attaching").attach()
+            value = getattr(import_module(f"graphcore.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,24 +24,11 @@ from graphcore.ir.transform import verify as verification
 from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.system import Scalar
+from graphcore.support.methods import method
 from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:
     import onnx
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def method(owner: type, name: str = "") -> Callable[[_Function], _Function]:
-    """Attach a function to a class as a method, under its own name or the one given."""
-
-    def attach(function: _Function) -> _Function:
-        function.__name__ = name or function.__name__
-        function.__qualname__ = f"{owner.__name__}.{function.__name__}"
-        setattr(owner, function.__name__, function)
-        return function
-
-    return attach
 
 
 def _installed_operators() -> runtime_operators.RuntimeOperators:

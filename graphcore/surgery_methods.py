@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphcore.graph_methods import method
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Match, Node, Symbol
+from graphcore.support.methods import method
 from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, RunError
 from graphcore.ir.graph import Graph
+from graphcore.runtime import inspection
 from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
 from graphcore.runtime.buffers.state import Buffers, Kept, Program, Runner, State, without
 from graphcore.runtime.calls.batching import Batching, batching
@@ -25,9 +26,6 @@ from graphcore.runtime.calls.failures import failed
 from graphcore.runtime.calls.feeds import Feeds, NoElements
 from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
 from graphcore.runtime.calls.user_nodes import UserNodes
-from graphcore.runtime.inspection.debugging import marked, watched, with_outputs
-from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
-from graphcore.runtime.inspection.profiling import Profile, profiled
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
 from graphcore.support.suggestions import suggestion
@@ -35,6 +33,8 @@ from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+    from graphcore.runtime.inspection import Placement, Profile
 
 Start: TypeAlias = Callable[[Mapping[str, Any]], tuple[onnxruntime.InferenceSession, object]]
 """Starts an onnxruntime session with more session options; the other result must live as long as the session."""
@@ -303,7 +303,9 @@ class Model:
         if graph is None or reload is None or self._lower is None or graph.edits != self._edits:
             return None
         if self._users is None:
-            self._users = UserNodes(graph, self._lower, lambda s, feed: reload(with_outputs(graph, s))(**feed))
+            self._users = UserNodes(
+                graph, self._lower, lambda s, feed: reload(inspection.with_outputs(graph, s))(**feed)
+            )
         return self._users
 
     def run_async(self, /, *arrays: Any, **named: Any) -> Future[list[Any]]:
@@ -391,11 +393,11 @@ class Model:
             )
         self._check_unedited("debug")
         graph = self._source
-        chosen = marked(graph) if names is None else {s.name: s for s in watched(graph, names)}
+        chosen = inspection.marked(graph) if names is None else {s.name: s for s in inspection.watched(graph, names)}
         key = tuple(s.id for s in chosen.values())
         model = self._watching.get(key)
         if model is None:
-            model = self._watching[key] = self._reload(with_outputs(graph, chosen.values()))
+            model = self._watching[key] = self._reload(inspection.with_outputs(graph, chosen.values()))
         if self._state is not None:
             arrays, named = (), self._state.fed(arrays, named)
         return dict(zip(chosen, model(*arrays, **named), strict=True))
@@ -475,7 +477,7 @@ class Model:
             return model, model.session
 
         self._check_unedited("profile")
-        return profiled(again, arrays, named, self._runs("profile", runs))
+        return inspection.profiled(again, arrays, named, self._runs("profile", runs))
 
     def _runs(self, what: str, runs: object) -> int:
         if not isinstance(runs, (int, np.integer)) or isinstance(runs, bool):
@@ -490,8 +492,8 @@ class Model:
         """
         self._read()
         self._check_unedited("placement")
-        session, _keep = self._start({RECORD: "1"})
-        return recorded(session, self._lowered, self.session.get_providers()[0])
+        session, _keep = self._start({inspection.RECORD: "1"})
+        return inspection.recorded(session, self._lowered, self.session.get_providers()[0])
 
     def __reduce__(self) -> NoReturn:
         raise ModelError(

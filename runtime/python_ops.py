@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from graphcore import custom_ops
 from graphcore.arrays.casting import Array
-from graphcore.custom_ops.declaration import CustomOp, lookup
 from graphcore.errors import GraphError, MissingExtraError, ModelError
 from graphcore.ir.definitions import FUNCTIONS
 from graphcore.ir.graph import Graph
@@ -58,7 +58,7 @@ _NOWHERE = 1 << 62
 class Site:
     """One node that Python computes."""
 
-    op: CustomOp
+    op: custom_ops.CustomOp
     function: Callable[..., Any]
     attributes: dict[str, Any]
     layout: tuple[DType | None, ...]
@@ -149,8 +149,8 @@ def undeclared(graph: Graph, error: ModelError) -> ModelError:
     )
 
 
-def _declaration(node: Node) -> CustomOp | None:
-    return lookup(node.domain, node.op_type)
+def _declaration(node: Node) -> custom_ops.CustomOp | None:
+    return custom_ops.lookup(node.domain, node.op_type)
 
 
 def _runs_in_python(node: Node) -> bool:

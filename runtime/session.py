@@ -17,16 +17,13 @@ from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
 from graphcore.onnx.opset import LIMIT
-from graphcore.runtime import python_ops
+from graphcore.runtime import lowering, openvino, python_ops
 from graphcore.runtime.buffers.state import kept_of
-from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, lower
-from graphcore.runtime.lowering.functions import custom_ops
-from graphcore.runtime.lowering.functions.inline import inlined
+from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS
 from graphcore.runtime.memory import prepacking
 from graphcore.runtime.memory.huge_pages import checked
 from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model, Start
-from graphcore.runtime.openvino import session as openvino
 from graphcore.runtime.ort import model_types, sessions, transport_dtypes
 from graphcore.runtime.ort.options import check_attributes, checked_libraries, config_entries
 from graphcore.runtime.ort.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
@@ -221,7 +218,7 @@ class InferenceSession:
             graph = with_weights(graph, weights)
         buffers = {name: held.buffer for name, held in graph.buffers.items()}
         shown = exposed(graph)
-        whole = inlined(custom_ops.resolved(shown, self.target, runtime()))
+        whole = lowering.inlined(lowering.resolved(shown, self.target, runtime()))
         graph, sites = python_ops.prepared(whole)
         known = minima(graph.metadata)
         inputs = {
@@ -269,11 +266,11 @@ class InferenceSession:
         except ModelError as error:
             raise python_ops.undeclared(lowered, error) from error.__cause__
         if warm is not None and cache is not None:
-            warm.keep(model, cache, disabled, packing)
+            warm.keep(model, cache, packing)
         return model
 
     def _lowered(self, graph: Graph, target: TargetName) -> Graph:
-        return lower(graph, target, self.precision, runtime=runtime(), optimize=self.optimize)
+        return lowering.lower(graph, target, self.precision, runtime=runtime(), optimize=self.optimize)
 
     def _planned(self, plan: openvino.Plan, source: Graph, sites: object) -> Start:
         """Return what starts the sessions of a plan: OpenVINO's, and the CPU provider's for the graph or for a call."""

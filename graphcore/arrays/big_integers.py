@@ -7,16 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.types.dtypes import DType, Kind
+from graphcore.types.dtypes import is_wide as is_wide
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 DIGIT = 32
 """The bits of a digit."""
-
-
-def is_wide(dtype: DType) -> bool:
-    """Return whether it is an integer of more bits than any that ONNX has."""
-    return dtype.is_integer and dtype.bits > 64
 
 
 def count_of(bits: int) -> int:

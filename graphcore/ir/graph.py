@@ -16,6 +16,7 @@ from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
+from graphcore.ir.state.attaching import Attached, attach
 from graphcore.ir.state.closed import CLOSED, Weights, refused
 from graphcore.ir.state.dim_minima import without_minima
 from graphcore.ir.state.memory import Memory
@@ -50,7 +51,7 @@ _CLOSED, _set = frozenset(CLOSED["Graph"]), object.__setattr__
 _current: contextvars.ContextVar[Graph | None] = contextvars.ContextVar("graphcore_graph", default=None)
 
 
-class Graph(GraphMethods):
+class Graph(GraphMethods, metaclass=Attached):
     """A graph of typed operators, built once by writing expressions on its Symbols.
 
     name: of the graph in the exported model. inputs: types by name, or a list of types (named `input0`, ...); a
@@ -61,6 +62,12 @@ class Graph(GraphMethods):
         g = Graph("scale", {"x": TensorType(DType.float32, ["batch", 4])})
         g.output(g["x"] * 2)
     """
+
+    if not TYPE_CHECKING:  # takes what `__init__` takes
+
+        def __new__(cls, *args: object, **named: object) -> Graph:
+            attach()
+            return super().__new__(cls)
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from graphcore.promotion.anvil import CommonDType, common_dtype
 from graphcore.promotion.explain import Explanation, explain
@@ -19,10 +20,17 @@ from graphcore.promotion.system import (
 )
 
 if TYPE_CHECKING:
-    from typing import Any
 
     def implicit_cast(lhs: Any, rhs: Any) -> Any:
         """Return both Symbols in the dtype in which they meet. Attached by `build.operands`, as `gc.implicit_cast`."""
+
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Return the function that builds graphs, which `build.operands` attaches when it is imported."""
+        if name != "implicit_cast":
+            raise AttributeError(f"module 'graphcore.promotion' has no attribute {name!r}")
+        return import_module("graphcore.build.operands").implicit_cast
 
 
 __all__ = [

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
@@ -280,6 +278,8 @@ def holds(value: Scalar, dtype: DType) -> bool:
 
 
 def _rounded(value: float, dtype: DType) -> float:
+    import numpy as np  # takes longer to import than all systems, and dtypes meet without it
+
     if dtype is DType.tensor_float32:
         bits = int(np.float32(value).view(np.uint32))
         return float(np.uint32((bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000).view(np.float32))

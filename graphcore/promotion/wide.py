@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError
 from graphcore.promotion.system import Value
+from graphcore.types import dtypes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
@@ -47,7 +47,7 @@ def is_wide(type_: Type) -> bool:
     """Return whether it is, or is a list or optional of, integers of more than 64 bits."""
     if isinstance(type_, (SequenceType, OptionalType)):
         return is_wide(type_.element)
-    return isinstance(type_, TensorType) and big_integers.is_wide(type_.dtype)
+    return isinstance(type_, TensorType) and dtypes.is_wide(type_.dtype)
 
 
 def check(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
-from typing import Any, ClassVar, TypeAlias
-
-import ml_dtypes
-import numpy as np
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from graphcore.errors import DTypeError
 from graphcore.support.suggestions import suggestion
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _NUMPY_DTYPE: TypeAlias = "np.dtype[Any]"
 
@@ -40,7 +42,9 @@ class DType:
     bits: _int
     """Width of a value in bits; 0 for strings."""
     numpy: _NUMPY_DTYPE
-    """The NumPy dtype of arrays that hold it (an ml_dtypes one where NumPy has none, object above 64 bits)."""
+    """The NumPy dtype of arrays that hold it (an ml_dtypes one where NumPy has none, object above 64 bits).
+
+    Found when it is first asked for: promotion asks for none, and NumPy takes longer to import than all of that."""
     onnx: _int
     """The `onnx.TensorProto.DataType` a tensor of it is stored as."""
     storage: DType
@@ -111,11 +115,13 @@ class DType:
             if (named := _by_name(x)) is not None:
                 return named
             _refuse_code(x)
-        if isinstance(x, int) and not isinstance(x, (bool, np.generic)) and x in _BY_ONNX:
+        if isinstance(x, int) and not isinstance(x, bool) and x in _BY_ONNX:
             return _BY_ONNX[x]
         if x is not None and not isinstance(x, int):
+            import numpy as np  # names of dtypes are read without it
+
             try:
-                return _BY_NUMPY[np.dtype(x).newbyteorder("=")]  # type: ignore[call-overload]
+                return _by_numpy(np.dtype(x).newbyteorder("="))  # type: ignore[call-overload]
             except (TypeError, KeyError, ValueError):
                 if isinstance(x, (np.dtype, type)) and np.dtype(x).kind in "OUST":
                     return DType.string
@@ -160,6 +166,16 @@ class DType:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a DType is immutable")
 
+    if not TYPE_CHECKING:  # who sees it lets every attribute be asked for
+
+        def __getattr__(self, name: str) -> Any:
+            """Return `numpy`, which is put into its slot when it is first asked for."""
+            if name != "numpy":
+                raise AttributeError(f"a DType has no attribute {name!r}")
+            found = _numpy_of(self)
+            object.__setattr__(self, "numpy", found)
+            return found
+
     def __copy__(self) -> DType:
         return self
 
@@ -171,13 +187,12 @@ _bool = bool
 _int = int
 
 
-def _make(name: str, kind: Kind, bits: int, numpy: object, onnx_type: int, storage: DType | None = None) -> DType:
+def _make(name: str, kind: Kind, bits: int, onnx_type: int, storage: DType | None = None) -> DType:
     made = object.__new__(DType)
     put = object.__setattr__
     put(made, "name", name)
     put(made, "kind", kind)
     put(made, "bits", bits)
-    put(made, "numpy", np.dtype(numpy))  # type: ignore[call-overload]
     put(made, "onnx", onnx_type)
     put(made, "storage", storage or made)
     put(made, "is_integer", kind in (Kind.signed, Kind.unsigned))
@@ -185,34 +200,35 @@ def _make(name: str, kind: Kind, bits: int, numpy: object, onnx_type: int, stora
     return made
 
 
-# name, kind, bits, NumPy dtype, onnx.TensorProto.DataType: the dtypes that ONNX has a type for. Its numbers are written
-# out because the import of onnx takes longer than that of all the rest, and only reading and writing models needs it.
-_STORED: tuple[tuple[str, Kind, int, object, int], ...] = (
-    ("bool", Kind.bool, 1, np.bool_, 9),
-    ("int4", Kind.signed, 4, ml_dtypes.int4, 22),
-    ("uint4", Kind.unsigned, 4, ml_dtypes.uint4, 21),
-    ("int8", Kind.signed, 8, np.int8, 3),
-    ("int16", Kind.signed, 16, np.int16, 5),
-    ("int32", Kind.signed, 32, np.int32, 6),
-    ("int64", Kind.signed, 64, np.int64, 7),
-    ("uint8", Kind.unsigned, 8, np.uint8, 2),
-    ("uint16", Kind.unsigned, 16, np.uint16, 4),
-    ("uint32", Kind.unsigned, 32, np.uint32, 12),
-    ("uint64", Kind.unsigned, 64, np.uint64, 13),
-    ("float8_e4m3fn", Kind.float, 8, ml_dtypes.float8_e4m3fn, 17),
-    ("float8_e5m2", Kind.float, 8, ml_dtypes.float8_e5m2, 19),
-    ("float16", Kind.float, 16, np.float16, 10),
-    ("bfloat16", Kind.float, 16, ml_dtypes.bfloat16, 16),
-    ("float32", Kind.float, 32, np.float32, 1),
-    ("float64", Kind.float, 64, np.float64, 11),
-    ("string", Kind.string, 0, np.object_, 8),
+# name, kind, bits, type of NumPy or ml_dtypes, onnx.TensorProto.DataType: the dtypes that ONNX has a type for. Its
+# numbers are written out because the import of onnx takes longer than that of all the rest, and only reading and
+# writing models needs it.
+_STORED: tuple[tuple[str, Kind, int, str, int], ...] = (
+    ("bool", Kind.bool, 1, "numpy.bool_", 9),
+    ("int4", Kind.signed, 4, "ml_dtypes.int4", 22),
+    ("uint4", Kind.unsigned, 4, "ml_dtypes.uint4", 21),
+    ("int8", Kind.signed, 8, "numpy.int8", 3),
+    ("int16", Kind.signed, 16, "numpy.int16", 5),
+    ("int32", Kind.signed, 32, "numpy.int32", 6),
+    ("int64", Kind.signed, 64, "numpy.int64", 7),
+    ("uint8", Kind.unsigned, 8, "numpy.uint8", 2),
+    ("uint16", Kind.unsigned, 16, "numpy.uint16", 4),
+    ("uint32", Kind.unsigned, 32, "numpy.uint32", 12),
+    ("uint64", Kind.unsigned, 64, "numpy.uint64", 13),
+    ("float8_e4m3fn", Kind.float, 8, "ml_dtypes.float8_e4m3fn", 17),
+    ("float8_e5m2", Kind.float, 8, "ml_dtypes.float8_e5m2", 19),
+    ("float16", Kind.float, 16, "numpy.float16", 10),
+    ("bfloat16", Kind.float, 16, "ml_dtypes.bfloat16", 16),
+    ("float32", Kind.float, 32, "numpy.float32", 1),
+    ("float64", Kind.float, 64, "numpy.float64", 11),
+    ("string", Kind.string, 0, "numpy.object_", 8),
     # What models may hold and only casts and movement know.
-    ("int2", Kind.signed, 2, ml_dtypes.int2, 26),
-    ("uint2", Kind.unsigned, 2, ml_dtypes.uint2, 25),
-    ("float4_e2m1", Kind.float, 4, ml_dtypes.float4_e2m1fn, 23),
-    ("float8_e4m3fnuz", Kind.float, 8, ml_dtypes.float8_e4m3fnuz, 18),
-    ("float8_e5m2fnuz", Kind.float, 8, ml_dtypes.float8_e5m2fnuz, 20),
-    ("float8_e8m0", Kind.float, 8, ml_dtypes.float8_e8m0fnu, 24),
+    ("int2", Kind.signed, 2, "ml_dtypes.int2", 26),
+    ("uint2", Kind.unsigned, 2, "ml_dtypes.uint2", 25),
+    ("float4_e2m1", Kind.float, 4, "ml_dtypes.float4_e2m1fn", 23),
+    ("float8_e4m3fnuz", Kind.float, 8, "ml_dtypes.float8_e4m3fnuz", 18),
+    ("float8_e5m2fnuz", Kind.float, 8, "ml_dtypes.float8_e5m2fnuz", 20),
+    ("float8_e8m0", Kind.float, 8, "ml_dtypes.float8_e8m0fnu", 24),
 )
 
 # The dtypes that are more than what ONNX stores: name, kind, bits, storage.
@@ -223,10 +239,10 @@ _SEMANTIC: tuple[tuple[str, Kind, int, str], ...] = (
 )
 
 _NAMED: dict[str, DType] = {}
-for _name, _kind, _bits, _numpy, _onnx in _STORED:
-    _NAMED[_name] = _make(_name, _kind, _bits, _numpy, _onnx)
+for _name, _kind, _bits, _, _onnx in _STORED:
+    _NAMED[_name] = _make(_name, _kind, _bits, _onnx)
 for _name, _kind, _bits, _storage in _SEMANTIC:
-    _NAMED[_name] = _make(_name, _kind, _bits, _NAMED[_storage].numpy, _NAMED[_storage].onnx, _NAMED[_storage])
+    _NAMED[_name] = _make(_name, _kind, _bits, _NAMED[_storage].onnx, _NAMED[_storage])
 for _name, _dtype in _NAMED.items():
     setattr(DType, _name, _dtype)
 DType.tf32 = DType.tensor_float32
@@ -243,8 +259,35 @@ _ALIASES = {
 _BITS = {"i1": "bool", "i2": "int2", "i4": "int4", "u1": "uint1", "u2": "uint2", "u4": "uint4"}
 _BITS |= {"f2": "", "f4": "float4_e2m1", "f8": "float8_e4m3fn or float8_e5m2"}
 _BY_ONNX = {_NAMED[row[0]].onnx: _NAMED[row[0]] for row in _STORED}
-_BY_NUMPY = {_NAMED[row[0]].numpy: _NAMED[row[0]] for row in _STORED if row[0] != "string"}
 _WIDTHS: dict[str, DType] = {}
+
+
+def is_wide(dtype: DType) -> bool:
+    """Return whether it is an integer of more bits than any that ONNX has."""
+    return dtype.is_integer and dtype.bits > 64
+
+
+def _numpy_of(dtype: DType) -> _NUMPY_DTYPE:
+    import numpy as np  # as above
+
+    if dtype.storage is not dtype:
+        return np.dtype(np.object_) if is_wide(dtype) else dtype.storage.numpy
+    module, _, name = next(row[3] for row in _STORED if row[0] == dtype.name).partition(".")
+    made: _NUMPY_DTYPE = np.dtype(getattr(import_module(module), name))
+    return made
+
+
+def _by_numpy(numpy: _NUMPY_DTYPE) -> DType:
+    """Return the dtype of a NumPy dtype. Raises `KeyError`."""
+    found = _of_package("numpy").get(numpy)
+    return _of_package("ml_dtypes")[numpy] if found is None else found
+
+
+@functools.cache
+def _of_package(package: str) -> dict[_NUMPY_DTYPE, DType]:
+    """Return the dtypes by the NumPy dtypes that a package has."""
+    rows = [row for row in _STORED if row[3].startswith(package) and row[0] != "string"]
+    return {_NAMED[row[0]].numpy: _NAMED[row[0]] for row in rows}
 
 
 def _integer(family: str, bits: int) -> DType:
@@ -257,11 +300,10 @@ def _integer(family: str, bits: int) -> DType:
     if found is None:
         kind = Kind.signed if family == "int" else Kind.unsigned
         if bits > 64:
-            storage, numpy = _NAMED["uint32"], np.dtype(np.object_)
+            storage = _NAMED["uint32"]
         else:
             storage = _NAMED[f"{family}{next((w for w in (8, 16, 32) if w > bits), 64)}"]
-            numpy = storage.numpy
-        found = _WIDTHS.setdefault(name, _make(name, kind, bits, numpy, storage.onnx, storage))
+        found = _WIDTHS.setdefault(name, _make(name, kind, bits, storage.onnx, storage))
     return found
 
 
@@ -280,8 +322,10 @@ def _refuse_code(code: str) -> None:
     """Raise `DTypeError` for one of NumPy's codes of a letter and a count of bytes, or of a letter alone."""
     if not re.fullmatch(r"[A-Za-z?]\d?", code):
         return
+    import numpy as np  # as above
+
     try:
-        numpy = _BY_NUMPY[np.dtype(code)]
+        numpy = _by_numpy(np.dtype(code))
     except (TypeError, KeyError, ValueError):
         return
     bits = _BITS.get(code)
@@ -307,5 +351,7 @@ def _limits(dtype: DType) -> tuple[int, int] | tuple[float, float]:
     if dtype is DType.tensor_float32:
         greatest = (2.0 - 2.0**-10) * 2.0**127
         return -greatest, greatest
+    import ml_dtypes  # NumPy, as above
+
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return float(info.min), float(info.max)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphcore.build.guards import AXIS, GUARD, RANK
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.dims import Axis, Size, is_known, shape_vector
@@ -20,15 +21,6 @@ from graphcore.types.dim_polynomial import terms
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
-
-GUARD = "rebind "
-"""The prefix of the name of a guard, which is the only text that a runtime shows."""
-
-AXIS = 10**12
-"""A size s of axis a that was stated otherwise is -(a + 1) * AXIS - s in the shape that the runtime refuses."""
-
-RANK = 2
-"""A rank r that was stated otherwise is -RANK - r."""
 
 _EXACT = {"allowzero": 1}  # 0 is an axis of size 0, not one that is kept
 

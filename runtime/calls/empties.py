@@ -10,11 +10,11 @@ import numpy as np
 
 from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
+from graphcore.build.guards import GUARD
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import bodies
-from graphcore.ops.shared.rebind import GUARD
 from graphcore.runtime.calls.runtime_messages import Said
 from graphcore.types.tensor_types import TensorType, Type
 

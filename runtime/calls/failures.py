@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphcore.build.guards import AXIS, GUARD, RANK
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.walk import walk
-from graphcore.ops.shared.rebind import AXIS, GUARD, RANK
 from graphcore.runtime import python_ops
 from graphcore.runtime.calls.feeds import summary
 from graphcore.runtime.calls.runtime_messages import Said

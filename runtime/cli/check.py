@@ -14,31 +14,8 @@ from graphcore.arrays.external_data import links_of, model_bytes
 from graphcore.ir.graph import Graph
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
-from graphcore.runtime.cli.options import Commands, add_links, add_provider, command, links
+from graphcore.runtime.cli.options import links
 from graphcore.runtime.lowering.report import Report, listed, report
-
-_SUMMARY = "Says what is done to a model so that onnxruntime runs it with the promised numbers, a line each."
-_EPILOG = """The model is lowered as InferenceSession.load does, and compared node by node with what was read. Printed
-are the nodes that onnxruntime alone would refuse or compute otherwise, and what runs in their place; the operators that
-give way to faster ones; the operators that stay; the passes, each with its reason; and why, on the CPU, loading makes a
-Graph of the file at all.
-
-The exit status is 0 where onnxruntime alone runs the model with the same numbers (faster forms do not count: their sums
-may come in another order), 1 where it would refuse it or give other numbers, 2 where the model cannot be read or run.
-
-examples:
-  graphcore check model.onnx --provider cpu
-  graphcore check model.onnx --json
-"""
-
-
-def add(commands: Commands) -> None:
-    parser = command(commands, "check", _SUMMARY, _EPILOG)
-    parser.add_argument("model", metavar="MODEL", help="the .onnx file")
-    add_provider(parser)
-    parser.add_argument("--json", action="store_true", help="print one object of JSON")
-    add_links(parser)
-    parser.set_defaults(function=check, failure=2)
 
 
 def check(args: argparse.Namespace) -> int:

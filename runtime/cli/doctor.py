@@ -8,32 +8,15 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from graphcore.runtime.cli.options import Commands, command
 from graphcore.runtime.cli.promote import aligned
 from graphcore.runtime.doctor import Finding, Machine, Provider, Release, Report, Trap, report
 
-_SUMMARY = "Says which onnxruntime is installed and what is done about it, and what keeps graphs from running."
-_EPILOG = """The exit status is 0 where graphs run, whatever there is to note, and 1 where a problem keeps them from it.
-
-examples:
-  graphcore doctor
-  graphcore doctor --json
-"""
 _WIDTH = 110
 _NAMED = 4
 """The number of operators that are named of those that differ; --json has all."""
 
 
-def add(commands: Commands) -> None:
-    parser = command(commands, "doctor", _SUMMARY, _EPILOG)
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document instead; docs/doctor.md has its keys"
-    )
-    parser.add_argument("--traps", action="store_true", help="name every trap and the releases in which it was seen")
-    parser.set_defaults(function=diagnose)
-
-
-def diagnose(args: argparse.Namespace) -> int:
+def doctor(args: argparse.Namespace) -> int:
     found = report()
     if args.json:
         json.dump(found.as_json(), sys.stdout, indent=2)

@@ -1,25 +1,14 @@
-"""The arguments of the command line, and what becomes of errors: their text on stderr, never a traceback."""
+"""The command line: runs the command that its arguments name; errors are their text on stderr, never a traceback."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 
-from graphcore._version import __version__
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.cli import check, convert, doctor, promote, quantize, run
-
-_EXAMPLES = """examples:
-  graphcore run model.onnx --random --dim batch=4
-  graphcore run model.onnx --input tokens=tokens.npy --input gain=gain.npy --output results.npz
-  graphcore check model.onnx
-  graphcore convert model.onnx lowered.onnx --target cpu
-  graphcore quantize model.onnx small.onnx --scheme int8_dynamic
-  graphcore promote int8 uint64
-  graphcore doctor
-"""
+from graphcore.runtime.cli.arguments import parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            status = int(args.function(args))
+            command = import_module(f"graphcore.runtime.cli.{args.command}")
+            status = int(getattr(command, args.command)(args))
             sys.stdout.flush()
         except GraphcoreError as error:
             status = _failed(_text(error), args.failure)
@@ -63,20 +53,3 @@ def _text(error: GraphcoreError) -> str:
     if error.line is not None and lines[-1].startswith("  at "):
         lines.pop()
     return f"{type(error).__name__}: " + "\n".join(lines)
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return what the commands take."""
-    made = argparse.ArgumentParser(
-        prog="graphcore",
-        description="Runs ONNX models with exact numbers, says what onnxruntime alone makes of them, writes ones that "
-        "any onnxruntime runs, quantises them, compares promotion systems, and looks at what is installed.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.add_argument("--version", action="version", version=f"graphcore {__version__}")
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, check, convert, quantize, promote, doctor):
-        module.add(commands)
-    return made

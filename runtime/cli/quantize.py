@@ -9,39 +9,7 @@ import os
 from graphcore import runtime
 from graphcore.errors import ExportError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.cli.options import Commands, add_links, command, links
-from graphcore.runtime.lowering import TARGETS
-
-_SUMMARY = "Writes a model whose matrix products read weights of few bits, and prints what became of each layer."
-_EPILOG = """Patterns are of layers, results or weights, with * ? [...] as in the shell; * goes across layers.
-
-examples:
-  graphcore quantize model.onnx small.onnx --scheme int8_dynamic
-  graphcore quantize model.onnx small.onnx --scheme int4 --exclude 'head*' --embeddings
-"""
-
-
-def add(commands: Commands) -> None:
-    parser = command(commands, "quantize", _SUMMARY, _EPILOG)
-    parser.add_argument("source", metavar="IN", help="the .onnx file to read")
-    parser.add_argument("path", metavar="OUT", help="the .onnx file to write")
-    parser.add_argument(
-        "--scheme", default="int8_dynamic", metavar="NAME", help="int8_dynamic, int8, int4, q4_0, ... (int8_dynamic)"
-    )
-    parser.add_argument(
-        "--include", action="append", default=[], metavar="PATTERN", help="only these layers; repeatable"
-    )
-    parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="not these; repeatable")
-    parser.add_argument("--embeddings", action="store_true", help="also tables that rows are looked up in, to int8")
-    parser.add_argument("--min-elements", type=int, default=1024, metavar="N", help="leave smaller weights (1024)")
-    parser.add_argument("--block-size", type=int, metavar="N", help="of int4: 16, 32, 64, ... (32)")
-    parser.add_argument("--reduce-range", action="store_true", help="of int8: 7 bits, for x86 without VNNI")
-    parser.add_argument("--accuracy-level", type=int, choices=(0, 4), help="0 is exact, 4 is faster (4)")
-    parser.add_argument("--strict", action="store_true", help="fail where a chosen layer cannot be quantised")
-    parser.add_argument("--target", choices=TARGETS, default="cpu", help="what it is to run on (cpu)")
-    parser.add_argument("--report", metavar="FILE", help="write the rows of the report as JSON too")
-    add_links(parser)
-    parser.set_defaults(function=quantize)
+from graphcore.runtime.cli.options import links
 
 
 def quantize(args: argparse.Namespace) -> int:

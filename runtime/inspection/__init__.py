@@ -1,1 +1,33 @@
 """Looking into a model: debug sessions, profiles, and the placement of nodes on providers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphcore.runtime.inspection.debugging import marked, watched, with_outputs
+    from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
+    from graphcore.runtime.inspection.profiling import Profile, profiled
+
+_HOMES = {
+    "Placement": "placement",
+    "Profile": "profiling",
+    "RECORD": "placement",
+    "marked": "debugging",
+    "profiled": "profiling",
+    "recorded": "placement",
+    "watched": "debugging",
+    "with_outputs": "debugging",
+}
+
+if not TYPE_CHECKING:  # checkers know each name from the imports above
+
+    def __getattr__(name: str) -> Any:
+        """Return what looks into a model, imported when first used: most models only run."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'graphcore.runtime.inspection' has no attribute {name!r}")
+        return getattr(import_module(f"graphcore.runtime.inspection.{_HOMES[name]}"), name)
+
+
+__all__ = ["RECORD", "Placement", "Profile", "marked", "profiled", "recorded", "watched", "with_outputs"]

@@ -7,10 +7,12 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 from graphcore.build.declare import EXPANSIONS, LIBRARY
-from graphcore.ir.graph import Graph, Optimize, Precision
+from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform import pickling
 from graphcore.ir.transform.exposed_buffers import exposed
 from graphcore.onnx import notes
+from graphcore.onnx.opset import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import fuse_bias
 from graphcore.runtime.lowering.dtypes import ambiguous, float4, integers, nary, sequences
@@ -21,7 +23,7 @@ from graphcore.runtime.lowering.legalisation.is_legal import is_legal
 from graphcore.runtime.lowering.legalisation.legalise import legalise
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.legality import Legality, legality
-from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET
+from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Runtime, default
 from graphcore.support.gc_pause import uncollected
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -279,3 +281,36 @@ __all__ = [
     "run",
     "with_kernels",
 ]
+
+
+def lower(
+    graph: Graph,
+    target: TargetName,
+    precision: Precision = "exact",
+    *,
+    inline: bool = True,
+    runtime: Runtime | None = None,
+    optimize: Optimize = "off",
+    trace: list[Pass] | None = None,
+) -> Graph:
+    """Return a graph of ONNX operators and dtypes that computes the same on `target`.
+
+    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. inline: calls
+    of functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime
+    that is to run it, where it is not what files are written for; the graph is of an older opset than the runtime's
+    where only that has kernels of an operator. optimize: "exact" runs the passes of `Graph.optimize` first; "all"
+    looks for fusions (`runtime/fusions`), whose sums may come in another order, and runs the passes where there are
+    some. trace: is given the passes that ran. Inputs and outputs keep their names and order. Raises `GraphError` for an
+    op that the target has no way to run.
+    """
+    newest = legality(target, default(target) if runtime is None else runtime)
+    has = Summary(graph)
+    rules = with_kernels(newest, onnx_op_types(has))
+    to = Lowering(newest, rules, precision, optimize, inline, [] if trace is None else trace)
+    made = made_legal(run(PREPARING, has, to), to)
+    opset = to.rules.runtime.opset if to.rules.decomposes else OPSET
+    if made.opsets.get("", OPSET) == opset:
+        return made
+    made = pickling.copied(made) if made is graph else made
+    made.opsets[""] = opset
+    return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,6 +48,8 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     known = [name for name in dir(fresh) if not name.startswith("_") and not callable(getattr(fresh, name))]
     unknown = [name for name in attributes if name not in known]
     if unknown:
+        import difflib  # errors alone need it
+
         close = difflib.get_close_matches(unknown[0], known, 3, 0.4)
         raise GraphError(
             f"InferenceSession: onnxruntime has no session option {', '.join(map(repr, unknown))}",

@@ -10,8 +10,8 @@ import onnxruntime
 
 from graphcore.errors import GraphError, RunError
 from graphcore.ir.graph import Graph, TargetName
+from graphcore.runtime import openvino
 from graphcore.runtime.lowering.targets import BY_PROVIDER
-from graphcore.runtime.openvino import session as openvino
 from graphcore.support.suggestions import suggestion
 
 _SHORT: Mapping[str, str] = {row.name: row.provider for row in BY_PROVIDER.values()}

@@ -2,20 +2,23 @@
 
 An entry is named after a digest of all that the optimised graph follows from: the lowered graph, the bytes of those of
 its weights that optimisers read, options, providers, versions, and the features of the processor, for which optimisers
-choose layouts. Weights that only kernels read are in no entry: they are given to the session as they are.
+choose layouts. The weights of a graph that only kernels read are in no entry: they are given to the session as they
+are. Those of a file lie in a file of their own beside its entry, as kernels want them, which is mapped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
-import platform
 import stat
-import tempfile
+import sys
+import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import onnxruntime
@@ -30,8 +33,21 @@ from graphcore.types.dtypes import DType
 Kind: TypeAlias = Literal["optimised", "start"]
 """The content of an entry: a graph for onnxruntime, or what `start` keeps beside it. The endings of the files."""
 
-_MAGIC = b"graphcore optimised 1\n"
+_MAGIC = b"graphcore optimised 2\n"
 _DIGEST = hashlib.sha256().digest_size
+
+
+_ROOM = "making-"
+_STOPPED = 24 * 3600.0
+"""Seconds after which nobody writes to a folder any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimised:
+    """A graph that was optimised before. folder: where the file of its weights lies; None where it needs none."""
+
+    model: bytes
+    folder: str | None
 
 
 class Cache:
@@ -46,6 +62,10 @@ class Cache:
         known = (__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *parts)
         self.used: str | None = None
         """The entry that holds the graph of the session which was started last."""
+        self.is_whole = False
+        """Whether entries have all weights, those included that only kernels read."""
+        self.is_packed = False
+        """Whether the entry that was used last has large weights in the order of kernels."""
         self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, known)).encode("utf-8", "backslashreplace"))
 
     def key(self, content: bytes, weights: Mapping[str, Array]) -> str:
@@ -82,14 +102,91 @@ class Cache:
         try:
             replace_files([(path, (head, content))])
         except OSError as error:
-            warnings.warn(
-                f"load: the optimised graph cannot be kept in {self._folder}: {error.strerror or error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        warnings.warn(
+            f"load: the optimised graph cannot be kept in {self._folder}: {error.strerror or error}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+    def weights_file(self, key: str) -> str:
+        """Return a new name for the file of an entry's weights: no session has an entry's and another's file."""
+        return f"{key}.{os.urandom(8).hex()}.weights"
+
+    @contextlib.contextmanager
+    def room(self) -> Iterator[str]:
+        """A new folder in which onnxruntime writes an entry, on the file system of the entries. Raises `OSError`."""
+        folder = os.path.join(self._folder, f"{_ROOM}{os.urandom(8).hex()}")
+        os.mkdir(folder, 0o700)
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(OSError):
+                _remove(folder)
+
+    def find_optimised(self, key: str) -> Optimised | None:
+        """Return the optimised graph of an entry; None where there is none, and where it or its weights are damaged or
+        another user's."""
+        found = self.find(key)
+        if found is None:
+            return None
+        head, _, model = found.partition(b"\n")
+        if not head:
+            return Optimised(model, None)
+        name, stamp = head.decode("utf-8", "replace").split(" ", 1)
+        try:
+            if self._stamp(name) != stamp:
+                return None
+        except (OSError, ValueError):
+            return None
+        return Optimised(model, self._folder)
+
+    def save_optimised(self, key: str, model: bytes, weights: str | None) -> None:
+        """Write an entry of an optimised graph. weights: the path of the file of its weights, which is moved, under
+        its name; None where there is none. Warns as `save` does."""
+        if weights is None:
+            self.save(key, b"\n" + model)
+            return
+        name = os.path.basename(weights)
+        try:
+            os.chmod(weights, 0o600)
+            os.replace(weights, os.path.join(self._folder, name))
+            stamp = self._stamp(name)
+        except OSError as error:
+            self._warn(error)
+            return
+        self.save(key, f"{name} {stamp}\n".encode() + model)
+        self._clear(key, name)
+
+    def _clear(self, key: str, name: str) -> None:
+        """Remove the weights of entries that this one took the place of, and what stopped processes have left."""
+        with os.scandir(self._folder) as found:
+            entries = list(found)
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.startswith(key) and entry.name.endswith(".weights") and entry.name != name:
+                    os.unlink(entry.path)
+                elif entry.name.startswith(_ROOM) and time.time() - entry.stat().st_mtime > _STOPPED:
+                    _remove(entry.path)
+
+    def _stamp(self, name: str) -> str:
+        """Return what tells a file of weights from itself as it was. Raises `ValueError` for one of others."""
+        found = os.lstat(os.path.join(self._folder, name))
+        if os.path.basename(name) != name or not _is_own(found):
+            raise ValueError(name)
+        return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
 
     def _path(self, key: str, kind: Kind) -> str:
         return os.path.join(self._folder, f"{key}.{kind}")
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder of files. Raises `OSError`."""
+    for name in os.listdir(folder):
+        os.unlink(os.path.join(folder, name))
+    os.rmdir(folder)
 
 
 def _usable(folder: str | os.PathLike[str]) -> str:
@@ -98,8 +195,8 @@ def _usable(folder: str | os.PathLike[str]) -> str:
     path = os.path.expanduser(os.fsdecode(folder))
     try:
         os.makedirs(path, 0o700, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ModelError(
@@ -132,13 +229,15 @@ def _is_own(found: os.stat_result) -> bool:
 @functools.cache
 def _machine() -> str:
     """Return the processor and its features, as far as the system tells."""
-    features = ""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            features = next((line for line in file if line.lower().startswith(("flags", "features"))), "")
+            first = file.read().partition("\n\n")[0].split("\n")
     except OSError:
-        pass
-    return "\0".join((platform.system(), platform.machine(), platform.processor(), features))
+        import platform  # asks another process for the processor's name
+
+        return "\0".join((platform.system(), platform.machine(), platform.processor()))
+    told = [line for line in first if line.lower().startswith(("vendor", "model", "cpu ", "flags", "features"))]
+    return "\0".join((sys.platform, os.uname().machine, *(line for line in told if "mhz" not in line.lower())))
 
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "Optimised"]

@@ -7,8 +7,7 @@ that was written.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import onnx
@@ -16,16 +15,13 @@ import onnx
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
 from graphcore.errors import ModelError
-from graphcore.onnx import notes
 from graphcore.onnx.proto.split_weights import split
 from graphcore.onnx.proto.tensors import aligned, array_of
 from graphcore.onnx.read.reader import _content
 from graphcore.runtime.model import Model
 from graphcore.runtime.warm_start.cache import Cache
-from graphcore.runtime.warm_start.source import DOMAINS, HASHED
-
-_SETTLED = 2.0
-"""Seconds after which a file that is written again has another time of writing on every file system."""
+from graphcore.runtime.warm_start.source import DOMAINS, HASHED, kept_of
+from graphcore.runtime.warm_start.stamp import stamp_of
 
 
 class FileSource:
@@ -44,8 +40,14 @@ class FileSource:
         self.cache = cache
         self.name = self._proto.graph.name
         self.is_settled = True
+        self.locations: list[str] = []
+        """The files beside it, by their paths in its folder."""
         parts = self._identity(slim, path)
         self.key = None if parts is None else cache.digest(b"file", *parts)
+
+    def entry(self) -> dict[str, Any] | None:
+        """Return what an earlier load kept; None where nothing was."""
+        return kept_of(self.cache, self.key)
 
     def again(self) -> Model:
         """Load all of the file. Raises `ModelError` where it is another one by now."""
@@ -74,9 +76,11 @@ class FileSource:
             locations += [entry.value for entry in tensor.external_data if entry.key == "location"]
         if slim.count(b"\n\x08location") != len(locations):  # some lie elsewhere: in bodies, or in attributes
             return None
-        if any(o.domain not in DOMAINS for o in self._proto.opset_import):  # what a custom operator is Python says
+        # What a custom operator is Python says. Files name domains that no node is of.
+        imported = {o.domain for o in self._proto.opset_import} - DOMAINS
+        if imported and not imported.isdisjoint(_domains(self._proto.graph.node)):
             return None
-        files = list(dict.fromkeys(locations))
+        files = self.locations = list(dict.fromkeys(locations))
         contents = [self._folder.content(location.replace(os.sep, "/"), "a tensor") for location in files]
         within, beside = sum(map(len, self._large.contents)), sum(map(len, contents))
         parts: list[bytes | memoryview] = [slim]
@@ -92,22 +96,29 @@ class FileSource:
         return parts + [self._stamp(os.path.join(os.path.dirname(os.path.abspath(path)), f)) for f in files]
 
     def _stamp(self, path: str) -> bytes:
-        found = os.stat(path)
-        self.is_settled &= time.time() - max(found.st_mtime, found.st_ctime) > _SETTLED
-        times = found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        return repr((os.path.realpath(path), found.st_dev, found.st_ino, *times)).encode("utf-8", "surrogateescape")
+        stamp, is_settled = stamp_of(path)
+        self.is_settled &= is_settled
+        return stamp.encode("utf-8", "surrogateescape")
+
+
+def _domains(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """Yield the domains of nodes and of those in their bodies."""
+    for node in nodes:
+        yield node.domain
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _domains(body.node)
 
 
 def file_source(
     cache: Cache, model: object, load: Callable[[], Model], links: Links | None = None
 ) -> FileSource | None:
-    """Return the source of a warm start; None for what is damaged, which reading it says better, or has buffers."""
+    """Return the source of a warm start; None for what is damaged, which reading it says better."""
     try:
         found = FileSource(cache, model, load, links)
     except Exception:
         return None
-    properties = notes.read({p.key: p.value for p in found._proto.metadata_props})
-    return None if found.key is None or notes.BUFFERS in properties else found
+    return None if found.key is None else found
 
 
 __all__ = ["FileSource", "file_source"]

@@ -15,7 +15,7 @@ from graphcore.ir.state import open_expressions
 from graphcore.ir.symbol import Constant, Node
 from graphcore.runtime.model import Model
 from graphcore.runtime.warm_start.cache import Cache
-from graphcore.runtime.warm_start.source import DOMAINS, HASHED
+from graphcore.runtime.warm_start.source import DOMAINS, HASHED, kept_of
 from graphcore.support.gc_pause import uncollected
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
@@ -52,6 +52,10 @@ class GraphSource:
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
         """Return constants by name. Raises `KeyError`."""
         return {name: self._constants[name] for name in names}
+
+    def entry(self) -> dict[str, Any] | None:
+        """Return what an earlier load kept; None where nothing was."""
+        return kept_of(self.cache, self.key)
 
     def again(self) -> Model:
         """Load all of the graph. Raises `GraphError` where nodes were inserted since."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from graphcore.arrays.casting import Array
 from graphcore.runtime.model import Model
@@ -28,6 +29,9 @@ class Source(Protocol):
     name: str
     is_settled: bool
 
+    def entry(self) -> dict[str, Any] | None:
+        """Return what an earlier load of it kept; None where nothing was, or it is damaged."""
+
     def arrays(self, names: Sequence[str]) -> dict[str, Array]:
         """Return its weights by name, where they lie. Raises `KeyError` where it has none of that name."""
 
@@ -35,4 +39,11 @@ class Source(Protocol):
         """Load all of it, for what needs its graph. Raises an error where it has changed."""
 
 
-__all__ = ["DOMAINS", "HASHED", "Source"]
+def kept_of(cache: Cache, key: str | None) -> dict[str, Any] | None:
+    """Return what was kept under a key; None where nothing was. Raises `ValueError` for what is damaged."""
+    found = None if key is None else cache.find(key, "start")
+    entry: dict[str, Any] | None = None if found is None else json.loads(found)
+    return entry
+
+
+__all__ = ["DOMAINS", "HASHED", "Source", "kept_of"]

@@ -1,15 +1,17 @@
 """Warm starts: loads that neither read a file nor lower a graph, since the first one kept what it found out.
 
-An entry says how the inputs and outputs are called and typed, and which weights go to which names of the optimised
-graph. It is found by the cache key of what is loaded, see `graph_key` and `file_key`.
+An entry says how the inputs, outputs and buffers are called and typed, and which weights go to which names of the
+optimised graph. It is found by the cache key of what is loaded, see `graph_key`, `file_key` and `stamp`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +22,17 @@ from graphcore._version import FOLDER
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Links
 from graphcore.errors import GraphcoreError, GraphError
+from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
+from graphcore.runtime.buffers.state import Kept
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
 from graphcore.runtime.ort.starter import Starter
 from graphcore.runtime.ort.values import to_ort
-from graphcore.runtime.warm_start.cache import Cache
+from graphcore.runtime.warm_start.cache import Cache, Optimised
 from graphcore.runtime.warm_start.graph_key import graph_source
 from graphcore.runtime.warm_start.source import Source
+from graphcore.runtime.warm_start.stamp import StampedSource, stamped_source
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type
@@ -48,6 +53,8 @@ class WarmStart:
         self._starter = starter
         self._lowering = lowering
         self._source: Source | None = None
+        self._stamped: StampedSource | None = None
+        self._locations: list[str] = []
 
     def cache(self, *parts: object) -> Cache | None:
         """Return where optimised graphs are kept: on the CPU, where it was tried. parts: of the cache key.
@@ -63,6 +70,7 @@ class WarmStart:
             )
         options = starter.entries()
         made = Cache(self._folder, (starter.providers, starter.provider_options, *self._lowering, options, *parts))
+        made.is_whole = self._stamped is not None
         return made if starter.providers == ("CPUExecutionProvider",) else None
 
     def find(self, model: object, prepack: str, load: Callable[[], Model], links: Links | None = None) -> Model | None:
@@ -76,21 +84,35 @@ class WarmStart:
             return None
         if isinstance(model, Graph):
             self._source = graph_source(cache, model, load)
-        else:
-            # onnx, which takes as long as starting a small Graph from its entry
-            from graphcore.runtime.warm_start.file_key import file_source
+            return None if self._source is None else started(self._source, self._starter)
+        self._stamped = stamped_source(cache, model, load, links)
+        if self._stamped is not None:
+            found = started(self._stamped, self._starter)
+            if found is not None:
+                return found
+        # onnx, which takes as long as starting a small Graph from its entry
+        from graphcore.runtime.warm_start.file_key import file_source
 
-            self._source = file_source(cache, model, load, links)
-        return None if self._source is None else started(self._source, self._starter)
+        self._source = file = file_source(cache, model, load, links)
+        if file is None:
+            return None
+        self._locations = file.locations
+        found = started(file, self._starter)
+        if found is not None and self._stamped is not None:
+            with contextlib.suppress(Exception):  # it was read a moment ago
+                self._stamped.keep(file.entry() or {}, file.locations)
+        return found
 
-    def keep(self, model: Model, cache: Cache, disabled: Sequence[str], packing: Mapping[str, str]) -> None:
+    def keep(self, model: Model, cache: Cache, packing: Mapping[str, str]) -> None:
         """Keep what a later load needs, where that is all. model: what was loaded. cache: has its optimised graph."""
         source = self._source
         types = (*model._types[0].values(), *model._types[1].values())
         plain = all(isinstance(t, TensorType) and not t.ambiguous for t in types)
         if source is None or source.key is None or cache.used is None or not source.is_settled or not plain:
             return
-        if model._kept or model._restored or source.name != model.name:
+        if model._restored or source.name != model.name or not all(map(_is_small, model._kept)):
+            return
+        if self._stamped is not None and not self._stamped.is_unchanged():  # the file that was read is another one
             return
         kept: Any = model._keep
         (large, shared), _ = kept
@@ -107,10 +129,14 @@ class WarmStart:
             "outputs": [(name, _written(type_)) for name, type_ in model._types[1].items()],
             "weights": [*weights],
             "optimised": cache.used,
-            "disabled": disabled,
+            "buffers": [_written_buffer(held) for held in model._kept],
             "packing": packing,
+            # Weights that are mapped are not gathered: see `huge_pages`.
+            "in large pages": any(held.buffer.in_place for held in model._kept) and not cache.is_packed,
         }
         source.cache.save(source.key, json.dumps(entry).encode(), "start")
+        if self._stamped is not None:
+            self._stamped.keep(entry, self._locations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +146,11 @@ class Entry:
     name: str
     inputs: dict[str, Type]
     outputs: dict[str, Type]
-    optimised: bytes
+    optimised: Optimised
     weights: dict[str, Array]
-    disabled: tuple[str, ...]
+    buffers: tuple[Kept, ...]
     packing: dict[str, str]
+    in_large_pages: bool
 
 
 def started(source: Source, starter: Starter) -> Model | None:
@@ -140,23 +167,23 @@ def started(source: Source, starter: Starter) -> Model | None:
             made = sessions.start_optimised(
                 found.optimised,
                 starter.options(found.packing),
-                lambda model, options: starter.create(model, options, found.disabled),
+                # No optimiser is left out, since none is at work.
+                lambda model, options: starter.create(model, options, (), runs_often=found.in_large_pages),
                 shared,
             )
             return made, (found.weights, shared)
 
-        return Model(found.name, start, found.inputs, found.outputs, whole=source.again)
+        return Model(found.name, start, found.inputs, found.outputs, kept=found.buffers, whole=source.again)
     except Exception:  # whatever is wrong with what was kept
         return None
 
 
 def _entry(source: Source) -> Entry | None:
     """Return what was kept; None where nothing was, or what was is damaged."""
-    found = None if source.key is None else source.cache.find(source.key, "start")
-    if found is None:
+    entry = source.entry()
+    if entry is None:
         return None
-    entry = json.loads(found)
-    optimised = source.cache.find(entry["optimised"])
+    optimised = source.cache.find_optimised(entry["optimised"])
     if optimised is None:
         return None
     return Entry(
@@ -165,22 +192,28 @@ def _entry(source: Source) -> Entry | None:
         {name: _read(type_) for name, type_ in entry["outputs"]},
         optimised,
         source.arrays(entry["weights"]),
-        tuple(entry["disabled"]),
+        tuple(_read_buffer(held) for held in entry["buffers"]),
         entry["packing"],
+        entry["in large pages"],
     )
 
 
 @functools.cache
 def code() -> str:
     """Return what tells this version of the library's code from others: when its files were written."""
-    found = []
-    for root in sorted({FOLDER, _ROOMS}):
-        for folder, _, files in os.walk(root, followlinks=True):
-            for file in files:
-                if file.endswith((".py", ".json")):
-                    stat = os.stat(os.path.join(folder, file))
-                    found.append((os.path.join(folder, file), stat.st_size, stat.st_mtime_ns))
-    return repr(sorted(found))
+    found = repr(sorted({file for root in {FOLDER, _ROOMS} for file in _files(root)}))
+    return hashlib.sha256(found.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the files of code below a folder, with their sizes and when they were written. Links are followed."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".py", ".json")):
+                stat = entry.stat()
+                yield entry.path, stat.st_size, stat.st_mtime_ns
+            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield from _files(entry.path)
 
 
 def _written(type_: Type) -> list[Any]:
@@ -194,6 +227,37 @@ def _read(written: list[Any]) -> TensorType:
     if dims is None:
         return TensorType(DType.of(dtype), Shape.unknown())
     return TensorType(DType.of(dtype), [_dim(dim) for dim in dims])
+
+
+_MOST_INITIAL = 4096
+"""Bytes of the largest initial value of a buffer that an entry has."""
+
+
+def _is_small(kept: Kept) -> bool:
+    initial = kept.buffer.initial
+    return initial is None or (initial.nbytes <= _MOST_INITIAL and initial.dtype != object)
+
+
+def _written_buffer(kept: Kept) -> dict[str, Any]:
+    initial = kept.buffer.initial
+    return {
+        "name": kept.name,
+        "type": _written(kept.type),
+        "declared in place": kept.buffer.in_place,
+        "initial": None if initial is None else [list(initial.shape), initial.tobytes().hex()],
+        "output": kept.output,
+        "keeps shape": kept.keeps_shape,
+        "in place": kept.in_place,
+    }
+
+
+def _read_buffer(written: Mapping[str, Any]) -> Kept:
+    type_, initial = _read(written["type"]), written["initial"]
+    if initial is not None:
+        shape, content = initial
+        initial = np.frombuffer(bytes.fromhex(content), type_.dtype.numpy).reshape(shape)
+    buffer = Buffer(type_.dtype, type_.shape, initial=initial, in_place=written["declared in place"])
+    return Kept(written["name"], buffer, written["output"], written["keeps shape"], written["in place"])
 
 
 def _dim(text: str | None) -> Dim:

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.runtime.cli import main
-from graphcore.runtime.cli.entry import parser
+from graphcore.runtime.cli.arguments import parser
 from tests.support.hostile import FLOAT, model, value
 
 Call = Callable[..., tuple[int, str, str]]

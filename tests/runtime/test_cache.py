@@ -17,9 +17,9 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
-from graphcore.runtime import session
+from graphcore.runtime import lowering
 from graphcore.runtime.memory import prepacking
-from graphcore.runtime.warm_start import cache, file_key, graph_key
+from graphcore.runtime.warm_start import cache, file_key, graph_key, stamp
 from graphcore.runtime.warm_start.cache import Cache
 
 pytestmark = pytest.mark.releases
@@ -72,7 +72,7 @@ def test_graph_is_not_lowered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     made = linear(weight())
     first = loader.load(made, cache_dir=tmp_path)
     with monkeypatch.context() as other:
-        other.setattr(session, "lower", None)
+        other.setattr(lowering, "lower", None)
         second = loader.load(linear(weight()), cache_dir=tmp_path)
         assert repr(second) == repr(first)
         assert np.array_equal(second(X)[0], first(X)[0])
@@ -412,7 +412,7 @@ def test_weights_beyond_hashing_are_known_by_when_they_were_written(
         young = loader.load(path, cache_dir=tmp_path)  # the file could be written again in the same moment
         assert young._source is not None
         with monkeypatch.context() as later:
-            later.setattr(file_key, "_SETTLED", -1.0)
+            later.setattr(stamp, "SETTLED", -1.0)
             loader.load(path, cache_dir=tmp_path)
             assert loader.load(path, cache_dir=tmp_path)._source is None
         linear(weight(1)).export(path, external_data=external)

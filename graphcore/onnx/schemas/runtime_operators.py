@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from graphcore.ir.state.attaching import attach
+
 if TYPE_CHECKING:
     import onnx
 
@@ -42,6 +44,8 @@ def provide(make: Callable[[], RuntimeOperators]) -> None:
 
 def installed() -> RuntimeOperators | None:
     """Return the operators of the installed runtime; None where none is provided."""
+    if not _makers:
+        attach()
     if not _made and _makers:
         _made.append(_makers[0]())
     return _made[0] if _made else None

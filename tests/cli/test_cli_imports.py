@@ -1,0 +1,79 @@
+"""The modules that each command imports: no more than it uses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphcore.ir.graph import Precision, TargetName
+from graphcore.runtime.cli import arguments
+from graphcore.runtime.lowering import PRECISIONS, TARGETS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime")
+
+CODE = """
+import contextlib, io, json, sys
+from graphcore.runtime.cli import main
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    status = main(sys.argv[1:])
+print(json.dumps([status, sorted(sys.modules)]))
+"""
+
+
+def imported(*argv: str) -> tuple[int, list[str]]:
+    """Run a command in a new process; return its exit status and the modules that it had at the end."""
+    done = subprocess.run([sys.executable, "-c", CODE, *argv], cwd=ROOT, capture_output=True, text=True, check=True)
+    status, modules = json.loads(done.stdout)
+    return status, modules
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        ("--help", 0),
+        ("--version", 0),
+        ("", 2),
+        ("nothing", 2),
+        ("run --help", 0),
+        ("check --help", 0),
+        ("convert --help", 0),
+        ("quantize --help", 0),
+        ("doctor --help", 0),
+        ("promote --help", 0),
+        ("run", 2),
+        ("convert a b --target gpu", 2),
+    ],
+)
+def test_help_and_refusal_import_no_package(argv: str, status: int) -> None:
+    got, modules = imported(*argv.split())
+    assert got == status
+    assert not set(PACKAGES) & set(modules)
+    assert not [name for name in modules if name.startswith(("graphcore.ir", "graphcore.ops", "graphcore.promotion"))]
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        ("int8 uint64", 0),
+        ("float8 bfloat16 --system max", 0),
+        ("int23 tf32 --system allo_hls", 0),
+        ("i8 i8 --system x", 1),
+    ],
+)
+def test_promote_imports_no_package_and_no_graphs(argv: str, status: int) -> None:
+    got, modules = imported("promote", *argv.split())
+    assert got == status
+    assert not set(PACKAGES) & set(modules)
+    assert not [name for name in modules if name.startswith(("graphcore.ir", "graphcore.ops", "graphcore.runtime.ort"))]
+
+
+def test_choices_are_those_of_the_runtime() -> None:
+    targets: tuple[TargetName, ...] = tuple(TARGETS)
+    precisions: tuple[Precision, ...] = PRECISIONS
+    assert (targets, precisions) == (arguments._TARGETS, arguments._PRECISIONS)
