@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-import time
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,6 +12,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array, is_masked
 from graphcore.errors import FeedError, ModelError, RunError
+from graphcore.support.progress import Progress
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -26,7 +25,6 @@ Seed: TypeAlias = "int | np.random.Generator | None"
 ENDED = -1
 """The token of an item that has ended."""
 
-_SHOWN_EVERY = 0.1  # seconds
 
 _BOOLS = (bool, np.bool_)
 
@@ -111,7 +109,7 @@ def _steps(
     if not most:
         return
     state = model.state()
-    bar = _Progress(most) if progress else None
+    bar = Progress(most, "tokens") if progress else None
     lengths = np.array([len(prompt) for prompt in prompts], np.int64)
     fed = np.zeros((len(prompts), lengths.max()), np.int64)
     for row, prompt in zip(fed, prompts, strict=True):
@@ -293,28 +291,6 @@ def _cache(model: Model) -> int | None:
     except (ModelError, FeedError):
         return None
     return int(keys.shape[2]) if keys.ndim == 4 else None
-
-
-class _Progress:
-    """A line on stderr that shows the progress."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._started = self._shown = time.perf_counter()
-        self._text = ""
-
-    def show(self, done: int) -> None:
-        now = time.perf_counter()
-        self._text = f"\r{done}/{self._most} tokens, {done / max(now - self._started, 1e-9):.1f} a second"
-        if now - self._shown > _SHOWN_EVERY:
-            self._shown = now
-            sys.stderr.write(self._text)
-            sys.stderr.flush()
-
-    def close(self) -> None:
-        if self._text:
-            sys.stderr.write(f"{self._text}\n")
-            sys.stderr.flush()
 
 
 __all__ = ["ENDED", "generate", "stream"]

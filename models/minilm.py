@@ -13,7 +13,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._weights import arrays_of
+from graphcore.support.iterators import ahead
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
 LONGEST = 256
 """Tokens of a sentence that count; later ones are left out."""
 
-BATCH = 32
-"""Sentences computed together. More make the products larger than the processor's caches."""
+CHUNK = 256
+"""Sentences whose tokens are made at once, and that are put into batches by their lengths."""
+
+PADDING = 0.5
+"""The part of a batch that may be padding, which is looked at in attention alone."""
 
 SENTENCES = (
     "A cat sits on the mat.",
@@ -96,14 +100,17 @@ def shapes(weights: Mapping[str, Array], config: Config) -> dict[str, tuple[int,
     return made | {f"{name}.{kind}": (width,) for name in norms for kind in ("weight", "bias")}
 
 
-def build(weights: Mapping[str, Array] | str | os.PathLike[str], config: Config | None = None) -> Graph:
+def build(
+    weights: Mapping[str, Array] | str | os.PathLike[str], config: Config | None = None, *, packed: bool = False
+) -> Graph:
     """Build the encoder with mean pooling and normalisation as a Graph.
 
     weights: arrays by the names of the safetensors file, or its path; float32, float16 or bfloat16, which is the
     compute dtype. The inputs are `input_ids` int64[batch, sequence], padded on the right, and `attention_mask`
     int64[batch, sequence] of ones over tokens and zeros over padding; the output is `embedding` float32[batch, width]
-    of length 1 each. Raises `ModelError` with the names of all weights that do not match. Reimers and Gurevych 2019,
-    arXiv:1908.10084.
+    of length 1 each. packed: whether dense layers are given the tokens alone, which pays where sentences of several
+    lengths are in a batch: padding then costs next to nothing. Raises `ModelError` with the names of all weights that
+    do not match. Reimers and Gurevych 2019, arXiv:1908.10084.
     """
     config = config or Config()
     given = load_tensors(weights) if isinstance(weights, (str, os.PathLike)) else weights
@@ -115,7 +122,7 @@ def build(weights: Mapping[str, Array] | str | os.PathLike[str], config: Config 
     tokens = TensorType(DType.int64, ["batch", "sequence"])
     graph = Graph("all-MiniLM-L6-v2", {"input_ids": tokens, "attention_mask": tokens})
     ids, mask = graph.inputs
-    model = _Encoder(graph, held, config)
+    model = _Encoder(graph, held, config, packed)
     hidden = model.encode(ids, mask)
     with graph.layer("pooling"):
         graph.output(embedding=_pooled(hidden, mask))
@@ -125,10 +132,11 @@ def build(weights: Mapping[str, Array] | str | os.PathLike[str], config: Config 
 class _Encoder:
     """The layers, over rows of all tokens of all sentences: dense layers are then plain matrix products."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Array], config: Config) -> None:
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], config: Config, is_packed: bool) -> None:
         self.graph = graph
         self.weights = weights
         self.config = config
+        self.is_packed = is_packed
 
     def weight(self, name: str) -> Symbol:
         return self.graph.weight(name, self.weights[name])
@@ -147,9 +155,19 @@ class _Encoder:
             x = self.embed(ids)
         batch, sequence, width = x.shape
         rows = x.reshape(batch * sequence, width)
+        places = None
+        if self.is_packed:
+            with self.graph.layer("packing"):
+                flat = mask.reshape(batch * sequence)
+                self.tokens = ops.nonzero(flat).reshape(-1)
+                rows = ops.gather(rows, self.tokens)
+                # Where each token's row is; padding has that of a token before it, which attention does not look at.
+                places = ops.maximum(ops.cumsum(flat, axis=0) - 1, 0)
         for number in range(self.config.layers):
             with self.graph.layer(f"encoder/{number}"):
-                rows = self.layer(rows, f"encoder.layer.{number}", (batch, sequence, width), lengths)
+                rows = self.layer(rows, f"encoder.layer.{number}", (batch, sequence, width), lengths, places)
+        if places is not None:
+            rows = ops.gather(rows, places)
         return rows.reshape(batch, sequence, width)
 
     def embed(self, ids: Symbol) -> Symbol:
@@ -160,14 +178,22 @@ class _Encoder:
         places = places.rebind(ids.shape[1], places.shape[1])
         return self.norm(words + places + kind, "embeddings.LayerNorm")
 
-    def layer(self, x: Symbol, name: str, shape: tuple[Any, ...], lengths: Symbol) -> Symbol:
+    def layer(self, x: Symbol, name: str, shape: tuple[Any, ...], lengths: Symbol, places: Symbol | None) -> Symbol:
+        """places: the row in x of each token of all sentences, padding included; None where x has those rows."""
         own = f"{name}.attention.self"
-        query, key, value = (self.dense(x, f"{own}.{part}").reshape(*shape) for part in ("query", "key", "value"))
+        rows = [self.dense(x, f"{own}.{part}") for part in ("query", "key", "value")]
+        if places is not None:
+            rows = [ops.gather(r, places) for r in rows]
+        query, key, value = (r.reshape(*shape) for r in rows)
         heads = self.config.heads
         mixed = ops.scaled_dot_product_attention(
             query, key, value, nonpad_kv_seqlen=lengths, q_num_heads=heads, kv_num_heads=heads
         )
-        attended = self.dense(mixed.reshape(*x.shape), f"{name}.attention.output.dense")
+        if places is None:
+            mixed = mixed.reshape(*x.shape)
+        else:
+            mixed = ops.gather(mixed.reshape(shape[0] * shape[1], shape[2]), self.tokens)
+        attended = self.dense(mixed, f"{name}.attention.output.dense")
         x = self.norm(attended + x, f"{name}.attention.output.LayerNorm")
         wide = ops.gelu(self.dense(x, f"{name}.intermediate.dense"))
         return self.norm(self.dense(wide, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
@@ -193,10 +219,14 @@ def folder() -> str:
 
 @functools.cache
 def load() -> Model:
-    """The model on the CPU provider, made once."""
+    """The model on the CPU provider, made once: packed, as sentences are of several lengths."""
     from graphcore.runtime import InferenceSession  # loads onnxruntime, which building a graph does not need
+    from graphcore.runtime.calls.threads import processors  # as above
 
-    return InferenceSession().load(build(load_tensors(os.path.join(folder(), "model.safetensors"))))
+    # Threads that spin would take the processors from the tokenizer, and onnxruntime counts those of the machine.
+    threads = 1 if processors() == 1 else 0
+    session = InferenceSession(config={"session.intra_op.allow_spinning": False}, intra_op_num_threads=threads)
+    return session.load(build(load_tensors(os.path.join(folder(), "model.safetensors")), packed=True))
 
 
 @functools.cache
@@ -226,21 +256,23 @@ def embed(sentences: Sequence[str]) -> Array:
             f"embed: {sentences!r:.80} are no sentences", help="give a list of strings, such as ['a sentence']"
         )
     tokenizer, model = _tokenizer(), load()
-    encoded = tokenizer.encode_batch(list(sentences))
-    vectors = np.empty((len(encoded), 384), np.float32)
-    # Sentences of similar length form a batch, so that little padding is computed.
-    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
-    for start in range(0, len(order), BATCH):
-        chosen = order[start : start + BATCH]
-        longest = max(len(encoded[i].ids) for i in chosen)
-        ids = np.zeros((len(chosen), longest), np.int64)
-        mask = np.zeros_like(ids)
-        for row, i in enumerate(chosen):
-            count = len(encoded[i].ids)
-            ids[row, :count] = encoded[i].ids
-            mask[row, :count] = 1
-        (vectors[chosen],) = model(ids, mask)
+    # Sentences of similar length lie beside each other, so that little padding is computed; the longest come first.
+    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    vectors = np.empty((len(order), 384), np.float32)
+    rows = _rows(tokenizer, [sentences[i] for i in order])
+    for i, (vector,) in zip(order, model.map(rows, pad=0, padding=PADDING, window=CHUNK), strict=True):
+        vectors[i] = vector
     return vectors
+
+
+def _rows(tokenizer: Tokenizer, sentences: Sequence[str]) -> Iterator[tuple[Array, Array]]:
+    """Yield the tokens and the mask of each sentence; the next ones are made while the model runs."""
+    parts = (sentences[start : start + CHUNK] for start in range(0, len(sentences), CHUNK))
+    encoded = map(tokenizer.encode_batch_fast, parts)
+    for part in ahead(encoded) if len(sentences) > CHUNK else encoded:
+        for sentence in part:
+            ids = np.array(sentence.ids, np.int64)
+            yield ids, np.ones_like(ids)
 
 
 def similarity_table(sentences: Sequence[str], vectors: Array) -> str:

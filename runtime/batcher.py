@@ -280,13 +280,9 @@ def _settled(model: Model, batches: Batching, requests: Sequence[_Request]) -> B
 
 def _run(model: Model, batches: Batching, requests: Sequence[_Request]) -> None:
     counts = [request.rows for request in requests]
-    rows = sum(counts)
     try:
         batches = batches.settled(model, requests[0].feed)
-        feed = batches.padded(batches.joined([request.feed for request in requests]), rows)
-        results = model(*feed.values())
-        batches.check(results, max(rows, batches.size or 0))
-        shares = batches.apart(results, counts)
+        shares = batches.run(model, batches.joined([request.feed for request in requests]), counts)
     except BaseException as error:
         if len(requests) == 1 or not isinstance(error, Exception):
             for request in requests:

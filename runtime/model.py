@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -24,6 +24,8 @@ from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.empties import emptied, is_of_nothing, nothing
 from graphcore.runtime.calls.failures import failed
 from graphcore.runtime.calls.feeds import Feeds, NoElements
+from graphcore.runtime.calls.rows.mapping import WINDOW, Mapped
+from graphcore.runtime.calls.rows.pace import Pace
 from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
 from graphcore.runtime.calls.user_nodes import UserNodes
 from graphcore.runtime.ort import transport_dtypes
@@ -110,6 +112,7 @@ class Model:
         unusual = [(i, t.dtype.storage) for i, t in enumerate(outputs.values()) if transport_dtypes.is_unusual(t)]
         self._restored = unusual if uses_transport else []
         self._is_bound = bool(unusual) and not uses_transport
+        self._is_plain = not (self._is_bound or self._fed or self._restored)
         typed = [(i, t.dtype) for i, t in enumerate(self._outputs.values()) if isinstance(t, TensorType)]
         self._wide = [(i, dtype) for i, dtype in typed if big_integers.is_wide(dtype)]
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
@@ -119,6 +122,7 @@ class Model:
         self._threads: ThreadPoolExecutor | None = None
         self._threads_of = 0
         self._batches: Batching | None = None
+        self._pace = Pace()
         self._program: Program | None = None
         self._state: State | None = None
         if kept:
@@ -197,6 +201,8 @@ class Model:
         except NoElements:
             return self._whole_model()(*arrays, **named)
         try:
+            if self._is_plain:
+                return self._run(self._output_names, feed, None)
             if self._is_bound:
                 return self._run_bound(feed)
             if self._fed:
@@ -328,10 +334,11 @@ class Model:
                 self._threads_of = os.getpid()
             return self._threads
 
-    def _batching(self) -> Batching:
+    def _batching(self, dim: str | Mapping[str, int] | None = None) -> Batching:
         if self._state is not None:
             raise ModelError(f"{self.name} has buffers, which are one for all rows", help="call the model")
-        return self._batches or batching(self.name, self._inputs, self._typed_outputs())
+        known = self._batches if dim is None else None
+        return known or batching(self.name, self._inputs, self._typed_outputs(), dim)
 
     def execute(self, /, *arrays: Any, wide: Any = "limbs", micro_batch: Any = None, **named: Any) -> list[Any]:
         """Run as calling the model does; wide: what outputs of more than 64 bits come as; micro_batch: rows to run at
@@ -369,6 +376,48 @@ class Model:
             for position, dtype in self._wide:
                 results[position] = big_integers.from_digits(results[position], dtype)
         return results
+
+    def map(
+        self,
+        items: Iterable[Any],
+        /,
+        *,
+        batch: int | None = None,
+        pad: Any = None,
+        padding: float = 0.05,
+        dim: str | Mapping[str, int] | None = None,
+        window: int = WINDOW,
+        progress: bool = False,
+    ) -> Iterator[list[Array]]:
+        """Return an iterator of the outputs for each item of an iterable, run in batches, in the order of the items.
+
+        An item is one row: an array, a tuple of them, or a dict of them by the names of inputs, each without the axis
+        of the batch; so are the outputs. batch: rows of a batch; by default measured on the first batches, among 1, 4,
+        8, 16, 32 and 64. pad: a value, or values by input, that fills up rows which are shorter than others along a
+        dim with a name; outputs are cut along the same dims. Without it rows of several shapes are run in several
+        batches. padding: the part of a batch that may be filled up. dim: where the batch lies, as for a `Batcher`.
+        window: items read ahead to be put together by length, or 64 MiB of them if that is less; where all rows have
+        one shape a batch is. progress: show a line on stderr.
+
+        Nothing is read before the first result is asked for. What reading or running an item raises is raised after
+        the results of those before it; errors of this library say which item it is, counted from 0. No row may depend
+        on another, nor on what it is filled up with. Raises `FeedError` for arguments that make no sense, `ModelError`
+        where some input or output does not carry the batch.
+        """
+        rows = None if batch is None else rows_of(self.name, batch, "batch")
+        ahead = rows_of(self.name, window, "window")
+        if not isinstance(padding, (int, float)) or isinstance(padding, bool) or not 0 <= padding < 1:
+            raise FeedError(
+                f"map: {self.name}: padding={padding!r:.80} is no part of a batch", help="give 0 or more, and below 1"
+            )
+        if isinstance(items, Mapping) or not isinstance(items, Iterable):
+            raise FeedError(
+                f"map: {self.name}: a {type(items).__name__} is no iterable of items",
+                help="give rows: a list or a generator of arrays, of tuples of arrays, or of dicts of them",
+            )
+        batches = self._batching(dim)
+        run = Mapped(self, batches, self._inputs, self._outputs, self._pace, rows, pad, float(padding), ahead)
+        return run.results(items, bool(progress))
 
     def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
         """Run the model and return values from inside of it, by name, in place of its outputs.

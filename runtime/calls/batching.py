@@ -119,6 +119,18 @@ class Batching:
                 first += count
         return shares
 
+    def run(
+        self, call: Callable[..., Sequence[Any]], feed: Mapping[str, Array], counts: Sequence[int]
+    ) -> list[list[Array]]:
+        """Return what each share of the rows of a feed gave, in arrays of its own. counts: the rows of each.
+
+        Raises what `check` does, and what running raises.
+        """
+        rows = sum(counts)
+        results = call(*self.padded(feed, rows).values())
+        self.check(results, max(rows, self.size or 0))
+        return self.apart(results, counts)
+
     def check(self, results: Sequence[Array], rows: int) -> None:
         """Raise `RunError` where an output does not have the rows that went in: its type may not tell."""
         for (name, axis), array in zip(self.outputs.items(), results, strict=True):

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError, FeedError
 from graphcore.runtime.calls.conversion import converted
+from graphcore.runtime.calls.looks import are_all_text, is_text, quick_look
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+
+_Accepted: TypeAlias = tuple[str, "np.dtype[Any] | None", "tuple[int, ...] | None"]
+"""The name, dtype and shape of an array that was accepted; no dtype for strings, neither for lists and maps."""
 
 
 class NoElements(Exception):
@@ -55,11 +60,12 @@ class Feeds:
         self._kind = kind
         self.types = dict(types)
         self.names = tuple(types)
-        self._bools = tuple(name for name, t in types.items() if isinstance(t, TensorType) and t.dtype is DType.bool)
-        # Of lists and strings each element is looked at, every time.
-        self._is_plain = all(isinstance(t, TensorType) and t.dtype is not DType.string for t in types.values())
+        # Of bools, strings, lists and maps the elements are looked at, every time.
+        looks = {name: quick_look(t) for name, t in types.items()}
+        self._looks = tuple((name, look) for name, look in looks.items() if look is not None)
+        self._begins_with_map = bool(types) and isinstance(next(iter(types.values())), ForeignType)
         self._known: dict[TensorType, list[tuple[int, str | None, Dim | int]]] = {}
-        self._accepted: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] | None = None
+        self._accepted: tuple[_Accepted, ...] | None = None
 
     def take(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the feed of what is given by position, by name or as one dict, in the inputs' order.
@@ -68,20 +74,46 @@ class Feeds:
 
         Arrays like those accepted the last time, as most are, need no more than a look at each.
         """
-        given = arrays if not named and len(arrays) == len(self.names) else self._in_order(arrays, named)
-        accepted = self._accepted
-        if accepted is None:
-            return self._checked(given)
+        feed = None if self._accepted is None else self._quickly(self._accepted, arrays, named)
+        return self._checked(self._in_order(arrays, named)) if feed is None else feed
+
+    def _quickly(
+        self, accepted: Sequence[_Accepted], arrays: Sequence[Any], named: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return a feed like the one accepted the last time; None where it is another, and wants the full check."""
+        given = arrays
+        if named or len(arrays) != len(accepted) or (len(arrays) == 1 and type(arrays[0]) is dict):
+            found = self._by_name(arrays, named)
+            if found is None:
+                return None
+            given = found
         feed = {}
-        for (name, dtype, shape), array in zip(accepted, given, strict=True):
-            if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
-                return self._checked(given)
-            if not ((flags := array.flags).carray or (flags.c_contiguous and flags.aligned)):
-                return self._checked(given)
-            feed[name] = array
-        for name in self._bools:  # whose bytes may be others than 0 and 1; a copy costs less than a look
-            feed[name] = feed[name].view(np.uint8).astype(np.bool_)
+        for (name, dtype, shape), value in zip(accepted, given, strict=True):
+            if dtype is not None:
+                if type(value) is not ndarray or value.dtype is not dtype or value.shape != shape:
+                    return None
+                if not ((flags := value.flags).carray or (flags.c_contiguous and flags.aligned)):
+                    return None
+            elif shape is not None and (type(value) is not ndarray or value.shape != shape):
+                return None
+            feed[name] = value
+        for name, look in self._looks:
+            if (seen := look(feed[name])) is None:
+                return None
+            feed[name] = seen
         return feed
+
+    def _by_name(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return what is given by name or in one dict, in the inputs' order, None for names that are missing; None
+        where that takes a longer look."""
+        if arrays:
+            whole = arrays[0]
+            if named or len(arrays) > 1 or type(whole) is not dict:
+                return None
+            if not self._are_feeds(whole):
+                return arrays if len(self.names) == 1 else None
+            named = whole
+        return [*map(named.get, self.names)] if len(named) == len(self.names) else None
 
     def check_beside(self, feed: Mapping[str, Any], held: Mapping[str, tuple[TensorType, Array]]) -> None:
         """Check that dims of other arrays, which errors call buffers, are those of a feed. Raises `FeedError`."""
@@ -100,8 +132,6 @@ class Feeds:
         }
 
     def _checked(self, given: Sequence[Any]) -> dict[str, Any]:
-        if len(given) == 1 and isinstance(given[0], Mapping):
-            given = self._in_order(given, {})
         leaves: list[_Leaf] = []
         feed = {}
         for (name, type_), value in zip(self.types.items(), given, strict=True):
@@ -109,11 +139,18 @@ class Feeds:
         self._check_sizes(leaves)
         if self._has_elements and not all(leaf.array.size for leaf in leaves):
             raise NoElements
-        if self._is_plain:
-            self._accepted = tuple((name, array.dtype, array.shape) for name, array in feed.items())
+        self._accepted = tuple(
+            (name, None if type_.dtype is DType.string else feed[name].dtype, feed[name].shape)
+            if isinstance(type_, TensorType)
+            else (name, None, None)
+            for name, type_ in self.types.items()
+        )
         return feed
 
-    def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        """Return what is given for each input, in their order."""
+        if not named and len(arrays) == len(self.names) and not (len(arrays) == 1 and isinstance(arrays[0], Mapping)):
+            return arrays
         whole = arrays[0] if len(arrays) == 1 else None
         if isinstance(whole, Mapping) and self._are_feeds(whole):
             if twice := whole.keys() & named.keys():
@@ -143,8 +180,7 @@ class Feeds:
 
     def _are_feeds(self, given: Mapping[Any, Any]) -> bool:
         """Return whether a dict is all feeds by name: always, but for a model whose first input is a map."""
-        is_map = bool(self.names) and isinstance(self.types[self.names[0]], ForeignType)
-        return not is_map or (bool(given) and given.keys() <= self.types.keys())
+        return not self._begins_with_map or (bool(given) and given.keys() <= self.types.keys())
 
     def _value(self, what: str, wanted: Type, value: Any, leaves: list[_Leaf]) -> Any:
         """Return the value as the runtime takes it; its arrays are added to the leaves."""
@@ -211,16 +247,18 @@ class Feeds:
     def _text(self, what: str, wanted: TensorType, array: Array) -> Array:
         """Return strings as the objects that onnxruntime reads. It would take any object, and print it."""
         if array.dtype.kind in "UT":
+            if array.dtype.kind == "U" and not is_text(array):
+                raise FeedError(f"{self.model}: {what} holds what is no text", help="give an array of str only")
             return array.astype(object)
         if array.dtype.kind != "O":
             fix = "decode it: np.char.decode(array)" if array.dtype.kind == "S" else "convert it: array.astype(str)"
             self._fail(wanted, array, f"{what} is string", fix)
-        for item in array.flat:
-            if not isinstance(item, str):
-                raise FeedError(
-                    f"{self.model}: {what} is string, and holds {item!r:.40}, a {type(item).__name__}",
-                    help="give an array of str only",
-                )
+        if not are_all_text(array):
+            item = next(item for item in array.flat if not isinstance(item, str))
+            raise FeedError(
+                f"{self.model}: {what} is string, and holds {item!r:.40}, a {type(item).__name__}",
+                help="give an array of str only",
+            )
         return array
 
     def _check_sizes(self, leaves: Sequence[_Leaf]) -> None:

@@ -38,10 +38,10 @@ def _begin() -> None:
     _local.works = True
 
 
-def rows_of(name: str, rows: object) -> int:
-    """Return the rows of a piece. Raises `FeedError` for what is no number of rows."""
+def rows_of(name: str, rows: object, what: str = "micro_batch") -> int:
+    """Return a number of rows. what: how errors call it. Raises `FeedError` for what is none."""
     if not isinstance(rows, (int, np.integer)) or isinstance(rows, bool) or rows < 1:
-        raise FeedError(f"{name}: micro_batch={rows!r:.80} is no number of rows", help="give 1 or more")
+        raise FeedError(f"{name}: {what}={rows!r:.80} is no number of rows", help="give 1 or more")
     return int(rows)
 
 

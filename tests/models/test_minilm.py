@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from graphcore import Graph, load_tensors
+from graphcore import Graph, InferenceSession, load_tensors
 from graphcore.errors import MissingExtraError, ModelError
 from graphcore.models import minilm
 from tests.support.graphs import operators_on_newest
@@ -41,6 +41,25 @@ def test_embeddings_do_not_depend_on_the_batch() -> None:
     alone = np.concatenate([minilm.embed([s]) for s in sentences[:5]])
     assert np.abs(together[:5] - alone).max() < 1e-5
     assert np.abs(np.linalg.norm(together, axis=1) - 1).max() < 1e-5
+
+
+def test_many_sentences_of_all_lengths_are_in_their_order() -> None:
+    sentences = [f"{'word ' * (i * 7 % 23)}number {i}" for i in range(minilm.CHUNK * 2 + 5)]
+    vectors = minilm.embed(sentences)
+    for i in (0, 1, 255, 256, 511, 516):
+        assert np.abs(vectors[i] - minilm.embed([sentences[i]])[0]).max() < 1e-5
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
+
+
+def test_packed_tokens_give_the_same_vectors(graph: Graph) -> None:
+    packed = minilm.build(load_tensors(Path(minilm.folder()) / "model.safetensors"), packed=True)
+    lengths = np.array([9, 1, 4, 12, 7])
+    mask = (np.arange(12) < lengths[:, None]).astype(np.int64)
+    ids = np.random.default_rng(0).integers(1000, 30000, (5, 12)) * mask
+    session = InferenceSession(intra_op_num_threads=1)
+    (plain,), (made,) = session.load(graph)(ids, mask), session.load(packed)(ids, mask)
+    assert np.abs(plain - made).max() < 1e-6
+    assert session.load(packed)(ids[:0], mask[:0])[0].shape == (0, 384)
 
 
 def test_no_sentences_give_no_vectors() -> None:

@@ -114,6 +114,43 @@ def test_outputs_are_new_in_each_call_when_only_the_run_knows_their_size() -> No
     assert first[1] is second[1]
 
 
+@pytest.mark.numbers
+def test_outputs_that_are_all_made_by_the_run_are_those_of_the_last_call() -> None:
+    graph = Graph("found", {"x": TensorType(D.float32, ["n"]), "y": TensorType(D.float32, ["n"])})
+    graph.output(at=ops.nonzero(graph["x"]), some=graph["y"][graph["x"] > 1])
+    model = gc.InferenceSession().load(graph)
+    bound = model.bind(n=3)
+    assert bound.outputs["at"].size == 0
+    for x in ([0, 1, 2], [3, 0, 0], [0, 0, 0]):
+        arrays = np.array(x, np.float32), np.array([5, 6, 7], np.float32)
+        for made in (bound(*arrays), bound(), bound(x=arrays[0]), [*bound.outputs.values()]):
+            for one, wanted in zip(made, model(*arrays), strict=True):
+                assert np.array_equal(one, wanted)
+                assert one.dtype == wanted.dtype
+    with pytest.raises(FeedError, match="axis 0 of input 'x' is 3"):
+        bound(np.ones(2, np.float32), arrays[1])
+    kept = bound(np.array([0, 1, 1], np.float32))[0]
+    bound(np.array([2, 0, 0], np.float32))
+    assert kept.tolist() == [[1], [2]]
+    assert bound.outputs["at"].tolist() == [[0]]
+    del bound, model
+    collector.collect()
+    assert kept.tolist() == [[1], [2]]
+
+
+@pytest.mark.numbers
+def test_strings_that_come_out_are_new_in_each_call() -> None:
+    graph = Graph("names", {"x": TensorType(D.int64, ["n"])})
+    names = graph.constant(np.array(["none", "one", "two"], object))
+    graph.output(name=ops.gather(names, graph["x"]), twice=graph["x"] * 2)
+    bound = gc.InferenceSession().load(graph).bind(n=2)
+    first, twice = bound(np.array([1, 2]))
+    second, again = bound(np.array([0, 1]))
+    assert first.tolist() == ["one", "two"]
+    assert second.tolist() == bound.outputs["name"].tolist() == ["none", "one"]
+    assert twice is again
+
+
 def test_empty_arrays_are_bound() -> None:
     bound = affine().bind(rows=0)
     y, total = bound()

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import graphcore as gc
-from graphcore import DType, Graph, Model, TensorType
+from graphcore import DType, Graph, Model, TensorType, ops
 from graphcore.errors import FeedError, GraphcoreError
 from graphcore.quantization import encode
+from graphcore.types.tensor_types import SequenceType
 
 Array = np.ndarray[Any, Any]
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -175,6 +176,96 @@ def test_strings_are_str_and_nothing_else(text: Array, message: str) -> None:
     model(np.array(["a", "b"], object))
     with pytest.raises(FeedError, match=message):
         model(text)
+
+
+@pytest.fixture(scope="module")
+def echo() -> Model:
+    graph = Graph("echo", {"x": TensorType(DType.string, ["n"])})
+    graph.output(ops.onnx.StringConcat(graph["x"], graph.constant(np.array(["!"], object))))
+    return gc.InferenceSession().load(graph)
+
+
+@pytest.mark.parametrize("count", [1, 3, 99, 100, 300])
+@pytest.mark.parametrize("end", ["", "\0b", "é", "😀", "\ud7ff", "\uffff"])
+def test_strings_are_whole_in_every_form(echo: Model, count: int, end: str) -> None:
+    words = [f"word{i}" for i in range(count)]
+    words[-1] += end
+    held = np.array(words)
+    for x in (np.array(words, object), held, held.astype(">U9"), np.repeat(held, 2)[::2], words):
+        for _ in range(2):
+            given = [str(w) for w in x]  # NumPy's own strings have no NULs at their end
+            assert echo(x)[0].tolist() == [w + "!" for w in given]
+
+
+@pytest.mark.parametrize("count", [2, 200])
+@pytest.mark.parametrize("point", [0xFFFFFFFF, 0x110000])
+def test_what_is_no_text_is_refused(echo: Model, count: int, point: int) -> None:
+    x = np.array(["word"] * count)
+    echo(x)
+    x.view(np.uint32)[1] = point
+    with pytest.raises(FeedError, match="input 'x' holds what is no text"):
+        echo(x)
+    assert echo(np.array(["word"] * count))[0].size == count
+
+
+def test_strings_are_looked_at_in_every_call(echo: Model) -> None:
+    x = np.array(["a", "b"], object)
+    assert echo(x)[0].tolist() == ["a!", "b!"]
+    x[1] = 3
+    with pytest.raises(FeedError, match="input 'x' is string, and holds 3, a int"):
+        echo(x)
+
+
+@pytest.fixture(scope="module")
+def listed() -> Model:
+    each = TensorType(DType.float32, ["m", 2])
+    graph = Graph("listed", {"x": SequenceType(each), "by": TensorType(DType.float32, [])})
+    graph.output(graph["x"], graph["by"] * 2)
+    return gc.InferenceSession().load(graph)
+
+
+E = np.arange(4, dtype=np.float32).reshape(2, 2)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [E, E.T, np.asfortranarray(E), E[::-1], unaligned(E), read_only(E), E.astype(">f4"), E[:1], E[:0], E.tolist()],
+    ids=["usual", "turned", "fortran", "reversed", "unaligned", "read-only", "big-endian", "short", "empty", "numbers"],
+)
+def test_elements_of_lists_are_made_right(listed: Model, element: Any) -> None:
+    for x in ([E, element], [element], (E, element), [E, E, element], []):
+        for by in (np.float32(1), np.array(1, np.float32)):
+            made, twice = listed(x, by)
+            assert len(made) == len(x)
+            for one, wanted in zip(made, x, strict=True):
+                assert np.array_equal(one, np.asarray(wanted, np.float32))
+            assert twice == 2
+
+
+@pytest.mark.parametrize(
+    ("element", "message"),
+    [
+        (E.astype(np.float64), "element 1 of input 'x' is float32, and float64"),
+        (E[0], "element 1 of input 'x' has rank 2"),
+        (np.zeros((2, 3), np.float32), "axis 1 of element 1 of input 'x' is 2"),
+        (None, "element 1 of input 'x' is a NoneType, no array"),
+        (np.ma.array(E, mask=E > 1), "element 1 of input 'x' is a masked array"),
+    ],
+)
+def test_element_that_does_not_fit_is_refused_after_those_that_do(listed: Model, element: Any, message: str) -> None:
+    by = np.array(1, np.float32)
+    listed([E, E], by)
+    x = [E, element]
+    arrays: Any
+    for arrays, named in (((x, by), {}), ((), {"by": by, "x": x}), (({"x": x, "by": by},), {})):
+        with pytest.raises(FeedError, match=message):
+            listed(*arrays, **named)
+    with pytest.raises(FeedError, match="input 'x' is a ndarray, no list"):
+        listed(E, by)
+    with pytest.raises(FeedError, match="nothing is given for x"):
+        listed(by=by)
+    with pytest.raises(FeedError, match="there is no input 'y'"):
+        listed(y=[E, E], by=by)
 
 
 def test_masked_arrays_are_refused_wherever_arrays_are_given(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Items of an iterable, run as rows of batches: `Model.map`."""
