@@ -11,6 +11,7 @@ from graphcore.errors import GraphError, ModelError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -39,7 +40,8 @@ class Step:
     padded on the right, begins where the longest of them has as many tokens as the call.
     """
 
-    def __init__(self, name: str, attention: Attention, cache: int | None) -> None:
+    def __init__(self, name: str, attention: Attention, cache: int | None, last_tokens: bool = False) -> None:
+        """last_tokens: whether an input tells of how many tokens of each item the logits are."""
         cache = min(USUAL, attention.positions) if cache is None else cache
         if type(cache) is not int or cache < 1:
             raise GraphError(f"{name}: cache={cache!r:.80} is no number of tokens", help="give a whole number above 0")
@@ -57,10 +59,12 @@ class Step:
             {
                 "tokens": TensorType(DType.int64, ["batch", "sequence"]),
                 "lengths": TensorType(DType.int64, ["batch"]),
+                **({"last_tokens": TensorType(DType.int64, [])} if last_tokens else {}),
                 **buffers,
             },
         )
         self.tokens, self.lengths = self.graph.inputs[:2]
+        self.last_tokens = self.graph["last_tokens"] if last_tokens else None
         with self.graph.layer("lengths"):
             self._count = ops.shape_of(self.tokens)[1]
             total = ops.max(ops.max(self.lengths, axis=0), self._count)
@@ -118,12 +122,24 @@ class Step:
         at = self.lengths - self._before - 1
         return ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
 
+    def last_rows(self, rows: Symbol, count: Symbol) -> Symbol:
+        """Return the rows of so many last tokens of each item: [batch * count, width]. More than there are fail."""
+        batch, sequence = self.tokens.shape
+        each = ops.range(0, count, dtype=DType.int64, out_dim="last_tokens")
+        at = (self.lengths - self._before - count).unsqueeze(-1) + each
+        at = ops.where(at < 0, self._count, at)  # GatherND would count from the end
+        found = ops.gather_nd(rows.reshape(batch, sequence, rows.shape[-1]), at.unsqueeze(-1), batch_dims=1)
+        return found.reshape(batch * Dim("last_tokens"), rows.shape[-1])
+
     def output(self, rows: Symbol, head: Symbol, every_token: bool) -> Graph:
-        """Output the logits of the last token of each item, or of all tokens. head: [vocabulary, width]."""
+        """Output the logits of the last token of each item, of its last, or of all. head: [vocabulary, width]."""
         batch, sequence = self.tokens.shape
         with self.graph.layer("head"):
             if every_token:
                 logits = ops.linear(rows, head).reshape(batch, sequence, head.shape[0])
+            elif self.last_tokens is not None:
+                last = ops.linear(self.last_rows(rows, self.last_tokens), head)
+                logits = last.reshape(batch, "last_tokens", head.shape[0])
             else:
                 logits = ops.linear(self.last(rows), head)
             self.graph.output(logits=logits)

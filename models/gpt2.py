@@ -124,6 +124,7 @@ def build(
     *,
     cache: int | None = None,
     every_token: bool = False,
+    last_tokens: bool = False,
     seed: int = 0,
 ) -> Graph:
     """Build the decoder as a Graph, for `models.generate` or any onnxruntime session.
@@ -143,7 +144,7 @@ def build(
         ignored=r"transformer\.h\.\d+\.attn\.(masked_)?bias",  # the causal mask, which older files have
     )
     heads = Attention(config.layers, config.heads, config.heads, config.width // config.heads, config.positions)
-    return _Decoder(config, Step("gpt2", heads, cache), arrays).build(every_token)
+    return _Decoder(config, Step("gpt2", heads, cache, last_tokens), arrays).build(every_token)
 
 
 class _Decoder:

@@ -240,6 +240,7 @@ def build(
     *,
     cache: int | None = None,
     every_token: bool = False,
+    last_tokens: bool = False,
     seed: int = 0,
 ) -> Graph:
     """Build the decoder as a Graph, for `models.generate` or any onnxruntime session.
@@ -251,6 +252,8 @@ def build(
     The inputs are `tokens` int64[batch, sequence], `lengths` int64[batch], each item's number of tokens after the call,
     and the buffers `keys0`, `values0` and so on, float32[batch, kv_heads, cache, size]; the output is `logits`
     float32[batch, vocabulary] of the last token of each, with every_token float32[batch, sequence, vocabulary] of all.
+    With last_tokens there is an input `last_tokens` int64[], and the logits are of so many last tokens of each:
+    float32[batch, last_tokens, vocabulary]; `models.generate` with lookup= wants that.
     Raises `ModelError` with the names of all weights that do not match. Touvron et al. 2023, arXiv:2302.13971.
     """
     config = config if isinstance(config, Config) else Config.read(config)
@@ -265,7 +268,7 @@ def build(
         + (r"|rope_freqs\.weight" if config.scaling else ""),
     )
     heads = Attention(config.layers, config.heads, config.kv_heads, config.size, config.positions)
-    return _Decoder(config, Step("llama", heads, cache), arrays).build(every_token)
+    return _Decoder(config, Step("llama", heads, cache, last_tokens), arrays).build(every_token)
 
 
 class _Decoder:

@@ -18,6 +18,7 @@ from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, 
 from graphcore.ir.graph import Graph
 from graphcore.runtime import inspection
 from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
+from graphcore.runtime.buffers.slots import Slots
 from graphcore.runtime.buffers.state import Buffers, Kept, Program, Runner, State, without
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.bound import Bound, bound
@@ -173,6 +174,16 @@ class Model:
         self._stateful("state")
         assert self._program is not None
         return State(self._program, buffers)
+
+    def slots(self, count: int) -> Slots:
+        """Return the buffers for so many streams in one memory: `slots.run(2, 5, x)` runs rows 2 to 5 alone.
+
+        Raises `ModelError` for a model that has no buffers, or whose buffers do not all begin with one named dim, and
+        `FeedError` and `ResourceLimitError` for counts that make no sense. See docs/buffers.md.
+        """
+        self._stateful("slots")
+        assert self._program is not None
+        return Slots(self._program, count)
 
     def _stateful(self, what: str) -> State:
         if self._state is None:

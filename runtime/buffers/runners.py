@@ -51,6 +51,7 @@ class IoBindingRunner:
         is_host = session.get_providers()[0] == "CPUExecutionProvider"
         is_plain = {*self._inputs.values(), *self._outputs.values()} <= PLAIN
         self._stays_bound = is_host and is_plain and all(kept.in_place for kept in self._changed)
+        self.writes_to_arrays = is_host and is_plain
         self._host = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
 
     def hold(self, kept: Kept, array: Array) -> onnxruntime.OrtValue:
@@ -140,6 +141,7 @@ class ArrayRunner:
     no memory to."""
 
     checks_shapes = False
+    writes_to_arrays = False
 
     def __init__(
         self,

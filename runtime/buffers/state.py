@@ -106,9 +106,11 @@ class Runner(Protocol):
     """Runs a session with what buffers hold. See `runners.py`.
 
     checks_shapes: whether the runtime refuses what is not of the shape of the memory it is given to write to.
+    writes_to_arrays: whether what `hold` gives shares the memory of its array, so that in-place calls write there.
     """
 
     checks_shapes: bool
+    writes_to_arrays: bool
 
     def hold(self, kept: Kept, array: Array) -> Value: ...
     def read(self, kept: Kept, value: Value) -> Array: ...
@@ -137,6 +139,7 @@ class Program:
         self.is_static = all(k.type.shape.is_static for k in kept)
         self.keeps_shapes = all(k.keeps_shape or k.output is None for k in kept)
         self.is_in_place = all(k.in_place or k.output is None for k in kept)
+        self.writes_in_place = any(k.in_place for k in kept)
         self._unsure = [k for k in kept if not (k.keeps_shape and runner.checks_shapes)]
         self._given = {k.name: Feeds(name, {k.name: k.type}, "buffer") for k in kept}
 
@@ -186,10 +189,12 @@ class State:
     other; those of several states run at once.
     """
 
-    def __init__(self, program: Program, given: Mapping[str, Any]) -> None:
+    def __init__(self, program: Program, given: Mapping[str, Any], held: Mapping[str, Value] | None = None) -> None:
+        """given: arrays of buffers, which are copied. held: values that are not."""
         self._program = program
         self._lock = threading.Lock()
         self._held: dict[str, Value] = {n: program.held(program.of(n), array) for n, array in given.items()}
+        self._held.update(held or {})
         self._spare: dict[str, Value] = {}
         self._lost: frozenset[str] = frozenset()
         self._fitting: list[Any] | None = None  # the shapes of a feed that goes with what is held

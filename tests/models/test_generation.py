@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Model, models
 from graphcore.models import gpt2, llama
-from graphcore.models.generation import Choice
+from graphcore.models.streams.sampling import Choice
 from tests.support.graphs import Array
 from tests.support.model_references import gpt2_logits, llama_logits, softmax, some
 
@@ -197,7 +197,7 @@ def test_stream_that_is_dropped_frees_its_cache_and_outlives_its_model() -> None
     assert got + [int(token) for (token,) in steps] == want
     steps = models.stream(made("llama")[0], [1], 5)
     next(steps)
-    state = weakref.ref(inspect.getgeneratorlocals(steps)["state"])
+    state = weakref.ref(inspect.getgeneratorlocals(steps)["running"])
     assert state() is not None
     del steps
     collector.collect()
@@ -208,7 +208,7 @@ def test_generation_that_is_interrupted_can_begin_again(monkeypatch: pytest.Monk
     model, _ = made("llama")
     calls = []
 
-    def interrupted(choice: Choice, logits: Array) -> Array:
+    def interrupted(choice: Choice, logits: Array, numbers: Array | None = None) -> Array:
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt

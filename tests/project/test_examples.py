@@ -37,6 +37,7 @@ def test_every_example_is_tested() -> None:
         "quantize",
         "running",
         "generate",
+        "serve",
         "detector",
     }
 
@@ -201,6 +202,18 @@ def test_generate_streams_draws_and_gives_each_prompt_what_it_gets_alone(capsys:
         assert len(tokens) == 8
         assert all(0 <= token < 1000 for token in tokens)
     assert together.endswith("as alone: True")
+
+
+def test_serve_streams_cancels_refuses_and_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    alone, streamed, cancelled, refused, looked_up, counts = printed("serve", capsys)
+    assert alone.split() == ["as", "alone", "True"]
+    assert len(re.findall(r"\d+", streamed)) == 2
+    assert "a request was cancelled after" in cancelled
+    assert "60 tokens and 100 new ones do not fit into a cache of 128" in refused
+    assert "40 tokens" in looked_up
+    made, calls, shared = map(int, re.findall(r"\d+", counts))
+    assert calls < made
+    assert shared >= 5 * 60
 
 
 def test_detector_finds_the_squares_and_gives_what_numpy_gives(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,109 @@
+"""The choice of a token by its logits: the likeliest, or one that is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import FeedError, RunError
+from graphcore.models.streams.arguments import whole
+
+Seed: TypeAlias = "int | np.random.Generator | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The sampling options. generator: None for the likeliest token."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    generator: np.random.Generator | None
+
+    def of(self, logits: Array, numbers: Array | None = None) -> Array:
+        """Return a token for each row: int64[batch]. logits: [batch, vocabulary].
+
+        numbers: from 0 to 1, float64[batch, 1], which tell what is drawn; by default the generator's next.
+        """
+        likeliest = np.asarray(logits.argmax(-1), np.int64)  # NaN counts as the largest
+        if not np.isfinite(logits[np.arange(len(logits)), likeliest]).all():
+            raise RunError(
+                "generate: the model gives logits that are no numbers",
+                help="check the weights: model.debug shows values",
+            )
+        if self.generator is None:
+            return likeliest
+        totals = np.cumsum(self.probabilities(logits), -1)
+        drawn = (self.generator.random((len(totals), 1)) if numbers is None else numbers) * totals[:, -1:]
+        at = np.minimum(drawn, np.nextafter(totals[:, -1:], 0))  # a product may be rounded up to the total
+        return np.asarray((totals > at).argmax(-1), np.int64)
+
+    def probabilities(self, logits: Array) -> Array:
+        """Return the probability of each token to be drawn: float64[batch, vocabulary], rows that sum to nearly 1."""
+        scores = logits.astype(np.float64)
+        with np.errstate(over="ignore"):
+            scores = (scores - scores.max(-1, keepdims=True)) / self.temperature
+        if self.top_k is not None and self.top_k < scores.shape[-1]:
+            least = np.partition(scores, -self.top_k, axis=-1)[:, -self.top_k, None]
+            scores = np.where(scores < least, -np.inf, scores)
+        chances = np.exp(scores)
+        chances /= chances.sum(-1, keepdims=True)
+        if self.top_p is None or self.top_p == 1:
+            return np.asarray(chances)
+        order = np.argsort(-chances, axis=-1, kind="stable")
+        likeliest = np.take_along_axis(chances, order, -1)
+        before = np.cumsum(likeliest, -1) - likeliest
+        likeliest[(before >= self.top_p) & (np.arange(likeliest.shape[-1]) > 0)] = 0
+        np.put_along_axis(chances, order, likeliest, -1)
+        return np.asarray(chances / chances.sum(-1, keepdims=True))
+
+    def numbers(self, texts: int = 1) -> list[Iterator[float]]:
+        """Return for each of some texts the numbers that tell what it draws: all from the one generator, a number for
+        each text at each token, so that a text that has ended changes nothing for the others."""
+        rows: list[list[float]] = []
+        return [self._numbers(rows, texts, place) for place in range(texts)]
+
+    def _numbers(self, rows: list[list[float]], texts: int, place: int) -> Iterator[float]:
+        token = 0
+        while self.generator is not None:
+            if token == len(rows):
+                rows.append(self.generator.random(texts).tolist())
+            yield rows[token][place]
+            token += 1
+
+
+def choice(asked: str, temperature: float, top_k: int | None, top_p: float | None, seed: Seed) -> Choice:
+    """Return the choice of options that make sense. Raises `FeedError`."""
+    if not _is_number(temperature) or not 0 <= temperature < np.inf:
+        raise FeedError(
+            f"{asked}: temperature={temperature!r:.80}", help="give a number of 0 or above, 0 for the likeliest"
+        )
+    if top_k is not None:
+        whole(asked, "top_k", top_k, 1)
+    if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
+        raise FeedError(f"{asked}: top_p={top_p!r:.80}", help="give a probability above 0, and 1 at most")
+    if not temperature and (top_k is not None or top_p is not None):
+        raise FeedError(
+            f"{asked}: top_k and top_p choose what is drawn from, and temperature=0 draws nothing",
+            help="give a temperature, such as temperature=1.0",
+        )
+    try:
+        generator = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise FeedError(
+            f"{asked}: seed={seed!r:.80}", help="give a whole number of 0 or above, or a Generator"
+        ) from None
+    if not temperature:
+        return Choice(0.0, None, None, None)
+    return Choice(float(temperature), top_k, top_p, generator)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+__all__ = ["Choice", "Seed", "choice"]
