@@ -8,7 +8,7 @@ a graph.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,18 +173,25 @@ def copy(self: Graph) -> Graph:
 
 @method(Graph)
 def optimize(
-    self: Graph, passes: Sequence[str | Callable[[Graph], Graph]] | None = None, *, limit: int = 1 << 20
+    self: Graph,
+    passes: Sequence[str | Callable[[Graph], Graph]] | None = None,
+    *,
+    limit: int = 1 << 20,
+    keep: str | Iterable[str] = (),
 ) -> Graph:
     """Return a new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is.
 
     passes: names or functions of `graphcore.passes`, by default all; they run together until they find nothing
-    more. limit: the bytes of the largest constant that folding makes. Inputs, outputs, names that users gave,
-    layers, lines, metadata and weights stay; bodies are optimised too. Raises `GraphError` for an unfinished
-    graph and for a pass that does not exist.
+    more. limit: the bytes of the largest constant that folding makes, or what it replaces; all of them take at most 16
+    times as much more. keep: names or patterns ("head.*") of weights that can be replaced afterwards. Initializers of a
+    model that was read are constants otherwise, and `with_weights` of one that was used says by which pass; weights
+    that a user gave to a graph stay. Inputs, outputs, names that users gave, layers, lines and metadata stay; bodies
+    are optimised too. Raises `GraphError` for an unfinished graph, a pass that does not exist, and a pattern that
+    matches no weight.
     """
     from graphcore.passes import optimize  # needless until a graph is optimised
 
-    return optimize(self, passes, limit=limit)
+    return optimize(self, passes, limit=limit, keep=keep)
 
 
 @method(Graph)

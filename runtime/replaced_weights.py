@@ -24,6 +24,12 @@ def with_weights(graph: Graph, given: Mapping[str, Array]) -> Graph:
     another name, dtype or shape.
     """
     own = graph.weights
+    folded = [f"{name!r}, by the pass {graph.folded[name]}" for name in given if name in graph.folded]
+    if folded:
+        raise ModelError(
+            f"load: weights that optimize folded cannot be replaced: {'; '.join(folded[:_SHOWN])}",
+            help="replace them before, or keep them: graph.optimize(keep=[...])",
+        )
     faults = [fault for name, array in given.items() if (fault := _fault(own, name, array))]
     if faults:
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""

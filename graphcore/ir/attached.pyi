@@ -131,7 +131,11 @@ class GraphMethods:
         """Return an independent graph of the same nodes; arrays are shared. Its outputs may be set anew."""
 
     def optimize(
-        self, passes: Sequence[str | Callable[[Graph], Graph]] | None = None, *, limit: int = 1 << 20
+        self,
+        passes: Sequence[str | Callable[[Graph], Graph]] | None = None,
+        *,
+        limit: int = 1 << 20,
+        keep: str | Iterable[str] = (),
     ) -> Graph:
         """Return a new graph that computes the same with fewer nodes, bit for bit but for which NaN a NaN is."""
 

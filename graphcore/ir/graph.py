@@ -89,6 +89,7 @@ class Graph(GraphMethods, metaclass=Attached):
         self.names = Names()
         self.watched: dict[str, Symbol] = {}  # the Symbols that `Symbol.print` marked, by label
         self.metadata: dict[str, str] = {}
+        self.folded: dict[str, str] = {}  # the weights that a pass made constants of, and which pass
         self.opsets: dict[str, int] = {}  # the versions of other domains that a model read from a file names
         self.edits = 0  # how often `insert_transformation` changed it, which a Model made of it has to know
         self.site = Site()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
+from graphcore.arrays.evaluate_indexing import INDEXING, made_of
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.sweep import Inputs, Rule, Sweep
+from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 
@@ -22,8 +26,27 @@ def _folded(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
             return None
         arrays.append(array)
         dtypes.append(None if symbol is None else symbol.dtype)
-    made = folded(node.op_type, arrays, dtypes, node.attributes, type_, sweep.selection.limit)
+    made = folded(node.op_type, arrays, dtypes, node.attributes, type_, sweep.room(node, _size(type_)))
     return None if made is None else sweep.constant(node, made, type_)
+
+
+def _made(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return what makes, gathers or scatters constants as a constant."""
+    type_ = node.outputs[0].type
+    if not isinstance(type_, TensorType) or type_.dtype is DType.string or type_.dtype.storage is not type_.dtype:
+        return None
+    arrays = [sweep.known(symbol) for symbol in inputs]
+    if any(a is None and s is not None for a, s in zip(arrays, inputs, strict=True)):
+        return None
+    dtypes = [None if symbol is None else symbol.dtype for symbol in inputs]
+    if not type_.shape.is_static:
+        return None
+    made = made_of(node.op_type, arrays, dtypes, node.attributes, type_, sweep.room(node, _size(type_)))
+    return None if made is None else sweep.constant(node, made, type_)
+
+
+def _size(type_: TensorType) -> int:
+    return math.prod(type_.shape.static_dims) * type_.dtype.numpy.itemsize
 
 
 def _shape(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -58,6 +81,7 @@ def _dims(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 FOLDS: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(sorted(FOLDED), (_folded,)),
+    **dict.fromkeys(sorted(INDEXING), (_made,)),
     "Shape": (_shape,),
     "Gather": (_folded, _dims),
     "Slice": (_folded, _dims),

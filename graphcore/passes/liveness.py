@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -44,6 +45,30 @@ def live_nodes(graph: Graph, *, by_name: bool = True) -> Live:
     return Live(kept, used)
 
 
+def readers(graph: Graph) -> dict[int, int]:
+    """Return how often each Symbol is read: by nodes, by bodies, as an output and as what a buffer becomes."""
+    counts = collections.Counter(symbol.id for symbol in graph.outputs)
+    counts.update(held.value.id for held in graph.buffers.values())
+    counts.update(symbol.id for symbol in graph.watched.values())
+    for node in graph.nodes:
+        counts.update(symbol.id for symbol in node.inputs if symbol is not None)
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                counts.update(value.scope.captured.keys())
+    return counts
+
+
+def sliced_alone(graph: Graph) -> set[int]:
+    """Return the numbers of the Symbols that Slices alone take parts of."""
+    counts = readers(graph)
+    cuts = collections.Counter(
+        node.inputs[0].id
+        for node in graph.nodes
+        if node.op_type == "Slice" and not node.domain and node.inputs[0] is not None
+    )
+    return {number for number, count in cuts.items() if count == counts[number]}
+
+
 def prune(graph: Graph) -> None:
     """Remove dead code from a graph in place. Its bodies are pruned already.
 
@@ -65,4 +90,4 @@ def keep_nodes(graph: Graph, kept: Sequence[bool]) -> None:
                 nodes.drop(node)
 
 
-__all__ = ["Live", "keep_nodes", "live_nodes", "prune"]
+__all__ = ["Live", "keep_nodes", "live_nodes", "prune", "readers", "sliced_alone"]

@@ -65,11 +65,14 @@ class Merger:
         if key is not None:
             self._nodes.setdefault(key, node)
 
-    def constant(self, symbol: Symbol) -> Key | None:
-        """Return the key that equal constants share; None for weights, named, large and ambiguous ones."""
+    def constant(self, symbol: Symbol, is_initializer: bool = False) -> Key | None:
+        """Return the key that equal constants share; None for weights, named, large and ambiguous ones.
+
+        is_initializer: it is one that counts as a constant, whose name is only that of a value in a file.
+        """
         producer = symbol.producer
         assert isinstance(producer, Constant)
-        if producer.is_weight or symbol.given_name is not None or symbol.ambiguous:
+        if symbol.ambiguous or (not is_initializer and (producer.is_weight or symbol.given_name is not None)):
             return None
         array = producer.array
         if array.dtype == object or array.nbytes > _LARGEST:

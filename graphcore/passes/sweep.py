@@ -16,14 +16,18 @@ from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.passes.liveness import live_nodes
+from graphcore.passes.initializers import Initializers
+from graphcore.passes.liveness import live_nodes, readers, sliced_alone
 from graphcore.passes.merging import Merger
+from graphcore.passes.sizes import Sizes
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, Type, tensor_type
+from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 Inputs: TypeAlias = "tuple[Symbol | None, ...]"
 Rule: TypeAlias = "Callable[[Sweep, Node, Inputs], Symbol | None]"
+
+_SIZES = frozenset({DType.int64, DType.int32})
 
 LIMIT = 1 << 20
 """Bytes of the largest constant that a pass makes."""
@@ -34,19 +38,27 @@ class Selection:
     """The rules and passes of a walk. rules: by operator of ONNX's own domain, tried in order.
 
     removes_dead: dead code elimination. merges: common subexpression elimination. limit: bytes of the largest constant.
+    branches: the nodes of a branch for an If of a known condition. simplifies_shapes: what holds sizes is noted.
+    passes: the pass of each rule by name. initializers: those of models that were read, where they are constants; None
+    where they stay weights.
     """
 
     rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     removes_dead: bool = False
     merges: bool = False
     limit: int = LIMIT
+    branches: bool = False
+    simplifies_shapes: bool = False
+    passes: Mapping[Rule, str] = field(default_factory=dict)
+    initializers: Initializers | None = None
 
 
 class Sweep:
     """A graph, the new one under construction, and the Symbols of the new one by those of the old one.
 
     outer: the walk over the outer graph, where this one is a body. definitions: those of functions that were rewritten
-    already, where the graph is a function's body or that of a node in it.
+    already, where the graph is a function's body or that of a node in it. into: the new graph that gets the nodes of a
+    body, where they stand in for the node that has it.
     """
 
     def __init__(
@@ -55,6 +67,7 @@ class Sweep:
         selection: Selection,
         outer: Sweep | None = None,
         definitions: dict[Definition, Definition] | None = None,
+        into: Graph | None = None,
     ) -> None:
         self.old = graph
         self.selection = selection
@@ -62,26 +75,57 @@ class Sweep:
         """Nodes left out or replaced, those in bodies included."""
         self.used: set[Rule] = set()
         """The rules that were applied."""
-        self.new = Graph(graph.name, promotion=graph.promotion, strict=graph.strict)
-        self.new.metadata = dict(graph.metadata)
-        self.new.opsets = dict(graph.opsets)
-        self.new.site.layers = dict(graph.site.layers)
         self._outer = outer
-        if outer is not None:
-            self.new.scope.outer = outer.new
+        self._is_inlined = into is not None
+        self.new = self._empty() if into is None else into
         self._at: list[Symbol | None] = [None] * len(graph.symbols)
         self._labels = {(s.id, label or s.name) for label, s in graph.named_outputs}
         is_body = definitions is not None
         self._definitions = {} if definitions is None else definitions
         self._results = {s.id for _, s in graph.named_outputs} if is_body else set()
         self._given: set[int] = set()  # by number, what a body gives: each result is made by a node of its own
-        self._merger = Merger() if selection.merges else None
+        self._merger: Merger | None = Merger() if selection.merges else None
+        if outer is not None and into is not None:
+            self._merger = outer._merger
+        self.is_top = outer is None and not is_body
+        """True where dims stand for the same sizes in all of the graph; those of bodies change from run to run."""
+        self.sizes = Sizes(selection.initializers)
+        self.by_value: dict[object, Symbol] = {}
+        """The first Symbol of the new graph that holds these sizes, by type and sizes."""
+        self.ends = {s.id for _, s in graph.named_outputs}
+        """The numbers of the old graph's outputs."""
+        self._readers: dict[int, int] | None = None  # of each Symbol of the old graph, counted once it is asked for
+        self._sliced: set[int] = set()
+
+    def _empty(self) -> Graph:
+        graph = self.old
+        new = Graph(graph.name, promotion=graph.promotion, strict=graph.strict)
+        new.metadata, new.folded = dict(graph.metadata), dict(graph.folded)
+        new.opsets = dict(graph.opsets)
+        new.site.layers = dict(graph.site.layers)
+        if self._outer is not None:
+            new.scope.outer = self._outer.new
+        return new
 
     def run(self) -> Graph:
         """Return the new graph."""
+        old, new, at = self.old, self.new, self._at
+        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old.named_outputs]
+        self._walk(labels)
+        new.watched = {label: found for label, s in old.watched.items() if (found := at[s.id]) is not None}
+        outputs = [(label, self.of(s)) for label, s in labels]
+        new.build.outputs(outputs)
+        for name, held in old.buffers.items():
+            new.build.buffer(name, held.buffer, self.of(held.value))
+        for label, symbol in outputs:
+            new.names.taken.setdefault(label, symbol)  # so that nothing without a name is called so
+        return new
+
+    def _walk(self, labels: list[tuple[str, Symbol]]) -> None:
+        """Make the nodes of the new graph."""
         old, new, at, rules = self.old, self.new, self._at, self.selection.rules
         live = live_nodes(old) if self.selection.removes_dead else None
-        labels: list[tuple[str, Symbol]] = [(name or s.name, s) for name, s in old.named_outputs]
+        notes_sizes = self.is_top and self.selection.simplifies_shapes
         # A value that was called after its number keeps that name where it is an output.
         named = {s.id: label for label, s in reversed(labels) if s.given_name is None and label == s.name}
         self._leaves(None if live is None else live.symbols)
@@ -92,6 +136,8 @@ class Sweep:
             inputs = tuple([None if s is None else at[s.id] for s in node.inputs])
             is_read = type(node.origin) is Imported
             if not node.domain and node.op_type in rules and self._ruled(node, inputs, named, is_read):
+                continue
+            if node.op_type == "If" and self.selection.branches and not node.domain and self._branched(node, inputs):
                 continue
             attributes = node.attributes
             if attributes and any(isinstance(value, Graph) for value in attributes.values()):
@@ -111,18 +157,12 @@ class Sweep:
             )
             for symbol, result in zip(node.outputs, results, strict=True):
                 at[symbol.id] = result
+                if notes_sizes and getattr(symbol.type, "dtype", None) in _SIZES:
+                    self._remember_sizes(symbol, result)
                 if symbol.id in self._results:
                     self._given.add(result.id)
             if self._merger is not None:
                 self._merger.remember(key, new.nodes[-1])
-        new.watched = {label: found for label, s in old.watched.items() if (found := at[s.id]) is not None}
-        outputs = [(label, self.of(s)) for label, s in labels]
-        new.build.outputs(outputs)
-        for name, held in old.buffers.items():
-            new.build.buffer(name, held.buffer, self.of(held.value))
-        for label, symbol in outputs:
-            new.names.taken.setdefault(label, symbol)  # so that nothing without a name is called so
-        return new
 
     # For rules
 
@@ -136,9 +176,36 @@ class Sweep:
         """Return the value of a constant of the new graph or an outer one, None for anything else.
 
         None for a weight, which is the caller's own array until the graph is exported or loaded, and for a constant
-        whose dtype is only a default.
+        whose dtype is only a default. An initializer of a model that was read is a constant, unless it is kept.
         """
-        return None if symbol is None or symbol.ambiguous else constant_array(symbol, outer=True)
+        if symbol is None or symbol.ambiguous:
+            return None
+        found = constant_array(symbol, outer=True)
+        initializers = self.selection.initializers
+        return found if found is not None or initializers is None else initializers.array(symbol)
+
+    def room(self, node: Node, size: int) -> int:
+        """Return the bytes that a constant in the place of `node` may have, which will have `size`.
+
+        That is the limit, as long as the model did not grow by too much, or what the operands take that go with it.
+        """
+        limit, initializers = self.selection.limit, self.selection.initializers
+        if initializers is None or (size <= limit and size <= initializers.room):
+            return limit
+        freed = self._freed(node)
+        return max(min(limit, initializers.room + freed), freed)
+
+    def _freed(self, node: Node) -> int:
+        """Return the bytes of the constants that `node` alone reads, and its part of those that are only sliced."""
+        if self._readers is None:
+            self._readers, self._sliced = readers(self.old), sliced_alone(self.old)
+        total = 0
+        for symbol in {s.id: s for s in node.inputs if s is not None}.values():
+            count = self._readers[symbol.id]
+            array = self.known(self._at[symbol.id]) if count == 1 or symbol.id in self._sliced else None
+            if array is not None:
+                total += array.nbytes // count
+        return total
 
     def emit(self, node: Node, inputs: Inputs) -> Symbol:
         """Add a node like `node` on other operands, and return its result."""
@@ -160,6 +227,9 @@ class Sweep:
     def constant(self, node: Node, array: Array, type_: Type | None = None) -> Symbol:
         """Return a constant in the place of `node`. type_: by default that of the array."""
         type_ = type_ or tensor_type(DType.of(array.dtype), Shape(array.shape))
+        initializers = self.selection.initializers
+        if initializers is not None and array.nbytes > self.selection.limit >> 12:  # few bytes beside those of a node
+            initializers.room -= max(0, array.nbytes - self._freed(node))
         return self.new.build.symbol(type_, Constant(array, False, node.origin))
 
     # Construction of the new graph
@@ -167,6 +237,7 @@ class Sweep:
     def _leaves(self, used: set[int] | None) -> None:
         """Add inputs, constants and captured Symbols, in order. used: the numbers of those that are live, or all."""
         old, new, at = self.old, self.new, self._at
+        initializers = self.selection.initializers
         for symbol in old.input_symbols:
             at[symbol.id] = new.build.input(symbol.type, symbol.given_name, symbol.producer.origin)
         constants: dict[object, Symbol] = {}
@@ -176,11 +247,14 @@ class Sweep:
                 if (
                     used is not None
                     and symbol.id not in used
+                    and not self._reads_kept((symbol,))
                     and (symbol.given_name is None or type(producer.origin) is Imported)
                 ):
                     continue
-                key = self._merger.constant(symbol) if self._merger is not None else None
+                key = self._merger.constant(symbol, self._is_initializer(symbol)) if self._merger is not None else None
                 found = constants.get(key) if key is not None else None
+                if found is not None and initializers is not None:
+                    initializers.merged(symbol, found)
                 if found is None:
                     found = new.build.symbol(symbol.type, producer, symbol.given_name)
                     if key is not None:
@@ -189,7 +263,36 @@ class Sweep:
             elif type(producer) is Captured and (used is None or symbol.id in used):
                 assert self._outer is not None
                 around = self._outer._at[producer.symbol.id]
-                at[symbol.id] = None if around is None else new.build.capture(around)
+                at[symbol.id] = around if around is None or self._is_inlined else new.build.capture(around)
+
+    def _is_initializer(self, symbol: Symbol) -> bool:
+        initializers = self.selection.initializers
+        return initializers is not None and symbol.id not in self.ends and initializers.is_one(symbol)
+
+    def _branched(self, node: Node, inputs: Inputs) -> bool:
+        """Put the nodes of a branch in the place of an If whose condition is known; return whether that was done."""
+        initializers = self.selection.initializers
+        if initializers is not None:
+            initializers.reads.clear()
+        known = self.known(inputs[0])
+        if known is None or known.size != 1 or self._is_inlined:
+            return False
+        body = node.attributes["then_branch" if known.reshape(-1)[0] else "else_branch"]
+        chosen = [s for _, s in body.named_outputs]
+        for symbol, result in zip(node.outputs, chosen, strict=True):
+            has_use = symbol.id in self.ends or (symbol.given_name is not None and type(node.origin) is not Imported)
+            if has_use or not isinstance(result.producer, Node):
+                return False  # a name or type of a value that the caller knows would be another one
+        inside = Sweep(body, self.selection, self, self._definitions, self.new)
+        inside._results.clear()
+        inside._walk([])
+        for symbol, result in zip(node.outputs, chosen, strict=True):
+            self._at[symbol.id] = inside.of(result)
+        if initializers is not None:
+            initializers.commit("fold_constants")
+        self.changes += inside.changes + 1
+        self.used |= inside.used
+        return True
 
     def _body(self, body: Graph) -> Graph:
         inside = Sweep(body, self.selection, self, self._definitions)
@@ -218,13 +321,42 @@ class Sweep:
         symbol = node.outputs[0]
         if getattr(symbol.type, "ambiguous", False):
             return False
+        initializers = self.selection.initializers
+        if initializers is not None and initializers.kept and self._reads_kept(inputs):
+            return False
         for rule in self.selection.rules[node.op_type]:
+            if initializers is not None and initializers.reads:
+                initializers.reads.clear()
             made = rule(self, node, inputs)
             if made is not None and self._stands_in(symbol, made, named, is_read):
+                if type(made.producer) is Node:
+                    self._remember_sizes(symbol, made)
+                if initializers is not None and initializers.reads:
+                    initializers.commit(self.selection.passes.get(rule, "optimize"))
                 self.changes += 1
                 self.used.add(rule)
                 return True
         return False
+
+    def _remember_sizes(self, symbol: Symbol, made: Symbol) -> None:
+        """Note which Symbol of the new graph holds the sizes that one of the old graph does."""
+        type_ = symbol.type
+        if not self.selection.simplifies_shapes or not isinstance(type_, TensorType) or type_.dtype not in _SIZES:
+            return
+        value = self.sizes.of(symbol)
+        sizes = value if isinstance(value, tuple) else (value,)
+        if any(size is None for size in sizes) or symbol.ambiguous or symbol.id in self._results:
+            return
+        self.by_value.setdefault((id(type_), value), made)
+
+    def _reads_kept(self, inputs: Inputs) -> bool:
+        """Return whether an operand is a weight that the caller keeps: what follows from it is left to each run."""
+        initializers = self.selection.initializers
+        return (
+            initializers is not None
+            and bool(initializers.kept)
+            and any(s is not None and initializers.keeps(s) for s in inputs)
+        )
 
     def _merge(self, node: Node, same: Node, named: dict[int, str], is_read: bool) -> bool:
         """Replace the results of a node by those of an equal one; return whether their names allow it."""

@@ -32,7 +32,7 @@ def replica(
     another one, by number. names, dims: others for names of values and dims. buffers: others by name. kind: the replay.
     """
     new = Graph(old.name, promotion=old.promotion, strict=old.strict)
-    new.metadata, new.opsets = dict(old.metadata), dict(old.opsets)
+    new.metadata, new.opsets, new.folded = dict(old.metadata), dict(old.opsets), dict(old.folded)
     new.site.has_untyped, new.site.layers = old.site.has_untyped, dict(old.site.layers)
     _rename_minima(new, dims or {})
     replay = kind(old, new, what, names=names, dims=dims)

@@ -30,8 +30,13 @@ def with_outputs(graph: Graph, outputs: Values, named: Mapping[str, str | Symbol
 def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str, Type | Buffer]) -> Graph:
     """Return a graph with other inputs. See `Graph.with_inputs`."""
     what = "with_inputs"
-    chosen = named_values(graph, what, [*inputs])
+    wanted = [*inputs]
+    for each in wanted:
+        if isinstance(each, str):
+            refuse_folded(graph, what, each)
+    chosen = named_values(graph, what, wanted)
     for name, symbol in chosen:
+        refuse_folded(graph, what, symbol.name)
         is_weight = isinstance(symbol.producer, Constant)
         if not is_weight and not is_input(symbol):
             raise GraphError(
@@ -60,6 +65,16 @@ def with_inputs(graph: Graph, inputs: Iterable[str | Symbol], more: Mapping[str,
     return finish(replay)
 
 
+def refuse_folded(graph: Graph, what: str, name: str) -> None:
+    """Raise `GraphError` for a weight that a pass made a constant of: the graph has what was computed from it."""
+    found = graph.folded.get(name)
+    if found is not None:
+        raise GraphError(
+            f"{what}: weight {name!r} cannot be replaced, optimize folded it: pass {found}",
+            help=f"replace it before, or keep it: graph.optimize(keep=[{name!r}])",
+        )
+
+
 def with_constants(graph: Graph, values: Mapping[str, Any]) -> Graph:
     """Return a graph with constants in place of inputs. See `Graph.with_constants`."""
     what = "with_constants"
@@ -86,6 +101,7 @@ def with_weights(graph: Graph, arrays: Mapping[str, Any]) -> Graph:
     found = {name: s for name, s in graph.names.taken.items() if isinstance(s.producer, Constant)}
     replay = replica(graph, what)
     for name, value in arrays.items():
+        refuse_folded(graph, what, name)
         symbol = found.get(name)
         if symbol is None:
             shown = ", ".join(map(repr, [*found][:8])) or "none"
@@ -141,4 +157,4 @@ def _in_dims(type_: Type, dims: Mapping[str, int]) -> Type:
     return tensor_type(type_.dtype, type_.shape.substitute(dims), type_.ambiguous)
 
 
-__all__ = ["fitting", "with_constants", "with_inputs", "with_outputs", "with_weights"]
+__all__ = ["fitting", "refuse_folded", "with_constants", "with_inputs", "with_outputs", "with_weights"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.walk import operators
-from graphcore.passes import PASSES, selected
+from graphcore.passes import BASIC, reduced, selected
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.runtime.fusions.attention import attention, cancelled
 from graphcore.runtime.fusions.norms import biased_norm, norm, scaled_norm
@@ -91,7 +91,7 @@ def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
     fusions = [fusion for fusion in FUSIONS if fusion.may_match(there) and all(map(has_kernel, fusion.makes))]
     if not fusions:
         return graph
-    passes = selected(list(PASSES))
+    passes = replace(selected(BASIC), branches=False)
     rules = dict(passes.rules)
     for fusion in fusions:
         for operator in fusion.operators:
@@ -99,4 +99,4 @@ def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
     with uncollected():
         sweep = Sweep(graph, replace(passes, rules=rules))
         made = sweep.run()
-        return graph if sweep.used.isdisjoint(fusion.rule for fusion in fusions) else made.optimize()
+        return graph if sweep.used.isdisjoint(fusion.rule for fusion in fusions) else reduced(made, passes)

@@ -1,8 +1,8 @@
-"""Quantise whole graphs: weights of matrix products and of embedding tables held in few bits.
+"""Quantise whole graphs: weights of matrix products, LSTMs, convolutions and embedding tables held in few bits.
 
 `quantize` finds the nodes that read a constant weight (`candidates`, `weights`), encodes the weights of those that were
 chosen (`plan`, `schemes`, `mixed_precision`), makes a new graph of products with them (`rewrite`) and says what it did
-(`report`).
+(`report`). LSTMs and convolutions come first (`layers`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.lowering.functions import inline
 from graphcore.runtime.quantizer.candidates import candidates, selection
-from graphcore.runtime.quantizer.mixed_precision import single_digits
+from graphcore.runtime.quantizer.layers import layered
+from graphcore.runtime.quantizer.layers.convolutions import measured
+from graphcore.runtime.quantizer.layers.ranges import Ranges
+from graphcore.runtime.quantizer.mixed_precision import runs_of, single_digits
 from graphcore.runtime.quantizer.plan import planned
 from graphcore.runtime.quantizer.plan import report as reported
 from graphcore.runtime.quantizer.report import Report, Row
@@ -57,7 +60,8 @@ def quantize(
     fastest), "int8_dynamic16" (activations in two digits of int8), "int8_split" (both in two digits: near float32),
     "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right operand is a constant
     of floats, also after Transpose, Reshape and Cast, are quantised, in bodies and functions too; a function in which
-    something is quantised is inlined. A weight that several nodes share is encoded once.
+    something is quantised is inlined. A weight that several nodes share is encoded once. "int8_dynamic" quantises LSTMs
+    too, and convolutions where there are samples.
 
     include, exclude: patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell;
     `*` goes across layers. embeddings: also tables that Gather takes rows from, to int8 with a scale a row, under any
@@ -68,10 +72,12 @@ def quantize(
     kernels. search: try several scales for each block of int4 and take the nearest. strict: raise for a layer that was
     chosen and cannot be quantised, such as one that blocks do not divide; otherwise it stays, and the report says why.
 
-    samples: of int8_split, for each run of the graph the arrays of its inputs, in order or by name. Weights that need
-    no second digit are then quantised as of int8_dynamic16, which saves a third of the products with them. tolerance:
-    how far outputs of floats may be off on the samples by that, as half of the squared length of the change over that
-    of the output: of vectors of length 1 that is 1 less the mean cosine.
+    samples: for each run of the graph the arrays of its inputs, in order or by name. Of int8_dynamic, ranges of what
+    convolutions take and give are those on the samples, and convolutions of bytes are made with them (QuantizeLinear,
+    DequantizeLinear; a scale for each output; batch norms folded in). Of int8_split, weights that need no second digit
+    are quantised as of int8_dynamic16, which saves a third of the products with them. tolerance: of int8_split, how far
+    outputs of floats may be off on the samples by that, as half of the squared length of the change over that of the
+    output: of vectors of length 1 that is 1 less the mean cosine.
 
     Inputs, outputs, names, types, layers and lines stay. Returns `Quantization(graph, report)`; `print(report)` shows a
     table. Raises `GraphError` for an unfinished graph, a scheme or option that does not exist, patterns that match
@@ -98,14 +104,18 @@ def quantize(
         chosen_of_own = sum(not select.refusal(each) for each in own)
         if chosen_of_own == sum(not select.refusal(each) for each in found):
             source, found = graph, own  # nothing to do in functions: they stay
-    others = {} if samples is None else single_digits(source, found, chosen, select, samples, tolerance)
+    is_static = samples is not None and chosen.scheme.name == "int8_dynamic"
+    ranges = Ranges(source, measured(source), runs_of(samples)) if is_static else None
+    layers = layered(source, found, chosen, select, strict, ranges)
+    source, found = layers.graph, found if layers.graph is source else candidates(layers.graph)
+    others = {} if samples is None or is_static else single_digits(source, found, chosen, select, samples, tolerance)
     plan = planned(source, found, chosen, select, strict, others)
-    if done and not plan.chosen:
+    if done and not plan.chosen and not layers.has_any:
         raise _again(graph, done, "is quantised already and has nothing left", "or choose other layers")
     made = rewritten(source, plan)
-    if plan.chosen:
+    if plan.chosen or layers.has_any:
         made.metadata[NOTE] = f"{done}, {chosen.scheme.name}" if done else chosen.scheme.name
-    return Quantization(made, reported(found, plan))
+    return Quantization(made, layers.merged(reported(found, plan)))
 
 
 def _again(graph: Graph, done: str, what: str, other: str) -> GraphError:

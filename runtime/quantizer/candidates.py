@@ -61,7 +61,7 @@ def candidates(graph: Graph) -> list[Candidate]:
 
 
 def _of(node: Node) -> Iterator[Candidate]:
-    if node.domain or len(node.inputs) < 2:
+    if node.domain or len(node.inputs) < 2 or _is_quantized(node):
         return
     if node.op_type in _PRODUCTS:
         left, right = (weight_of(s) for s in node.inputs[:2])
@@ -79,6 +79,17 @@ def _of(node: Node) -> Iterator[Candidate]:
         filters = weight_of(node.inputs[1])
         if filters is not None:
             yield Candidate(node, 1, filters, None, f"{node.op_type} has no quantised form here")
+
+
+def _is_quantized(node: Node) -> bool:
+    """Return whether a node computes with bytes as it is: what it multiplies and the weight both come out of them."""
+    return node.op_type in _PRODUCTS | _NO_FORM and all(
+        s is not None
+        and isinstance(s.producer, Node)
+        and s.producer.op_type == "DequantizeLinear"
+        and not s.producer.domain
+        for s in node.inputs[:2]
+    )
 
 
 def _is_guard(weight: Weight) -> bool:

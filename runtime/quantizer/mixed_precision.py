@@ -47,7 +47,7 @@ def single_digits(
     samples: for each run of the graph the arrays of its inputs, in order or by name. tolerance: how far all outputs may
     be off in the end, see `_off`, without what rounded tables of rows do.
     """
-    most, runs = _tolerated(choices, tolerance), _runs(samples)
+    most, runs = _tolerated(choices, tolerance), runs_of(samples)
     one = replace(choices, scheme=ONE_DIGIT)
     found = [candidate for candidate in found if not candidate.is_table]
     plan = planned(graph, found, one, chosen, False)
@@ -92,14 +92,15 @@ def _tolerated(choices: Choices, tolerance: object) -> float:
     if choices.scheme.name != "int8_split":
         raise GraphError(
             f"quantize: samples say which weights need a second digit, and {choices.scheme.name} has none",
-            help='leave out samples, or quantise to "int8_split"',
+            help='leave out samples, or quantise to "int8_split", or to "int8_dynamic" for convolutions',
         )
     if isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool) and 0 <= tolerance < 1:
         return float(tolerance)
     raise GraphError(f"quantize: tolerance is {tolerance!r:.80}", help="give a number from 0 to 1, such as 1e-4")
 
 
-def _runs(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
+def runs_of(samples: object) -> list[tuple[Sequence[Any], Mapping[str, Any]]]:
+    """Return what a graph is called with, arrays in order and by name. Raises `GraphError` for anything else."""
     made: list[tuple[Sequence[Any], Mapping[str, Any]]] = []
     for sample in samples if isinstance(samples, Iterable) and not isinstance(samples, (str, Mapping)) else ():
         if isinstance(sample, Mapping):

@@ -101,7 +101,9 @@ def _encoded(
         return error
     producer = candidate.weight.root.producer
     assert isinstance(producer, Constant)
-    if tensor.nbytes >= producer.array.nbytes:
+    # Numbers of few bits that the file makes floats of are compared with those floats, which each run computes.
+    whole = producer.array.nbytes if candidate.weight.root.dtype.is_float else array.nbytes
+    if tensor.nbytes >= whole:
         return "scales and zero points would take more than is saved"
     return Encoded(key, choices, candidate.weight.root, tensor, _distance(array, tensor.dequantize()))
 

@@ -292,7 +292,7 @@ def test_weights_of_bodies_and_functions_are_tried_too() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "other scheme": ({"scheme": "int8_dynamic"}, "int8_dynamic has none.*leave out samples"),
+    "other scheme": ({"scheme": "int8"}, "int8 has none.*leave out samples"),
     "no samples": ({"samples": []}, "samples are list"),
     "an array": ({"samples": np.ones((2, 64), F32)}, "samples are ndarray"),
     "one mapping": ({"samples": {"x": np.ones((2, 64), F32)}}, "samples are dict.*give the inputs of one run"),

@@ -41,7 +41,7 @@ class Rewrite:
         self.old = graph
         # What was built has its dtypes: the graph's own promotion system has no say in what it is made of.
         self.new = Draft(graph.name)
-        self.new.metadata = dict(graph.metadata)
+        self.new.metadata, self.new.folded = dict(graph.metadata), dict(graph.folded)
         self.new.opsets = dict(graph.opsets)
         self.is_read = False
         """True while the current node is one of a model that others wrote."""

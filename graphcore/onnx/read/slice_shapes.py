@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.shape_values import Size, Value
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
-
-Size: TypeAlias = "int | Dim | None"
-"""An element: known, known as a dim, or not known."""
-
-Value: TypeAlias = "Size | tuple[Size, ...]"
-"""A scalar or a vector."""
 
 Inputs = Sequence[Symbol | None]
 Attributes = Mapping[str, Any]

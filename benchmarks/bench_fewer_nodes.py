@@ -1,0 +1,248 @@
+"""Nodes that `Graph.optimize` leaves of models that others wrote, beside onnxslim and onnxsim, and whether they compute
+the same.
+
+    python -m benchmarks.bench_fewer_nodes FILE_OR_FOLDER ...
+    pip install onnxslim onnxsim       # peers that are not installed are left out
+
+Without arguments: the models of the packages that tests are run with, and exports of PyTorch where it is installed
+(`benchmarks.peers.exported`). Each tool runs in a process of its own. Nodes are counted in bodies and functions too,
+without Constant. Files are run as they are, with onnxruntime's optimisations off, at two sizes of the dims that vary:
+
+- equal: the same bits as those of the file, with onnxruntime's optimisations off or with its own folding of constants
+  alone (kernels that reorder constant weights add up in another order than with weights computed in the run). A NaN is
+  any NaN.
+- near: within 1e-3 of the greatest magnitude, as products with folded batch norms are.
+- wrong: further off, or other shapes. broken: no file, or one that does not load or run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from benchmarks.timing import Bounds, record
+from graphcore import Graph
+
+SECONDS = 600
+TOOLS = ("graphcore", "onnxslim", "onnxsim")
+_NEAR = 1e-3
+_DTYPES = {"float": np.float32, "double": np.float64, "float16": np.float16, "bool": np.bool_} | {
+    name: np.dtype(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+}
+
+Array = np.ndarray[Any, Any]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path, help="models, or folders of them")
+    parser.add_argument("--tools", nargs="*", default=list(TOOLS), help="; ".join(TOOLS))
+    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run:
+        print(json.dumps(_one(*given.run)))
+        return 0
+    tools = [tool for tool in given.tools if tool == "graphcore" or _is_installed(tool)]
+    bounds, left = Bounds(), collections.Counter[str]()
+    verdicts: dict[str, collections.Counter[str]] = {tool: collections.Counter() for tool in tools}
+    with tempfile.TemporaryDirectory() as folder:
+        for path in _files(given.files, Path(folder)):
+            before = count(onnx.load(path, load_external_data=False))
+            left["before"] += before
+            shown = f"{path.parent.name}/{path.name:<40} {before:5}"
+            for tool in tools:
+                row = _row(tool, path, Path(folder) / f"{tool}.onnx")
+                nodes = row.get("nodes", before)
+                left[tool] += nodes
+                verdicts[tool][row["verdict"]] += 1
+                shown += f"  {tool} {nodes:5} {row['verdict']:<6}"
+                record("nodes", {"file": path.name, "tool": tool, "before": before, **row})
+            print(shown, flush=True)
+    print(f"nodes of {sum(verdicts[tools[0]].values())} files: {left['before']}")
+    for tool in tools:
+        print(f"  {tool:<10} {left[tool]:6}  {dict(verdicts[tool])}")
+    ours = verdicts.get("graphcore", collections.Counter())
+    faults = sum(ours[verdict] for verdict in ("near", "wrong", "broken"))
+    bounds.figure("files that differ or do not run", faults, 0, "")
+    if {"graphcore", "onnxslim"} <= {*tools}:
+        bounds.figure("nodes left beside onnxslim", left["graphcore"] / left["onnxslim"], 1.0, "x")
+    return bounds.exit_code()
+
+
+def _is_installed(tool: str) -> bool:
+    if importlib.util.find_spec(tool) is not None:
+        return True
+    print(f"{tool}: not measured, it is not installed")
+    return False
+
+
+def count(model: onnx.ModelProto) -> int:
+    """Return the nodes of a model without Constant, those in bodies and functions included."""
+
+    def of(nodes: Sequence[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            total += node.op_type != "Constant"
+            for attribute in node.attribute:
+                bodies = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+                total += sum(of(body.node) for body in bodies)
+        return total
+
+    return of(model.graph.node) + sum(of(function.node) for function in model.functions)
+
+
+def _files(given: Sequence[Path], folder: Path) -> Iterator[Path]:
+    for path in given:
+        yield from sorted(path.rglob("*.onnx")) if path.is_dir() else [path]
+    if given:
+        return
+    for package in ("basic_pitch", "magika", "nudenet", "rapidocr_onnxruntime", "silero_vad", "speechmos"):
+        spec = importlib.util.find_spec(package)
+        for place in () if spec is None else spec.submodule_search_locations or ():
+            yield from sorted(Path(place).rglob("*.onnx"))
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers", "onnxscript")):
+        print("exports of PyTorch: left out, it is not installed")
+        return
+    from benchmarks.peers.exported import CASES, EXPORTERS, export  # needs PyTorch
+
+    for case in CASES:
+        for exporter in EXPORTERS:
+            path = folder / f"{case.name.replace(' ', '_')}.{exporter}.onnx"
+            try:
+                export(case, exporter, "sdpa", path)
+            except Exception as error:  # any error of an exporter
+                print(f"{path.name}: not exported, {type(error).__name__}")
+                continue
+            yield path
+            path.unlink()
+
+
+def _row(tool: str, source: Path, made: Path) -> dict[str, Any]:
+    """Return what a tool makes of a file: the nodes left, and whether the results are the same."""
+    made.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "benchmarks.bench_fewer_nodes", "--run", tool, str(source), str(made)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return {"verdict": "broken", "why": "the process ended"}
+    return row
+
+
+def _one(tool: str, source: str, made: str) -> dict[str, Any]:
+    try:
+        if tool == "graphcore":
+            Graph.load(source).optimize().export(made, target="onnx", optimize="off")
+        else:
+            _simplified(tool, source, made)
+        nodes = count(onnx.load(made, load_external_data=False))
+        return {"nodes": nodes, **_compared(source, made)}
+    except Exception as error:  # tools and onnxruntime raise many kinds
+        return {"verdict": "broken", "why": f"{type(error).__name__}: {error}"[:200]}
+
+
+def _simplified(tool: str, source: str, made: str) -> None:
+    peer = importlib.import_module(tool)
+    model = peer.slim(source) if tool == "onnxslim" else peer.simplify(onnx.load(source))[0]
+    onnx.save(model, made)
+
+
+def _compared(source: str, made: str) -> dict[str, Any]:
+    """Compare the results of two files: without any optimisation, else with onnxruntime's own folding of constants.
+
+    Kernels that reorder constant weights add products up in another order than where these are computed in the run.
+    """
+    found = _compared_at(onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, source, made)
+    if found["verdict"] != "near":
+        return found
+    folded = _compared_at(onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC, source, made)
+    return folded if folded["verdict"] == "equal" else found
+
+
+def _compared_at(level: onnxruntime.GraphOptimizationLevel, source: str, made: str) -> dict[str, Any]:
+    before, after = _session(source, level), _session(made, level)
+    verdict, runs = "equal", 0
+    for sizes in ((2, 16), (1, 24), (3, 7), (1, 1600), (1, 16000), (1, 48000)):
+        feeds = feeds_of(before, *sizes)
+        try:
+            want = before.run(None, feeds)
+        except Exception:  # sizes that the model does not take
+            continue
+        runs += 1
+        names = {i.name for i in after.get_inputs()}
+        got = after.run([o.name for o in before.get_outputs()], {k: v for k, v in feeds.items() if k in names})
+        found = max((_distance(a, b) for a, b in zip(got, want, strict=True)), default=0.0)
+        if found > _NEAR:
+            return {"verdict": "wrong", "why": f"{found:.2g} at {sizes}"}
+        verdict = "near" if found else verdict
+        if runs == 2:
+            break
+    return {"verdict": verdict, "runs": runs} if runs else {"verdict": "not run"}
+
+
+def _session(path: str, level: onnxruntime.GraphOptimizationLevel) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def feeds_of(session: onnxruntime.InferenceSession, first: int, other: int) -> dict[str, Array]:
+    """Return arrays for the inputs of a model. first, other: the sizes of first and other dims that vary."""
+    rng = np.random.default_rng(0)
+    named: dict[str, int] = {}
+    made: dict[str, Array] = {}
+    inputs = session.get_inputs()
+    is_voice = any(info.name == "state" for info in inputs)  # detectors of voice, which take 36 ms at a time
+    for info in inputs:
+        rank = len(info.shape)
+        # Sound, of which files take a second or so; shorter ones end the process in some files.
+        sound = 576 if is_voice else other * 1000
+        length = sound if info.type == "tensor(float)" and rank == 2 else other * 4 if rank == 4 else other
+        dims = []
+        for axis, dim in enumerate(info.shape):
+            size = first if not axis else 3 if axis == 1 and rank == 4 else length
+            dims.append(dim if isinstance(dim, int) else size if dim is None else named.setdefault(dim, size))
+        name = info.type.removeprefix("tensor(").removesuffix(")")
+        dtype = np.dtype(_DTYPES[name])
+        if dtype.kind == "f":
+            made[info.name] = rng.standard_normal(dims).astype(dtype)
+        elif dtype.kind == "b" or "mask" in info.name:
+            made[info.name] = np.ones(dims, dtype)
+        else:
+            whole = 16000 if info.name == "sr" else None
+            made[info.name] = np.full(dims, whole, dtype) if whole else rng.integers(1, 60, dims).astype(dtype)
+    return made
+
+
+def _distance(got: Any, want: Any) -> float:
+    """Return how far an output is off as a part of the greatest magnitude; infinity for another shape or dtype."""
+    if not isinstance(want, np.ndarray) or want.dtype.kind not in "fiub":
+        return 0.0 if str(got) == str(want) else float("inf")
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return float("inf")
+    if np.array_equal(got, want, equal_nan=want.dtype.kind == "f"):
+        is_float = want.dtype.kind == "f"
+        same = not is_float or ((np.signbit(got) == np.signbit(want)) | np.isnan(want)).all()
+        return 0.0 if same else _NEAR / 2
+    finite = np.isfinite(want.astype(np.float64))
+    if not np.array_equal(finite, np.isfinite(got.astype(np.float64))):
+        return float("inf")
+    a, b = got.astype(np.float64)[finite], want.astype(np.float64)[finite]
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

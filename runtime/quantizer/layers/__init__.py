@@ -1,0 +1,107 @@
+"""Layers that are no matrix products, quantised before the products are looked for.
+
+LSTMs (`recurrent`), and convolutions (`convolutions`) by the `ranges` of samples, put into a new graph (`replacing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphcore.errors import GraphError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant
+from graphcore.runtime.quantizer.candidates import Candidate, Selection
+from graphcore.runtime.quantizer.layers import convolutions, recurrent
+from graphcore.runtime.quantizer.layers.ranges import Ranges
+from graphcore.runtime.quantizer.layers.replacing import Replacement, replaced
+from graphcore.runtime.quantizer.report import Report, Row
+from graphcore.runtime.quantizer.schemes import Choices
+from graphcore.runtime.quantizer.weights import weight_of
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """A graph whose layers were quantised, and a row for each of them, by its place among all candidates."""
+
+    graph: Graph
+    rows: Mapping[int, Row]
+
+    @property
+    def has_any(self) -> bool:
+        """Return whether something was quantised."""
+        return any(row.scheme for row in self.rows.values())
+
+    def merged(self, others: Report) -> Report:
+        """Return a report with the rows of all candidates in order. others: those of the products."""
+        rest = iter(row for row in others.rows if row.operator not in convolutions.OPERATORS | recurrent.OPERATORS)
+        count = len(self.rows) + sum(
+            row.operator not in convolutions.OPERATORS | recurrent.OPERATORS for row in others.rows
+        )
+        rows = [self.rows[i] if i in self.rows else next(rest) for i in range(count)]
+        return Report(others.scheme, tuple(rows))
+
+
+def layered(
+    graph: Graph,
+    found: Sequence[Candidate],
+    choices: Choices,
+    chosen: Selection,
+    strict: bool,
+    ranges: Ranges | None,
+) -> Layers:
+    """Return a graph with quantised convolutions and LSTMs. ranges: of activations on samples, if there are any.
+
+    Raises `GraphError` where `strict` and a layer that was chosen cannot be quantised, though its operator has a form.
+    """
+    rows: dict[int, Row] = {}
+    forms: dict[int, Replacement] = {}
+    for place, candidate in enumerate(found):
+        node = candidate.node
+        if node.op_type not in convolutions.OPERATORS | recurrent.OPERATORS:
+            continue
+        is_recurrent = node.op_type in recurrent.OPERATORS
+        refusal = chosen.refusal(candidate)
+        made: Mapping[int, Replacement] = {}
+        size, error, reason, scheme = 0, 0.0, refusal, ""
+        if not refusal and is_recurrent:
+            reason = recurrent.misfit(node, choices)
+            outcome = reason or recurrent.tried(node, choices)
+            if isinstance(outcome, str):
+                reason = outcome
+            else:
+                own, size, error = outcome
+                made, scheme = {id(node): own}, choices.scheme.name
+        elif not refusal:
+            reason = convolutions.misfit(node, choices, ranges)
+            if not reason and ranges is not None:
+                made, size, error = convolutions.replacements(graph, node, choices, ranges)
+                scheme = convolutions.SCHEME
+        has_form = node.op_type == "LSTM" or (node.op_type == "Conv" and ranges is not None)
+        if reason and strict and not refusal and has_form and choices.scheme.name == "int8_dynamic":
+            raise GraphError(
+                f"quantize: {node.op_type} {node.outputs[0].name!r} cannot be quantised: {reason}",
+                operands={"weight": candidate.weight.root, "result": node.outputs[0]},
+                help=f"leave it out: exclude={candidate.layer or node.outputs[0].name!r}",
+            )
+        forms.update(made)
+        rows[place] = _row(candidate, scheme, reason, size, error)
+    return Layers(replaced(graph, forms) if forms else graph, rows)
+
+
+def _row(candidate: Candidate, scheme: str, reason: str, size: int, error: float) -> Row:
+    node, root = candidate.node, candidate.weight.root
+    positions = recurrent.WEIGHTS if node.op_type in recurrent.OPERATORS else (candidate.position,)
+    before = 0
+    for position in positions:
+        weight = weight_of(node.inputs[position])
+        if weight is not None:
+            assert isinstance(weight.root.producer, Constant)
+            before += weight.root.producer.array.nbytes
+    shape = tuple(root.shape.static_dims)
+    result = node.outputs[0].name
+    after = size if scheme else before
+    return Row(candidate.layer, result, node.op_type, root.name, shape, scheme, reason, before, after, error)
+
+
+__all__ = ["Layers", "layered"]

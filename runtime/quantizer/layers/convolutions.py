@@ -1,0 +1,196 @@
+"""Convolutions of bytes, by the ranges that samples have: QuantizeLinear and DequantizeLinear around each.
+
+onnxruntime makes one QLinearConv of a Conv between them. A batch norm that alone reads the convolution is folded into
+the filters, and a Relu is what rounding to bytes from 0 on does already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.ir.constants import constant_array
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.passes.liveness import readers
+from graphcore.quantization import QuantizedTensor, encode
+from graphcore.runtime.quantizer.layers.ranges import Ranges, is_float32
+from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Replacement, length
+from graphcore.runtime.quantizer.schemes import Choices
+from graphcore.runtime.quantizer.weights import weight_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import tensor_type
+
+OPERATORS = frozenset({"Conv", "ConvTranspose"})
+SCHEME = "int8_static"
+"""What a report calls it: the ranges of activations are known before the graph runs."""
+
+
+def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
+    """Return why a convolution cannot be quantised, or ""."""
+    if node.op_type != "Conv":
+        return f"onnxruntime has no quantised kernel of {node.op_type}"
+    if choices.scheme.name != "int8_dynamic":
+        return f"convolutions are quantised by int8_dynamic with samples, not by {choices.scheme.name}"
+    if ranges is None:
+        return "convolutions of bytes pay where ranges are known: samples=..."
+    if not is_float32(node.inputs[0]):
+        return "its kernel is one of float32"
+    if not choices.symmetric or not choices.per_channel:
+        return "filters are symmetric with a scale for each output: leave out symmetric and per_channel"
+    weight = weight_of(node.inputs[1])
+    if weight is None or not np.isfinite(weight.array()).all():
+        return "its filters are not finite"
+    if len(node.inputs) > 2 and node.inputs[2] is not None and constant_array(node.inputs[2], weights=True) is None:
+        return "its bias is not constant"
+    x = node.inputs[0]
+    if x is None or ranges.of(x) is None or ranges.of(node.outputs[0]) is None:
+        return "it is in a body or runs on no sample, so that ranges are not known"
+    return ""
+
+
+class Chain:
+    """A Conv with a batch norm and a Relu that alone read what comes before, if there are any."""
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        following = _following(graph)
+        self.nodes = [node]
+        for op_type in ("BatchNormalization", "Relu"):
+            then = following.get(self.nodes[-1].outputs[0].id)
+            if (
+                then is not None
+                and then.op_type == op_type
+                and not then.domain
+                and (op_type == "Relu" or _is_known(then))
+            ):
+                self.nodes.append(then)
+
+    @property
+    def norm(self) -> Node | None:
+        """Return the batch norm."""
+        return next((node for node in self.nodes if node.op_type == "BatchNormalization"), None)
+
+    @property
+    def result(self) -> Symbol:
+        """Return what comes out in the end."""
+        return self.nodes[-1].outputs[0]
+
+    def folded(self) -> tuple[Array, Array]:
+        """Return filters and bias, with the batch norm in them."""
+        node = self.nodes[0]
+        weight = weight_of(node.inputs[1])
+        assert weight is not None
+        filters = weight.array().astype(np.float64)
+        bias = constant_array(node.inputs[2], weights=True) if len(node.inputs) > 2 else None
+        added = np.zeros(len(filters)) if bias is None else bias.astype(np.float64)
+        if self.norm is not None:
+            scale, shift, mean, variance = (_array(s).astype(np.float64) for s in self.norm.inputs[1:5])
+            factor = scale / np.sqrt(variance + self.norm.attributes.get("epsilon", 1e-5))
+            filters = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
+            added = (added - mean) * factor + shift
+        return filters.astype(np.float32), added.astype(np.float32)
+
+
+def _following(graph: Graph) -> dict[int, Node]:
+    """Return the one node that reads a Symbol, for those that nothing else reads."""
+    counts = readers(graph)
+    return {s.id: node for node in graph.nodes for s in node.inputs if s is not None and counts[s.id] == 1}
+
+
+def _is_known(node: Node) -> bool:
+    known = all(constant_array(s, weights=True) is not None for s in node.inputs[1:5])
+    return known and not node.attributes.get("training_mode", 0) and len(node.outputs) == 1
+
+
+def _array(symbol: Symbol | None) -> Array:
+    found = constant_array(symbol, weights=True)
+    assert found is not None
+    return found
+
+
+def measured(graph: Graph) -> list[Symbol]:
+    """Return the Symbols whose ranges convolutions need."""
+    found: list[Symbol] = []
+    for node in graph.nodes:
+        if node.op_type == "Conv" and not node.domain and node.inputs[0] is not None and is_float32(node.inputs[0]):
+            found += [node.inputs[0], node.outputs[0], Chain(graph, node).result]
+    return found
+
+
+def replacements(
+    graph: Graph, node: Node, choices: Choices, ranges: Ranges
+) -> tuple[Mapping[int, Replacement], int, float]:
+    """Return what stands for the nodes of a chain by their ids, the bytes of the filters, and how far they are off."""
+    chain = Chain(graph, node)
+    filters, bias = chain.folded()
+    held = encode(filters, "int8", axis=0, reduce_range=choices.reduce_range)
+    whole = length(filters)
+    error = length(held.dequantize() - filters) / whole if whole else 0.0
+
+    def make(building: Building, inputs: Inputs) -> Sequence[Symbol]:
+        return [_made(building, inputs, chain, held, bias, ranges)]
+
+    made = {id(node): Replacement(make, (1, 2))}
+    for other in chain.nodes[1:]:
+        skipped = tuple(range(1, len(other.inputs)))
+        made[id(other)] = Replacement(lambda building, inputs: [_present(inputs[0])], skipped)
+    return made, held.nbytes, error
+
+
+def _present(symbol: Symbol | None) -> Symbol:
+    assert symbol is not None
+    return symbol
+
+
+def _made(
+    building: Building, inputs: Inputs, chain: Chain, held: QuantizedTensor, bias: Array, ranges: Ranges
+) -> Symbol:
+    build, node = building.graph.build, chain.nodes[0]
+    x, old = _present(inputs[0]), node.inputs[0]
+    root = weight_of(node.inputs[1])
+    assert root is not None
+    assert old is not None
+    entering, leaving = ranges.scale(old), ranges.scale(chain.result)
+    assert entering is not None
+    assert leaving is not None
+    assert held.scales is not None
+    stem = f"{root.root.name}.int8"
+    scales = building.constant(held.scales, f"{stem}.scale", root.root)
+    numbers = building.constant(held.data, stem, root.root)
+    filters = build.emit("DequantizeLinear", (numbers, scales), tensor_type(DType.float32, numbers.shape), {"axis": 0})
+    steps = (held.scales.astype(np.float32) * entering[0]).astype(np.float32)
+    whole = np.clip(np.rint(bias.astype(np.float64) / steps), -(2**31), 2**31 - 1).astype(np.int32)
+    added = build.emit(
+        "DequantizeLinear",
+        (
+            building.constant(whole, f"{stem}.bias", root.root),
+            building.constant(steps, f"{stem}.bias.scale", root.root),
+        ),
+        tensor_type(DType.float32, scales.shape),
+        {"axis": 0},
+    )
+    made = build.emit("Conv", (_rounded(building, x, entering), filters, added), node.outputs[0].type, node.attributes)
+    return _rounded(building, made, leaving)
+
+
+def _rounded(building: Building, x: Symbol, step: tuple[np.float32, np.uint8]) -> Symbol:
+    """Return x in bytes and back; what is that already, with the same step, stays."""
+    build = building.graph.build
+    producer = x.producer
+    if isinstance(producer, Node) and producer.op_type == "DequantizeLinear" and not producer.domain:
+        scale, zero = (constant_array(s) for s in producer.inputs[1:3]) if len(producer.inputs) > 2 else (None, None)
+        if scale is not None and zero is not None and scale.ndim == 0:
+            if (float(scale), int(zero)) == (float(step[0]), int(step[1])):
+                return x
+    scale_of, zero_of = build.scalar(float(step[0]), DType.float32), build.scalar(int(step[1]), DType.uint8)
+    key = "rounded", id(x), float(step[0]), int(step[1])
+    found = building.kept.get(key)
+    if found is None:
+        numbers = build.emit("QuantizeLinear", (x, scale_of, zero_of), tensor_type(DType.uint8, x.shape))
+        found = building.kept[key] = build.emit("DequantizeLinear", (numbers, scale_of, zero_of), x.type)
+    return found
+
+
+__all__ = ["OPERATORS", "SCHEME", "Chain", "measured", "misfit", "replacements"]

@@ -1,0 +1,118 @@
+"""Replace nodes of a graph by what reads encoded weights, and leave out weights that nothing else reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.ir.definitions import unlike
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
+from graphcore.passes.liveness import readers
+from graphcore.passes.sweep import Selection, Sweep
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Type, _shape, tensor_type
+
+Inputs: TypeAlias = "tuple[Symbol | None, ...]"
+Make: TypeAlias = "Callable[[Building, Inputs], Sequence[Symbol]]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replacement:
+    """What stands for a node. make: adds nodes to the new graph, and returns a Symbol for each of its results.
+
+    weights: the positions of operands that it reads no more.
+    """
+
+    make: Make
+    weights: tuple[int, ...]
+
+
+class Building:
+    """The new graph, and names for weights in it."""
+
+    def __init__(self, graph: Graph, taken: set[str]) -> None:
+        self.graph = graph
+        self.kept: dict[object, Symbol] = {}
+        """What was made for one node and serves others too, by a key."""
+        self._taken = taken
+
+    def constant(self, array: Array, name: str, like: Symbol) -> Symbol:
+        """Return a constant that is called after a weight, of its origin."""
+        held = np.require(array, requirements="C")
+        type_ = tensor_type(DType.of(held.dtype), _shape([Dim(d) for d in held.shape]))
+        own = unlike(name, self._taken)
+        return self.graph.build.symbol(type_, Constant(held, False, like.producer.origin), own)
+
+
+def replaced(graph: Graph, found: Mapping[int, Replacement]) -> Graph:
+    """Return a graph with other nodes for some. found: by the ids of nodes, those in bodies included."""
+    return Sweep(_Replacing(graph, found).run(), Selection()).run()  # as `rewrite.rewritten` does
+
+
+def _same(type_: Type) -> Type:
+    return type_
+
+
+class _Replacing(Rewrite):
+    def __init__(self, graph: Graph, found: Mapping[int, Replacement], outer: _Replacing | None = None) -> None:
+        super().__init__(graph, _same, outer)
+        self._found = found
+        self._building = Building(self.new, {*graph.names.taken})
+        self._dropped = _dropped(graph, found)
+
+    def run(self) -> Graph:
+        old, new = self.old, self.new
+        for node in self.steps():
+            made = self._found.get(id(node))
+            skipped = () if made is None else made.weights
+            inputs = tuple([None if s is None or i in skipped else self.of(s) for i, s in enumerate(node.inputs)])
+            if made is None:
+                self.keep(node, inputs, lambda body: _Replacing(body, self._found, self).run())
+            else:
+                self.replace(node, made.make(self._building, inputs))
+        for symbol in old.symbols:
+            if isinstance(symbol.producer, Constant) and symbol.given_name and symbol.id not in self._dropped:
+                self.of(symbol)
+        new.build.promotion(old.promotion)
+        new.strict = old.strict
+        new.site.layers = dict(old.site.layers)
+        result = self.finish()
+        new.scope.is_finished = old.scope.is_finished
+        return result
+
+
+def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:
+    """Return the numbers of the Symbols that replaced nodes alone read, as weights."""
+    counts = readers(graph)
+    given: dict[int, int] = {}
+    for node in graph.nodes:
+        made = found.get(id(node))
+        for position in () if made is None else made.weights:
+            symbol = node.inputs[position] if position < len(node.inputs) else None
+            if symbol is not None:
+                given[symbol.id] = given.get(symbol.id, 0) + 1
+    return {number for number, count in given.items() if count == counts[number]}
+
+
+def every_node(graph: Graph) -> Iterable[Node]:
+    """Yield the nodes of a graph and of its bodies, in order."""
+    for node in graph.nodes:
+        yield node
+        for body in bodies(node):
+            yield from every_node(body)
+
+
+def length(array: Array) -> float:
+    """Return the length of an array as one vector."""
+    return float(np.linalg.norm(array.astype(np.float64).reshape(-1)))
+
+
+__all__ = ["Building", "Inputs", "Replacement", "every_node", "length", "replaced"]

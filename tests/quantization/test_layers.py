@@ -1,0 +1,335 @@
+"""LSTMs, convolutions and weights of bytes in files, quantised: beside NumPy's arithmetic on the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import graphcore as gc
+from graphcore import Graph
+from graphcore.errors import GraphError
+
+Array = np.ndarray[Any, Any]
+SESSION = gc.InferenceSession(intra_op_num_threads=1)
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def model(nodes: list[onnx.NodeProto], x: list[int | str], results: list[str], **arrays: Array | None) -> Graph:
+    """A model of others that takes x."""
+    held = [numpy_helper.from_array(array, name) for name, array in arrays.items() if array is not None]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)]
+    graph = helper.make_graph(nodes, "read", given, outputs, held)
+    return Graph.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+
+
+def run(graph: Graph, *arrays: Array) -> list[Array]:
+    return SESSION.load(graph)(*arrays)
+
+
+def distance(made: Array, exact: Array) -> float:
+    return float(np.linalg.norm(made.astype(np.float64) - exact) / np.linalg.norm(exact.astype(np.float64)))
+
+
+def rounded(x: Array) -> tuple[Array, Any]:
+    """What DynamicQuantizeLinear makes of x: numbers less their zero point, and their scale."""
+    least, most = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
+    scale = np.float32((most - least) / np.float32(255))
+    zero = np.clip(np.rint(-least / scale), 0, 255)
+    return (np.clip(np.rint(x / scale) + zero, 0, 255) - zero).astype(np.float32), scale
+
+
+def in_bytes(weight: Array) -> tuple[Array, Array]:
+    """The rows of a matrix in int8, each with its scale."""
+    scale = np.abs(weight).max(1) / np.float32(127)
+    return np.rint(weight / scale[:, None]).astype(np.float32), scale
+
+
+def sigmoid(x: Array) -> Array:
+    made: Array = 1 / (1 + np.exp(-x))
+    return made
+
+
+# LSTM
+
+INPUTS, HIDDEN = 24, 16
+
+
+def lstm(directions: int, *, seed: int = 0, **attributes: Any) -> tuple[Graph, Array, Array, Array]:
+    w = normal(directions, 4 * HIDDEN, INPUTS, seed=seed) / 5
+    r = normal(directions, 4 * HIDDEN, HIDDEN, seed=seed + 1) / 5
+    b = normal(directions, 8 * HIDDEN, seed=seed + 2) / 4
+    direction = {"direction": "bidirectional"} if directions == 2 else {}
+    node = helper.make_node(
+        "LSTM", ["x", "w", "r", "b"], ["y", "h", "c"], "lstm", hidden_size=HIDDEN, **direction, **attributes
+    )
+    return model([node], ["length", "batch", INPUTS], ["y", "h", "c"], w=w, r=r, b=b), w, r, b
+
+
+def one_way(x: Array, w: Array, r: Array, b: Array) -> tuple[Array, Array, Array]:
+    """An LSTM of one direction on bytes: x rounded as one tensor, what goes from step to step at each step."""
+    (wide, steps), (back, strides) = in_bytes(w), in_bytes(r)
+    length, batch, _ = x.shape
+    numbers, scale = rounded(x)
+    before = (numbers @ wide.T) * (scale * steps) + b[: 4 * HIDDEN] + b[4 * HIDDEN :]
+    h = c = np.zeros((batch, HIDDEN), np.float32)
+    made = []
+    for step in range(length):
+        gates = before[step]
+        if h.any():
+            own, size = rounded(h)
+            gates = gates + (own @ back.T) * (size * strides)
+        i, o, f, g = np.split(gates, 4, 1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        made.append(h)
+    return np.stack(made), h, c
+
+
+@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 4), (9, 1)])
+def test_lstm_is_that_of_bytes(length: int, batch: int) -> None:
+    graph, w, r, b = lstm(1)
+    made, report = gc.quantize(graph, "int8_dynamic")
+    x = normal(length, batch, INPUTS, seed=7)
+    y, h, c = run(made, x)
+    want, last, cell = one_way(x, w[0], r[0], b[0])
+    np.testing.assert_allclose(y[:, 0], want, atol=2e-6)
+    np.testing.assert_allclose(h[0], last, atol=2e-6)
+    np.testing.assert_allclose(c[0], cell, atol=2e-6)
+    (row,) = report.rows
+    assert (row.operator, row.scheme, row.before) == ("LSTM", "int8_dynamic", w.nbytes + r.nbytes)
+    assert row.after < row.before / 3
+    off = [in_bytes(a[0])[0] * in_bytes(a[0])[1][:, None] - a[0] for a in (w, r)]
+    exact = np.sqrt(sum(np.square(a).sum() for a in off) / sum(np.square(a).sum() for a in (w, r)))
+    assert row.error == pytest.approx(exact, rel=1e-3)
+
+
+def test_lstm_of_two_directions_is_near_that_of_floats() -> None:
+    graph, *_ = lstm(2)
+    made, report = gc.quantize(graph, "int8_dynamic")
+    x = normal(12, 3, INPUTS, seed=7)
+    for got, want in zip(run(made, x), run(graph, x), strict=True):
+        assert distance(got, want) < 0.02
+    assert [*made.output_types.items()] == [*graph.output_types.items()]
+    assert "w" not in made.weights
+    assert not report.left
+
+
+def test_lstm_gives_nan_for_sequences_that_have_it() -> None:
+    made, _ = gc.quantize(lstm(1)[0], "int8_dynamic")
+    x = normal(5, 3, INPUTS, seed=7)
+    x[2, 1, 4] = np.nan
+    y, h, c = run(made, x)
+    for result in (y[:, 0], h, c):
+        assert np.isnan(result[:, 1]).all()
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int8_dynamic16", "int8_split", "int4"])
+def test_lstm_stays_under_other_schemes(scheme: str) -> None:
+    graph, *_ = lstm(1)
+    made, report = gc.quantize(graph, scheme)
+    (row,) = report.rows
+    assert row.reason == f"the kernel of LSTM is that of int8_dynamic, not of {scheme}"
+    assert [node.op_type for node in made.nodes] == ["LSTM"]
+    assert (row.before, row.after) == (row.before, row.before)
+
+
+def test_gru_and_rnn_stay_and_say_why() -> None:
+    for op_type, gates in (("GRU", 3), ("RNN", 1)):
+        node = helper.make_node(op_type, ["x", "w", "r"], ["y"], hidden_size=HIDDEN)
+        w, r = normal(1, gates * HIDDEN, 128), normal(1, gates * HIDDEN, HIDDEN)
+        _, report = gc.quantize(model([node], ["length", 2, 128], ["y"], w=w, r=r))
+        assert [row.reason for row in report.left] == [f"onnxruntime has no quantised kernel of {op_type}"]
+
+
+def test_lstm_whose_weights_are_computed_is_found_once_they_are_folded() -> None:
+    _, w, r, b = lstm(1)
+    nodes = [
+        helper.make_node("Neg", ["r"], ["s"]),
+        helper.make_node("LSTM", ["x", "w", "s", "b"], ["y"], hidden_size=HIDDEN),
+    ]
+    graph = model(nodes, ["length", "batch", INPUTS], ["y"], w=w, r=r, b=b)
+    (row,) = gc.quantize(graph).report.left
+    assert "W or R is not constant: graph.optimize() first" in row.reason
+    assert len(gc.quantize(graph.optimize()).report.quantized) == 1
+
+
+# Convolutions
+
+
+def convolution(
+    *, groups: int = 1, norm: bool = False, relu: bool = False, bias: bool = True
+) -> tuple[Graph, Array, Array | None]:
+    filters = normal(32, 16 // groups, 3, 3) / 6
+    added = normal(32, seed=1) if bias else None
+    operands = ["x", "w", "b"] if bias else ["x", "w"]
+    nodes = [helper.make_node("Conv", operands, ["conv"], pads=[1] * 4, group=groups)]
+    arrays: dict[str, Array] = {}
+    if norm:
+        nodes.append(helper.make_node("BatchNormalization", [nodes[-1].output[0], *"smuv"], ["norm"]))
+        arrays = {n: normal(32, seed=i) for i, n in enumerate("smu", 3)} | {"v": np.abs(normal(32, seed=9)) + 1}
+    if relu:
+        nodes.append(helper.make_node("Relu", [nodes[-1].output[0]], ["relu"]))
+    return model(nodes, ["n", 16, 12, 10], [nodes[-1].output[0]], w=filters, b=added, **arrays), filters, added
+
+
+def calibrated(least: float, most: float) -> tuple[Any, Any]:
+    least, most = min(least, 0), max(most, 0)
+    scale = (np.float32(most) - np.float32(least)) / np.float32(255)
+    return scale, np.clip(np.rint(np.float32(-least) / scale), 0, 255)
+
+
+def conv2d(x: Array, w: Array) -> Array:
+    """A convolution of stride 1 with a border of 1, in float64."""
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    made: Array = np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.float64))
+    return made
+
+
+def test_convolution_is_that_of_bytes() -> None:
+    graph, filters, bias = convolution()
+    assert bias is not None
+    samples = [normal(2, 16, 12, 10, seed=seed) for seed in (3, 4)]
+    made, report = gc.quantize(graph, "int8_dynamic", samples=[{"x": x} for x in samples])
+    exact = np.concatenate([run(graph, x)[0] for x in samples])
+    step, zero = calibrated(min(x.min() for x in samples), max(x.max() for x in samples))
+    out, point = calibrated(exact.min(), exact.max())
+    x = normal(1, 16, 12, 10, seed=5)
+    numbers = np.clip(np.rint(x / step) + zero, 0, 255) - zero
+    flat, scales = in_bytes(filters.reshape(32, -1))
+    steps = scales * step
+    total = conv2d(numbers, flat.reshape(filters.shape)) + np.rint(bias / steps)[:, None, None]
+    real = total * steps[:, None, None].astype(np.float64)
+    want = (np.clip(np.rint(real / out) + point, 0, 255) - point) * out
+    (got,) = run(made, x)
+    assert np.abs(got - want).max() <= out * 1.001  # a number halfway goes up or down
+    assert (np.abs(got - want) > out / 2).mean() < 0.002
+    (row,) = report.rows
+    assert (row.scheme, row.reason) == ("int8_static", "")
+    assert row.error == pytest.approx(distance(flat * scales[:, None], filters.reshape(32, -1)), rel=1e-3)
+    assert row.after < row.before / 3
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+def test_convolution_is_near_that_of_floats(groups: int, norm: bool, relu: bool) -> None:
+    graph, *_ = convolution(groups=groups, norm=norm, relu=relu, bias=not norm)
+    x = normal(2, 16, 12, 10, seed=3)
+    made, report = gc.quantize(graph, samples=[(x,)], min_elements=1)
+    assert len(report.quantized) == 1
+    operators = {node.op_type for node in made.nodes}
+    assert operators == {"QuantizeLinear", "DequantizeLinear", "Conv"}
+    got, want = run(made, x)[0], run(graph, x)[0]
+    assert distance(got, want) < 0.02
+    assert got.min() >= 0 or not relu
+    assert [*made.output_types.items()] == [*graph.output_types.items()]
+
+
+def test_convolutions_in_a_row_share_their_bytes() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4), helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("Conv", ["r", "v"], ["b"], pads=[1] * 4),
+        helper.make_node("Conv", ["r", "w"], ["c"], pads=[1] * 4),
+        helper.make_node("Add", ["b", "c"], ["y"]),
+    ]  # fmt: skip
+    graph = model(nodes, ["n", 16, 9, 9], ["y"], w=normal(16, 16, 3, 3) / 12, v=normal(16, 16, 3, 3, seed=1) / 12)
+    x = normal(2, 16, 9, 9, seed=3)
+    made, report = gc.quantize(graph, samples=[(x,)])
+    assert [row.scheme for row in report] == ["int8_static"] * 3
+    assert [node.op_type for node in made.nodes].count("QuantizeLinear") == 4  # x, r, b and c
+    assert distance(run(made, x)[0], run(graph, x)[0]) < 0.02
+
+
+def test_convolutions_without_samples_and_of_other_kinds_say_why() -> None:
+    graph, *_ = convolution()
+    assert [row.reason for row in gc.quantize(graph).report.left] == [
+        "convolutions of bytes pay where ranges are known: samples=..."
+    ]
+    assert [row.reason for row in gc.quantize(graph, "int8").report.left] == [
+        "convolutions are quantised by int8_dynamic with samples, not by int8"
+    ]
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"])
+    other = model([node], ["n", 16, 5, 5], ["y"], w=normal(16, 16, 3, 3))
+    assert [row.reason for row in gc.quantize(other).report.left] == [
+        "onnxruntime has no quantised kernel of ConvTranspose"
+    ]
+
+
+def test_samples_that_lead_to_infinity_are_refused() -> None:
+    graph, *_ = convolution()
+    with pytest.raises(GraphError, match="samples lead to NaN or infinity"):
+        gc.quantize(graph, samples=[(np.full((1, 16, 12, 10), np.inf, np.float32),)])
+
+
+def test_products_and_convolutions_are_reported_in_order() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "m"], ["a"]), helper.make_node("Conv", ["a", "w"], ["b"], pads=[1] * 4),
+        helper.make_node("MatMul", ["b", "n"], ["y"]),
+    ]  # fmt: skip
+    graph = model(nodes, [2, 16, 12, 64], ["y"], m=normal(64, 32), w=normal(16, 16, 3, 3), n=normal(32, 64))
+    x = normal(2, 16, 12, 64)
+    made, report = gc.quantize(graph, samples=[(x,)])
+    assert [(row.operator, row.scheme) for row in report] == [
+        ("MatMul", "int8_dynamic"), ("Conv", "int8_static"), ("MatMul", "int8_dynamic"),
+    ]  # fmt: skip
+    assert distance(run(made, x)[0], run(graph, x)[0]) < 0.04
+    _, report = gc.quantize(graph, samples=[(x,)], exclude="b")
+    assert [row.reason for row in report] == ["", "excluded by 'b'", ""]
+
+
+# Weights that files hold in bytes
+
+
+@pytest.mark.parametrize("form", ["cast and mul", "cast, sub and mul", "dequantize", "dequantize by axis"])
+def test_weights_of_bytes_are_found(form: str) -> None:
+    random = np.random.default_rng(0)
+    numbers = random.integers(-127, 128, (64, 48)).astype(np.int8)
+    scale = (random.random(48) + 0.5).astype(np.float32) / 64
+    zero = np.zeros(48, np.float32)
+    arrays: dict[str, Array] = {"q": numbers, "s": scale}
+    if form.startswith("cast"):
+        nodes = [helper.make_node("Cast", ["q"], ["f"], to=1)]
+        if "sub" in form:
+            zero = random.integers(-9, 9, 48).astype(np.float32)
+            arrays["z"] = zero
+            nodes.append(helper.make_node("Sub", ["f", "z"], ["d"]))
+        nodes.append(helper.make_node("Mul", [nodes[-1].output[0], "s"], ["w"]))
+    elif form == "dequantize":
+        arrays["s"] = scale = scale[:1].reshape(())
+        nodes = [helper.make_node("DequantizeLinear", ["q", "s"], ["w"])]
+    else:
+        arrays["z"] = random.integers(-9, 9, 48).astype(np.int8)
+        zero = arrays["z"].astype(np.float32)
+        nodes = [helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=1)]
+    nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
+    graph = model(nodes, ["n", 64], ["y"], **arrays)
+    made, report = gc.quantize(graph, "int8_dynamic")
+    (row,) = report.rows
+    assert (row.weight, row.scheme) == ("q", "int8_dynamic")
+    x = normal(5, 64)
+    weight = (numbers.astype(np.float32) - zero) * scale
+    flat, scales = in_bytes(weight.T)
+    own, step = rounded(x)
+    np.testing.assert_allclose(run(made, x)[0], (own @ flat.T) * (step * scales), rtol=2e-6, atol=1e-5)
+    assert row.error == pytest.approx(distance((flat * scales[:, None]).T, weight), abs=1e-4)
+    assert not {"f", "d", "w"} & {symbol.name for symbol in made.symbols}
+
+
+def test_what_computes_with_bytes_already_stays() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "u"], ["a"]),
+        helper.make_node("DequantizeLinear", ["a", "s", "u"], ["b"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"]), helper.make_node("MatMul", ["b", "w"], ["y"]),
+    ]  # fmt: skip
+    graph = model(nodes, ["n", 64], ["y"], q=np.ones((64, 48), np.int8), s=np.array(0.1, np.float32),
+                  u=np.array(128, np.uint8))  # fmt: skip
+    assert not gc.quantize(graph).report.rows
