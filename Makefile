@@ -48,7 +48,7 @@ help:
 	@echo "make test-releases   run a part of the tests with each of RELEASES='$(RELEASES)'"
 	@echo "make lock    pin the newest release of every dependency in $(LOCK); needs uv"
 	@echo "make bench   run every benchmark in turn; leaves docs/performance.md"
-	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO: 3 GB)"
+	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO, llama.cpp: 4 GB)"
 	@echo "make clean   remove .venv and whatever else was made"
 
 demo: $(VENV)/.demo-stamp
@@ -96,9 +96,11 @@ bench: $(VENV)/.bench-stamp $(OPENVINO)/.stamp
 
 peers: $(VENV)/.bench-stamp
 	$(INSTALL) -r benchmarks/peers/requirements.txt
+	@command -v npm >/dev/null || { echo "no npm: llama.cpp is left out of the benchmarks" >&2; exit 0; }; \
+	  npm install --silent --no-package-lock --prefix benchmarks/peers
 
 clean:
-	rm -rf $(VENV) $(OPENVINO) $(NEWEST) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
+	rm -rf $(VENV) $(OPENVINO) $(NEWEST) benchmarks/peers/node_modules build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The Python of the venv is a symlink whose date is the interpreter's own, hence a stamp for the venv too.

@@ -13,12 +13,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks import reach
+from benchmarks import beside, reach
 from benchmarks.reach import Found
 
 DOCS = Path(__file__).parent.parent / "docs"
 NOTES = Path(__file__).parent / "notes.md"
-PACKAGES = ("onnxruntime", "onnx", "numpy", "torch", "openvino", "jax", "max")
+PACKAGES = (
+    "onnxruntime", "onnx", "numpy", "torch", "openvino", "jax", "max", "onnxruntime-genai", "openvino-genai",
+    "sentence-transformers",
+)  # fmt: skip
 
 
 def main(path: str) -> int:
@@ -27,19 +30,25 @@ def main(path: str) -> int:
     peers = [row for row in figures if row["kind"] == "peers"]
     asked = reach.found(figures)
     picture = _picture(peers, DOCS / "performance.svg")
-    (DOCS / "performance.md").write_text(_page(asked, bounds, peers, picture))
+    (DOCS / "performance.md").write_text(_page(figures, asked, picture))
+    print(*(f"{work}, beside {peer}: {said}" for work, peer, said in beside.rows(figures)), sep="\n")
     print(*reach.lines(asked), sep="\n")
     print(f"docs/performance.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
     return 0
 
 
-def _page(asked: list[Found], bounds: list[dict[str, Any]], peers: list[dict[str, Any]], picture: bool) -> str:
+def _page(figures: list[dict[str, Any]], asked: list[Found], picture: bool) -> str:
+    bounds, peers = ([row for row in figures if row["kind"] == kind] for kind in ("bounds", "peers"))
     lines = [
         "# Performance", "",
         "Made by `make bench`, which runs every program of `benchmarks/`. All are ratios of two things that took turns",
         "in one run; ratios carry over to other machines, seconds do not. Lower is better.", "",
         f"This run: {_machine()}; {_versions()}.", "",
     ]  # fmt: skip
+    lines += ["## Beside what users would pick instead", ""]
+    lines += ["| work | beside | graphcore |", "|---|---|---|"]
+    lines += [f"| {work} | {peer} | {said} |" for work, peer, said in beside.rows(figures)]
+    lines += ["", *_agreement(figures), *_trained(figures)]
     lines += ["## What is to be reached", "", f"{reach.summary(asked)}.", "", *_reach(asked)]
     lines += _notes({row.asked.why for row in asked if row.holds is False})
     for case in dict.fromkeys(row["case"] for row in peers):
@@ -62,6 +71,38 @@ def _page(asked: list[Found], bounds: list[dict[str, Any]], peers: list[dict[str
             lines.append(f"| {row['what']} | {row['value']:.2f}{row['unit']} | {row['most']:g}{row['unit']} | {held} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _agreement(figures: list[dict[str, Any]]) -> Iterator[str]:
+    """Return how far decoders of the same weights are from each other."""
+    rows = [row for row in figures if row["kind"] == "agreement"]
+    if rows:
+        yield from ("## Decoders: how far apart they are", "")
+        yield "Logits after a prompt, as the length of the difference beside their own, and greedy tokens of 8 streams."
+        yield from ("", "| | from | logits | tokens the same |", "|---|---|---|---|")
+    for row in rows:
+        far = "not given" if row["far"] is None else f"{row['far']:.2g}"
+        yield f"| {row['shape']}, {row['name']} | {row['from']} | {far} | {row['same']:.0%} |"
+    yield ""
+
+
+def _trained(figures: list[dict[str, Any]]) -> Iterator[str]:
+    """Return the table of models of others."""
+    rows = [row for row in figures if row["kind"] == "trained"]
+    if rows:
+        yield from ("## Models of others, out of packages", "")
+        yield "Beside a bare session of onnxruntime; in milliseconds what that takes. The second load has a cache."
+        yield from (
+            "",
+            "| | nodes | load | bare | second | run | bare | outputs |",
+            "|---|---|---|---|---|---|---|---|",
+        )
+    for row in rows:
+        same = f"{row['far']:.1g} off" if row["far"] else "equal"
+        load = f"{row['load']:.2f} | {row['bare_load'] * 1e3:.1f} ms | {row['second']:.2f}"
+        run = f"{row['run']:.2f} | {row['bare_run'] * 1e3:.3f} ms"
+        yield f"| {row['label']} | {row['nodes']} | {load} | {run} | {same} |"
+    yield ""
 
 
 def _reach(rows: list[Found]) -> Iterator[str]:

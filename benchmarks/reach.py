@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.decoders.asked import LARGE, MOST, SMALL, figure, pairs
+
 PEERS = "benchmarks/peers/requirements.txt"
 PROVIDER = "onnxruntime-openvino"
+LIBRARIES = "npm install in benchmarks/peers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,27 @@ def _minilm() -> Iterator[Asked]:
     yield Asked("bench_start", "MiniLM, after imports to the first embedding", 0.06, "s", why="The first embedding")
 
 
+def _decoders() -> Iterator[Asked]:
+    for shape in (SMALL, LARGE):
+        for ours, peer in pairs(shape):
+            needs = LIBRARIES if peer.startswith("llama.cpp") else PEERS
+            for kind, most in MOST.get(peer, {}).items():
+                yield Asked("bench_decoders", figure(shape, kind, ours, peer), most, needs=needs)
+
+
+def _trained() -> Iterator[Asked]:
+    """Of models of others: medians, and how many are above what is asked of each."""
+    for name, most in (
+        ("load to the first result, over 5 ms, median", 1.2),
+        ("load to the first result, below, median", 2),
+        ("second load with a cache, median", 0.5),
+        ("run, median", 1.03),
+    ):
+        yield Asked("bench_trained", name, most)
+    for what in ("that are slow to load", "that are slow to load again", "that are slow to run", "with other outputs"):
+        yield Asked("bench_trained", f"models {what}", 0, "")
+
+
 _RESNET = "ResNet-50, 1 of 224x224"
 
 ROWS = (
@@ -121,6 +145,14 @@ ROWS = (
     Asked("bench_running", "1 GB, safetensors: memory of its own", 150, "MB"),
     Asked("bench_running", "1 GB, prepacked: peak, of the weights", 2.1),
     Asked("bench_running", "1 GB, prepacked: to the first result, beside bare", 1.2),
+    *_decoders(),
+    *_trained(),
+    *(
+        Asked("bench_embed", f"embed {count} sentences, beside sentence-transformers", 0.85, needs=PEERS)
+        for count in (100, 160, 600)
+    ),
+    *(Asked("bench_cli", f"graphcore {name}, beside importing NumPy", 1.2) for name in ("--help", "promote")),
+    Asked("bench_fewer_nodes", "nodes left beside onnxslim", 1, needs="onnxslim"),
 )  # fmt: skip
 
 

@@ -1,0 +1,110 @@
+"""Decoders of random weights in the engines that run them: a prompt, a step, eight streams, memory and start.
+
+    python -m benchmarks.bench_decoders [100M] [1B]
+
+The weights are the same for all; each engine is a process of its own, and all take turns. A prompt of 512 tokens, steps
+that end at 256 tokens of one stream, and of 8 streams that end at 128: processor time of one thread. Memory is the
+greatest of a process that reads prompts of 8 streams, each with room for 1024 tokens, and takes steps; a start is the
+wall time of a new process to its first token. Peers that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.peers.decoders import files
+from benchmarks.peers.decoders.asked import MEMORY, PREFILL, START, STEP, STREAMS, figure, most, pairs
+from benchmarks.peers.decoders.files import SHAPES, Shape
+from benchmarks.peers.decoders.turns import Answers, in_turns, opened, ratio, started
+from benchmarks.peers.decoders.worker import Job
+from benchmarks.timing import Bounds, record
+
+PROMPT, COUNT, MANY = 512, 8, 8
+"""Tokens of the prompt that is measured, steps of a turn, streams."""
+
+ONE, EACH = 256 - COUNT, 128 - COUNT
+"""Tokens of the prompts before steps: of one stream, and of each of several."""
+
+FIRST = 16
+"""Tokens of the prompt at a start."""
+
+
+def show(bounds: Bounds, shape: str, kind: str, answers: Answers, each: int = 1) -> None:
+    """Print and record a figure of all pairs that are there; check those of which something is asked."""
+    measured = {MEMORY: "peak", START: "wall"}.get(kind, "processor")
+    unit, scale = ("MB", 1.0) if kind == MEMORY else ("ms", 1e3 / each)
+    for ours, peer in pairs(shape):
+        if ours not in answers or peer not in answers:
+            continue
+        made = ratio(answers, ours, peer, measured)
+        sides = [f"{side * scale:.{1 if side * scale < 100 else 0}f} {unit}" for side in (made.ours, made.peer)]
+        if kind == START:
+            held = ratio(answers, ours, peer, "peak")
+            sides = [f"{side} and {peak:.0f} MB" for side, peak in zip(sides, (held.ours, held.peer), strict=True)]
+        row = {"shape": shape, "what": kind, "ours": ours, "peer": peer, "value": made.value, "sides": sides}
+        record("decoders", row)
+        detail = " to ".join(sides)
+        name, bound = figure(shape, kind, ours, peer), most(kind, peer)
+        if bound is None:
+            print(f"{name:<52} {made.value:6.2f}x  {detail}", flush=True)
+        else:
+            bounds.figure(name, made.value, bound, "x", detail)
+
+
+def agreement(shape: str, jobs: dict[str, Job]) -> None:
+    """Print how far the logits and the tokens of all are from the first's, with a cache of float32 everywhere.
+
+    The first is graphcore in float32. Raises `RuntimeError` if another computes something else in float32.
+    """
+    with opened({name: replace(job, streams=MANY, exact=True) for name, job in jobs.items()}) as processes:
+        made = {}
+        for name, process in processes.items():
+            logits = np.array(process.ask(logits=PROMPT // 2)["made"])
+            process.ask(fill=(MANY, EACH))
+            made[name] = logits, np.array(process.ask(steps=COUNT)["made"])
+    first = next(iter(made))
+    for name, (logits, tokens) in made.items():
+        same = float((tokens == made[first][1]).mean())
+        far = float(np.linalg.norm(logits - made[first][0]) / np.linalg.norm(made[first][0])) if logits.size else None
+        said = "gives no logits" if far is None else f"logits {far:.2g} of their length away"
+        print(f"{shape}, {name} from {first}: {said}, {same:.0%} of tokens the same")
+        record("agreement", {"shape": shape, "name": name, "from": first, "far": far, "same": same})
+        if "float32" in name and (far is None or far > 1e-4 or same < 1):
+            raise RuntimeError(f"{name} and {first} compute different things")
+
+
+def measure(bounds: Bounds, shape: Shape, folder: Path) -> None:
+    jobs = files.jobs(shape, folder)
+    if shape.is_wide:
+        agreement(shape.name, jobs)
+    with opened(jobs) as processes:
+        show(bounds, shape.name, PREFILL, in_turns(processes, {"prefill": PROMPT}, shape.rounds))
+        for process in processes.values():
+            process.ask(fill=(1, ONE))
+        show(bounds, shape.name, STEP, in_turns(processes, {"steps": COUNT}, 2 * shape.rounds), COUNT)
+    with opened({name: replace(job, streams=MANY) for name, job in jobs.items()}) as processes:
+        for process in processes.values():
+            process.ask(fill=(MANY, EACH))
+        answers = in_turns(processes, {"steps": COUNT}, shape.rounds)
+    show(bounds, shape.name, STREAMS, answers, COUNT)
+    show(bounds, shape.name, MEMORY, {name: answered[-1:] for name, answered in answers.items()})
+    show(bounds, shape.name, START, started({name: jobs[name] for name in answers}, FIRST, shape.rounds))
+
+
+def main(*names: str) -> int:
+    bounds = Bounds()
+    for name in names or SHAPES:
+        with tempfile.TemporaryDirectory() as folder:
+            if not files.write(SHAPES[name], Path(folder)):
+                return bounds.exit_code()
+            measure(bounds, SHAPES[name], Path(folder))
+    return bounds.exit_code()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
