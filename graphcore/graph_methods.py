@@ -199,7 +199,7 @@ def to_onnx(
     self: Graph,
     *,
     target: TargetName = "cpu",
-    precision: Precision = "exact",
+    precision: Precision | None = None,
     inline: bool = False,
     optimize: Optimize | None = None,
     opset: int | None = None,
@@ -210,7 +210,8 @@ def to_onnx(
 
     target: "onnx" for standard ONNX with the ops as built; "cpu", "cuda" or "openvino" for what a plain
     onnxruntime session of that provider runs. precision: "exact", or "fast" to leave consecutive ops on floats
-    narrower than float32 in float32. inline: calls of functions are replaced by their bodies; otherwise they are
+    narrower than float32 in float32; by default "exact", but that float16 and bfloat16 in models that others wrote
+    are left to onnxruntime's own kernels. inline: calls of functions are replaced by their bodies; otherwise they are
     functions of the model where dtypes allow it. optimize: "exact" runs the passes of `Graph.optimize` first, bit
     for bit; "all" looks for what the provider runs faster in another form, whose sums in float32 may come in
     another order, and runs the passes where there is some; "off" does neither. By default it is "all", for target
@@ -231,7 +232,7 @@ def export(
     path: str | os.PathLike[str],
     *,
     target: TargetName = "cpu",
-    precision: Precision = "exact",
+    precision: Precision | None = None,
     external_data: bool | None = None,
     inline: bool = False,
     optimize: Optimize | None = None,

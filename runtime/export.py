@@ -38,7 +38,7 @@ class Options:
     """Options of writing a graph, see `Graph.to_onnx`."""
 
     target: TargetName = "cpu"
-    precision: Precision = "exact"
+    precision: Precision | None = None
     inline: bool = False
     optimize: Optimize | None = None
     opset: int | None = None
@@ -68,7 +68,7 @@ def written(graph: Graph, options: Options) -> Written:
     if options.target not in TARGETS:
         close = suggestion(options.target, TARGETS)
         raise GraphError(f"no target is called {options.target!r}", help=f"{close}use one of {', '.join(TARGETS)}")
-    if options.precision not in PRECISIONS:
+    if options.precision is not None and options.precision not in PRECISIONS:
         close = suggestion(options.precision, PRECISIONS)
         raise GraphError(
             f"there is no precision {options.precision!r}", help=f"{close}use one of {', '.join(PRECISIONS)}"
@@ -80,7 +80,7 @@ def written(graph: Graph, options: Options) -> Written:
     return Written(*made)
 
 
-def lowered(graph: Graph, target: TargetName, precision: Precision = "exact") -> Graph:
+def lowered(graph: Graph, target: TargetName, precision: Precision | None = "exact") -> Graph:
     """Return the graph as a file of a target has it. Raises `GraphError` as `written` does."""
     return written(graph, Options(target, precision)).graph
 

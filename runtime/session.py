@@ -45,7 +45,9 @@ class InferenceSession:
     """Loads graphs and models for one or more providers.
 
     providers: by preference, among those installed: "cpu", "cuda", "openvino" or onnxruntime's names; by default "cpu".
-    precision: "exact" rounds after every op, "fast" leaves consecutive ones on floats narrower than float32 in float32.
+    precision: "exact" rounds after every op, "fast" leaves consecutive ones on floats narrower than float32 in float32;
+    None, the default, is "exact" for what is built, and leaves float16 and bfloat16 in models that others wrote to
+    onnxruntime's own kernels (docs/numbers.md).
     optimize: "exact" runs the passes of `Graph.optimize` on what is loaded, bit for bit; "all" looks for what the
     provider runs faster in another form, whose sums in float32 may come in another order, and runs the passes where
     there is some (docs/passes.md); "off" does neither. huge_pages: whether what a start puts in order is gathered in
@@ -65,7 +67,7 @@ class InferenceSession:
         self,
         providers: str | Sequence[str] | None = None,
         *,
-        precision: Precision = "exact",
+        precision: Precision | None = None,
         optimize: Optimize = "all",
         huge_pages: bool | None = None,
         provider_options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -73,7 +75,7 @@ class InferenceSession:
         custom_op_libraries: Sequence[str | os.PathLike[str]] = (),
         **session_options: Any,
     ) -> None:
-        if precision not in PRECISIONS:
+        if precision is not None and precision not in PRECISIONS:
             raise GraphError(
                 f"InferenceSession: there is no precision {precision!r}",
                 help=f"{suggestion(precision, PRECISIONS)}use one of {', '.join(PRECISIONS)}",
@@ -100,7 +102,7 @@ class InferenceSession:
         return target_of(self.providers[0])
 
     def __repr__(self) -> str:
-        return f"<InferenceSession on {', '.join(self.providers)}, {self.precision}>"
+        return f"<InferenceSession on {', '.join(self.providers)}, {self.precision or 'exact'}>"
 
     def load(
         self,
@@ -234,7 +236,7 @@ class InferenceSession:
         lowered = self._lowered(source, self.target) if plan is None else plan.lowered
         defaults = TENSOR_CORES if TARGETS[self.target].tensor_cores and multiplies_in_tf32(source, lowered) else EXACT
         constants = sum(isinstance(s.producer, Constant) for s in lowered.symbols)
-        disabled = (*SLOWER, *sessions.QUADRATIC) if constants >= sessions.MANY_CONSTANTS else SLOWER
+        disabled = (*SLOWER, *sessions.quadratic(constants))
         disabled = (*disabled, *broken(lowered))
         packing = {**prepacking.entries(lowered, prepack), **memory(lowered)}
         in_steps = TARGETS[self.target].is_host and any(buffer.in_place for buffer in buffers.values())

@@ -125,7 +125,9 @@ def _run(commands: Commands) -> None:
     add_provider(parser)
     add_links(parser)
     parser.add_argument(
-        "--precision", choices=_PRECISIONS, default="exact", help="whether narrow floats round after every op"
+        "--precision",
+        choices=_PRECISIONS,
+        help="whether narrow floats round after every op (exact, but for float16 in models of other tools)",
     )
     parser.add_argument("--output", metavar="FILE", help="a .npz file for the outputs")
 
@@ -145,7 +147,9 @@ def _convert(commands: Commands) -> None:
     parser.add_argument("path", metavar="OUT", help="the .onnx file to write")
     parser.add_argument("--target", choices=_TARGETS, default="cpu", help="what it is to run on (cpu)")
     parser.add_argument(
-        "--precision", choices=_PRECISIONS, default="exact", help="whether narrow floats round after every op"
+        "--precision",
+        choices=_PRECISIONS,
+        help="whether narrow floats round after every op (exact, but for float16 in models of other tools)",
     )
     parser.add_argument(
         "--implicit-casts", action="store_true", help="cast operands of several dtypes as the promotion system says"

@@ -23,7 +23,7 @@ from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import model_types
 from graphcore.runtime.ort.release import optimisers_to_leave_out, runtime
-from graphcore.runtime.ort.sessions import MANY_CONSTANTS, QUADRATIC
+from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -63,7 +63,7 @@ def found(opened: Opened, prepack: Prepack) -> Direct | str:
     graph = proto.graph
     # To leave an optimiser out takes as long as a tenth of a small session.
     slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
-    disabled = slower if scan.constants < MANY_CONSTANTS else (*slower, *QUADRATIC)
+    disabled = (*slower, *quadratic(scan.constants))
     more = optimisers_to_leave_out({"float64": scan.has_float64, "empty constants": scan.has_empty_constants})
     return Direct(
         graph_name(graph.name),

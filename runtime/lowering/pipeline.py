@@ -40,7 +40,7 @@ class Lowering:
 
     newest: Legality
     rules: Legality
-    precision: Precision
+    precision: Precision | None
     optimize: Optimize
     inline: bool
     trace: list[Pass]
@@ -83,7 +83,7 @@ def run(passes: tuple[Pass, ...], has: Summary, to: Lowering) -> Summary:
 
 def made_legal(has: Summary, to: Lowering) -> Graph:
     """Return the graph after the passes of `LEGALISING`; the graph itself where it is legal and needs no guard."""
-    if is_legal(has, to.rules) and not _needs_guards(has, to):
+    if is_legal(has, to.rules, keeps_halves=to.precision is None) and not _needs_guards(has, to):
         return has.graph
     to.source = has.graph
     with uncollected():
@@ -152,7 +152,8 @@ def _expand(has: Summary, to: Lowering) -> Graph | None:
 
 
 def _legalise(has: Summary, to: Lowering) -> Graph:
-    return legalise(has.graph, to.rules, fast=to.precision == "fast" and to.rules.decomposes)
+    fast = to.precision == "fast" and to.rules.decomposes
+    return legalise(has.graph, to.rules, fast=fast, keeps_halves=to.precision is None)
 
 
 def _fuse_biases(has: Summary, to: Lowering) -> Graph | None:
@@ -286,7 +287,7 @@ __all__ = [
 def lower(
     graph: Graph,
     target: TargetName,
-    precision: Precision = "exact",
+    precision: Precision | None = "exact",
     *,
     inline: bool = True,
     runtime: Runtime | None = None,
@@ -295,9 +296,10 @@ def lower(
 ) -> Graph:
     """Return a graph of ONNX operators and dtypes that computes the same on `target`.
 
-    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32. inline: calls
-    of functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime
-    that is to run it, where it is not what files are written for; the graph is of an older opset than the runtime's
+    precision: "exact" rounds after every op, "fast" leaves consecutive ones on narrow floats in float32, None leaves
+    nodes of models that others wrote to the runtime's kernels and rounds after every other op. inline: calls of
+    functions are replaced by their bodies; otherwise they stay where they can. runtime: the release of onnxruntime that
+    is to run it, where it is not what files are written for; the graph is of an older opset than the runtime's
     where only that has kernels of an operator. optimize: "exact" runs the passes of `Graph.optimize` first; "all"
     looks for fusions (`runtime/fusions`), whose sums may come in another order, and runs the passes where there are
     some. trace: is given the passes that ran. Inputs and outputs keep their names and order. Raises `GraphError` for an

@@ -89,7 +89,7 @@ class Plan:
 def planned(
     graph: Graph,
     lower: Callable[[Graph, TargetName], Graph],
-    precision: Precision,
+    precision: Precision | None,
     runtime: Runtime,
     *,
     has_buffers: bool = False,

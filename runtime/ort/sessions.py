@@ -35,6 +35,13 @@ class Optimised(Protocol):
     def folder(self) -> str | None: ...
 
 
+def quadratic(constants: int) -> tuple[str, ...]:
+    """Return the optimisers to leave out of a session with so many constants, since they take too long."""
+    if constants < MANY_CONSTANTS:
+        return ()
+    return tuple(name for name, seen in QUADRATIC.items() if seen.includes(runtime().version))
+
+
 class Cache(Protocol):
     """Graphs as onnxruntime has optimised them, by cache key. used: the key of what was found or saved last; is_packed:
     whether that has large weights in the order of kernels. is_whole: whether entries have all weights."""
@@ -50,8 +57,9 @@ class Cache(Protocol):
     def room(self) -> AbstractContextManager[str]: ...
 
 
-QUADRATIC = ("ConstantSharing",)
-"""Measured: it compares initializers pairwise, three quarters of the start of a session with 10,000 of them."""
+QUADRATIC = {"ConstantSharing": Range(last="1.31.1")}
+"""Optimisers that compare initializers pairwise, with the releases that do: three quarters of the start of a session
+with 10,000 different numbers. Without it, equal nodes on equal constants are computed twice."""
 
 MANY_CONSTANTS = 1000
 """The number of constants from which on the optimisers of `QUADRATIC` are left out."""

@@ -16,6 +16,7 @@ from onnx import helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
+from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.ort import sessions
 from graphcore.runtime.ort.providers import require_started
 from graphcore.types.tensor_types import SequenceType
@@ -354,8 +355,12 @@ def test_nothing_is_printed_when_a_model_is_refused(capfd: pytest.CaptureFixture
     assert capfd.readouterr() == ("", "")
 
 
-def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seen", "off"), [(Range(), True), (Range(last="0.1"), False)])
+def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(
+    monkeypatch: pytest.MonkeyPatch, seen: Range, off: bool
+) -> None:
     monkeypatch.setattr(sessions, "MANY_CONSTANTS", 3)
+    monkeypatch.setattr(sessions, "QUADRATIC", {"ConstantSharing": seen})
     asked: list[list[str]] = []
     real = onnxruntime.InferenceSession
 
@@ -371,7 +376,7 @@ def test_optimiser_that_is_slow_on_many_initializers_is_off_for_them(monkeypatch
             total = total + graph.weight(f"w{i}", np.full(4, i, np.float32))
         graph.output(total)
         assert gc.InferenceSession().load(graph)(np.zeros(4, np.float32))[0][0] == sum(range(count))
-    assert ["ConstantSharing" in names for names in asked] == [False, True]
+    assert ["ConstantSharing" in names for names in asked] == [False, off]
 
 
 @pytest.mark.parametrize("noted", ["{", "[]", "null", '{"x": 3}', '{"x": "nope"}', '{"x": "float64"}', "[" * 100_000])

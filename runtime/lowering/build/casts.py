@@ -14,6 +14,7 @@ from graphcore.arrays import casting
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
 from graphcore.runtime.lowering.build.builder import Builder
+from graphcore.runtime.lowering.build.ranges import range_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
@@ -34,6 +35,9 @@ OVERFLOWS = "Cast to float8"
 FLOAT8_TO_BOOL = "Cast of float8 to bool"
 PARTS = "Cast of parts of bytes"
 """The names of the traps."""
+
+_ROUNDED_FREELY = frozenset({DType.float16, DType.bfloat16, DType.float32})
+"""Floats between which the runtime merges casts in models whose halves it rounds as it likes."""
 
 _PARTS = casts_without_bitcast.NIBBLES | {DType.int2, DType.uint2}
 """Integers of which a byte holds several."""
@@ -56,7 +60,8 @@ class Casts:
 
     def __init__(self, b: Builder) -> None:
         self._b = b
-        self._done: dict[tuple[int, DType, DType], Symbol] = {}
+        self._done: dict[tuple[int, DType, DType, bool], Symbol] = {}
+        """By number, both dtypes, and whether it is for a model that others wrote."""
         self._native: dict[tuple[int, DType], Symbol] = {}
         self.loose: dict[tuple[int, DType], Symbol] = {}
         """By number and wider dtype: what a value was before it was narrowed. Integers have the same low bits."""
@@ -67,7 +72,8 @@ class Casts:
         """A stored value of `source` as a stored value of `target`."""
         if source is target:
             return symbol
-        key = (symbol.id, source, target)
+        is_read = self._b.is_read
+        key = (symbol.id, source, target, is_read)
         found = self._done.get(key)
         if found is None:
             producer = symbol.producer
@@ -83,7 +89,7 @@ class Casts:
             else:
                 found = self._cast(symbol, source, target)
                 if found is not symbol and _holds(target, source):
-                    self._done[found.id, target, source] = symbol
+                    self._done[found.id, target, source, is_read] = symbol
             self._done[key] = found
         return found
 
@@ -181,6 +187,8 @@ class Casts:
         """Return what a Cast made through a BitCast to its own dtype, which no optimiser merges; others as they are."""
         if symbol.id not in self._made_by_cast or symbol.dtype in _NO_BITCAST or not self._b.rules.decomposes:
             return symbol
+        if self._b.keeps_halves and symbol.dtype in _ROUNDED_FREELY:
+            return symbol
         if not self._b.rules.has_trap(MERGED):
             return symbol
         found = self._barriers.get(symbol.id)
@@ -229,8 +237,16 @@ class Casts:
         return b.native("Where", large, marked, whole, dtype=DType.float64)
 
     def _to_integer(self, symbol: Symbol, target: DType) -> Symbol:
-        """Truncated and saturated, NaN as 0."""
+        """Truncated and saturated, NaN as 0.
+
+        ONNX leaves open what a number out of the range becomes: models that others wrote have the kernel's answer.
+        """
         b = self._b
+        if b.is_read and symbol.dtype.bits >= 16:
+            return self.native(symbol, target)
+        held = range_of(symbol)
+        if held is not None and int(target.min) <= held.least and held.largest <= int(target.max):
+            return self._to_integer_in_range(symbol, target, has_nan=held.has_nan)
         wide = symbol if symbol.dtype is DType.float64 else self.native(symbol, DType.float32)
         if target.bits == 32 and wide.dtype is DType.float32:
             wide = self.native(wide, DType.float64)
@@ -255,6 +271,15 @@ class Casts:
             return b.native("BitCast", made, dtype=target, to=target)
         under = b.native("Less", wide, below, dtype=DType.bool)
         return b.native("Where", under, b.scalar(least, DType.int64), made, dtype=DType.int64)
+
+    def _to_integer_in_range(self, symbol: Symbol, target: DType, *, has_nan: bool) -> Symbol:
+        """Truncated, NaN as 0, where all numbers are in the range of the integer."""
+        b = self._b
+        if has_nan:
+            wide = symbol if symbol.dtype in (DType.float32, DType.float64) else self.native(symbol, DType.float32)
+            unknown = b.native("IsNaN", wide, dtype=DType.bool)
+            symbol = b.native("Where", unknown, b.scalar(0.0, wide.dtype), wide, dtype=wide.dtype)
+        return self.native(self.native(symbol, DType.int32) if target.bits < 32 else symbol, target)
 
     def _to_float8(self, symbol: Symbol, target: DType) -> Symbol:
         """Overflow to NaN (e4m3fn) or infinity (e5m2), which the kernel gets wrong near the top."""

@@ -31,6 +31,7 @@ from graphcore.runtime.lowering.decompositions import (
 )
 from graphcore.runtime.lowering.decompositions.older import bitcast, bitwise, empty, files
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
+from graphcore.runtime.lowering.targets.incorrect import HALVES
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.lowering.targets.traps import of_kernel
 from graphcore.types.dtypes import DType
@@ -164,6 +165,11 @@ AS_WRITTEN = frozenset(
 """Operators whose float32 kernels differ from what docs/numbers.md says in NaN, the sign of zero or far tails alone.
 
 Nodes of models that others wrote keep them, and with them their speed."""
+
+
+def keeps_half(rules: Legality, op_type: str, dtype: DType) -> bool:
+    """Return whether a node of a model that others wrote is left to the runtime in float16 or bfloat16."""
+    return dtype in HALVES and rules.runs_half(op_type, dtype) and (op_type, dtype) not in rows_of(rules).rows
 
 
 def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:

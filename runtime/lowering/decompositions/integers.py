@@ -19,7 +19,7 @@ def divide(b: Builder, call: Call) -> Replacement:
     truncates = bool(call.attributes.get("fmod"))
     dtype = x.dtype
     divisors = b.known(y)
-    if divisors is not None and y.producer.is_weight:
+    if divisors is not None and y.producer.is_weight and not b.is_read:
         divisors = None  # its owner may still change it
     if divisors is not None and not np.isin(divisors, (0, -1) if dtype.is_signed else (0,)).any():
         if not truncates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
-from graphcore.runtime.lowering.decompositions import keeps_kernel, ml_operators, optionals
+from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, ml_operators, optionals
 from graphcore.runtime.lowering.dtypes import sequences
 from graphcore.runtime.lowering.dtypes.float4 import FOUR
 from graphcore.runtime.lowering.expansion.expand import PARTIAL_KERNELS, computes
@@ -18,8 +18,11 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 
-def is_legal(has: Summary, rules: Legality) -> bool:
-    """Return whether a target runs a graph and its bodies as they are. Raises `GraphError` as `stored_as` does."""
+def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bool:
+    """Return whether a target runs a graph and its bodies as they are. Raises `GraphError` as `stored_as` does.
+
+    keeps_halves: whether nodes of models that others wrote keep the runtime's kernels of float16 and bfloat16.
+    """
     if sequences.are_held(has):
         return False
     dtypes = has.dtypes
@@ -37,14 +40,15 @@ def is_legal(has: Summary, rules: Legality) -> bool:
         return False
     if not all(_keeps(rules, *operator, dtype) for operator in has.operators for dtype in dtypes):
         # Not every operator takes every dtype that there is: which has which?
-        if not all(_is_legal_by_kind(part, rules) for part in has.parts):
+        if not all(_is_legal_by_kind(part, rules, keeps_halves=keeps_halves) for part in has.parts):
             return False
     return all(map(_has_own_outputs, has.parts))
 
 
-def _is_legal_by_kind(graph: Graph, rules: Legality) -> bool:
+def _is_legal_by_kind(graph: Graph, rules: Legality, *, keeps_halves: bool) -> bool:
     as_read = all(type(node.origin) is Imported for node in graph.nodes)
-    return all(_kind_is_legal(rules, as_read, *kind) for kind in kinds_of(graph))
+    halves = as_read and keeps_halves
+    return all(_kind_is_legal(rules, as_read, halves, *kind) for kind in kinds_of(graph))
 
 
 def _has_own_outputs(graph: Graph) -> bool:
@@ -55,13 +59,15 @@ def _has_own_outputs(graph: Graph) -> bool:
 
 
 def _kind_is_legal(
-    rules: Legality, as_read: bool, op_type: str, domain: str, operand: Type | None, result: Type
+    rules: Legality, as_read: bool, halves: bool, op_type: str, domain: str, operand: Type | None, result: Type
 ) -> bool:
     # The operand that decides where it is not the first one has the result's dtype.
     decides = result if operand is None or op_type in BY_RESULT or op_type in PRIMARY else operand
     dtype = decides.dtype if isinstance(decides, TensorType) else None
     if as_read and not domain and dtype is not None and keeps_kernel(op_type, dtype, operand):
         return rules.allows(op_type, dtype)
+    if halves and not domain and dtype is not None and op_type != "Cast" and keeps_half(rules, op_type, dtype):
+        return True
     return _keeps(rules, op_type, domain, dtype, operand, result)
 
 

@@ -25,12 +25,13 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
 
-def legalise(graph: Graph, rules: Legality, *, fast: bool = False) -> Graph:
+def legalise(graph: Graph, rules: Legality, *, fast: bool = False, keeps_halves: bool = False) -> Graph:
     """Return a graph that holds nothing but what `rules` allow. Raises `GraphError` where there is no way.
 
-    fast: consecutive operators on floats narrower than float32 do not round in between.
+    fast: consecutive operators on floats narrower than float32 do not round in between. keeps_halves: nodes of models
+    that others wrote keep the runtime's kernels of float16 and bfloat16, which round as they like.
     """
-    return Legaliser(graph, rules, fast=fast).run()
+    return Legaliser(graph, rules, fast=fast, keeps_halves=keeps_halves).run()
 
 
 class Legaliser:
@@ -43,6 +44,7 @@ class Legaliser:
         outer: Legaliser | None = None,
         *,
         fast: bool = False,
+        keeps_halves: bool = False,
         stored: Mapping[DType, DType] = MappingProxyType({}),
     ) -> None:
         """stored: the dtypes that values go into and out of a body as, from `control_flow.stored_as`."""
@@ -50,6 +52,7 @@ class Legaliser:
         self.graph = self.rewrite.new
         self.rules = rules
         self.fast = fast
+        self.keeps_halves = keeps_halves
         self._selector = Selector(self._node)
         self.builder = Builder(self.graph, rules, self._selector, Casts, fast=fast)
         casts = self.builder.casts
@@ -74,7 +77,7 @@ class Legaliser:
 
     def _body(self, body: Graph, stored: Mapping[DType, DType] = MappingProxyType({})) -> Graph:
         """Return a body of a node of this graph, made legal."""
-        return Legaliser(body, self.rules, self, fast=self.fast, stored=stored).run()
+        return Legaliser(body, self.rules, self, fast=self.fast, keeps_halves=self.keeps_halves, stored=stored).run()
 
     def _with_outputs(self) -> Graph:
         """Set the outputs under their names: a value that has another name already gets a second one by Identity."""
@@ -106,6 +109,8 @@ class Legaliser:
 
     def _node(self, node: Node, inputs: tuple[Symbol | None, ...]) -> tuple[Symbol, ...]:
         """Return what computes the results of a node on new operands."""
+        self.builder.is_read = is_read = self.rewrite.is_read
+        self.builder.keeps_halves = is_read and self.keeps_halves
         types = [s.type for s in node.outputs]
         if node.op_type == "Cast" and not node.domain:
             return (self._cast(node, inputs, types[0].dtype),)
@@ -116,7 +121,7 @@ class Legaliser:
         if self.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
         call = Call(node.op_type, inputs, stored, dict(attributes), node.domain)
-        self._selector.keeps_kernels = self.rewrite.is_read and chosen_dtype(call) is DType.float32
+        self._selector.keeps_kernels = is_read and chosen_dtype(call) is DType.float32
         made = self._selector.legal(self.builder, call)
         if node.op_type in MOVES and not self.fast:
             return made

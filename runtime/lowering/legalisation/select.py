@@ -14,6 +14,7 @@ from graphcore.runtime.lowering.build.constants import fold
 from graphcore.runtime.lowering.decompositions import (
     Replaced,
     float64_functions,
+    keeps_half,
     keeps_kernel,
     ml_operators,
     optionals,
@@ -84,6 +85,8 @@ class Selector:
                 made = decomposition(b, call)
                 if made is not None:
                     return made if isinstance(made, tuple) else (made,)
+            elif b.keeps_halves and keeps_half(rules, op_type, dtype):
+                return b.emit_many(op_type, tuple(inputs), types, attributes)
             if b.fast and dtype in NARROW and op_type in KEEPS_VALUES and _is_wider(b, inputs):
                 return compute_in(b, DType.float32, call)
         if rules.allows(op_type, dtype) or op_type == "Cast" or (op_type == "BitCast" and rules.views_bits):

@@ -74,6 +74,21 @@ class Legality:
             row &= _schema_dtypes(op_type, opset)
         return _registered(self.target, op_type, row, self.runtime) - incorrect(self.target, op_type, self.runtime)
 
+    def runs_half(self, op_type: str, dtype: DType) -> bool:
+        """Return whether the runtime runs an operator in float16 or bfloat16, rounding as it likes.
+
+        Where the CPU provider has no kernel of float16, the runtime puts casts around that of float32. It would take
+        Attention apart first, and round after each part.
+        """
+        row = self.table.get(op_type)
+        if not self.decomposes or row is None:
+            return False
+        if dtype in _registered(self.target, op_type, row, self.runtime):
+            return True
+        if dtype is not DType.float16 or not self.target.is_host or op_type == "Attention":
+            return False
+        return self.allows(op_type, DType.float32)
+
     @functools.cached_property
     def may_lack(self) -> bool:
         """Return whether kernels may not be there that the replacements of others are built of."""
