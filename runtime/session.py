@@ -20,7 +20,7 @@ from graphcore.onnx.opset import LIMIT
 from graphcore.runtime import lowering, openvino, python_ops
 from graphcore.runtime.buffers.state import kept_of
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS
-from graphcore.runtime.memory import prepacking
+from graphcore.runtime.memory import mapped, prepacking
 from graphcore.runtime.memory.huge_pages import checked
 from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model, Start
@@ -238,8 +238,13 @@ class InferenceSession:
         constants = sum(isinstance(s.producer, Constant) for s in lowered.symbols)
         disabled = (*SLOWER, *sessions.quadratic(constants))
         disabled = (*disabled, *broken(lowered))
-        packing = {**prepacking.entries(lowered, prepack), **memory(lowered)}
+        entries = prepacking.entries(lowered, prepack)
+        prepacks = entries != prepacking.OFF
+        packing = {**entries, **memory(lowered)}
         in_steps = TARGETS[self.target].is_host and any(buffer.in_place for buffer in buffers.values())
+        if in_steps and "enable_mem_pattern" not in self._starter.attributes:
+            # A plan of the memory of each prompt's length would be kept, and used once.
+            packing["enable_mem_pattern"] = False
         # What Python computes has another number in each process.
         cache = None if warm is None or sites or plan is not None else warm.cache(disabled, packing)
 
@@ -253,6 +258,8 @@ class InferenceSession:
                 None if more else cache,
             )
             require_started(started[0], self.providers)
+            if prepacks:
+                mapped.release(prepacking.reordered(lowered))
             return started[0], (started[1], sites)
 
         def again(given: Graph) -> Graph:

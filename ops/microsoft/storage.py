@@ -115,29 +115,37 @@ def GatherBlockQuantized(  # noqa: N802
         raise ValueError(f"{bits} bits gathered along axis {across} and quantised along {along} have no body")
     if scales.rank != data.rank or (zero_points is not None and zero_points.dtype is not data.dtype):
         raise ValueError(f"data {data.type} does not go with scales {scales.type} and those zero points")
-    table = _unpacked(data, bits) if is_bytes else data
-    blocks = table.shape[along].ceildiv(block_size)
-    wanted = [*table.shape[:along], blocks, *table.shape[along + 1 :]]
+    sizes = [*data.shape]
+    if is_bytes:
+        sizes[-1] = sizes[-1] * (8 // bits)
+    wanted = [*sizes[:along], sizes[along].ceildiv(block_size), *sizes[along + 1 :]]
     if not all(map(may_be, scales.shape, wanted)):
         raise ValueError(f"scales has shape {scales.shape}, and {list(map(str, wanted))} is wanted")
-    count = shape_of(table)[across]
+    count = shape_of(data)[across]
     at = indices.cast(DType.int64)
     at = where(at < 0, at + count, at)
     inside = (at >= 0) & (at < count)
     at = where(inside, at, 0)
     place = along if along < across else along - 1 + indices.rank
-    rows = gather(table, at, axis=across).cast(DType.float32)
+
+    def taken(x: Symbol) -> Symbol:
+        """Rows of a table, the numbers of bytes side by side."""
+        picked = gather(x, at, axis=across)
+        return _unpacked(picked, bits) if x.dtype is DType.uint8 else picked
+
+    rows = taken(data).cast(DType.float32)
 
     def spread(x: Symbol) -> Symbol:
-        wide = repeat_interleave(gather(x, at, axis=across).cast(DType.float32), block_size, axis=place)
+        wide = repeat_interleave(x.cast(DType.float32), block_size, axis=place)
         keep: list[Any] = [slice(None)] * wide.rank
         keep[place] = slice(0, shape_of(rows)[place] if not rows.shape[place].is_static else int(rows.shape[place]))
         return wide[tuple(keep)]
 
     zero: Any = np.float32(1 << (bits - 1) if is_bytes else 0)
     if zero_points is not None:
-        zero = spread(_unpacked(zero_points, bits)[_first(zero_points, scales, bits)] if is_bytes else zero_points)
-    made = (rows - zero) * spread(scales)
+        points = taken(zero_points)
+        zero = spread(points[_first(scales)] if is_bytes else points)
+    made = (rows - zero) * spread(gather(scales, at, axis=across))
     trailing = [1] * (data.rank - 1 - across)
     known = inside.reshape(*indices.shape, *trailing)
     return where(known, made, 0.0)
@@ -147,7 +155,7 @@ def _is_single(scales: Type | None) -> bool:
     return isinstance(scales, TensorType) and scales.dtype is DType.float32
 
 
-def _first(zero_points: Symbol, scales: Symbol, bits: int) -> Any:
+def _first(scales: Symbol) -> Any:
     """Those zero points of the last axis that belong to a block: bytes may hold more."""
     last = scales.shape[-1]
     return (..., slice(0, int(last))) if last.is_static else ...

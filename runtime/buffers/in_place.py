@@ -28,27 +28,41 @@ def may_share(graph: Graph, name: str, output: str) -> bool:
     """
     start = next(s for s in graph.input_symbols if s.name == name)
     end = next(s for label, s in graph.named_outputs if (label or s.name) == output)
+    is_output = any(s is start for _, s in graph.named_outputs)
+    return not is_output and _is_written(graph, start, end)
+
+
+def _is_written(graph: Graph, start: Symbol, end: Symbol) -> bool:
+    """Return whether a single writer reads a value and gives another one: in both branches, where that is an If."""
     writer = end.producer
     if not isinstance(writer, Node):
         return False
+    if writer.op_type == "If" and not writer.domain:
+        position = next(i for i, s in enumerate(writer.outputs) if s is end)
+        if _reads(graph, start, but=writer):
+            return False
+        own = [(inner, _own(inner, start), inner.outputs[position]) for inner in bodies(writer)]
+        return all(s is not None and _is_written(inner, s, made) for inner, s, made in own)
     operands = _WRITERS.get((writer.domain, writer.op_type), {})
     read = next((operands.get(i) for i, s in enumerate(writer.outputs) if s is end), None)
     if read is None or read >= len(writer.inputs) or writer.inputs[read] is not start:
         return False
-    is_output = any(s is start for _, s in graph.named_outputs)
-    return _reads(graph, start) == 1 and not is_output
+    return _reads(graph, start) == 1
 
 
-def _reads(graph: Graph, symbol: Symbol) -> int:
-    """Return how often nodes read the elements of a value; in a body counts for two, as it may be at any time."""
+def _reads(graph: Graph, symbol: Symbol, but: Node | None = None) -> int:
+    """Return how often nodes read the elements of a value; in a body counts for two, as it may be at any time.
+
+    but: a node whose bodies are not looked at.
+    """
     direct = sum(s is symbol for node in graph.nodes if node.op_type not in _SHAPES for s in node.inputs)
-    captured = any(
-        isinstance(s.producer, Captured) and s.producer.symbol is symbol
-        for node in graph.nodes
-        for body in bodies(node)
-        for s in body.symbols
-    )
+    captured = any(_own(body, symbol) is not None for node in graph.nodes if node is not but for body in bodies(node))
     return direct + 2 * captured
+
+
+def _own(body: Graph, symbol: Symbol) -> Symbol | None:
+    """Return what stands for a value of the outer graph in a body; None where it is not read there."""
+    return next((s for s in body.symbols if isinstance(s.producer, Captured) and s.producer.symbol is symbol), None)
 
 
 __all__ = ["may_share"]

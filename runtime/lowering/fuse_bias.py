@@ -12,6 +12,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.walk import bodies
+from graphcore.ops.shared.quantized.products import is_flaw
 from graphcore.passes.liveness import keep_nodes
 from graphcore.runtime.lowering.summary import Summary
 
@@ -64,7 +65,7 @@ def _fused(node: Node, uses: Counter[int]) -> bool:
             assert inner is not None
             if not isinstance(inner.producer, Node) or uses[inner.id] > 1:
                 continue
-            if not _is_flaw(other) and not _is_rest(other, inner.producer):
+            if not is_flaw(other) and not _is_rest(other, inner.producer):
                 continue
             product = inner.producer
         if not _takes(product, bias) or sum_.type is not node.outputs[0].type:
@@ -83,15 +84,6 @@ def _takes(node: Node, bias: Symbol) -> bool:
         return False
     made = node.outputs[0]
     return made.dtype is bias.dtype and bool(made.rank) and made.shape[-1] == bias.shape[0]
-
-
-def _is_flaw(symbol: Symbol | None) -> bool:
-    """Return whether it is 0 or NaN whatever is fed, a product with zeros: the order of the sums does not matter."""
-    node = symbol.producer if symbol is not None else None
-    if not isinstance(node, Node) or node.op_type != "MatMul" or node.domain:
-        return False
-    factor = node.inputs[1]
-    return factor is not None and type(factor.producer) is Constant and not factor.producer.array.any()
 
 
 def _is_rest(symbol: Symbol | None, product: Node) -> bool:

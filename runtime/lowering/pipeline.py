@@ -16,6 +16,7 @@ from graphcore.onnx.opset import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import fuse_bias
 from graphcore.runtime.lowering.dtypes import ambiguous, float4, integers, nary, sequences
+from graphcore.runtime.lowering.expansion import row_switch
 from graphcore.runtime.lowering.expansion.expand import expand
 from graphcore.runtime.lowering.functions import custom_ops, inline
 from graphcore.runtime.lowering.guards import GUARDS, Guard
@@ -160,6 +161,12 @@ def _fuse_biases(has: Summary, to: Lowering) -> Graph | None:
     return has.graph if fuse_bias.fuse(has.parts) else None
 
 
+def _switch_by_rows(has: Summary, to: Lowering) -> Graph | None:
+    if not to.rules.target.packs_weights:
+        return None
+    return _if_changed(row_switch.switched(has.graph, to.newest.runtime), has)
+
+
 def _write_notes(has: Summary, to: Lowering) -> Graph:
     graph, source = has.graph, to.source
     assert source is not None
@@ -269,9 +276,19 @@ LEGALISING: tuple[Pass, ...] = (
 )  # fmt: skip
 """Passes that make a graph legal, or the body of a function that is kept; none runs on what is legal as it stands."""
 
-PIPELINE: tuple[Pass, ...] = (*PREPARING, *LEGALISING)
+FINISHING: tuple[Pass, ...] = (
+    Pass(
+        "switch by rows", 'optimize="all", a session, and a graph quantised for it',
+        "products of 4 bits for few rows, of bytes for many",
+        lambda has, to: to.optimize == "all" and row_switch.is_wanted(has.graph, has.operators), _switch_by_rows,
+    ),
+)  # fmt: skip
+"""Passes over a legal graph, which give a legal one."""
+
+PIPELINE: tuple[Pass, ...] = (*PREPARING, *LEGALISING, *FINISHING)
 
 __all__ = [
+    "FINISHING",
     "LEGALISING",
     "PIPELINE",
     "PREPARING",
@@ -310,6 +327,8 @@ def lower(
     rules = with_kernels(newest, onnx_op_types(has))
     to = Lowering(newest, rules, precision, optimize, inline, [] if trace is None else trace)
     made = made_legal(run(PREPARING, has, to), to)
+    if row_switch.NOTE in made.metadata:  # without which a walk would find no pass
+        made = run(FINISHING, Summary(made), to).graph
     opset = to.rules.runtime.opset if to.rules.decomposes else OPSET
     if made.opsets.get("", OPSET) == opset:
         return made

@@ -7,12 +7,15 @@ more columns, 1.5 times through those of 768.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, walk
 from graphcore.types.tensor_types import TensorType
 
 Prepack: TypeAlias = Literal["auto", "on", "off"]
@@ -50,6 +53,14 @@ def entries(graph: Graph, prepack: Prepack) -> dict[str, str]:
 def gains(graph: Graph) -> bool:
     """Return whether some kernel of a lowered graph runs faster on weights in its own order."""
     return _gains(graph, set())
+
+
+def reordered(graph: Graph) -> Iterator[Array]:
+    """Yield the weights of 4 bits of a lowered graph, which their kernels read in their own order alone."""
+    for node in walk(graph):
+        if node.op_type == "MatMulNBits" and node.domain:
+            arrays = (constant_array(s, weights=True, outer=True) for s in node.inputs[1:4])
+            yield from (array for array in arrays if array is not None)
 
 
 def _gains(graph: Graph, outer: set[int]) -> bool:
@@ -90,4 +101,4 @@ def _is_one_row(symbol: Symbol | None) -> bool:
     return all(dim.is_static and int(dim) == 1 for dim in tuple(symbol.shape)[:-1])
 
 
-__all__ = ["OFF", "PACKED", "PARALLEL", "Prepack", "entries", "gains", "require"]
+__all__ = ["OFF", "PACKED", "PARALLEL", "Prepack", "entries", "gains", "reordered", "require"]

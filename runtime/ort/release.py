@@ -18,7 +18,7 @@ from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
-from graphcore.runtime.ort.byte_saturation import saturates
+from graphcore.runtime.ort.byte_saturation import many_rows, saturates
 from graphcore.runtime.ort.kernel_registry import KernelRegistry
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -38,7 +38,9 @@ def runtime() -> Runtime:
     version = onnxruntime.__version__
     release = measured_release()
     if release is not None:
-        return Runtime(version, min(release.opset, OPSET), min(release.ir, IR_VERSION), saturates=saturates)
+        return Runtime(
+            version, min(release.opset, OPSET), min(release.ir, IR_VERSION), saturates=saturates, many_rows=many_rows
+        )
     opset = newest_opset()
     if opset < OLDEST_OPSET:
         raise RunError(
@@ -54,7 +56,7 @@ def runtime() -> Runtime:
         table.nearest(version).version,
         "" if registry is None else " and the kernels that the build lists",
     )
-    return Runtime(version, opset, newest_ir(), registry, saturates=saturates)
+    return Runtime(version, opset, newest_ir(), registry, saturates=saturates, many_rows=many_rows)
 
 
 def measured_release() -> Release | None:

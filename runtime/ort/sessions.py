@@ -15,7 +15,8 @@ from graphcore._version import FOLDER
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant
+from graphcore.ir.symbol import Captured, Constant, Symbol, source_of
+from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.opset import LIMIT
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.incorrect import HALVES
@@ -91,7 +92,10 @@ _EMPTY = "py.typed"
 _FILES_FOLDER = "session.model_external_initializers_file_folder_path"
 
 # Operators that read a weight when they run and not while the session is optimised.
-_READ_LATE = frozenset({"MatMul", "Gemm", "Gather", "LayerNormalization", "RMSNormalization", "Attention"})
+_READ_LATE = frozenset(
+    {("", name) for name in ("MatMul", "Gemm", "Gather", "LayerNormalization", "RMSNormalization", "Attention")}
+    | {("com.microsoft", name) for name in ("MatMulNBits", "GatherBlockQuantized")}
+)
 
 
 def start(
@@ -289,16 +293,32 @@ def _is_large(array: Array) -> bool:
 
 def _read_late(graph: Graph) -> frozenset[str]:
     """Return the constants that only kernels read: operands of operators that wait for an operand of the run."""
-    constant = {s.id for s in graph.symbols if isinstance(s.producer, Constant)}
     late: dict[int, bool] = {}
+    _look_at(graph, late)
+    outputs = {s.id for s in graph.outputs}
+    own = {id(s): s for s in graph.symbols if isinstance(s.producer, Constant)}
+    return frozenset(s.name for i, s in own.items() if late.get(i) and s.id not in outputs)
+
+
+def _look_at(graph: Graph, late: dict[int, bool]) -> None:
+    """Note of each constant that a graph and its bodies read whether only kernels do."""
+    constant = {s.id for s in graph.symbols if isinstance(source_of(s), Constant)}
     for node in graph.nodes:
+        for inner in bodies(node):
+            _look_at(inner, late)
         inputs = [s for s in node.inputs if s is not None]
-        folded = all(s.id in constant for s in inputs)
+        folded = not node.domain and all(s.id in constant for s in inputs)  # onnxruntime folds ONNX's alone
         if folded:
             constant.update(s.id for s in node.outputs)
         for symbol in inputs:
-            if isinstance(symbol.producer, Constant):
-                waits = not folded and node.op_type in _READ_LATE
-                late[symbol.id] = late.get(symbol.id, True) and waits
-    outputs = {s.id for s in graph.outputs}
-    return frozenset(graph.symbols[i].name for i, waits in late.items() if waits and i not in outputs)
+            if isinstance(source_of(symbol), Constant):
+                waits = not folded and (node.domain, node.op_type) in _READ_LATE
+                root = _root(symbol)
+                late[id(root)] = late.get(id(root), True) and waits
+
+
+def _root(symbol: Symbol) -> Symbol:
+    """Return the constant that a Symbol of a body stands for."""
+    while isinstance(symbol.producer, Captured):
+        symbol = symbol.producer.symbol
+    return symbol

@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
@@ -16,7 +13,7 @@ from graphcore.ir.transform.walk import bodies
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.candidates import Candidate, Selection, misfit
 from graphcore.runtime.quantizer.report import Report, Row
-from graphcore.runtime.quantizer.schemes import Choices
+from graphcore.runtime.quantizer.schemes import Choices, distance
 
 _NONE: Mapping[tuple[Any, ...], Choices] = {}
 
@@ -62,6 +59,9 @@ def planned(
     """
     plan = Plan(choices)
     encoded: dict[tuple[Any, ...], Encoded | GraphcoreError | str] = {}
+    multiplied = {
+        c.matrix.key for c in found if c.matrix is not None and not (c.is_table or chosen.refusal(c) or misfit(c))
+    }
     for candidate in found:
         node = candidate.node
         refusal = chosen.refusal(candidate)
@@ -72,7 +72,7 @@ def planned(
                 raise _strict(candidate, reason, "")
             continue
         own = others.get(candidate.matrix.key, choices)
-        rows = candidate.is_table and not own.shares_rows
+        rows = candidate.is_table and not own.shares_rows(candidate.matrix.key in multiplied)
         key = (*candidate.matrix.key, "rows" if rows else "")
         if key not in encoded:
             encoded[key] = _encoded(candidate, key, own, rows)
@@ -105,13 +105,7 @@ def _encoded(
     whole = producer.array.nbytes if candidate.weight.root.dtype.is_float else array.nbytes
     if tensor.nbytes >= whole:
         return "scales and zero points would take more than is saved"
-    return Encoded(key, choices, candidate.weight.root, tensor, _distance(array, tensor.dequantize()))
-
-
-def _distance(array: Array, other: Array) -> float:
-    exact = array.astype(np.float32, copy=False)
-    length = float(np.linalg.norm(exact))
-    return float(np.linalg.norm(other - exact)) / length if length else 0.0
+    return Encoded(key, choices, candidate.weight.root, tensor, distance(array, tensor.dequantize()))
 
 
 def _short(error: GraphcoreError) -> str:
@@ -179,11 +173,12 @@ def report(found: Sequence[Candidate], plan: Plan) -> Report:
                 size,
                 after,
                 0.0 if encoded is None else encoded.error,
+                None if encoded is None else encoded.tensor.block_size,
             )
         )
     return Report(plan.choices.scheme.name, tuple(rows))
 
 
 def _scheme(candidate: Candidate, encoded: Encoded) -> str:
-    """Return what the weight is held in: a table of rows is int8 under any scheme."""
+    """Return what the weight is held in: a table of rows is int8 where the scheme has no rows of its own."""
     return encoded.tensor.encoding if candidate.is_table else encoded.choices.scheme.name

@@ -15,7 +15,7 @@ class Row:
     name of the weight. shape: of the weight, as it is stored. scheme: what it is quantised to, "" where it was left.
     reason: why it was left, or "". before, after: the bytes of its weight; both are 0 in the rows after the first
     one of a weight that several nodes share. error: the length of what quantising changes in the weight over the
-    length of the weight; 0.0 where it was left.
+    length of the weight; 0.0 where it was left. block_size: of int4, how many numbers have one scale.
     """
 
     layer: str
@@ -28,6 +28,7 @@ class Row:
     before: int
     after: int
     error: float
+    block_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,10 @@ def _cells(row: Row) -> tuple[str, ...]:
     first = (place, row.operator, row.weight, shape)
     if not row.scheme:
         return (*first, f"- {row.reason}")
+    scheme = row.scheme if row.block_size is None else f"{row.scheme} by {row.block_size}"
     if not row.before and not row.after:
-        return (*first, row.scheme, "shared", "", f"{row.error:.2%}")
-    return (*first, row.scheme, _size(row.before), _size(row.after), f"{row.error:.2%}")
+        return (*first, scheme, "shared", "", f"{row.error:.2%}")
+    return (*first, scheme, _size(row.before), _size(row.after), f"{row.error:.2%}")
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

@@ -16,12 +16,13 @@ from graphcore.ir.transform.pickling import copied
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.passes.sweep import Selection, Sweep
 from graphcore.quantization import Quantized
+from graphcore.quantization.tensors import packed
 from graphcore.runtime.quantizer.candidates import Candidate
 from graphcore.runtime.quantizer.plan import Encoded, Plan, keeps
 from graphcore.runtime.quantizer.schemes import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Type, _shape, tensor_type
+from graphcore.types.tensor_types import Shape, Type, _shape, tensor_type
 
 
 def rewritten(graph: Graph, plan: Plan) -> Graph:
@@ -124,11 +125,13 @@ def _multiplied(
 def _looked_up(
     graph: Graph, candidate: Candidate, inputs: tuple[Symbol | None, ...], held: Quantized, choices: Choices
 ) -> Symbol:
-    """Return rows of a table in int8 times their scales."""
+    """Return rows of a table as floats."""
     ids = inputs[1]
     result = candidate.node.outputs[0].type
     assert ids is not None
     assert held.scale is not None
+    if held.encoding == "int4":
+        return graph.build.cast(_looked_up_in_blocks(graph, ids, held, result.shape), result.dtype)
     numbers = graph.build.emit("Gather", (held.values, ids), tensor_type(DType.int8, result.shape), {"axis": 0})
     scale = graph.build.emit("Gather", (held.scale, ids), tensor_type(DType.float32, ids.shape), {"axis": 0})
     column = tensor_type(DType.float32, ids.shape + _shape([Dim(1)]))
@@ -136,3 +139,20 @@ def _looked_up(
     wide = graph.build.cast(numbers, DType.float32)
     made = graph.build.emit("Mul", (wide, scale), tensor_type(DType.float32, result.shape))
     return graph.build.cast(made, result.dtype)
+
+
+def _looked_up_in_blocks(graph: Graph, ids: Symbol, held: Quantized, shape: Shape) -> Symbol:
+    """Return rows of a table of 4 bits."""
+    rows = int(held.values.shape[0])
+    # The kernel gives zeros for what is no row; a Gather fails, as that of the floats did.
+    every = graph.build.constant(np.arange(rows, dtype=np.int32), DType.int32)
+    ids = graph.build.emit("Gather", (every, ids), tensor_type(DType.int32, ids.shape), {"axis": 0})
+    operands = [held.values, ids, held.scale]
+    if held.zero_point is not None:
+        assert isinstance(held.zero_point.producer, Constant)
+        points = held.zero_point.producer.array
+        even = packed(np.pad(points, ((0, 0), (0, points.shape[1] % 2))))
+        operands.append(graph.build.constant(even, DType.uint8))
+    given = {"bits": 4, "block_size": held.block_size, "gather_axis": 0, "quantize_axis": 1}
+    type_ = tensor_type(DType.float32, shape)
+    return graph.build.emit("GatherBlockQuantized", tuple(operands), type_, given, "com.microsoft")

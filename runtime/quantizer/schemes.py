@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
+
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphError
-from graphcore.quantization import QuantizedTensor, encode
+from graphcore.quantization import ENCODINGS, QuantizedTensor, encode
 from graphcore.support.suggestions import suggestion
 
 
@@ -48,12 +50,20 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
 )
 """Every scheme by name."""
 
-BLOCK_SIZE = 32
+BLOCK_SIZES = (128, 64, 32)
+"""Sizes of blocks to choose from where none is asked for: the larger, the fewer bits, and the faster are products."""
+
+MOST_ERROR = 0.11
+"""The most that quantising may change in a weight, over its length, in blocks that are larger than need be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A scheme with what was chosen for it."""
+    """A scheme with what was chosen for it.
+
+    block_size: None of a scheme with blocks chooses for each weight: the largest whose error is within `MOST_ERROR`,
+    or the smallest.
+    """
 
     scheme: Scheme
     block_size: int | None
@@ -72,14 +82,38 @@ class Choices:
         if scheme.encoding == "int8_split":
             return encode(matrix, "int8_split", axis=0 if self.per_channel else None)
         if scheme.encoding == "int4":
-            size, symmetric = self.block_size, self.symmetric
-            return encode(matrix, "int4", block_size=size, symmetric=symmetric, search=self.search)
+            return self._in_blocks(matrix)
         return encode(matrix, scheme.encoding)
 
-    @property
-    def shares_rows(self) -> bool:
-        """Return whether a table of rows is held as a matrix of a product is: one array does for both."""
+    def _in_blocks(self, matrix: Array) -> QuantizedTensor:
+        sizes = [size for size in BLOCK_SIZES[:-1] if not matrix.shape[-1] % size] if self.block_size is None else []
+        for size in sizes:
+            made = encode(matrix, "int4", block_size=size, symmetric=self.symmetric, search=self.search)
+            if distance(matrix, made.dequantize()) <= MOST_ERROR:
+                return made
+        size = BLOCK_SIZES[-1] if self.block_size is None else self.block_size
+        return encode(matrix, "int4", block_size=size, symmetric=self.symmetric, search=self.search)
+
+    def shares_rows(self, is_multiplied: bool) -> bool:
+        """Return whether a table of rows is held as a matrix of a product is: one array does for both.
+
+        is_multiplied: whether the table is such a matrix too. One that is not has 8 bits where the scheme has 4.
+        """
+        if self.scheme.encoding == "int4":
+            return is_multiplied
         return self.scheme.encoding == "int8" and self.per_channel and self.symmetric and not self.reduce_range
+
+    @property
+    def has_two_forms(self) -> bool:
+        """Return whether products take another form for many rows than for few: those that hold x in 8 bits may."""
+        return ENCODINGS[self.scheme.encoding].bits == 4 and self.accuracy_level == 4
+
+
+def distance(array: Array, other: Array) -> float:
+    """Return the length of the difference of two matrices over the length of the first."""
+    exact = array.astype(np.float32, copy=False)
+    length = float(np.linalg.norm(exact))
+    return float(np.linalg.norm(other - exact)) / length if length else 0.0
 
 
 def choices(
@@ -90,9 +124,11 @@ def choices(
     reduce_range: bool,
     accuracy_level: int | None,
     search: bool,
+    large_blocks: bool = False,
 ) -> Choices:
     """Return the scheme of a name, with its options.
 
+    large_blocks: choose blocks for each weight where no size is asked for.
     Raises `GraphError` for a name or an option that does not exist.
     """
     found = SCHEMES.get(scheme) if isinstance(scheme, str) else None
@@ -103,8 +139,8 @@ def choices(
         )
     size = block_size
     if found.blocks:
-        size = BLOCK_SIZE if block_size is None else block_size
-        if type(size) is not int or size < 16 or size & size - 1:
+        size = BLOCK_SIZES[-1] if block_size is None and not large_blocks else block_size
+        if size is not None and (type(size) is not int or size < 16 or size & size - 1):
             raise GraphError(
                 f"quantize: block_size is {block_size!r:.80}", help="give a power of two from 16 on: 32, 64, 128"
             )

@@ -569,9 +569,9 @@ def test_report_is_rows_and_a_table() -> None:
     assert (report.quantized, report.left) == ((down,), (up,))
     assert (report.before, report.after) == (20480, 13632)
     assert str(report).splitlines() == [
-        "layer  operator  weight       shape  scheme  before   after  error",
+        "layer  operator  weight       shape  scheme      before   after  error",
         "up     Gemm      up.weight    64x48  - blocks of 32 do not divide 48, the last dim of [64, 48]",
-        f"down   MatMul    down.weight  64x32  int4    8.2 kB  1.3 kB  {down.error:.2%}",
+        f"down   MatMul    down.weight  64x32  int4 by 32  8.2 kB  1.3 kB  {down.error:.2%}",
         f"1 of 2 layers quantised to int4, their weights from 20.5 kB to 13.6 kB, error up to {down.error:.2%}",
     ]
     assert json.loads(json.dumps(report.as_dicts()))[1]["after"] == 1344

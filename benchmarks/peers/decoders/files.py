@@ -46,7 +46,7 @@ SHAPES = {
 FORMS: dict[str, Callable[[Graph], Graph]] = {
     "float32": lambda graph: graph,
     "q4_0": lambda graph: gc.quantize(graph, "q4_0").graph,
-    "int4 by 128": lambda graph: gc.quantize(graph, "int4", block_size=128).graph,
+    "int4 by 128": lambda graph: gc.quantize(graph, "int4").graph,
 }
 """Our forms of a decoder."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.ir.constants import constant_array
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ops.shared.quantized import blocks as _blocks
 from graphcore.ops.shared.quantized.weights import whole
 from graphcore.quantization.tensors import nibbles
@@ -268,3 +268,12 @@ def flaws(x: Symbol, inner: Dim) -> Symbol:
         nothing = e.emit("Expand", e.const(x, 0.0), both, shape=_shape([inner, Dim(1)]))
     made_once[key] = e.emit("MatMul", x, nothing, shape=x.shape[:-1] + _shape([Dim(1)]))
     return made_once[key]
+
+
+def is_flaw(symbol: Symbol | None) -> bool:
+    """Return whether it is 0 or NaN whatever is fed, a product with zeros: the order of the sums does not matter."""
+    node = symbol.producer if symbol is not None else None
+    if not isinstance(node, Node) or node.op_type != "MatMul" or node.domain:
+        return False
+    factor = node.inputs[1]
+    return factor is not None and type(factor.producer) is Constant and not factor.producer.array.any()

@@ -1,0 +1,353 @@
+"""A switch by rows: products with weights of 4 bits in one form for few rows, and in another for many.
+
+MatMulNBits reads 4 bits a number and takes longer for each row than a product of bytes does. The other form makes bytes
+of the weights first, in each call, and multiplies those: what that takes does not depend on the rows, so that it pays
+from some number of rows on, which `Runtime.many_rows` says. All products with so many rows, and all that lies between
+them, are in both branches of one If: as many as there are products would take longer than what they save.
+
+In the branch for many rows a weight is rounded to the nearest of 255 (127 where bytes saturate) steps between the ends
+that its row could have, and x to the nearest of 255 between those of its own row. The sums are exact, so that each row
+of the result depends on its own row alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.ir.bodies import body
+from graphcore.ir.constants import constant_array
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.ir.transform.walk import bodies
+from graphcore.ops.shared.quantized.products import flaws, is_flaw
+from graphcore.quantization.tensors import Array, nibbles
+from graphcore.runtime.lowering.targets.releases import Runtime, table_of
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
+
+NOTE = "graphcore.many_rows"
+"""The property of a graph, or a file, whose products of 4 bits may take either form: "int8"."""
+
+MICROSOFT = "com.microsoft"
+_SIGN = ("MatMulNBits", MICROSOFT)
+_F32 = DType.float32
+_LARGE = 256
+"""Bytes of constants that both branches share; of smaller ones each has its own, which optimisers can look into."""
+_LEAST = 1e-30
+"""The least step of a row of x: of rows that are 0, or nearly, too."""
+
+
+def is_wanted(graph: Graph, operators: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a graph says that its products of 4 bits may take either form."""
+    return graph.metadata.get(NOTE) == "int8" and _SIGN in operators and not graph.watched
+
+
+def switched(graph: Graph, runtime: Runtime) -> Graph:
+    """Return a lowered graph with the switch; the graph itself where there is nothing to choose."""
+    rows = runtime.many_rows()
+    if rows is None or not table_of("cpu").takes("GatherBlockQuantized", 4, ("bits", "block_size"), runtime):
+        return graph
+    chosen = _chosen(graph)
+    region = _region(graph, chosen)
+    if not chosen or any(bodies(node) or not _are_tensors(node) for node in region.values()):
+        return graph
+    return _Switch(graph, chosen, region, rows, 63 if runtime.saturates() else 127).run()
+
+
+# What is chosen
+
+
+def _chosen(graph: Graph) -> dict[int, Node]:
+    """Return the products that have as many rows as each other: those with most weights, by `id`."""
+    groups: dict[Dim, dict[int, Node]] = {}
+    for node in graph.nodes:
+        if _is_product(node):
+            groups.setdefault(_rows(node), {})[id(node)] = node
+    return max(groups.values(), key=lambda nodes: sum(map(_size, nodes.values())), default={})
+
+
+def _is_product(node: Node) -> bool:
+    if (node.op_type, node.domain) != _SIGN or len(node.inputs) > 6:
+        return False
+    x, data, scales, zeros, order = [*node.inputs, None, None][:5]
+    given = node.attributes
+    if given["bits"] != 4 or given.get("accuracy_level", 0) != 4 or given["K"] % given["block_size"]:
+        return False
+    if x is None or x.dtype is not _F32 or not x.shape.is_ranked or not x.rank or order is not None:
+        return False
+    if _rows(node).is_static and int(_rows(node)) < 2:
+        return False
+    bytes_, steps, points = (constant_array(s, weights=True) for s in (data, scales, zeros))
+    if bytes_ is None or steps is None or (zeros is not None and (points is None or points.dtype != np.uint8)):
+        return False
+    return steps.dtype == np.float32 and bool(np.isfinite(steps).all())
+
+
+def _rows(node: Node) -> Dim:
+    x = node.inputs[0]
+    assert x is not None
+    return math.prod(tuple(x.shape)[:-1], start=Dim(1))
+
+
+def _size(node: Node) -> int:
+    return int(node.attributes["K"]) * int(node.attributes["N"])
+
+
+def _region(graph: Graph, chosen: dict[int, Node]) -> dict[int, Node]:
+    """Return the chosen nodes and all between them, by `id`: what depends on one of them and has one depend on it."""
+    after: set[int] = set()
+    for node in graph.nodes:
+        if id(node) in chosen or any(s is not None and id(s.producer) in after for s in node.inputs):
+            after.add(id(node))
+    before: set[int] = set()
+    found: dict[int, Node] = {}
+    for node in reversed(graph.nodes):
+        if id(node) not in chosen and id(node) not in before:
+            continue
+        before.update(id(s.producer) for s in node.inputs if s is not None)
+        if id(node) in after:
+            found[id(node)] = node
+    return dict(reversed(found.items()))
+
+
+def _are_tensors(node: Node) -> bool:
+    return all(isinstance(s.type, TensorType) for s in (*node.inputs, *node.outputs) if s is not None)
+
+
+# The new graph
+
+
+def _same(type_: Type) -> Type:
+    return type_
+
+
+class _Switch(Rewrite):
+    """The rewrite. most: the largest number of a weight in bytes."""
+
+    def __init__(self, graph: Graph, chosen: dict[int, Node], region: dict[int, Node], rows: int, most: int) -> None:
+        super().__init__(graph, _same)
+        self._chosen, self._region, self._least, self._most = chosen, region, rows, most
+        inside = {id(s) for node in region.values() for s in node.outputs}
+        read = {id(s) for node in graph.nodes if id(node) not in region for s in node.inputs if s is not None}
+        read |= {id(s) for node in graph.nodes for inner in bodies(node) for s in _captured(inner)}
+        read |= {id(s) for s in (*graph.outputs, *(held.value for held in graph.buffers.values()))}
+        self._results = [s for node in region.values() for s in node.outputs if id(s) in read & inside]
+
+    def run(self) -> Graph:
+        late = {id(node) for node in self._region.values()}
+        first: list[Node] = []
+        last: list[Node] = []
+        for node in self.old.nodes:
+            if id(node) in self._region:
+                continue
+            is_late = any(s is not None and id(s.producer) in late for s in node.inputs)
+            is_late |= any(id(s.producer) in late for inner in bodies(node) for s in _captured(inner))
+            late.update([id(node)] if is_late else [])
+            (last if is_late else first).append(node)
+        for node in first:
+            self._kept(node)
+        self._branches()
+        for node in last:
+            self._kept(node)
+        self.new.site.layer, self.new.site.origin = "", None
+        return self.finish()
+
+    def _kept(self, node: Node) -> None:
+        self.new.site.layer, self.new.site.origin = node.layer, node.origin
+        inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
+        self.keep(node, inputs, lambda inner: _again(inner, self))
+
+    def _branches(self) -> None:
+        start = next(iter(self._chosen.values()))
+        self.new.site.layer, self.new.site.origin = start.layer, start.origin
+        assert start.inputs[0] is not None
+        x = self.of(start.inputs[0])
+        size = self.new.build.emit("Size", (x,), tensor_type(DType.int64, _shape([])))
+        least = self.new.build.scalar(self._least * int(start.attributes["K"]) - 1, DType.int64)
+        is_many = e.greater(size, least)
+        attributes = {"then_branch": self._branch("many_rows", True), "else_branch": self._branch("few_rows", False)}
+        made = self.new.build.emit_many("If", (is_many,), [s.type for s in self._results], attributes)
+        for symbol, result in zip(self._results, made, strict=True):
+            self.bind(symbol, result)
+            if symbol.given_name is not None:
+                self.new.names.rename(result, symbol.given_name)
+
+    def _branch(self, name: str, is_many: bool) -> Graph:
+        with body(self.new, name) as made:
+            branch = _Branch(self, made, self._most)
+            instead = _without_flaws(self._region.values(), self._chosen) if is_many else {}
+            for node in _needed(self._region.values(), self._results, instead):
+                made.site.layer, made.site.origin = node.layer, node.origin
+                if is_many and id(node) in self._chosen:
+                    branch.held[node.outputs[0].id] = branch.product(node)
+                elif id(node) in instead:
+                    branch.held[node.outputs[0].id] = branch.of(instead[id(node)])
+                else:
+                    branch.keep(node)
+            made.build.outputs([(None, branch.of(s)) for s in self._results])
+        return made
+
+
+def _again(inner: Graph, outer: Rewrite) -> Graph:
+    rewrite = Rewrite(inner, _same, outer)
+    for node, inputs in rewrite.nodes():
+        rewrite.keep(node, inputs, lambda body: _again(body, rewrite))
+    return rewrite.finish()
+
+
+def _captured(inner: Graph) -> list[Symbol]:
+    """Return what a body reads of the graph that it is in."""
+    return [s.producer.symbol for s in inner.symbols if isinstance(s.producer, Captured)]
+
+
+def _without_flaws(nodes: Iterable[Node], chosen: dict[int, Node]) -> dict[int, Symbol]:
+    """Return which additions of 0 or NaN to a product are left out, by `id`, and what stands for them: in the other
+    form the scales of the rows are NaN."""
+    found = {}
+    for node in nodes:
+        if node.op_type != "Add" or node.domain:
+            continue
+        product, other = node.inputs
+        if product is not None and id(product.producer) in chosen and is_flaw(other):
+            found[id(node)] = product
+    return found
+
+
+def _needed(nodes: Iterable[Node], results: Sequence[Symbol], instead: dict[int, Symbol]) -> list[Node]:
+    """Return the nodes that results depend on, in order."""
+    read = {id(s) for s in results}
+    kept = []
+    for node in reversed([*nodes]):
+        if not any(id(s) in read for s in node.outputs):
+            continue
+        kept.append(node)
+        read.update([id(instead[id(node)])] if id(node) in instead else map(id, node.inputs))
+    return kept[::-1]
+
+
+class _Branch:
+    """A branch under construction. held: what stands in it for values of the old graph, by their `id`."""
+
+    def __init__(self, switch: _Switch, made: Graph, most: int) -> None:
+        self._switch, self._made, self._most = switch, made, most
+        self.held: dict[int, Symbol] = {}
+        self._levels: dict[int, tuple[Symbol, Symbol]] = {}
+        self._zeros: dict[int, Symbol] = {}
+
+    def of(self, symbol: Symbol) -> Symbol:
+        found = self.held.get(symbol.id)
+        if found is None:
+            array = symbol.producer.array if isinstance(symbol.producer, Constant) else None
+            if array is not None and array.nbytes < _LARGE and symbol.given_name is None:
+                found = self._made.build.constant(array, symbol.dtype)
+            else:
+                captured = self._made.build.capture(self._switch.of(symbol))
+                assert captured is not None
+                found = captured
+            self.held[symbol.id] = found
+        return found
+
+    def keep(self, node: Node) -> None:
+        inputs = tuple([None if s is None else self.of(s) for s in node.inputs])
+        types = [s.type for s in node.outputs]
+        made = self._made.build.emit_many(node.op_type, inputs, types, node.attributes, node.domain)
+        self.held.update((old.id, new) for old, new in zip(node.outputs, made, strict=True))
+
+    def product(self, node: Node) -> Symbol:
+        """Return a product of bytes in the place of one of 4 bits."""
+        inner, columns = int(node.attributes["K"]), int(node.attributes["N"])
+        x, result = node.inputs[0], node.outputs[0]
+        assert x is not None
+        numbers, scale = self._rows_in_bytes(self.of(x))
+        weight, steps = self._weight_in_bytes(node, columns, inner, self._after(numbers))
+        shape = numbers.shape[:1] + _shape([Dim(columns)])
+        one, middle = e.const(scale, 1.0), e.const(scale, 128, DType.uint8)
+        operands = (numbers, weight, one, steps, middle)
+        made = self._made.build.emit("MatMulIntegerToFloat", operands, tensor_type(_F32, shape), None, MICROSOFT)
+        made = e.emit("Mul", made, scale, shape=shape)
+        bias = node.inputs[5] if len(node.inputs) > 5 else None
+        if bias is not None:
+            made = e.emit("Add", made, self.of(bias), shape=shape)
+        if x.rank == 2:
+            return made
+        counts = e.emit("Shape", self.of(x), dtype=DType.int64, shape=Shape([x.rank - 1]), end=-1)
+        both = e.emit("Concat", counts, e.ints(made, [columns]), shape=Shape([x.rank]), axis=0)
+        return e.emit("Reshape", made, both, shape=result.shape)
+
+    def _rows_in_bytes(self, x: Symbol) -> tuple[Symbol, Symbol]:
+        """Return the rows of x, a scale for each, in uint8 around 128; and the scales, NaN where x has none."""
+        if x.id in self._levels:  # queries, keys and values are products of one x
+            return self._levels[x.id]
+        key, inner = x.id, x.shape[-1]
+        if x.rank != 2:
+            rows = math.prod(tuple(x.shape)[:-1], start=Dim(1))
+            x = e.emit("Reshape", x, e.ints(x, [-1, int(inner)]), shape=_shape([rows, inner]))
+        of_rows, column = _shape([x.shape[0]]), _shape([x.shape[0], Dim(1)])
+        greatest = e.emit("ReduceMax", e.emit("Abs", x), e.ints(x, [1]), shape=column, keepdims=1)
+        step = e.emit("Max", e.emit("Mul", greatest, e.const(x, 1 / 127)), e.const(x, _LEAST), shape=column)
+        steps = e.emit("Squeeze", step, e.ints(x, [1]), shape=of_rows)
+        count = e.emit("Shape", steps, dtype=DType.int64, shape=Shape([1]))
+        middle = e.emit("Expand", e.const(x, 128, DType.uint8), count, dtype=DType.uint8, shape=of_rows)
+        numbers = e.emit("QuantizeLinear", x, steps, middle, dtype=DType.uint8, shape=x.shape, axis=0)
+        made = self._levels[key] = numbers, e.emit("Add", step, flaws(x, inner), shape=column)
+        return made
+
+    def _after(self, numbers: Symbol) -> Symbol:
+        """Return 0, int64[1], which is known when other numbers are.
+
+        onnxruntime would make the bytes of all weights before it runs the first layer, and hold them until then.
+        """
+        if numbers.id not in self._zeros:
+            count = e.emit("Shape", numbers, dtype=DType.int64, shape=Shape([1]), end=1)
+            self._zeros[numbers.id] = e.emit("Mul", count, e.const(count, 0), shape=Shape([1]))
+        return self._zeros[numbers.id]
+
+    def _weight_in_bytes(self, node: Node, columns: int, inner: int, zero: Symbol) -> tuple[Symbol, Symbol]:
+        """Return a weight [k, n] in int8 and the scale of each column: made of the 4 bits in each call. zero: when."""
+        build = self._made.build
+        data, scales, *others = (None if s is None else constant_array(s, weights=True) for s in node.inputs[1:4])
+        assert data is not None
+        assert scales is not None
+        zeros = others[0] if others else None
+        blocks = inner // int(node.attributes["block_size"])
+        # The same memory as the other branch reads, in another shape.
+        arrays = [data.reshape(columns, -1), scales.reshape(columns, blocks)]
+        arrays += [] if zeros is None else [zeros.reshape(columns, -1)]
+        held = [self._in_shape(s, a) for s, a in zip(node.inputs[1:4], arrays, strict=False)]
+        every = e.emit("Add", build.constant(np.arange(columns), DType.int64), zero, shape=_shape([Dim(columns)]))
+        operands = (held[0], every, *held[1:])
+        given = {"bits": 4, "block_size": node.attributes["block_size"], "gather_axis": 0, "quantize_axis": 1}
+        turned = _shape([Dim(columns), Dim(inner)])
+        floats = build.emit("GatherBlockQuantized", operands, tensor_type(_F32, turned), given, MICROSOFT)
+        steps = build.constant(_steps(arrays[1], None if zeros is None else arrays[2], self._most), _F32)
+        nothing = build.constant(np.zeros(columns, np.int8), DType.int8)
+        numbers = e.emit("QuantizeLinear", floats, steps, nothing, dtype=DType.int8, shape=turned, axis=0)
+        return e.emit("Transpose", numbers, shape=turned[::-1], perm=[1, 0]), steps
+
+    def _in_shape(self, symbol: Symbol | None, array: Array) -> Symbol:
+        """Return a constant of the old graph in another shape, as one of the new graph: the memory stays the same."""
+        assert symbol is not None
+        if array.shape == tuple(symbol.shape.static_dims):
+            return self.of(symbol)
+        captured = self._made.build.capture(self._switch.new.build.constant(array, symbol.dtype))
+        assert captured is not None
+        return captured
+
+
+def _steps(scales: Array, zeros: Array | None, most: int) -> Array:
+    """Return the step of each row of a weight: so that the ends that a block of it could have are `most` at most."""
+    far: Array = np.float32(8) * np.abs(scales)
+    if zeros is not None:
+        points = nibbles(zeros)[:, : scales.shape[1]].astype(np.float32)
+        far = np.maximum(points, 15 - points) * np.abs(scales)
+    steps = far.max(1) / np.float32(most)
+    return np.where(steps > 0, steps, np.float32(1)).astype(np.float32)
+
+
+__all__ = ["NOTE", "is_wanted", "switched"]
