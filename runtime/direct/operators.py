@@ -70,18 +70,13 @@ def _of_first(node: onnx.NodeProto, given: Sequence[DType | None]) -> list[DType
 def _cast(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     (source,) = given
     target = scan.dtype_of(next((a.i for a in node.attribute if a.name == "to"), 0))
-    if source is None or target is None or len(node.attribute) != 1 or not is_plain_cast(source, target):
+    if source is None or target is None or len(node.attribute) != 1:
         return None
     before = scan.casts.get(node.input[0])  # onnxruntime merges the two, and drops what the first one rounded
     if before is not None and not _holds(source, before):
         return None
     scan.casts[node.output[0]] = source
     return [target]
-
-
-def is_plain_cast(source: DType, target: DType) -> bool:
-    """Return whether onnxruntime's Cast gives what the library's does: all but floats to integers."""
-    return not (source.is_float and target.is_integer)
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
@@ -246,4 +241,4 @@ ROWS = MappingProxyType(
 )
 """By name, of ONNX's own domain."""
 
-__all__ = ["OLDEST", "ROWS", "Asked", "Row", "constant", "is_plain_cast"]
+__all__ = ["OLDEST", "ROWS", "Asked", "Row", "constant"]

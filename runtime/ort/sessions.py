@@ -20,6 +20,7 @@ from graphcore.ir.transform.walk import bodies
 from graphcore.onnx.opset import LIMIT
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.incorrect import HALVES
+from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.values import to_ort
 from graphcore.types.dtypes import DType

@@ -65,7 +65,7 @@ def runnable(monkeypatch: pytest.MonkeyPatch) -> _OnCPU:
     right = {op: (cuda.dtypes(op) or frozenset(), cpu.dtypes(op)) for op in cuda.table}
     table = {op: own if host is None else own & host for op, (own, host) in right.items()}
     rules = Legality(TARGETS["cuda"], table, host=cpu)
-    monkeypatch.setattr("graphcore.runtime.lowering.legality", lambda target, runtime: rules)
+    monkeypatch.setattr("graphcore.runtime.lowering.pipeline.legality", lambda target, runtime: rules)
     return _OnCPU()
 
 
