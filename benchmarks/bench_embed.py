@@ -3,8 +3,8 @@
     python -m benchmarks.bench_embed
 
 `models.minilm.embed` and `SentenceTransformer.encode` each get strings and give vectors, with what they do by default;
-one thread each, processor time. The sentences have 4 to 20 words. Without sentence-transformers there is nothing to
-compare.
+processor time on one processor, where each takes one thread. The sentences have 4 to 20 words, 200 of them up to 119.
+Without sentence-transformers there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ import random
 import sys
 import time
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
-import graphcore as gc
 from benchmarks.peers.running import has, package
 from benchmarks.timing import Bounds, compare
 from graphcore.models import minilm
@@ -28,15 +26,18 @@ from graphcore.models import minilm
 COUNTS = {1: (15, 1.0), 16: (9, 1.0), 100: (5, 0.85), 160: (5, 0.85), 600: (3, 0.85)}
 """Numbers of sentences: the rounds, and the most that is asked for."""
 
+LONG = 200, 119
+"""Sentences of up to so many words, of which nothing is asked."""
+
 WORDS = (
     "a the old small river house bread music paper stone runs falls opens keeps finds before after under while and "
     "of with every morning without light letters window garden table quietly never train mountain winter answer"
 ).split()
 
 
-def sentences(count: int) -> list[str]:
+def sentences(count: int, most: int = 20) -> list[str]:
     drawn = random.Random(count)
-    return [" ".join(drawn.choices(WORDS, k=drawn.randint(4, 20))) for _ in range(count)]
+    return [" ".join(drawn.choices(WORDS, k=drawn.randint(4, most))) for _ in range(count)]
 
 
 def peer() -> Any:
@@ -53,22 +54,25 @@ def main() -> int:
         print("sentence-transformers is left out: pip install sentence-transformers")
         return bounds.exit_code()
     theirs = peer()
-    weights = gc.load_tensors(os.path.join(minilm.folder(), "model.safetensors"))
-    model = gc.InferenceSession(intra_op_num_threads=1).load(minilm.build(weights))
-    with mock.patch.object(minilm, "load", return_value=model):  # `embed` itself takes all cores
-        for count, (rounds, most) in COUNTS.items():
-            given = sentences(count)
+    count, most = LONG
+    cases = {f"embed {count} sentences of up to {most} words": (sentences(count, most), 3, float("inf"))}
+    cases |= {f"embed {count} sentences": (sentences(count), *asked) for count, asked in COUNTS.items()}
+    for name, (given, rounds, bound) in cases.items():
+        for _ in range(3):  # the numbers of rows are measured in the first calls
             far = np.abs(minilm.embed(given) - theirs.encode(given, normalize_embeddings=True)).max()
             assert far < 1e-5, far
-            ratio = compare(
-                lambda given=given: minilm.embed(given),  # type: ignore[misc]
-                lambda given=given: theirs.encode(given, normalize_embeddings=True),  # type: ignore[misc]
-                rounds,
-                clock=time.process_time,
-            )
-            bounds.ratio(f"embed {count} sentences, beside sentence-transformers", ratio, most)
+        ratio = compare(
+            lambda given=given: minilm.embed(given),  # type: ignore[misc]
+            lambda given=given: theirs.encode(given, normalize_embeddings=True),  # type: ignore[misc]
+            rounds,
+            clock=time.process_time,
+        )
+        bounds.ratio(f"{name}, beside sentence-transformers", ratio, bound)
     return bounds.exit_code()
 
 
 if __name__ == "__main__":
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     sys.exit(main())
