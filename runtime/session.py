@@ -168,7 +168,7 @@ class InferenceSession:
             return None
         from graphcore.runtime.direct import start  # onnx, as above
 
-        found = start.found(opened, prepack)
+        found = start.found(opened, prepack, keeps_halves=self.precision is None)
         if isinstance(found, str):
             return None
 

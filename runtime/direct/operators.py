@@ -73,10 +73,14 @@ def _cast(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> S
     if source is None or target is None or len(node.attribute) != 1:
         return None
     before = scan.casts.get(node.input[0])  # onnxruntime merges the two, and drops what the first one rounded
-    if before is not None and not _holds(source, before):
+    if before is not None and not (_holds(source, before) or {before, source, target} <= _ROUNDED_FREELY):
         return None
     scan.casts[node.output[0]] = source
     return [target]
+
+
+_ROUNDED_FREELY = frozenset({DType.float16, DType.float32})
+"""Floats between which the runtime merges casts in models whose float16 it rounds as it likes."""
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

@@ -21,7 +21,7 @@ from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
 from graphcore.onnx.versions import is_unchanged
 from graphcore.runtime.direct.fusible import BEGINS, Trail
 from graphcore.runtime.direct.operators import OLDEST, ROWS, Row, constant
-from graphcore.runtime.lowering.decompositions import keeps_kernel, rows_of
+from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, rows_of
 from graphcore.runtime.lowering.guards import negative_axes
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.runtime.memory.prepacking import PACKED
@@ -33,7 +33,7 @@ _DTYPES: dict[int, DType] = {
         DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64
     )
 }  # fmt: skip
-"""The dtypes of models that run as they are, by ONNX's number: narrower floats are rounded, and strings checked."""
+"""The dtypes of models that run as they are, by ONNX's number. float16 is another where it stays with the runtime."""
 
 _KINDS = onnx.AttributeProto
 _LIMITED = frozenset({*RANGES, *AXES, *(op for op, _ in CHOICES), "Transpose"})
@@ -74,8 +74,10 @@ class Scan:
     result, from which dtype each Cast is. constants: their number. operators: the names of those that were met.
     """
 
-    def __init__(self, rules: Legality) -> None:
+    def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
+        """keeps_halves: whether float16 stays with the runtime's kernels."""
         self.rules = rules
+        self._stored = {**_DTYPES, DType.float16.onnx: DType.float16} if keeps_halves else _DTYPES
         self.dtypes: dict[str, DType] = {}
         self.dims: dict[str, tuple[int, ...]] = {}
         self.casts: dict[str, DType] = {}
@@ -131,11 +133,11 @@ class Scan:
 
     def dtype_of(self, number: int) -> DType | None:
         """Return the dtype of ONNX's number; None for one that is left to a Graph."""
-        return _DTYPES.get(number)
+        return self._stored.get(number)
 
     def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
         """Note a constant. Return whether it is of one of the dtypes, within the model, and alone of its name."""
-        dtype = _DTYPES.get(tensor.data_type)
+        dtype = self._stored.get(tensor.data_type)
         if dtype is None or tensor.data_location or name in self.dtypes or not name:
             return False
         dims = self.dims[name] = tuple(tensor.dims)
@@ -213,7 +215,7 @@ class Scan:
 
     def _takes_input(self, value: onnx.ValueInfoProto) -> bool:
         tensor = value.type.tensor_type
-        dtype = _DTYPES.get(tensor.elem_type)
+        dtype = self._stored.get(tensor.elem_type)
         if dtype is None or type(value.name) is not str or not value.name or value.name in self.dtypes:
             return False
         if any(d.HasField("dim_value") and not d.dim_value for d in tensor.shape.dim):
@@ -314,6 +316,8 @@ class Scan:
     def _is_legal(self, op_type: str, dtype: DType) -> bool:
         if op_type in ("Cast", "If", "Constant"):
             return True
+        if dtype is DType.float16:
+            return keeps_half(self.rules, op_type, dtype)
         if not self.rules.allows(op_type, dtype):
             return False
         is_guarded = op_type in _GUARDED
@@ -373,7 +377,7 @@ class Scan:
     def _values(self, name: str) -> np.ndarray[Any, Any] | None:
         """Return the values of a small constant; None for what is none, and for one that is damaged."""
         tensor = self._tensors.get(name)
-        if tensor is None:
+        if tensor is None or self.dtypes[name] is DType.float16:
             return None
         dtype = self.dtypes[name]
         count = math.prod(self.dims[name])

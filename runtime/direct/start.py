@@ -46,15 +46,18 @@ class Direct:
     disabled: tuple[str, ...]
 
 
-def found(opened: Opened, prepack: Prepack) -> Direct | str:
-    """Return how a model is started as it is on the CPU, or why it is left to a Graph."""
+def found(opened: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Direct | str:
+    """Return how a model is started as it is on the CPU, or why it is left to a Graph.
+
+    keeps_halves: whether float16 stays with the runtime's kernels.
+    """
     try:
         proto = opened.whole() if len(opened.content) <= _PARSED_WHOLE else opened.proto
     except ModelError:  # which reading it says better
         return "it is no model"
     if not _is_of_others(proto):
         return "graphcore wrote it"
-    scan = Scan(legality("cpu", runtime()))
+    scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves)
     if not scan.run(proto, lambda: opened.proto):
         return scan.reason or ""
     entries = _packing(scan, proto, prepack)

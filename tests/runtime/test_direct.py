@@ -18,6 +18,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from graphcore import DType, Graph, InferenceSession, TensorType
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
+from graphcore.ir.graph import Precision
 from graphcore.runtime.direct.operators import ROWS
 from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
@@ -283,9 +284,6 @@ def test_random_networks_give_the_bits_of_the_graph(steps: list[str], opset: int
 # What is left to a Graph
 
 LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
-    "casts of floats to integers": lambda: model(
-        [helper.make_node("Cast", ["x"], ["y"], to=I64)], {"x": (F32, [2])}, kind=I64
-    ),
     "a cast that rounds, cast again": lambda: model(
         [helper.make_node("Cast", ["x"], ["i"], to=F32), helper.make_node("Cast", ["i"], ["y"], to=I64)],
         {"x": (TensorProto.DOUBLE, [2])}, kind=I64,
@@ -299,7 +297,7 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
     "products of what is fed": lambda: model(
         [helper.make_node("MatMul", ["x", "z"], ["y"])], {"x": (F32, [2, 3]), "z": (F32, [3, 2])}
     ),
-    "float16": lambda: model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT16, [2])}, kind=10),
+    "bfloat16": lambda: model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.BFLOAT16, [2])}, kind=16),
     "strings": lambda: model([helper.make_node("Identity", ["x"], ["y"])], {"x": (TensorProto.STRING, [2])}, kind=8),
     "operators of other domains": lambda: model(
         [helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], {"x": (F32, [2])}
@@ -345,6 +343,34 @@ def test_a_model_is_left_to_a_graph_when_it_has(what: str) -> None:
     except GraphcoreError:
         return
     assert not is_direct(loaded)
+
+
+def test_casts_to_integers_give_what_the_graph_gives() -> None:
+    source = model([helper.make_node("Cast", ["x"], ["y"], to=I64)], {"x": (F32, ["n"])}, kind=I64)
+    array = np.array([1.5, -2.5, np.nan, np.inf, -np.inf, 1e30, -0.0], np.float32)
+    direct = InferenceSession().load(source)
+    assert is_direct(direct)
+    assert same(direct(array), lowered(source)(array))
+
+
+def test_float16_runs_as_it_is_unless_a_precision_is_given() -> None:
+    halves = np.float16
+    weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(halves)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]),
+        helper.make_node("Cast", ["c"], ["f"], to=F32),
+        helper.make_node("Sigmoid", ["f"], ["s"]),
+        helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT16),
+    ]
+    half = TensorProto.FLOAT16
+    source = model(nodes, {"x": (half, ["n", 3, 8, 8])}, constants={"w": weights}, kind=half)
+    direct = InferenceSession().load(source)
+    assert is_direct(direct)
+    assert same(direct(IMAGES.astype(halves)), lowered(source)(IMAGES.astype(halves)))
+    given: tuple[Precision, ...] = ("exact", "fast")
+    for precision in given:
+        session = InferenceSession(precision=precision)
+        assert not is_direct(session.load(source))
 
 
 def test_a_model_is_left_to_a_graph_when_options_ask_for_one() -> None:
