@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 
 from graphcore.arrays.casting import Array
-from graphcore.arrays.external_data import ExternalData, links_of
+from graphcore.arrays.external_data import ExternalData, Links, links_of
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.state.dim_minima import minima, with_minima
@@ -153,27 +153,20 @@ class InferenceSession:
             if weights:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
-        from graphcore.onnx.read import reader  # onnx, which graphs that are built do not need
+        return self._load_file(model, weights or {}, prepack, warm, links)
 
-        opened = reader.opened(model, links)
-        if warm is None and not weights:
-            direct = self._load_directly(opened, prepack)
-            if direct is not None:
-                return direct
-        return self._load_opened(opened, weights or {}, prepack, warm)
+    def _load_file(
+        self,
+        model: onnx.ModelProto | bytes | str | os.PathLike[str],
+        weights: Mapping[str, Array],
+        prepack: Prepack,
+        warm: WarmStart | None,
+        links: Links | None,
+    ) -> Model:
+        """Return the Model of a file: as it is, or lowered."""
+        from graphcore.runtime.direct import start  # onnx, which graphs that are built do not need
 
-    def _load_directly(self, opened: Opened, prepack: Prepack) -> Model | None:
-        """Return the Model of a file that runs as it is; None where it has to be lowered."""
-        if self.providers != ("CPUExecutionProvider",) or self.optimize == "exact" or self._starter.libraries:
-            return None
-        from graphcore.runtime.direct import start  # onnx, as above
-
-        found = start.found(opened, prepack, keeps_halves=self.precision is None)
-        if isinstance(found, str):
-            return None
-
-        def load() -> Model:
-            return self._load_graph(read(), {}, prepack, None)
+        opened = start.opened(model, links)
 
         def read() -> Graph:
             if opened.is_overwritten():
@@ -182,7 +175,16 @@ class InferenceSession:
             opened.forget()
             return graph
 
-        return start.started(found, opened, self._starter, load, read)
+        may_stay = self.providers == ("CPUExecutionProvider",) and self.optimize != "exact"
+        if may_stay and warm is None and not weights and not self._starter.libraries:
+            found = start.found(opened, prepack, keeps_halves=self.precision is None)
+            if not isinstance(found, str):
+                made = start.started(
+                    found, opened, self._starter, lambda: self._load_graph(read(), {}, prepack, None), read
+                )
+                if made is not None:
+                    return made
+        return self._load_opened(opened, weights, prepack, warm)
 
     def _load_opened(
         self, opened: Opened, weights: Mapping[str, Array], prepack: Prepack, warm: WarmStart | None

@@ -145,6 +145,8 @@ def _of_inner(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     source = inner.inputs[0]
     if source is None or not isinstance(source.type, TensorType) or not source.shape.is_ranked:
         return None
+    if not (_has_known_axes(sweep, inner, inner.inputs) and _has_known_axes(sweep, node, inputs)):
+        return None
     if _is_same(sweep, source.type, type_):
         return source
     if node.op_type == inner.op_type == "Unsqueeze":
@@ -160,6 +162,11 @@ def _of_inner(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
         return None
     shape = _constant_shape(sweep, source.type, type_, None)
     return None if shape is None else _like(sweep, node, "Reshape", source, shape, type_)
+
+
+def _has_known_axes(sweep: Sweep, node: Node, inputs: Inputs) -> bool:
+    """Return whether a Squeeze or Unsqueeze has constant axes: a rebind makes others depend on its check."""
+    return node.op_type not in ("Squeeze", "Unsqueeze") or len(inputs) < 2 or sweep.known(inputs[1]) is not None
 
 
 def _reshaped(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:

@@ -42,13 +42,12 @@ def check(args: argparse.Namespace) -> int:
 
 def _needs_graph(args: argparse.Namespace) -> str | None:
     """Return why loading the file makes a Graph of it; None where its bytes go to onnxruntime as they are."""
-    from graphcore.onnx.read.reader import opened  # onnxruntime, as above
     from graphcore.runtime.direct import start  # onnxruntime, as above
 
     if args.provider not in (None, "cpu"):
         return f"it is lowered for {args.provider}"
     given = links(args)
-    found = start.found(opened(args.model, links_of(given["external_data"], given["external_data_root"])), "auto")
+    found = start.found(start.opened(args.model, links_of(given["external_data"], given["external_data_root"])), "auto")
     return found if isinstance(found, str) else None
 
 

@@ -317,7 +317,9 @@ class Scan:
         if op_type in ("Cast", "If", "Constant"):
             return True
         if dtype is DType.float16:
-            return keeps_half(self.rules, op_type, dtype)
+            return keeps_half(self.rules, op_type, dtype) or (
+                op_type in _GUARDED and self.rules.runs_half(op_type, dtype)
+            )
         if not self.rules.allows(op_type, dtype):
             return False
         is_guarded = op_type in _GUARDED

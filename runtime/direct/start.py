@@ -15,7 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.nodes import graph_name
-from graphcore.onnx.read.reader import Opened
+from graphcore.onnx.read.reader import Opened, opened
 from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.memory import prepacking
@@ -46,19 +46,19 @@ class Direct:
     disabled: tuple[str, ...]
 
 
-def found(opened: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Direct | str:
+def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Direct | str:
     """Return how a model is started as it is on the CPU, or why it is left to a Graph.
 
     keeps_halves: whether float16 stays with the runtime's kernels.
     """
     try:
-        proto = opened.whole() if len(opened.content) <= _PARSED_WHOLE else opened.proto
+        proto = model.whole() if len(model.content) <= _PARSED_WHOLE else model.proto
     except ModelError:  # which reading it says better
         return "it is no model"
     if not _is_of_others(proto):
         return "graphcore wrote it"
     scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves)
-    if not scan.run(proto, lambda: opened.proto):
+    if not scan.run(proto, lambda: model.proto):
         return scan.reason or ""
     entries = _packing(scan, proto, prepack)
     if entries is None:
@@ -78,13 +78,13 @@ def found(opened: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Dir
 
 
 def started(
-    direct: Direct, opened: Opened, starter: Starter, load: Callable[[], Model], read: Callable[[], Graph]
+    direct: Direct, model: Opened, starter: Starter, load: Callable[[], Model], read: Callable[[], Graph]
 ) -> Model | None:
     """Return the Model of a direct load; None where onnxruntime does not take it, or its file was changed meanwhile.
 
     load: loads the model through its Graph, and read: reads that alone.
     """
-    content: bytes | str = bytes(opened.content) if opened.path is None else opened.path
+    content: bytes | str = bytes(model.content) if model.path is None else model.path
 
     def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
         options = starter.options({**direct.entries, **more})
@@ -93,11 +93,11 @@ def started(
 
     with contextlib.suppress(Exception):  # the Graph tells what is wrong
         session = start({})
-        if not opened.is_unchanged():
+        if not model.is_unchanged():
             return None
         given = model_types.outputs_of(session[0])
         outputs = {name: _refined(direct.declared[name], type_) for name, type_ in given.items()}
-        opened.forget()
+        model.forget()
         return Model(
             direct.name, start, direct.inputs, outputs, session, whole=load, read_outputs=lambda: read().output_types
         )
@@ -125,4 +125,4 @@ def _refined(declared: Type, found: Type) -> Type:
     return found
 
 
-__all__ = ["Direct", "found", "started"]
+__all__ = ["Direct", "found", "opened", "started"]

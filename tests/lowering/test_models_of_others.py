@@ -42,6 +42,7 @@ def bare(model: Any, x: Any) -> Any:
 
 
 def operators(model: gc.Model) -> Counter[str]:
+    model._read()
     assert model._lowered is not None
     return Counter(node.op_type for node in model._lowered.nodes)
 

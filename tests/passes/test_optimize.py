@@ -163,7 +163,7 @@ def test_optimize_of_minilm() -> None:
     graph = minilm.build(load_tensors(Path(minilm.folder()) / "model.safetensors"))
     made = graph.optimize()
     assert len(graph.optimize(passes.BASIC).nodes) == len(graph.nodes)  # nothing is built twice
-    assert len(made.nodes) == len(graph.nodes) - 4  # views of views are one
+    assert len(made.nodes) == len(graph.nodes) - 2  # views of views are one, but for those that check a rebind
     assert {name: id(s.producer.array) for name, s in made.weights.items()} == {  # type: ignore[union-attr]
         name: id(s.producer.array)  # type: ignore[union-attr]
         for name, s in graph.weights.items()

@@ -167,9 +167,24 @@ AS_WRITTEN = frozenset(
 Nodes of models that others wrote keep them, and with them their speed."""
 
 
-def keeps_half(rules: Legality, op_type: str, dtype: DType) -> bool:
-    """Return whether a node of a model that others wrote is left to the runtime in float16 or bfloat16."""
-    return dtype in HALVES and rules.runs_half(op_type, dtype) and (op_type, dtype) not in rows_of(rules).rows
+def keeps_half(
+    rules: Legality, op_type: str, dtype: DType, operand: Type | None = None, result: Type | None = None
+) -> bool:
+    """Return whether a node of a model that others wrote is left to the runtime in float16 or bfloat16.
+
+    It is not where the kernel of float32, which the runtime may put casts around, needs a replacement. operand, result:
+    the types of the first operand and result, where they are known.
+    """
+    if dtype not in HALVES or not rules.runs_half(op_type, dtype):
+        return False
+    replaced = rows_of(rules)
+    wide = op_type, DType.float32
+    if (op_type, dtype) in replaced.rows or wide not in replaced.rows or op_type in AS_WRITTEN:
+        return (op_type, dtype) not in replaced.rows
+    needed = replaced.needed.get(wide)
+    if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
+        return False
+    return not needed(operand, result)
 
 
 def keeps_kernel(op_type: str, dtype: DType, operand: Type | None) -> bool:

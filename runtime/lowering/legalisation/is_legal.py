@@ -66,8 +66,9 @@ def _kind_is_legal(
     dtype = decides.dtype if isinstance(decides, TensorType) else None
     if as_read and not domain and dtype is not None and keeps_kernel(op_type, dtype, operand):
         return rules.allows(op_type, dtype)
-    if halves and not domain and dtype is not None and op_type != "Cast" and keeps_half(rules, op_type, dtype):
-        return True
+    if halves and not domain and dtype is not None and op_type != "Cast":
+        if keeps_half(rules, op_type, dtype, operand, result):
+            return True
     return _keeps(rules, op_type, domain, dtype, operand, result)
 
 

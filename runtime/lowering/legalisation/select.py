@@ -85,7 +85,7 @@ class Selector:
                 made = decomposition(b, call)
                 if made is not None:
                     return made if isinstance(made, tuple) else (made,)
-            elif b.keeps_halves and keeps_half(rules, op_type, dtype):
+            elif b.keeps_halves and keeps_half(rules, op_type, dtype, _first_type(call), types[0]):
                 return b.emit_many(op_type, tuple(inputs), types, attributes)
             if b.fast and dtype in NARROW and op_type in KEEPS_VALUES and _is_wider(b, inputs):
                 return compute_in(b, DType.float32, call)
@@ -166,8 +166,12 @@ class Selector:
 
 
 def _keeps_kernel(call: Call, dtype: DType) -> bool:
+    return keeps_kernel(call.op, dtype, _first_type(call))
+
+
+def _first_type(call: Call) -> Type | None:
     first = call.inputs[0] if call.inputs else None
-    return keeps_kernel(call.op, dtype, None if first is None else first.type)
+    return None if first is None else first.type
 
 
 def _is_wider(b: Builder, inputs: Sequence[Symbol | None]) -> bool:

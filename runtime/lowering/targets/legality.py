@@ -87,7 +87,7 @@ class Legality:
             return True
         if dtype is not DType.float16 or not self.target.is_host or op_type == "Attention":
             return False
-        return self.allows(op_type, DType.float32)
+        return self.allows(op_type, DType.float32) and dtype in _schema_dtypes(op_type, self.runtime.opset)
 
     @functools.cached_property
     def may_lack(self) -> bool:
