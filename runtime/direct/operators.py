@@ -38,6 +38,9 @@ class Asked(Protocol):
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None: ...
 
 
+_BOUNDS_ARE_OPERANDS = 11
+"""The opset from which on the bounds of Clip are operands."""
+
 _OTHER_MEANS = 19
 """The opset from which on onnxruntime has another kernel of AveragePool, which rounds otherwise: that of Graphs."""
 
@@ -195,6 +198,12 @@ def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
     return _of_first(node, given)
 
 
+def _clipped(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    # Before bounds were operands they were those of float32 by default, which the kernel of float16 leaves out.
+    is_other = scan.opset < _BOUNDS_ARE_OPERANDS and given[0] is DType.float16
+    return None if given[0] is None or is_other else [given[0]]
+
+
 def _split(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
     return _of_first(node, given) if count == len(node.output) else None
@@ -227,7 +236,7 @@ ROWS = MappingProxyType(
         **dict.fromkeys(("Div", "Mod"), Row(_division)),
         "BatchNormalization": Row(_normalized),
         "Cast": Row(_cast),
-        "Clip": Row(),
+        "Clip": Row(_clipped),
         "Constant": Row(),
         "ConstantOfShape": Row(_filled),
         "Dropout": Row(_dropped),
