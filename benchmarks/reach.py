@@ -109,7 +109,13 @@ def _decoders() -> Iterator[Asked]:
         for ours, peer in pairs(shape):
             needs = LIBRARIES if peer.startswith("llama.cpp") else PEERS
             for kind, most in MOST.get(peer, {}).items():
-                yield Asked("bench_decoders", figure(shape, kind, ours, peer), most, needs=needs)
+                yield Asked(
+                    "bench_decoders",
+                    figure(shape, kind, ours, peer),
+                    most,
+                    needs=needs,
+                    why="Decoders beside llama.cpp",
+                )
 
 
 def _trained() -> Iterator[Asked]:

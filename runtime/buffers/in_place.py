@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.ir.transform.walk import bodies
@@ -19,50 +22,72 @@ _SHAPES = frozenset({"Shape", "Size"})
 """Operators that read no elements."""
 
 
-def may_share(graph: Graph, name: str, output: str) -> bool:
-    """Return whether one memory may be an input and an output of a lowered graph.
+class Sharing:
+    """Decides it for the buffers of one lowered graph, whose readers are listed once."""
 
-    So it is where a single writer reads the input and gives the output. Whoever else reads what is stored reads the
-    output, which is there when the input has been read; any other kernel might read what it has overwritten, and a
-    second writer would copy all the same.
-    """
-    start = next(s for s in graph.input_symbols if s.name == name)
-    end = next(s for label, s in graph.named_outputs if (label or s.name) == output)
-    is_output = any(s is start for _, s in graph.named_outputs)
-    return not is_output and _is_written(graph, start, end)
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._inputs = {s.name: s for s in graph.input_symbols}
+        self._outputs = {label or s.name: s for label, s in graph.named_outputs}
+        self._readers: dict[int, _Readers] = {}
 
+    def may_share(self, name: str, output: str) -> bool:
+        """Return whether one memory may be an input and an output of the graph.
 
-def _is_written(graph: Graph, start: Symbol, end: Symbol) -> bool:
-    """Return whether a single writer reads a value and gives another one: in both branches, where that is an If."""
-    writer = end.producer
-    if not isinstance(writer, Node):
-        return False
-    if writer.op_type == "If" and not writer.domain:
-        position = next(i for i, s in enumerate(writer.outputs) if s is end)
-        if _reads(graph, start, but=writer):
+        So it is where a single writer reads the input and gives the output. Whoever else reads what is stored reads the
+        output, which is there when the input has been read; any other kernel might read what it has overwritten, and a
+        second writer would copy all the same.
+        """
+        start, end = self._inputs[name], self._outputs[output]
+        is_output = any(s is start for s in self._outputs.values())
+        return not is_output and self._is_written(self._graph, start, end)
+
+    def _is_written(self, graph: Graph, start: Symbol, end: Symbol) -> bool:
+        """Return whether a single writer reads a value and gives another one: in both branches, where that is an If."""
+        writer = end.producer
+        if not isinstance(writer, Node):
             return False
-        own = [(inner, _own(inner, start), inner.outputs[position]) for inner in bodies(writer)]
-        return all(s is not None and _is_written(inner, s, made) for inner, s, made in own)
-    operands = _WRITERS.get((writer.domain, writer.op_type), {})
-    read = next((operands.get(i) for i, s in enumerate(writer.outputs) if s is end), None)
-    if read is None or read >= len(writer.inputs) or writer.inputs[read] is not start:
-        return False
-    return _reads(graph, start) == 1
+        readers = self._of(graph)
+        if writer.op_type == "If" and not writer.domain:
+            if readers.count(start, but=writer):
+                return False
+            position = next(i for i, s in enumerate(writer.outputs) if s is end)
+            own = [(inner, self._of(inner).own(start), inner.outputs[position]) for inner in bodies(writer)]
+            return all(s is not None and self._is_written(inner, s, made) for inner, s, made in own)
+        operands = _WRITERS.get((writer.domain, writer.op_type), {})
+        read = next((operands.get(i) for i, s in enumerate(writer.outputs) if s is end), None)
+        if read is None or read >= len(writer.inputs) or writer.inputs[read] is not start:
+            return False
+        return readers.count(start) == 1
+
+    def _of(self, graph: Graph) -> _Readers:
+        found = self._readers.get(id(graph))
+        if found is None:
+            found = self._readers[id(graph)] = _Readers(graph, self._of)
+        return found
 
 
-def _reads(graph: Graph, symbol: Symbol, but: Node | None = None) -> int:
-    """Return how often nodes read the elements of a value; in a body counts for two, as it may be at any time.
+class _Readers:
+    """The readers of the values of a graph."""
 
-    but: a node whose bodies are not looked at.
-    """
-    direct = sum(s is symbol for node in graph.nodes if node.op_type not in _SHAPES for s in node.inputs)
-    captured = any(_own(body, symbol) is not None for node in graph.nodes if node is not but for body in bodies(node))
-    return direct + 2 * captured
+    def __init__(self, graph: Graph, of: Callable[[Graph], _Readers]) -> None:
+        """of: gives the readers of another graph."""
+        self._direct = Counter(id(s) for node in graph.nodes if node.op_type not in _SHAPES for s in node.inputs)
+        self._captured = {id(s.producer.symbol): s for s in graph.symbols if isinstance(s.producer, Captured)}
+        inner = [(node, bodies(node)) for node in graph.nodes]
+        self._inner = [(node, [of(body) for body in own]) for node, own in inner if own]
+
+    def own(self, symbol: Symbol) -> Symbol | None:
+        """Return what stands in the graph for a value of the one around it; None where it is not read there."""
+        return self._captured.get(id(symbol))
+
+    def count(self, symbol: Symbol, but: Node | None = None) -> int:
+        """Return how often nodes read the elements of a value; in a body counts for two, as it may be at any time.
+
+        but: a node whose bodies are not looked at.
+        """
+        inner = any(body.own(symbol) is not None for node, own in self._inner if node is not but for body in own)
+        return self._direct[id(symbol)] + 2 * inner
 
 
-def _own(body: Graph, symbol: Symbol) -> Symbol | None:
-    """Return what stands for a value of the outer graph in a body; None where it is not read there."""
-    return next((s for s in body.symbols if isinstance(s.producer, Captured) and s.producer.symbol is symbol), None)
-
-
-__all__ = ["may_share"]
+__all__ = ["Sharing"]

@@ -18,8 +18,9 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphcoreError, RunError
 from graphcore.ir.buffers import Buffer, may_hold
 from graphcore.ir.graph import Graph
-from graphcore.runtime.buffers.in_place import may_share
+from graphcore.runtime.buffers.in_place import Sharing
 from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.memory import sparse
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -52,7 +53,7 @@ class Kept:
             return initial
         shape = [dim.evaluate(sizes) if _is_known(dim, sizes) else 0 for dim in self.type.shape]
         if initial is None and dtype is not DType.string:
-            return np.zeros(shape, dtype.numpy)
+            return sparse.zeros(shape, dtype.numpy) if self.in_place else np.zeros(shape, dtype.numpy)
         return np.full(shape, "" if initial is None else initial[()], dtype.numpy)
 
 
@@ -68,13 +69,13 @@ def kept_of(
     stored: the outputs that they hold afterwards. inputs, outputs: the types of all, of which buffers are some.
     lowered: the graph that runs.
     """
-    made = []
+    made, sharing = [], Sharing(lowered)
     for name, declared in buffers.items():
         type_, output = inputs[name], stored[name]
         assert isinstance(type_, TensorType)
         buffer = declared if declared.type is type_ else Buffer(type_.dtype, type_.shape, in_place=declared.in_place)
         result = None if output is None else outputs[output]
-        shares = declared.in_place and output is not None and may_share(lowered, name, output)
+        shares = declared.in_place and output is not None and sharing.may_share(name, output)
         keeps = isinstance(result, TensorType) and _keeps(type_, result, shares)
         made.append(Kept(name, buffer, output, keeps, keeps and shares))
     return tuple(made)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +22,9 @@ D = DType
 SIZE, ROWS = 6, 4
 
 
-def written(in_place: bool) -> Graph:
+def written(in_place: bool, size: int = SIZE) -> Graph:
     """Write x to a place of each row, and return the row."""
-    buffer = Buffer(D.float32, ["batch", SIZE], in_place=in_place)
+    buffer = Buffer(D.float32, ["batch", size], in_place=in_place)
     graph = Graph("written", {"x": TensorType(D.float32, ["batch"]), "at": TensorType(D.int64, []), "row": buffer})
     x, at = graph["x"], graph["at"]
     number = ops.range(0, ops.shape_of(x)[0], dtype=D.int64, out_dim="batch")
@@ -33,6 +36,23 @@ def written(in_place: bool) -> Graph:
 
 def load(graph: Graph) -> Model:
     return gc.InferenceSession().load(graph)
+
+
+def resident() -> int:
+    """Return the bytes of memory that the process has in use."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_memory_of_buffers_is_taken_where_they_are_written() -> None:
+    size = 1 << 22
+    slots = load(written(True, size)).slots(ROWS)
+    before = resident()
+    rows = slots.arrays["row"]
+    rows[:, :: 1 << 19] = 1  # one page of each 2 MB
+    assert rows[:, ::256].sum() == ROWS * 8
+    assert rows.nbytes == ROWS * size * 4
+    assert resident() - before < 2 << 20
 
 
 @pytest.mark.parametrize("in_place", [False, True])

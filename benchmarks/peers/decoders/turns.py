@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,6 +24,15 @@ Answers = dict[str, list[dict[str, Any]]]
 """By the name of an engine: its answer of each round."""
 
 
+@functools.cache
+def environment() -> dict[str, str]:
+    """Return the variables of all engines' processes: bytecode is kept, as installed packages have it, and NumPy starts
+    no threads, since one is measured."""
+    cache = tempfile.mkdtemp(prefix="bytecode-")
+    atexit.register(shutil.rmtree, cache, ignore_errors=True)
+    return os.environ | {"PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": "", "OPENBLAS_NUM_THREADS": "1"}
+
+
 class Process:
     """An engine in a process of its own. An answer raises `RuntimeError` with what it printed last if it has ended."""
 
@@ -28,7 +41,7 @@ class Process:
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.peers.decoders.worker", json.dumps(asdict(job))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, env=environment(),
         )  # fmt: skip
 
     def answer(self) -> dict[str, Any]:

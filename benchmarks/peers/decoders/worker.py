@@ -22,7 +22,7 @@ from typing import Any, Protocol
 class Job:
     """What to open. path: of the model's file or folder. cache: tokens of each stream. vocabulary: of prompts.
 
-    exact: keep keys and values in float32, to compare numbers.
+    exact: keep keys and values in float32, to compare numbers. entries: the folder of a cache of starts; "" for none.
     """
 
     engine: str
@@ -32,6 +32,7 @@ class Job:
     threads: int = 1
     vocabulary: int = 32_000
     exact: bool = False
+    entries: str = ""
 
 
 class Engine(Protocol):
