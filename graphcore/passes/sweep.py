@@ -150,11 +150,9 @@ class Sweep:
                 same = self._merger.found(key)
                 if same is not None and self._merge(node, same, named, is_read):
                     continue
-            types = [s.type for s in node.outputs]
             names = [s.given_name or named.get(s.id) for s in node.outputs]
-            results = new.build.append(
-                node.op_type, inputs, types, attributes, node.domain, node.layer, node.origin, names
-            )
+            types, place = [s.type for s in node.outputs], (node.domain, node.layer, node.origin)
+            results = new.build.append(node.op_type, inputs, types, attributes, *place, names)
             for symbol, result in zip(node.outputs, results, strict=True):
                 at[symbol.id] = result
                 if notes_sizes and getattr(symbol.type, "dtype", None) in _SIZES:
@@ -184,6 +182,12 @@ class Sweep:
         initializers = self.selection.initializers
         return found if found is not None or initializers is None else initializers.array(symbol)
 
+    def readers(self, symbol: Symbol) -> int:
+        """Return how often a Symbol of the old graph is read."""
+        if self._readers is None:
+            self._readers, self._sliced = readers(self.old), sliced_alone(self.old)
+        return self._readers[symbol.id]
+
     def room(self, node: Node, size: int) -> int:
         """Return the bytes that a constant in the place of `node` may have, which will have `size`.
 
@@ -197,11 +201,9 @@ class Sweep:
 
     def _freed(self, node: Node) -> int:
         """Return the bytes of the constants that `node` alone reads, and its part of those that are only sliced."""
-        if self._readers is None:
-            self._readers, self._sliced = readers(self.old), sliced_alone(self.old)
         total = 0
         for symbol in {s.id: s for s in node.inputs if s is not None}.values():
-            count = self._readers[symbol.id]
+            count = self.readers(symbol)
             array = self.known(self._at[symbol.id]) if count == 1 or symbol.id in self._sliced else None
             if array is not None:
                 total += array.nbytes // count

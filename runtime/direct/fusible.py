@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from graphcore.runtime.fusions import FUSIONS
@@ -17,11 +17,22 @@ _STEPS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("Neg", "Concat"): "rotary",
         ("Neg", "Reshape"): "Neg",
         ("Neg", "Unsqueeze"): "Neg",
+        ("Add", "Clip"): "clipped",
+        ("clipped", "Div"): "sixth",
+        ("clipped", "Mul"): "product",
+        ("product", "Div"): "sixth",
+        ("product", "Mul"): "sixth",
+        ("HardSigmoid", "Mul"): "swish",
     }
 )
 """From the mark of an operand and the operator that takes it to the mark of its result."""
 
-BEGINS = frozenset({"Neg", "ReduceMean", "Softmax"})
+_BY_NUMBERS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {("Conv", "Add"): "scaled", ("Conv", "Mul"): "scaled", ("swish", "Mul"): "times", ("times", "Add"): "affine"}
+)
+"""The same, where the other operand is a constant of one element."""
+
+BEGINS = frozenset({"Add", "Conv", "HardSigmoid", "Neg", "ReduceMean", "Softmax"})
 """Operators whose results are marked with their own names."""
 
 _SIGNS: Mapping[str, str] = MappingProxyType(
@@ -33,10 +44,14 @@ _SIGNS: Mapping[str, str] = MappingProxyType(
         "bias within the norm": "norm",
         "RotaryEmbedding": "rotary",
         "RotaryEmbedding of neighbours": "rotary",
+        "HardSigmoid of a Clip": "sixth",
+        "factor and bias within the convolution": "scaled",
+        "factor and bias as a convolution": "affine",
     }
 )
 """The mark that every match of a fusion has; a fusion that is not here may match where its sign is."""
 
+_NUMBERS = frozenset({(), (1,)})
 _NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
 
 
@@ -47,13 +62,19 @@ class Trail:
         self.marks: dict[str, str] = {}
         self._found: set[str] = set()
 
-    def follow(self, op_type: str, inputs: Iterable[str], outputs: Sequence[str]) -> None:
-        """Mark the results of a node."""
+    def follow(
+        self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], constants: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        """Mark the results of a node. constants: the dims of those that are known, by name."""
         if op_type in BEGINS:
             self.marks.update(dict.fromkeys(outputs, op_type))
         for name in inputs:
             mark = self.marks.get(name)
-            made = None if mark is None else _STEPS.get((mark, op_type))
+            if mark is None:
+                continue
+            made = _STEPS.get((mark, op_type))
+            if (mark, op_type) in _BY_NUMBERS and any(constants.get(other) in _NUMBERS for other in inputs):
+                made = _BY_NUMBERS[mark, op_type]
             if made is not None:
                 self._found.add(made)
                 self.marks.update(dict.fromkeys(outputs, made))

@@ -290,7 +290,7 @@ class Scan:
                     return f"{op_type} of {decides}"
                 legal[op_type, decides] = True
             if op_type in BEGINS or trail.marks:
-                trail.follow(op_type, names, outputs)
+                trail.follow(op_type, names, outputs, self.dims)
             if op_type in PACKED:
                 self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
             elif op_type in ("MatMul", "Gemm") and names[1] in self.dims:

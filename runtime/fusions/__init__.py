@@ -14,6 +14,7 @@ from graphcore.ir.transform.walk import operators
 from graphcore.passes import BASIC, reduced, selected
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.runtime.fusions.attention import attention, cancelled
+from graphcore.runtime.fusions.convolutions import hard_sigmoid, scaled_convolution, scaled_swish
 from graphcore.runtime.fusions.norms import biased_norm, norm, scaled_norm
 from graphcore.runtime.fusions.rotary import rotary
 from graphcore.runtime.fusions.rotary_interleaved import interleaved
@@ -27,7 +28,7 @@ class Fusion:
     operators: those of the node that is replaced. rule: returns what replaces it, None where it does not match. sign:
     an operator that every match has, looked for before any walk. makes: the operators that need a kernel. reason: the
     measured time on one thread, as a part of that of the primitives. more: of each of these groups every match has an
-    operator, too.
+    operator, too. on_host: for the CPU provider, and not measured elsewhere.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Fusion:
     makes: tuple[str, ...]
     reason: str
     more: tuple[frozenset[str], ...] = ()
+    on_host: bool = False
 
     def may_match(self, op_types: Set[str]) -> bool:
         """Return whether a graph of these operators of ONNX may have a match."""
@@ -69,6 +71,20 @@ FUSIONS: tuple[Fusion, ...] = (
         "RotaryEmbedding of neighbours", ("Add",), interleaved, "Neg", ("RotaryEmbedding",),
         "1 x 128 x 6 x 32: 0.18 of pairs that are cut and joined; 4 x 256 x 8 x 64: 0.22", _CUTS,
     ),
+    Fusion(
+        "HardSigmoid of a Clip", ("Div", "Mul"), hard_sigmoid, "Clip", ("HardSigmoid",),
+        "hard swish written in parts: PicoDet layout 0.65, a classifier of lines 0.73, PP-OCRv4 0.93 and 0.95",
+        (frozenset({"Add"}), frozenset({"Div", "Mul"})),
+    ),
+    Fusion(
+        "factor and bias within the convolution", ("Mul", "Add"), scaled_convolution, "Conv", (),
+        "numbers that are learned for each layer: PP-OCRv4 0.90 and 0.92", (frozenset({"Add", "Mul"}),),
+    ),
+    Fusion(
+        "factor and bias as a convolution", ("Add",), scaled_swish, "Conv", ("HardSigmoid",),
+        "after a hard swish, within the blocks of channels: PP-OCRv4 0.95 and 0.91",
+        (frozenset({"Clip", "HardSigmoid"}), frozenset({"Mul"}), frozenset({"Add"})), on_host=True,
+    ),
 )  # fmt: skip
 """Tried in this order. What onnxruntime fuses itself has no row: Gelu and SiLU of their parts, a MatMul and its bias as
 Gemm (1.00 apart), batch norms after convolutions, weights that are transposed when the session starts. Nor has
@@ -82,13 +98,17 @@ def may_fuse(there: set[tuple[str, str]]) -> bool:
     return any(fusion.may_match(op_types) for fusion in FUSIONS)
 
 
-def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool) -> Graph:
+def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool, on_host: bool = True) -> Graph:
     """Return the graph with all fusions made and optimised, the graph itself where none matches.
 
-    has_kernel: whether the provider has a float32 kernel of an operator.
+    has_kernel: whether the provider has a float32 kernel of an operator. on_host: whether it is the CPU provider.
     """
     there = {op_type for op_type, _ in operators(graph)}
-    fusions = [fusion for fusion in FUSIONS if fusion.may_match(there) and all(map(has_kernel, fusion.makes))]
+    fusions = [
+        fusion
+        for fusion in FUSIONS
+        if fusion.may_match(there) and fusion.on_host <= on_host and all(map(has_kernel, fusion.makes))
+    ]
     if not fusions:
         return graph
     passes = replace(selected(BASIC), branches=False)

@@ -132,7 +132,7 @@ def _fuse(has: Summary, to: Lowering) -> Graph | None:
     best = with_kernels(
         to.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
     )
-    made = fuse(has.graph, lambda op_type: best.allows(op_type, DType.float32))
+    made = fuse(has.graph, lambda op_type: best.allows(op_type, DType.float32), to.rules.target.is_host)
     if made is has.graph:
         return None
     to.is_fused = True

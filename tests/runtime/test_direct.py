@@ -108,7 +108,7 @@ def test_trained_models_give_the_same_bits_when_they_run_as_they_are(trained: Tr
     assert same(direct(trained.feeds()), whole(trained.feeds()))
 
 
-def test_many_trained_models_run_as_they_are() -> None:
+def test_many_trained_models_without_fusions_run_as_they_are() -> None:
     from tests.support.trained import TRAINED
 
     taken = []
@@ -117,7 +117,8 @@ def test_many_trained_models_run_as_they_are() -> None:
             file = one.file()
         except pytest.skip.Exception:
             continue
-        taken.append(is_direct(InferenceSession().load(file)))
+        if not (reason(onnx.load(file)) or "").startswith("the fusion"):
+            taken.append(is_direct(InferenceSession().load(file)))
     if not taken:
         pytest.skip("no package with a trained model is installed")
     assert sum(taken) * 2 > len(taken)

@@ -203,6 +203,28 @@ def test_heads_stay_apart_where_they_were_given_so() -> None:
     assert (node.op_type, node.attributes) == ("Attention", {"scale": 0.5})
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("mask_heads", [1, HEADS])
+@pytest.mark.parametrize("length", [1, 5])
+def test_attention_with_bools_of_each_head_stays_apart_where_heads_do(
+    length: int, mask_heads: int, packed: bool
+) -> None:
+    shape = [2, length, HEADS * SIZE] if packed else [2, HEADS, length, SIZE]
+    rows = TensorType("float32", shape)
+    g = Graph("g", {"q": rows, "k": rows, "v": rows, "keep": TensorType("bool", [2, mask_heads, length, length])})
+    q, k, v = (split(g[name]) if packed else g[name] for name in "qkv")
+    scores = q @ ops.onnx.Transpose(k, perm=[0, 1, 3, 2]) * np.float32(0.5)
+    added = ops.onnx.Where(g["keep"], np.float32(0), np.float32(-np.inf))
+    result = guarded(scores, added) @ v
+    g.output(merged(result) if packed else result)
+    is_apart = not packed and mask_heads > 1 and length > 1
+    made = fuse(g)
+    assert ("Attention" in operators(made)) is not is_apart
+    rng = np.random.default_rng(0)
+    arrays = [*(rng.standard_normal(shape).astype(np.float32) for _ in range(3)), rng.random(g["keep"].shape) < 0.6]
+    np.testing.assert_allclose(run(made, arrays), run(g, arrays, optimize="off"), rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize(("mask", "guard"), [("none", plain), ("least", plain), ("infinite", guarded)])
 @pytest.mark.parametrize(("batch", "length"), [(0, 3), (2, 0), (0, 0)])
 def test_fused_attention_is_empty_when_its_operands_are_empty(
