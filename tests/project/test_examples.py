@@ -218,7 +218,7 @@ def test_serve_streams_cancels_refuses_and_shares(capsys: pytest.CaptureFixture[
 
 def test_detector_finds_the_squares_and_gives_what_numpy_gives(capsys: pytest.CaptureFixture[str]) -> None:
     first, *lines = printed("detector", capsys)
-    assert re.fullmatch(r"squares: 12 nodes, whole (\d+), folded (\d+)", first)
+    assert re.fullmatch(r"squares: 11 nodes, whole (\d+), folded (\d+)", first)
     whole, folded = map(int, re.findall(r"\d+", first)[1:])
     assert folded == whole - 1
     assert lines[:5] == [
