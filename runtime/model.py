@@ -224,8 +224,12 @@ class Model:
             else:
                 results = self._run(self._output_names, feed, None)
         except Exception as error:
+            whole = None
             if self._is_direct:
-                return self._whole_model()(*arrays, **named)  # which says where it fails, if it does
+                with contextlib.suppress(GraphcoreError):  # of a file that was written to since
+                    whole = self._whole_model()
+            if whole is not None:
+                return whole(*arrays, **named)  # which says where it fails, if it does
             if (found := self._of_nothing(error, feed)) is not None:
                 return found
             made = self._failed(error, feed)

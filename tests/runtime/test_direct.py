@@ -461,6 +461,17 @@ def test_a_file_that_was_written_to_is_not_looked_into(tmp_path: Path) -> None:
         direct.debug(IMAGES, watch="c")
 
 
+def test_a_run_that_fails_is_told_where_the_file_was_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"])]
+    onnx.save(model(nodes, {"x": (F32, ["n"]), "s": (I64, [1])}), path)
+    direct = InferenceSession().load(path)
+    with open(path, "ab") as file:
+        file.write(b"\0")
+    with pytest.raises(RunError, match="onnxruntime failed"):
+        direct(np.ones(3, np.float32), np.array([2]))
+
+
 DAMAGED: dict[str, Callable[[], bytes]] = {
     "cut short": lambda: perceptron().SerializeToString()[:-40],
     "of nothing": lambda: b"",
