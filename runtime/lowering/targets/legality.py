@@ -78,14 +78,14 @@ class Legality:
         """Return whether the runtime runs an operator in float16 or bfloat16, rounding as it likes.
 
         Where the CPU provider has no kernel of float16, the runtime puts casts around that of float32. It would take
-        Attention apart first, and round after each part.
+        Attention apart first, and round after each part; the kernels that some releases have of it are not right.
         """
         row = self.table.get(op_type)
-        if not self.decomposes or row is None:
+        if not self.decomposes or row is None or op_type == "Attention":
             return False
         if dtype in _registered(self.target, op_type, row, self.runtime):
             return True
-        if dtype is not DType.float16 or not self.target.is_host or op_type == "Attention":
+        if dtype is not DType.float16 or not self.target.is_host:
             return False
         return self.allows(op_type, DType.float32) and dtype in _schema_dtypes(op_type, self.runtime.opset)
 
