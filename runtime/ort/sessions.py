@@ -87,6 +87,9 @@ start in 0.8 of the time, and a step as fast; 2.5 million start in 1.1, and othe
 _PACKED_FROM = 1 << 25
 """Bytes of weights from which on entries have them."""
 
+_PACKED_IN = Range("1.32.0", "1.32.0")
+"""The releases that were seen to start from them. 1.31.1 ends the process."""
+
 _EMPTY = "py.typed"
 """A file of the package that has nothing in it. Making one takes a millisecond, and any time where the disk is busy."""
 
@@ -156,7 +159,11 @@ def _fits_beside(arrays: Iterable[Array]) -> bool:
 def _packs(graph: Graph, read: Mapping[str, Array]) -> bool:
     """Return whether it pays to keep weights in the order of kernels too."""
     large = sum(array.nbytes for array in read.values()) >= _PACKED_FROM
-    return large and not _PACKED.isdisjoint(node.op_type for node in graph.nodes)
+    return (
+        large
+        and _PACKED_IN.includes(runtime().version)
+        and not _PACKED.isdisjoint(node.op_type for node in graph.nodes)
+    )
 
 
 def _of_cache(

@@ -21,8 +21,10 @@ import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import ModelError, UnsafePathError
 from graphcore.models import generate, llama
+from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.memory import huge_pages
 from graphcore.runtime.ort import sessions, starter
+from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.warm_start import file_key, stamp
 from graphcore.runtime.warm_start.cache import Cache
 from tests.runtime.test_cache import is_restarted
@@ -166,7 +168,7 @@ def test_large_pages_are_gathered_where_kernels_hold_weights(
 
     monkeypatch.setattr(starter, "gathered", noted)
     assert is_restarted(load(path))
-    assert asked == [not packed]
+    assert asked == [not (packed and sessions._PACKED_IN.includes(runtime().version))]
 
 
 def test_model_runs_on_after_its_weights_were_replaced(path: Path) -> None:
@@ -311,6 +313,8 @@ def test_graph_of_a_file_that_changed_is_refused(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not Range("1.31.1").includes(runtime().version):
+        pytest.skip("older releases start decoders of 4 bits anew each time")
     config = llama.Config(vocabulary=512, width=128, inner=256, layers=2, heads=4, kv_heads=2, positions=64)
     path = tmp_path_factory.mktemp("decoder") / "model.onnx"
     gc.quantize(llama.build(config, cache=32), "int4").graph.export(path)
@@ -323,6 +327,7 @@ def test_decoder_generates_the_same_from_its_entry(
 ) -> None:
     """Whether entries have weights in the order of kernels too, or not."""
     monkeypatch.setattr(sessions, "_PACKED_FROM", from_bytes)
+    packs = from_bytes == 0 and sessions._PACKED_IN.includes(runtime().version)
     decoder = Path(shutil.copy(decoder, tmp_path))
     plain = gc.InferenceSession(intra_op_num_threads=1).load(decoder)
     prompts = [[3, 4, 5], [7, 8]]
@@ -335,7 +340,7 @@ def test_decoder_generates_the_same_from_its_entry(
         assert model.buffers.in_place == plain.buffers.in_place
         assert (model.inputs, model.outputs) == (plain.inputs, plain.outputs)
     assert str(model.placement())
-    assert (weights_files(decoder)[0].stat().st_size > 2 * decoder.stat().st_size) is (from_bytes == 0)
+    assert (weights_files(decoder)[0].stat().st_size > 2 * decoder.stat().st_size) is packs
 
 
 @pytest.mark.parametrize("initial", [None, 3, "array"])
