@@ -166,7 +166,7 @@ class InferenceSession:
         """Return the Model of a file: as it is, or lowered."""
         from graphcore.runtime.direct import start  # onnx, which graphs that are built do not need
 
-        opened = start.opened(model, links)
+        opened = start.Opened(model, links)
 
         def read() -> Graph:
             if opened.is_overwritten():

@@ -1,4 +1,4 @@
-"""What small integer tensors of a graph hold, for rules: nothing is known of weights that their owners may change."""
+"""The values of small integer tensors, for rules: weights that their owners may change have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generating is given, checked before the first token: models, prompts, stop tokens and numbers."""
+"""The arguments of generating, checked before the first token: models, prompts, stop tokens and numbers."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _FEW = 32
 
 @dataclass(slots=True)
 class Counts:
-    """What was computed so far.
+    """The calls and tokens so far.
 
     calls: of the model. read: tokens of prompts. reused: those whose keys and values were copied instead. made: new
     tokens. proposed, accepted: tokens that were looked up, and those of them that were right.

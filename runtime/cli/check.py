@@ -47,7 +47,7 @@ def _needs_graph(args: argparse.Namespace) -> str | None:
     if args.provider not in (None, "cpu"):
         return f"it is lowered for {args.provider}"
     given = links(args)
-    found = start.found(start.opened(args.model, links_of(given["external_data"], given["external_data_root"])), "auto")
+    found = start.found(start.Opened(args.model, links_of(given["external_data"], given["external_data_root"])), "auto")
     return found if isinstance(found, str) else None
 
 

@@ -51,14 +51,10 @@ Results: TypeAlias = Callable[["Asked", onnx.NodeProto, Sequence[DType | None]],
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An operator. results: None for those of the first operand. decides: the operand that its kernel is chosen by.
-
-    is_new: whether versions that the library's adapters rewrite are left to a Graph.
-    """
+    """An operator. results: None for those of the first operand. decides: the operand that its kernel is chosen by."""
 
     results: Results | None = None
     decides: int = 0
-    is_new: bool = False
 
 
 def _always(*dtypes: DType) -> Row:
@@ -126,7 +122,7 @@ _NUMBERS: Mapping[str, Callable[[onnx.AttributeProto], onnx.TensorProto]] = {
     "value_int": lambda a: onnx.TensorProto(data_type=_Kind.INT64, int64_data=[a.i]),
     "value_ints": _integers,
 }
-"""What makes a tensor of the numbers of a Constant, by the attribute that says them."""
+"""Functions that make a tensor of the numbers of a Constant, by the attribute that says them."""
 
 
 def _filled(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:

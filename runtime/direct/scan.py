@@ -18,7 +18,6 @@ from graphcore.errors import GraphcoreError
 from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
-from graphcore.onnx.versions import is_unchanged
 from graphcore.runtime.direct.fusible import BEGINS, Trail
 from graphcore.runtime.direct.operators import OLDEST, ROWS, Row, constant
 from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, rows_of
@@ -304,14 +303,13 @@ class Scan:
         return None
 
     def _row(self, op_type: str) -> tuple[Row, Operator] | None:
-        """Return the row of an operator and its schema, where the model's version of it is one that it holds for."""
+        """Return the row of an operator and its schema at the model's opset; None where it has none."""
         row = ROWS.get(op_type)
         schema = None if row is None else schema_of(op_type, "", self.opset)
         if row is None or schema is None:
             return None
         self.operators.add(op_type)
-        is_held = not row.is_new or is_unchanged("", op_type, schema.since_version)
-        return (row, operator(schema)) if is_held else None
+        return row, operator(schema)
 
     def _is_legal(self, op_type: str, dtype: DType) -> bool:
         if op_type in ("Cast", "If", "Constant"):

@@ -15,7 +15,7 @@ from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.nodes import graph_name
-from graphcore.onnx.read.reader import Opened, opened
+from graphcore.onnx.read.reader import Opened
 from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.memory import prepacking
@@ -125,4 +125,4 @@ def _refined(declared: Type, found: Type) -> Type:
     return found
 
 
-__all__ = ["Direct", "found", "opened", "started"]
+__all__ = ["Direct", "Opened", "found", "started"]

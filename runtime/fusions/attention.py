@@ -64,7 +64,7 @@ _SLOWER = (
         "bools of each head: 1.14 to 1.18 on 1.31.1, 1.05 to 1.10 on 1.32; of all heads 0.78 to 0.86, one query 0.90",
     ),
 )
-"""What stays as it is. Rows of heads and sizes in one are faster even so: 0.81 to 1.04."""
+"""The forms that stay as they are. Rows of heads and sizes in one are faster even so: 0.81 to 1.04."""
 
 
 def attention(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:

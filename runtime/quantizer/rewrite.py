@@ -66,12 +66,7 @@ class _Quantizing(Rewrite):
         for symbol in old.symbols:
             if isinstance(symbol.producer, Constant) and symbol.given_name and id(symbol) not in encoded_roots:
                 super().of(symbol)
-        new.build.promotion(old.promotion)
-        new.strict = old.strict
-        new.site.layers = dict(old.site.layers)
-        made_graph = self.finish()
-        new.scope.is_finished = old.scope.is_finished
-        return made_graph
+        return self.finish_as_built()
 
     def of(self, symbol: Symbol) -> Symbol:
         """Return what stands for a Symbol of the old graph; one that nothing reads any more has nothing, and is not

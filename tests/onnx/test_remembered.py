@@ -1,4 +1,4 @@
-"""What the reader remembers over nodes and models: it is what ONNX's inference says, and it does not grow."""
+"""The tables of the reader over nodes and models: they say what ONNX's inference says, and do not grow."""
 
 from __future__ import annotations
 

@@ -53,15 +53,15 @@ def model(
     return made
 
 
-def perceptron(**changes: Any) -> onnx.ModelProto:
-    """Return a layer of a convolution network, with changes."""
+def network(**changes: Any) -> onnx.ModelProto:
+    """Return a layer of a convolution network, with changes of what `model` is given."""
     weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], name="conv", kernel_shape=[3, 3]),
         helper.make_node("Relu", ["c"], ["y"], name="relu"),
     ]
-    given: dict[str, Any] = {"inputs": {"x": (F32, ["n", 3, 8, 8])}, "constants": {"w": weights}, **changes}
-    return model(changes.pop("nodes", nodes), **{k: v for k, v in given.items() if k != "nodes"})
+    given: dict[str, Any] = {"inputs": {"x": (F32, ["n", 3, 8, 8])}, "constants": {"w": weights}}
+    return model(nodes, **{**given, **changes})
 
 
 def is_direct(loaded: Model) -> bool:
@@ -94,10 +94,10 @@ IMAGES = np.random.default_rng(1).standard_normal((2, 3, 8, 8)).astype(np.float3
 
 
 def test_results_are_those_of_the_graph_when_a_model_runs_as_it_is() -> None:
-    direct = InferenceSession().load(perceptron())
+    direct = InferenceSession().load(network())
     assert is_direct(direct)
     assert direct._source is None
-    assert same(direct(IMAGES), lowered(perceptron())(IMAGES))
+    assert same(direct(IMAGES), lowered(network())(IMAGES))
 
 
 def test_trained_models_give_the_same_bits_when_they_run_as_they_are(trained: Trained) -> None:
@@ -375,10 +375,10 @@ def test_float16_runs_as_it_is_unless_a_precision_is_given() -> None:
 
 
 def test_a_model_is_left_to_a_graph_when_options_ask_for_one() -> None:
-    assert not is_direct(InferenceSession(optimize="exact").load(perceptron()))
+    assert not is_direct(InferenceSession(optimize="exact").load(network()))
     weights = {"w": np.ones((4, 3, 3, 3), np.float32)}
-    assert not is_direct(InferenceSession().load(perceptron(), weights))
-    assert is_direct(InferenceSession(optimize="off").load(perceptron()))
+    assert not is_direct(InferenceSession().load(network(), weights))
+    assert is_direct(InferenceSession(optimize="off").load(network()))
 
 
 def test_models_that_graphcore_wrote_keep_their_meaning() -> None:
@@ -403,16 +403,16 @@ def test_outputs_have_the_dims_that_the_graph_tells() -> None:
 
 
 def test_arrays_of_no_elements_run_as_the_graph_runs_them() -> None:
-    direct = InferenceSession().load(perceptron())
+    direct = InferenceSession().load(network())
     none = np.zeros((0, 3, 8, 8), np.float32)
     assert is_direct(direct)
     assert [a.shape for a in direct(none)] == [(0, 4, 6, 6)]
     assert [a.shape for a in direct.execute(none, micro_batch=2)] == [(0, 4, 6, 6)]
-    assert same(direct(IMAGES), lowered(perceptron())(IMAGES))
+    assert same(direct(IMAGES), lowered(network())(IMAGES))
 
 
 def test_feeds_are_checked_as_before() -> None:
-    direct = InferenceSession().load(perceptron())
+    direct = InferenceSession().load(network())
     with pytest.raises(FeedError, match="rank 4"):
         direct(IMAGES[0])
     with pytest.raises(FeedError, match="float32"):
@@ -433,7 +433,7 @@ def test_a_run_that_fails_says_where() -> None:
 
 
 def test_values_inside_can_be_watched_and_placed() -> None:
-    direct = InferenceSession().load(perceptron())
+    direct = InferenceSession().load(network())
     found = direct.debug(IMAGES, watch="c")
     assert same([np.maximum(found["c"], 0)], direct(IMAGES))
     assert [placed.operator for placed in direct.placement().operators] == ["Conv", "Relu"]
@@ -443,7 +443,7 @@ def test_values_inside_can_be_watched_and_placed() -> None:
 
 def test_a_file_that_is_gone_can_be_looked_into(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    onnx.save(perceptron(), path)
+    onnx.save(network(), path)
     direct = InferenceSession().load(path)
     assert is_direct(direct)
     path.unlink()
@@ -452,7 +452,7 @@ def test_a_file_that_is_gone_can_be_looked_into(tmp_path: Path) -> None:
 
 def test_a_file_that_was_written_to_is_not_looked_into(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    onnx.save(perceptron(), path)
+    onnx.save(network(), path)
     direct = InferenceSession().load(path)
     content = path.read_bytes()
     with open(path, "r+b") as file:
@@ -473,10 +473,10 @@ def test_a_run_that_fails_is_told_where_the_file_was_written_to(tmp_path: Path) 
 
 
 DAMAGED: dict[str, Callable[[], bytes]] = {
-    "cut short": lambda: perceptron().SerializeToString()[:-40],
+    "cut short": lambda: network().SerializeToString()[:-40],
     "of nothing": lambda: b"",
     "of noise": lambda: bytes(range(256)) * 8,
-    "without outputs": lambda: perceptron(outputs=()).SerializeToString(),
+    "without outputs": lambda: network(outputs=()).SerializeToString(),
     "with an unknown name": lambda: model(
         [helper.make_node("Relu", ["nobody"], ["y"])], {"x": (F32, [2])}
     ).SerializeToString(),
@@ -486,7 +486,7 @@ DAMAGED: dict[str, Callable[[], bytes]] = {
     "with nodes in a circle": lambda: model(
         [helper.make_node("Add", ["x", "y"], ["z"]), helper.make_node("Relu", ["z"], ["y"])], {"x": (F32, [2])}
     ).SerializeToString(),
-    "with text that is none": lambda: perceptron().SerializeToString().replace(b"conv", b"\xff\xfe\xfd\xfc"),
+    "with text that is none": lambda: network().SerializeToString().replace(b"conv", b"\xff\xfe\xfd\xfc"),
     "with a wrong type": lambda: model(
         [helper.make_node("Not", ["x"], ["y"])], {"x": (F32, [2])}, kind=TensorProto.BOOL
     ).SerializeToString(),

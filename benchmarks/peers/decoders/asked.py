@@ -1,4 +1,4 @@
-"""What stands beside each peer of decoders, and the most that is asked for there."""
+"""The forms that are measured beside each peer of decoders, and the target ratios."""
 
 from __future__ import annotations
 

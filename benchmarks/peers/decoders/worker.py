@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to open. path: of the model's file or folder. cache: tokens of each stream. vocabulary: of prompts.
+    """A model to open. path: of the model's file or folder. cache: tokens of each stream. vocabulary: of prompts.
 
     exact: keep keys and values in float32, to compare numbers. entries: the folder of a cache of starts; "" for none.
     """

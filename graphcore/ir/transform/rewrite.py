@@ -120,6 +120,16 @@ class Rewrite:
         self.new.build.outputs([(name or symbol.name, self.of(symbol)) for name, symbol in self.old.named_outputs])
         return self.new
 
+    def finish_as_built(self) -> Graph:
+        """Return the new graph as a program goes on building it: with promotion, strictness and layers of the old."""
+        old, new = self.old, self.new
+        new.build.promotion(old.promotion)
+        new.strict = old.strict
+        new.site.layers = dict(old.site.layers)
+        made = self.finish()
+        new.scope.is_finished = old.scope.is_finished
+        return made
+
 
 def with_names(graph: Graph) -> Graph:
     """Give each output's value the name of the output, and return the graph."""

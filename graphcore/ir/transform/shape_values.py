@@ -1,4 +1,4 @@
-"""What small integer tensors of a graph hold, in numbers and dims: the shapes that a model computes.
+"""The values of small integer tensors of a graph, in numbers and dims: the shapes that a model computes.
 
 Exporters write `Reshape(x, Concat(Gather(Shape(x), 0), [-1, 64]))`. Here every element of such a vector is an int, a
 dim, or not known.

@@ -99,11 +99,6 @@ class Opened:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def opened(source: object, links: Links | None = None) -> Opened:
-    """Return a model that is opened and not yet parsed. Raises `ModelError` for what cannot be read."""
-    return Opened(source, links)
-
-
 def load(
     source: object,
     *,
@@ -114,7 +109,7 @@ def load(
     runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
     """Return the graph of a model; see `Graph.load`. runtime: gives what is asked for operators of other domains."""
-    found = opened(source, links_of(external_data, external_data_root))
+    found = Opened(source, links_of(external_data, external_data_root))
     return read(found, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime)
 
 
@@ -197,4 +192,4 @@ def _inferred(model: onnx.ModelProto, op_types: Set[str]) -> dict[str, onnx.Type
     return {v.name: v.type for v in values if v.type.WhichOneof("value")}
 
 
-__all__ = ["Opened", "load", "opened", "read", "read_nodes"]
+__all__ = ["Opened", "load", "read", "read_nodes"]

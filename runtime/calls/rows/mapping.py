@@ -35,7 +35,7 @@ class _Item:
 
 
 class Mapped:
-    """What runs items: checks each, puts those that fit into batches, and hands back each one's results.
+    """A run over items: checks each, puts those that fit into batches, and hands back each one's results.
 
     call: runs a feed. batch: rows of a batch, None for the number that pace finds quickest. pad, padding: what rows are
     filled up with, and the part of a batch that may be it. window: items that are read ahead.

@@ -16,7 +16,7 @@ _LOSS = 1.15
 _AGAIN = 16
 """Of so many batches one is of another number of rows than the best."""
 _FADES = 1.05
-"""What the least time grows by with each one that is longer."""
+"""The factor by which the least time grows with each one that is longer."""
 
 
 @dataclass(slots=True)

@@ -179,8 +179,10 @@ def keeps_half(
         return False
     replaced = rows_of(rules)
     wide = op_type, DType.float32
-    if (op_type, dtype) in replaced.rows or wide not in replaced.rows or op_type in AS_WRITTEN:
-        return (op_type, dtype) not in replaced.rows
+    if (op_type, dtype) in replaced.rows:
+        return False
+    if wide not in replaced.rows or op_type in AS_WRITTEN:
+        return True
     needed = replaced.needed.get(wide)
     if needed is None or not isinstance(operand, TensorType) or not isinstance(result, TensorType):
         return False

@@ -25,7 +25,7 @@ from graphcore.types.tensor_types import tensor_type
 
 OPERATORS = frozenset({"Conv", "ConvTranspose"})
 SCHEME = "int8_static"
-"""What a report calls it: the ranges of activations are known before the graph runs."""
+"""The name in a report: the ranges of activations are known before the graph runs."""
 
 
 def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:

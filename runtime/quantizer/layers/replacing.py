@@ -26,7 +26,7 @@ Make: TypeAlias = "Callable[[Building, Inputs], Sequence[Symbol]]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replacement:
-    """What stands for a node. make: adds nodes to the new graph, and returns a Symbol for each of its results.
+    """The replacement of a node. make: adds nodes to the new graph, and returns a Symbol for each of its results.
 
     weights: the positions of operands that it reads no more.
     """
@@ -41,7 +41,7 @@ class Building:
     def __init__(self, graph: Graph, taken: set[str]) -> None:
         self.graph = graph
         self.kept: dict[object, Symbol] = {}
-        """What was made for one node and serves others too, by a key."""
+        """Symbols that were made for one node and serve others too, by a key."""
         self._taken = taken
 
     def constant(self, array: Array, name: str, like: Symbol) -> Symbol:
@@ -69,7 +69,6 @@ class _Replacing(Rewrite):
         self._dropped = _dropped(graph, found)
 
     def run(self) -> Graph:
-        old, new = self.old, self.new
         for node in self.steps():
             made = self._found.get(id(node))
             skipped = () if made is None else made.weights
@@ -78,15 +77,10 @@ class _Replacing(Rewrite):
                 self.keep(node, inputs, lambda body: _Replacing(body, self._found, self).run())
             else:
                 self.replace(node, made.make(self._building, inputs))
-        for symbol in old.symbols:
+        for symbol in self.old.symbols:
             if isinstance(symbol.producer, Constant) and symbol.given_name and symbol.id not in self._dropped:
                 self.of(symbol)
-        new.build.promotion(old.promotion)
-        new.strict = old.strict
-        new.site.layers = dict(old.site.layers)
-        result = self.finish()
-        new.scope.is_finished = old.scope.is_finished
-        return result
+        return self.finish_as_built()
 
 
 def _dropped(graph: Graph, found: Mapping[int, Replacement]) -> set[int]:
