@@ -24,6 +24,7 @@ ROOMS = ("ops", "runtime", "models", "array_api")
 ORDER: dict[str, tuple[str, ...]] = {
     "": (
         "__main__ __init__",
+        "cli",
         "surgery_methods",
         "graph_methods",
         "models array_api",
@@ -41,7 +42,6 @@ ORDER: dict[str, tuple[str, ...]] = {
         "support _version",
     ),
     "runtime": (
-        "cli",
         "doctor",
         "__init__",
         "kernel_probe quantizer tracing",

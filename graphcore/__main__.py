@@ -6,7 +6,7 @@ import sys
 
 
 def _main() -> int:
-    from graphcore.runtime.cli import main  # the order of folders: this file is the door to the command
+    from graphcore.cli import main  # the order of folders: this file is the door to the command
 
     return main()
 

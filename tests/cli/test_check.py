@@ -17,10 +17,10 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
+from graphcore.cli.commands.run import _random
+from graphcore.cli.entry import main
 from graphcore.errors import ModelError, RunError
 from graphcore.ir.transform.walk import walk
-from graphcore.runtime.cli.entry import main
-from graphcore.runtime.cli.run import _random
 from graphcore.runtime.lowering.report import named, report
 from graphcore.runtime.ort.release import runtime
 from tests.support.hostile import model, value

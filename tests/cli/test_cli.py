@@ -18,8 +18,8 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
-from graphcore.runtime.cli import main
-from graphcore.runtime.cli.arguments import parser
+from graphcore.cli import main
+from graphcore.cli.arguments import parser
 from tests.support.hostile import FLOAT, model, value
 
 Call = Callable[..., tuple[int, str, str]]
@@ -371,7 +371,7 @@ def test_quantize_fails_when_strict_and_writes_nothing(call: Call) -> None:
 # As a process
 
 
-@pytest.mark.parametrize("start", [["-m", "graphcore"], ["-c", "from graphcore.runtime.cli import main; exit(main())"]])
+@pytest.mark.parametrize("start", [["-m", "graphcore"], ["-c", "from graphcore.cli import main; exit(main())"]])
 def test_process_prints_and_ends_as_the_function_does(tmp_path: Path, start: list[str], call: Call) -> None:
     doubled()
     command = [sys.executable, *start]
@@ -394,4 +394,4 @@ def test_commands_of_the_readme_are_understood() -> None:
 
 
 def test_command_is_installed_under_its_name() -> None:
-    assert '[project.scripts]\ngraphcore = "graphcore.runtime.cli:main"' in (ROOT / "pyproject.toml").read_text()
+    assert '[project.scripts]\ngraphcore = "graphcore.cli:main"' in (ROOT / "pyproject.toml").read_text()

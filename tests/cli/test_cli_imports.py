@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from graphcore.cli.arguments import options
 from graphcore.ir.graph import Precision, TargetName
-from graphcore.runtime.cli import arguments
 from graphcore.runtime.lowering import PRECISIONS, TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime")
 
 CODE = """
 import contextlib, io, json, sys
-from graphcore.runtime.cli import main
+from graphcore.cli import main
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
     status = main(sys.argv[1:])
 print(json.dumps([status, sorted(sys.modules)]))
@@ -76,4 +76,4 @@ def test_promote_imports_no_package_and_no_graphs(argv: str, status: int) -> Non
 def test_choices_are_those_of_the_runtime() -> None:
     targets: tuple[TargetName, ...] = tuple(TARGETS)
     precisions: tuple[Precision, ...] = PRECISIONS
-    assert (targets, precisions) == (arguments._TARGETS, arguments._PRECISIONS)
+    assert (targets, precisions) == (options.TARGETS, options.PRECISIONS)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from graphcore import DType, Graph, PromotionSystem, TensorType, implicit_cast_type
+from graphcore.cli import main
 from graphcore.errors import DTypeError, PromotionError
 from graphcore.promotion import NAMES, LatticeSystem, explain, system
 from graphcore.promotion.anvil import Anvil, common_dtype
 from graphcore.promotion.max import LATTICE
-from graphcore.runtime.cli import main
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -117,7 +117,7 @@ def test_promote_says_what_is_wrong_when_used_wrongly(
 
 def test_promote_needs_no_onnxruntime() -> None:
     code = (
-        "import sys; sys.modules['onnxruntime'] = None; from graphcore.runtime.cli import main; "
+        "import sys; sys.modules['onnxruntime'] = None; from graphcore.cli import main; "
         "sys.exit(main(['promote', 'int8', 'uint8', '--system', 'max']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

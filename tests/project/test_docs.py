@@ -15,8 +15,8 @@ import pytest
 
 from docs import make_architecture
 from graphcore.build.declare import REGISTRY
+from graphcore.cli import main
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.cli import main
 
 ROOT = Path(__file__).parents[2]
 TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))

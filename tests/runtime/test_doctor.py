@@ -15,9 +15,9 @@ import onnxruntime
 import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
+from graphcore.cli import main
+from graphcore.cli.commands import doctor as diagnosing
 from graphcore.runtime import doctor
-from graphcore.runtime.cli import doctor as diagnosing
-from graphcore.runtime.cli import main
 from graphcore.runtime.doctor import Distribution, Provider, machine, packages, providers, release, report
 from graphcore.runtime.doctor.findings import Notebook
 from graphcore.runtime.lowering.targets import traps

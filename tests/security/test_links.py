@@ -14,8 +14,8 @@ import pytest
 
 import graphcore as gc
 from graphcore import Graph
+from graphcore.cli.entry import main
 from graphcore.errors import GraphcoreError, GraphError, UnsafePathError
-from graphcore.runtime.cli.entry import main
 from tests.security.test_files import SECRET, external
 
 

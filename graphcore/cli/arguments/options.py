@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from graphcore.arrays.external_data import ExternalData
 
+if TYPE_CHECKING:
+    from graphcore.ir.graph import Precision, TargetName
+
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+TARGETS: tuple[TargetName, ...] = ("onnx", "cpu", "cuda", "openvino")
+PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
+"""As in `runtime.lowering`, which takes longer to import than all of the command line."""
 
 
 class Links(TypedDict):
@@ -34,6 +42,14 @@ def command(commands: Commands, name: str, summary: str, epilog: str) -> argpars
 def add_provider(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--provider", default="cpu", metavar="NAME", help='onnxruntime\'s provider: "cpu", "cuda" or its own name (cpu)'
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help="whether narrow floats round after every op (exact, but for float16 in models of other tools)",
     )
 
 

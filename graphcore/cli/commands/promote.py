@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
+from graphcore.cli.tables import aligned
 from graphcore.promotion import NAMES, explain
 
 _SHORT = {"float8": "float8_e4m3fn", "float8?": "float8_e4m3fn?"}
@@ -17,9 +17,3 @@ def promote(args: argparse.Namespace) -> int:
     for line in aligned(rows):
         print(line)
     return 0
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows as lines whose columns begin at the same place."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]

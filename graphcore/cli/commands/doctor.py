@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from graphcore.runtime.cli.promote import aligned
+from graphcore.cli.tables import aligned
 from graphcore.runtime.doctor import Finding, Machine, Provider, Release, Report, Trap, report
 
 _WIDTH = 110

@@ -7,9 +7,9 @@ import json
 import os
 
 from graphcore import runtime
+from graphcore.cli.arguments.options import links
 from graphcore.errors import ExportError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.cli.options import links
 
 
 def quantize(args: argparse.Namespace) -> int:

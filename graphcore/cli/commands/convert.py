@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
+from graphcore.cli.arguments.options import links
 from graphcore.errors import ExportError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.cli.options import links
 
 
 def convert(args: argparse.Namespace) -> int:

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
+from graphcore.cli.arguments import parser
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.cli.arguments import parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            command = import_module(f"graphcore.runtime.cli.{args.command}")
+            command = import_module(f"graphcore.cli.commands.{args.command}")
             status = int(getattr(command, args.command)(args))
             sys.stdout.flush()
         except GraphcoreError as error:

@@ -10,9 +10,9 @@ import numpy as np
 
 from graphcore import runtime
 from graphcore.arrays.casting import Array
+from graphcore.cli import arrays
+from graphcore.cli.arguments.options import links
 from graphcore.errors import FeedError
-from graphcore.runtime.cli import arrays
-from graphcore.runtime.cli.options import links
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
 

@@ -11,10 +11,10 @@ import onnx
 
 from graphcore import runtime
 from graphcore.arrays.external_data import links_of, model_bytes
+from graphcore.cli.arguments.options import links
 from graphcore.ir.graph import Graph
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
-from graphcore.runtime.cli.options import links
 from graphcore.runtime.lowering.report import Report, listed, report
 
 
