@@ -1,0 +1,124 @@
+/** The data of a page: what `graphcore/view/` writes as JSON and this page draws. Both sides follow this file; `format` tells one from the next.
+ *
+ * Every string may come from a model of somebody else: it is text, never markup.
+ */
+
+export interface Page {
+  format: 1;
+  title: string;
+  /** The version of graphcore that wrote the page. */
+  writer: string;
+  /** The promotion system of the graph, and what it calls its table. */
+  promotion: string;
+  graph: Graph;
+  /** The same graph after lowering, a target each. */
+  lowered: Lowered[];
+  overlays: Overlay[];
+}
+
+export interface Graph {
+  name: string;
+  nodes: Node[];
+  values: Value[];
+  groups: Group[];
+  /** Values by index. */
+  inputs: number[];
+  outputs: number[];
+}
+
+export interface Node {
+  /** Unique within its Graph: the name of the node, or of its first result. */
+  name: string;
+  op: string;
+  domain: string;
+  /** Index of the innermost group, or -1 for the top level. */
+  group: number;
+  attributes: [name: string, text: string][];
+  /** Values by index, -1 for an operand that is left out; the names of the operator's parameters beside them. */
+  operands: number[];
+  operandNames: string[];
+  results: number[];
+  /** Groups that are bodies of this node (If, Loop, Scan) or the function that it calls. */
+  bodies: number[];
+  source?: Source;
+  /** Of an inserted or written Cast. */
+  cast?: Reason;
+  /** Nodes of `lowered[i].graph` that stand for this one. */
+  lowered?: { target: number; nodes: number[]; reason: string }[];
+}
+
+export interface Source {
+  file: string;
+  line: number;
+  text: string;
+}
+
+/** Why a cast stands there, as `promotion.explain` has it. */
+export interface Reason {
+  implicit: boolean;
+  system: string;
+  /** The operands' dtypes that met, and the result. */
+  pair: [string, string] | null;
+  result: string;
+  words: string;
+}
+
+export type Kind = "input" | "buffer" | "weight" | "constant" | "result" | "captured";
+
+export interface Value {
+  name: string;
+  kind: Kind;
+  dtype: string;
+  /** `null` where the rank is unknown; dims as text, named ones by their names. */
+  shape: string[] | null;
+  /** Of a weight or a constant. */
+  bytes?: number;
+  /** A short constant in words: `0.5`, `[1, -1]`. */
+  text?: string;
+  source?: Source;
+  statistics?: Statistics;
+}
+
+export interface Statistics {
+  min: number | null;
+  max: number | null;
+  mean: number | null;
+  nan: number;
+  infinite: number;
+  zeros: number;
+  elements: number;
+  /** Counts of equal bins from min to max. */
+  histogram: number[];
+}
+
+/** Nodes that are drawn as one until opened: a layer, the body of a node, or a function. */
+export interface Group {
+  name: string;
+  kind: "layer" | "body" | "function";
+  /** Index of the group around it, or -1. */
+  parent: number;
+  /** Index of the node that a body belongs to, or -1. */
+  owner: number;
+  nodes: number;
+}
+
+export interface Lowered {
+  target: string;
+  runtime: string;
+  graph: Graph;
+  passes: { name: string; reason: string }[];
+}
+
+/** A number or a word a node, drawn as its colour, with a legend and a table of the greatest. */
+export interface Overlay {
+  name: string;
+  kind: "time" | "memory" | "placement" | "quantization" | "difference" | "dtype";
+  /** `of` names the graph: -1 for `graph`, else an index of `lowered`. */
+  of: number;
+  unit: string;
+  /** Numbers: [node, value, text shown on the node]. */
+  numbers?: [number, number, string][];
+  /** Words: [node, category, text shown on the node]. */
+  words?: [number, string, string][];
+  note: string;
+}
