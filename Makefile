@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | peers | clean, and make help for the others. Needs Python 3.11 or newer and make, nothing
+# make demo | test | lint | docs | bench | peers | clean, and make help for the others. Needs Python 3.11 or newer and make, nothing
 # else; uv is used when it is there.
 # Another interpreter: make test PYTHON=python3.12
 
@@ -38,12 +38,13 @@ NEEDS     = sys, venv, ensurepip
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint test-newest test-releases newest lock bench peers clean
+.PHONY: help demo test lint docs test-newest test-releases newest lock bench peers clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
 	@echo "make test    run the tests"
 	@echo "make lint    ruff (check and format) and mypy --strict"
+	@echo "make docs    build the site of the documents in build/site, without a network; warnings are errors"
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
 	@echo "make test-releases   run a part of the tests with each of RELEASES='$(RELEASES)'"
 	@echo "make lock    pin the newest release of every dependency in $(LOCK); needs uv"
@@ -61,6 +62,10 @@ lint: $(VENV)/.dev-stamp
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+docs: $(VENV)/.docs-stamp
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH="$(CURDIR)" $(PY) -m mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 test-newest: newest
 	$(NEWEST)/bin/python -m pytest -n 2 $(if $(QUICK),-m releases)
@@ -82,9 +87,9 @@ newest: $(NEWEST)/.stamp
 lock:
 	@[ -n "$(UV)" ] || { echo "error: make lock needs uv: pip install uv" >&2; exit 1; }
 	@{ echo "# What make demo, make test and make lint install: the exact versions, for Python 3.11 or newer on any system."; \
-	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras dev and models in pyproject.toml."; \
+	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras dev, docs and models in pyproject.toml."; \
 	  echo "# Do not edit: to take newer releases, or after a change of pyproject.toml, run make lock, then make test."; \
-	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra dev --extra models --no-header pyproject.toml; \
+	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra dev --extra docs --extra models --no-header pyproject.toml; \
 	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
 bench: $(VENV)/.bench-stamp $(OPENVINO)/.stamp
@@ -127,6 +132,10 @@ $(VENV)/.dev-stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
 
 $(VENV)/.bench-stamp: $(VENV)/.dev-stamp
 	$(INSTALL) $(LOCKED) -e '.[bench]'
+	@touch $@
+
+$(VENV)/.docs-stamp: $(VENV)/.dev-stamp
+	$(INSTALL) $(LOCKED) -e '.[docs]'
 	@touch $@
 
 $(NEWEST)/.stamp: $(VENV)/.stamp

@@ -1,0 +1,1 @@
+"""What `make docs` builds the site with, beside mkdocs.yml."""

@@ -1,0 +1,77 @@
+"""Hooks of mkdocs: pages of the reference are made, and links to files of the repository become pages."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # mkdocs loads hooks by their file
+
+_OF_REPOSITORY = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
+"""Pages that stand at the top of the repository, and their names on the site."""
+
+_LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
+_LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml"}
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Add the pages that no file of docs/ has."""
+    from mkdocs.structure.files import File
+
+    from docs.site.reference import pages
+
+    made = pages()
+    for source, page in _OF_REPOSITORY.items():
+        made[page] = _moved((ROOT / source).read_text(encoding="utf-8"), source, page)
+    for target in sorted(_linked_sources()):
+        language = _LANGUAGES.get(Path(target).suffix, "text")
+        made[f"source/{target}.md"] = f"# {target}\n\n```{language}\n{(ROOT / target).read_text(encoding='utf-8')}```\n"
+    for path, text in made.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
+    """Lead links out of docs/ to the pages of those files."""
+    path = page.file.src_uri
+    return markdown if page.file.generated_by else _moved(markdown, f"docs/{path}", path)
+
+
+def _moved(text: str, source: str, page: str) -> str:
+    """Return a page with its links as they are on the site. source: its path in the repository; page: on the site."""
+
+    def link(match: re.Match[str]) -> str:
+        target = match.group(2)
+        if "://" in target or target.startswith("mailto:"):
+            return match.group(0)
+        found = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if found.startswith("docs/"):
+            there = found.removeprefix("docs/")
+        elif found == "README.md":
+            there = "index.md"
+        elif found in _OF_REPOSITORY:
+            there = _OF_REPOSITORY[found]
+        elif (ROOT / found).is_file():
+            there = f"source/{found}.md"
+        else:  # a folder: the site has no listing
+            return f"]({posixpath.relpath('architecture.md', posixpath.dirname(page) or '.')}){''}"
+        return f"{match.group(1)}{posixpath.relpath(there, posixpath.dirname(page) or '.')}{match.group(3)}"
+
+    return _LINK.sub(link, text)
+
+
+def _linked_sources() -> set[str]:
+    """Return the files of the repository that are no pages and that pages link to."""
+    found = set()
+    for path in [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in _OF_REPOSITORY)]:
+        folder = path.parent.relative_to(ROOT).as_posix()
+        for _, target, _ in _LINK.findall(path.read_text(encoding="utf-8")):
+            there = posixpath.normpath(posixpath.join(folder, target))
+            if "://" not in target and not there.startswith("docs/") and (ROOT / there).is_file() and there not in _OF_REPOSITORY:
+                found.add(there)
+    return found - {"README.md"}
