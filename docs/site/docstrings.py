@@ -4,25 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import griffe
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-
-
-class Sections(griffe.Extension):
-    """Set apart in every docstring of a function what it says of each parameter, of the result and of errors."""
-
-    def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
-        if func.docstring is not None:
-            names = [parameter.name for parameter in func.parameters]
-            func.docstring.value = markdown(func.docstring.value, names)
-
-    def on_class(self, *, cls: griffe.Class, **kwargs: Any) -> None:
-        init = cls.members.get("__init__")
-        if cls.docstring is not None and isinstance(init, griffe.Function):
-            cls.docstring.value = markdown(cls.docstring.value, [parameter.name for parameter in init.parameters])
 
 
 def markdown(text: str, parameters: Sequence[str]) -> str:

@@ -12,7 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # mkdocs loads hooks by their file
 
-_OF_REPOSITORY = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
+_OF_REPOSITORY = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+}
 """Pages that stand at the top of the repository, and their names on the site."""
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
@@ -72,6 +76,11 @@ def _linked_sources() -> set[str]:
         folder = path.parent.relative_to(ROOT).as_posix()
         for _, target, _ in _LINK.findall(path.read_text(encoding="utf-8")):
             there = posixpath.normpath(posixpath.join(folder, target))
-            if "://" not in target and not there.startswith("docs/") and (ROOT / there).is_file() and there not in _OF_REPOSITORY:
+            if (
+                "://" not in target
+                and not there.startswith("docs/")
+                and (ROOT / there).is_file()
+                and there not in _OF_REPOSITORY
+            ):
                 found.add(there)
     return found - {"README.md"}

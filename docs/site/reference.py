@@ -36,8 +36,8 @@ def _index() -> str:
     lines += [
         "## ONNX's operators",
         "",
-        "`graphcore.ops.onnx.<Operator>`, `graphcore.ops.onnx.ml.<Operator>`: made from the schemas of the installed onnx. "
-        "[The operators and their dtypes](../operators.md).",
+        "`graphcore.ops.onnx.<Operator>`, `graphcore.ops.onnx.ml.<Operator>`: made from the schemas of the installed "
+        "onnx. [The operators and their dtypes](../operators.md).",
     ]
     return "\n".join(lines) + "\n"
 
@@ -58,9 +58,7 @@ def _op_page(name: Name) -> str:
     facts = [f"**ONNX**: {declared.onnx}.", f"**Promotion**: `{declared.rule}`, {MEANINGS[declared.rule]}."]
     if declared.operator:
         facts.append(f"**Operator**: `{declared.operator}`.")
-    return (
-        f"{_headed(name, f'ops.{name.name}')}\n{' '.join(facts)} [By dtype](../../dtypes.md).\n"
-    )
+    return f"{_headed(name, f'ops.{name.name}')}\n{' '.join(facts)} [By dtype](../../dtypes.md).\n"
 
 
 def _headed(name: Name, heading: str) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import linecache
 import re
 import runpy
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docs import make_architecture
+from docs.site import reference
 from graphcore.build.declare import REGISTRY
 from graphcore.cli import main
-from graphcore.errors import GraphcoreError
+from tests.support import pages
 
 ROOT = Path(__file__).parents[2]
 TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
@@ -53,6 +50,8 @@ def test_architecture_has_the_tables_and_the_picture_of_the_code() -> None:
     assert (ROOT / "docs" / "architecture.svg").read_text() == make_architecture.picture(), again
 
 
+MADE = reference.pages()
+"""What `make docs` makes beside the files of docs/."""
 PAGES = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
@@ -66,7 +65,8 @@ def test_links_of_documents_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            there = (page.parent / target).resolve()
+            assert there.exists() or there.relative_to(ROOT / "docs").as_posix() in MADE, target
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -78,28 +78,22 @@ def test_docstring_of_every_op_begins_with_a_sentence(name: str) -> None:
 
 def test_readme_code_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```(python|text)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 8
-    namespace: dict[str, Any] = {}
-    printed, shown = "", ""
-    code = "".join(block for kind, block in blocks if kind == "python")
-    # The lines that `str(graph)` and errors name are those of the README's code read as one file.
-    linecache.cache["readme.py"] = (len(code), None, code.splitlines(keepends=True), "readme.py")
-    number = 0
-    for kind, block in blocks:
-        if kind == "text":
-            shown += block
-            continue
-        out = io.StringIO()
-        try:
-            with contextlib.redirect_stdout(out), warnings.catch_warnings():
-                exec(compile("\n" * number + block, "readme.py", "exec"), namespace)
-        except GraphcoreError as error:
-            out.write(f"{type(error).__module__}.{type(error).__name__}: {error}\n")
-        number += block.count("\n")
-        printed += out.getvalue()
+    printed, shown = pages.run(ROOT / "README.md", "readme.py")
     assert printed == shown
     assert (tmp_path / "scale.onnx").exists()
+
+
+TAUGHT = [ROOT / "docs" / "start" / "tour.md", *sorted((ROOT / "docs" / "tutorials").glob("[!i]*.md"))]
+
+
+@pytest.mark.parametrize("page", TAUGHT, ids=lambda p: p.stem)
+def test_code_of_tour_and_tutorials_prints_what_is_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed, shown = pages.run(page, f"{page.stem}.py")
+    assert printed == shown
+    assert len(pages.blocks(page)) >= 6
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""The site of the documents: every public name has a page, every page a place, and docstrings become lists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import graphcore as gc
+from docs.site.docstrings import markdown
+from docs.site.public_names import MODULES, names
+from docs.site.reference import pages
+from graphcore.build.declare import REGISTRY
+
+ROOT = Path(__file__).parents[2]
+NAV = re.findall(r"- ([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+
+def test_every_public_name_has_an_entry_in_the_reference() -> None:
+    made = pages()
+    for module in MODULES:
+        for name in names(module):
+            text = made[name.page]
+            assert f"::: {name.target}\n" in text or f"{{#{name.target}}}" in text, name.path
+
+
+def test_reference_has_every_op_and_every_name_of_the_package() -> None:
+    assert {name.name for name in names("graphcore.ops")} == set(REGISTRY)
+    listed = {name.name for name in names("graphcore")}
+    modules = {name for name in gc.__all__ if f"graphcore.{name}" in MODULES}
+    assert listed | modules == set(gc.__all__)
+
+
+def test_index_of_the_reference_links_to_pages_that_are_there() -> None:
+    made = pages()
+    links = re.findall(r"\]\(\.\./(reference/[^)#]+)", made["reference/index.md"])
+    assert len(links) > 500
+    assert set(links) <= set(made)
+
+
+def test_navigation_has_every_page_once() -> None:
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert len(NAV) == len(set(NAV))
+    assert written <= set(NAV), f"not in mkdocs.yml: {sorted(written - set(NAV))}"
+
+
+@pytest.mark.parametrize("page", NAV)
+def test_navigation_leads_somewhere(page: str) -> None:
+    made = {*pages(), "architecture.md", "contributing.md", "changes.md"}
+    assert (ROOT / "docs" / page).exists() or page in made
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "wanted"),
+    [
+        ("Add.", [], "Add."),
+        (
+            "Add.\n\nx, y: numbers; floats\nor not. Returns the sum. It is exact. Raises `E` for text.",
+            ["x", "y"],
+            "Add.\n\n- **x**, **y**: numbers; floats or not.\n- Returns the sum. It is exact.\n- Raises `E` for text.",
+        ),
+        ("Return it. Note: no parameter.", ["x"], "Return it. Note: no parameter."),
+        ("Do.\n\n    x = 1\n    y = 2", [], "Do.\n\n```python\nx = 1\ny = 2\n```"),
+        ("Do.\n\n>>> 1 + 1\n2", [], "Do.\n\n```pycon\n>>> 1 + 1\n2\n```"),
+    ],
+)
+def test_docstring_becomes_a_list_where_it_names_parameters(text: str, parameters: list[str], wanted: str) -> None:
+    assert markdown(text, parameters) == wanted
