@@ -83,17 +83,20 @@ def test_readme_code_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "scale.onnx").exists()
 
 
-TAUGHT = [ROOT / "docs" / "start" / "tour.md", *sorted((ROOT / "docs" / "tutorials").glob("[!i]*.md"))]
+TAUGHT = [
+    ROOT / "docs" / "start" / "tour.md",
+    *(page for folder in ("tutorials", "peers") for page in sorted((ROOT / "docs" / folder).glob("[!i]*.md"))),
+]
 
 
 @pytest.mark.parametrize("page", TAUGHT, ids=lambda p: p.stem)
-def test_code_of_tour_and_tutorials_prints_what_is_shown(
+def test_code_of_tour_tutorials_and_peers_prints_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     printed, shown = pages.run(page, f"{page.stem}.py")
     assert printed == shown
-    assert len(pages.blocks(page)) >= 6
+    assert shown
 
 
 @pytest.mark.parametrize(
