@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import graphcore as gc
+from docs.site import op_examples
 from docs.site.docstrings import markdown
 from docs.site.public_names import MODULES, names
 from docs.site.reference import pages
+from graphcore import DType, Graph, TensorType, jit, ops
 from graphcore.build.declare import REGISTRY
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +34,21 @@ def test_reference_has_every_op_and_every_name_of_the_package() -> None:
     listed = {name.name for name in names("graphcore")}
     modules = {name for name in gc.__all__ if f"graphcore.{name}" in MODULES}
     assert listed | modules == set(gc.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_example_of_every_op_gives_what_it_shows(name: str) -> None:
+    seen = {"np": np, "gc": gc, "ops": ops, "jit": jit, "DType": DType, "Graph": Graph, "TensorType": TensorType}
+    example = doctest.DocTestParser().get_doctest(op_examples.examples()[name], seen, name, None, None)
+    assert example.examples
+    assert f"ops.{name}(" in example.docstring or f"jit(ops.{name})(" in example.docstring
+    said: list[str] = []
+    failed, _ = doctest.DocTestRunner().run(example, out=said.append)
+    assert not failed, "".join(said)
+
+
+def test_examples_are_of_ops_alone() -> None:
+    assert set(op_examples.examples()) == set(REGISTRY)
 
 
 def test_index_of_the_reference_links_to_pages_that_are_there() -> None:
