@@ -49,7 +49,7 @@ def _page(figures: list[dict[str, Any]], asked: list[Found], picture: bool) -> s
     lines += ["| work | beside | graphcore |", "|---|---|---|"]
     lines += [f"| {work} | {peer} | {said} |" for work, peer, said in beside.rows(figures)]
     lines += ["", *_agreement(figures), *_trained(figures)]
-    lines += ["## What is to be reached", "", f"{reach.summary(asked)}.", "", *_reach(asked)]
+    lines += ["## Bounds", "", f"{reach.summary(asked)}.", "", *_reach(asked)]
     lines += _notes({row.asked.why for row in asked if row.holds is False})
     for case in dict.fromkeys(row["case"] for row in peers):
         lines += [f"## {case}, beside peers", ""]

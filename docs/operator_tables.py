@@ -97,14 +97,14 @@ def _reasons() -> list[str]:
     maps = ", ".join(f"`ml.{name}`" for name in sorted(MAPS))
     taken = "It takes a map and no tensor: models that others wrote may have such inputs, which are handed on."
     return [
-        "## What is built and not run",
+        "## Operators without a runtime kernel",
         "",
         "| operator | dtypes | why |",
         "|---|---|---|",
         *_listed({**NOT_LOWERED, **NOT_RUN}),
         f"| {maps} | map | {taken} |",
         "",
-        "## What needs sizes that are numbers",
+        "## Operators that need static sizes",
         "",
         "All other cells are run on operands whose dims have names alone as well.",
         "",

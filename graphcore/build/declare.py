@@ -72,7 +72,8 @@ _PYTHON_OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
     "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-    "neg": "-x", "invert": "~x", "pos": "+x", "abs": "abs(x)", "round": "round(x)",
+    "neg": "-x", "invert": "~x", "pos": "+x", "abs": "abs(x)", "round": "round(x)", "getitem": "x[...]",
+    "ceil": "math.ceil(x)", "floor": "math.floor(x)", "trunc": "math.trunc(x)", "divmod": "divmod(x, y)",
 }  # fmt: skip
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
@@ -110,9 +111,7 @@ def expansion(op_type: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def register(name: str, function: Callable[..., Any], onnx: str, rule: Rule, arity: int | None, dunder: str) -> None:
     """Add an op to the registry."""
     family = function.__module__.rsplit(".", 1)[-1]
-    REGISTRY[name] = Declaration(
-        name, function, onnx, rule, family, arity, _PYTHON_OPERATORS.get(dunder, dunder and "x[...]")
-    )
+    REGISTRY[name] = Declaration(name, function, onnx, rule, family, arity, _PYTHON_OPERATORS.get(dunder, ""))
 
 
 def attach_operator(dunder: str, function: Callable[..., Any]) -> None:

@@ -22,7 +22,7 @@ environment of each release. What lowering goes by is `runtime/lowering/targets/
 A release that was not measured is lowered for by the kernels that it lists and the nearest measured table. It has the
 traps of both measured releases next to it; a newer one than all has every trap of the newest.
 
-## What is right
+## Correct results by release
 
 "right" counts cells, and node tests that pass through a session of graphcore at ONNX's own tolerances. opset and IR are
 the newest that graphcore writes for the release.

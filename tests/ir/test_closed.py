@@ -1,4 +1,4 @@
-"""What cannot be assigned: parts of a graph whose change would make it run as another than it says."""
+"""Parts of a graph cannot be assigned: a change would make it run as another than it says."""
 
 from __future__ import annotations
 
