@@ -2,7 +2,7 @@
 
 `quantize` finds the nodes that read a constant weight (`candidates`, `weights`), encodes the weights of those that were
 chosen (`plan`, `schemes`, `mixed_precision`), makes a new graph of products with them (`rewrite`) and says what it did
-(`report`). LSTMs and convolutions come first (`layers`).
+(`report`). Recurrent layers and convolutions come first (`layers`).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def quantize(
     fastest), "int8_dynamic16" (activations in two digits of int8), "int8_split" (both in two digits: near float32),
     "int8", "int4", "q4_0", "q4_k", "q5_k" or "q6_k" (weights alone). MatMul and Gemm whose right operand is a constant
     of floats, also after Transpose, Reshape and Cast, are quantised, in bodies and functions too; a function in which
-    something is quantised is inlined. A weight that several nodes share is encoded once. "int8_dynamic" quantises LSTMs
-    too, and convolutions where there are samples.
+    something is quantised is inlined. A weight that several nodes share is encoded once. "int8_dynamic" quantises LSTM,
+    GRU and RNN too, and convolutions where there are samples.
 
     include, exclude: patterns of layers ("encoder/0*"), results or weights, with `*`, `?` and `[...]` as in the shell;
     `*` goes across layers. embeddings: also tables that Gather takes rows from, to int8 with a scale a row, under any

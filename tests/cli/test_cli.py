@@ -20,6 +20,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.cli import main
 from graphcore.cli.arguments import parser
+from graphcore.models import llama
 from tests.support.hostile import FLOAT, model, value
 
 Call = Callable[..., tuple[int, str, str]]
@@ -366,6 +367,36 @@ def test_quantize_fails_when_strict_and_writes_nothing(call: Call) -> None:
     status, out, _ = call("quantize", "m.onnx", "o.onnx", "--scheme", "int4")
     assert status == 0
     assert "- blocks of 32 do not divide 40" in out
+
+
+def decoder() -> None:
+    config = llama.Config(vocabulary=64, width=64, inner=64, layers=1, heads=2, kv_heads=1, size=32)
+    llama.build(config, cache=16).export("m.onnx")
+
+
+@pytest.mark.parametrize("argv", [[], ["--embeddings"], ["--no-embeddings"], ["--many-rows", "same"]], ids=" ".join)
+def test_quantize_of_a_decoder_chooses_as_the_library_does(call: Call, argv: list[str]) -> None:
+    decoder()
+    status, _, err = call("quantize", "m.onnx", "o.onnx", "--scheme", "int4", "--report", "rows.json", *argv)
+    assert (status, err) == (0, "")
+    options: dict[tuple[str, ...], dict[str, Any]] = {
+        (): {},
+        ("--embeddings",): {"embeddings": True},
+        ("--no-embeddings",): {"embeddings": False},
+        ("--many-rows", "same"): {"many_rows": "same"},
+    }
+    made, report = gc.quantize(Graph.load("m.onnx"), "int4", **options[tuple(argv)])
+    assert json.loads(Path("rows.json").read_text()) == report.as_dicts()
+    assert Graph.load("o.onnx").metadata.get("graphcore.many_rows") == made.metadata.get("graphcore.many_rows")
+    assert bool(report.rows[0].scheme) == ("--no-embeddings" not in argv)
+    assert ("graphcore.many_rows" in made.metadata) == ("same" not in argv)
+
+
+def test_quantize_says_what_has_no_many_rows(call: Call) -> None:
+    dense()
+    status, _, err = call("quantize", "m.onnx", "o.onnx", "--many-rows", "int8")
+    assert status == 1
+    assert "there is no many_rows='int8' of int8_dynamic" in err
 
 
 # As a process

@@ -1,4 +1,4 @@
-"""LSTMs, convolutions and weights of bytes in files, quantised: beside NumPy's arithmetic on the same bytes."""
+"""Recurrent layers, convolutions and weights of bytes in files, beside NumPy's arithmetic on the same bytes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import GraphError
+from graphcore.runtime.quantizer.layers import steps, transposed
 
 Array = np.ndarray[Any, Any]
 SESSION = gc.InferenceSession(intra_op_num_threads=1)
@@ -141,14 +142,6 @@ def test_lstm_stays_under_other_schemes(scheme: str) -> None:
     assert (row.before, row.after) == (row.before, row.before)
 
 
-def test_gru_and_rnn_stay_and_say_why() -> None:
-    for op_type, gates in (("GRU", 3), ("RNN", 1)):
-        node = helper.make_node(op_type, ["x", "w", "r"], ["y"], hidden_size=HIDDEN)
-        w, r = normal(1, gates * HIDDEN, 128), normal(1, gates * HIDDEN, HIDDEN)
-        _, report = gc.quantize(model([node], ["length", 2, 128], ["y"], w=w, r=r))
-        assert [row.reason for row in report.left] == [f"onnxruntime has no quantised kernel of {op_type}"]
-
-
 def test_lstm_whose_weights_are_computed_is_found_once_they_are_folded() -> None:
     _, w, r, b = lstm(1)
     nodes = [
@@ -159,6 +152,155 @@ def test_lstm_whose_weights_are_computed_is_found_once_they_are_folded() -> None
     (row,) = gc.quantize(graph).report.left
     assert "W or R is not constant: graph.optimize() first" in row.reason
     assert len(gc.quantize(graph.optimize()).report.quantized) == 1
+
+
+# GRU and RNN
+
+
+@pytest.fixture
+def pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small layers are quantised too."""
+    monkeypatch.setattr(steps, "LEAST", {"GRU": 0, "RNN": 0})
+
+
+def recurrent(
+    op_type: str, directions: int = 1, *, bias: bool = True, first: bool = False, **attributes: Any
+) -> tuple[Graph, dict[str, Array]]:
+    gates = steps.GATES[op_type]
+    arrays = {"w": normal(directions, gates * HIDDEN, INPUTS) / 5, "r": normal(directions, gates * HIDDEN, HIDDEN) / 5}
+    if bias:
+        arrays["b"] = normal(directions, 2 * gates * HIDDEN, seed=2) / 4
+    if first:
+        arrays["f"] = np.repeat(normal(directions, 1, HIDDEN, seed=3), 3, 1)
+    if directions == 2:
+        attributes["direction"] = "bidirectional"
+    operands = ["x", "w", "r", "b" if bias else "", "", "f"][: 6 if first else 4]
+    node = helper.make_node(op_type, operands, ["y", "h"], op_type, hidden_size=HIDDEN, **attributes)
+    return model([node], ["length", "batch", INPUTS], ["y", "h"], **arrays), arrays
+
+
+def in_steps(x: Array, op_type: str, w: Array, r: Array, b: Array, resets_last: bool) -> list[Array]:
+    """What a GRU or RNN of one direction gives after each step, on bytes."""
+
+    def product(states: Array, weight: Array) -> Array:
+        if not states.any():
+            return np.zeros((len(states), len(weight)), np.float32)
+        (numbers, scale), (rows, widths) = rounded(states), in_bytes(weight)
+        made: Array = (numbers @ rows.T) * (scale * widths)
+        return made
+
+    own, theirs = np.split(b, 2)
+    flat = product(x.reshape(-1, INPUTS), w).reshape(*x.shape[:2], -1) + own
+    h, n, found = np.zeros((x.shape[1], HIDDEN), np.float32), 2 * HIDDEN, []
+    for mine in flat:
+        if op_type == "RNN":
+            h = np.tanh(mine + product(h, r) + theirs)
+        else:
+            z, g = np.split(sigmoid(mine[:, :n] + product(h, r[:n]) + theirs[:n]), 2, 1)
+            kept = g * (product(h, r[n:]) + theirs[n:]) if resets_last else product(g * h, r[n:]) + theirs[n:]
+            fresh = np.tanh(mine[:, n:] + kept)
+            h = (1 - z) * fresh + z * h
+        h = h.astype(np.float32)
+        found.append(h)
+    return found
+
+
+FORMS = [("RNN", {}), ("GRU", {}), ("GRU", {"linear_before_reset": 1})]
+
+
+@pytest.mark.usefixtures("pays")
+@pytest.mark.parametrize(("op_type", "attributes"), FORMS)
+def test_gru_and_rnn_are_those_of_bytes(op_type: str, attributes: dict[str, Any]) -> None:
+    graph, arrays = recurrent(op_type, **attributes)
+    made, report = gc.quantize(graph, min_elements=1)
+    x = normal(7, 3, INPUTS, seed=7)
+    w, r, b = (array[0] for array in arrays.values())
+    want = in_steps(x, op_type, w, r, b, bool(attributes))
+    y, h = run(made, x)
+    # A number that lies between two bytes may be rounded to the other one where sums differ by a last bit.
+    np.testing.assert_allclose(y[:, 0], np.stack(want), atol=1e-4)
+    np.testing.assert_allclose(h[0], want[-1], atol=1e-4)
+    (row,) = report.rows
+    before = arrays["w"].nbytes + arrays["r"].nbytes
+    assert (row.operator, row.scheme, row.before) == (op_type, "int8_dynamic", before)
+    assert row.after < row.before / 3
+    off = [in_bytes(a[0])[0] * in_bytes(a[0])[1][:, None] - a[0] for a in (arrays["w"], arrays["r"])]
+    whole = sum(np.square(a).sum() for a in (arrays["w"], arrays["r"]))
+    assert row.error == pytest.approx(np.sqrt(sum(np.square(a).sum() for a in off) / whole), rel=1e-3)
+
+
+@pytest.mark.usefixtures("pays")
+@pytest.mark.parametrize(("op_type", "attributes"), FORMS)
+@pytest.mark.parametrize("ways", [{}, {"direction": "reverse"}, {"directions": 2}, {"bias": False}, {"first": True}])
+def test_gru_and_rnn_are_near_those_of_floats(op_type: str, attributes: dict[str, Any], ways: dict[str, Any]) -> None:
+    graph, _ = recurrent(op_type, **attributes, **ways)
+    made, report = gc.quantize(graph, min_elements=1)
+    assert not report.left
+    assert op_type not in {node.op_type for node in made.nodes}
+    assert [*made.output_types.items()] == [*graph.output_types.items()]
+    assert not {"w", "r", "b"} & {*made.weights}
+    for length in (1, 12):
+        x = normal(length, 3, INPUTS, seed=7)
+        for got, want in zip(run(made, x), run(graph, x), strict=True):
+            assert got.shape == want.shape
+            assert distance(got, want) < 0.025
+
+
+@pytest.mark.usefixtures("pays")
+@pytest.mark.parametrize(("op_type", "attributes"), FORMS)
+def test_gru_and_rnn_give_nan_for_nan_and_infinity_and_nothing_for_nothing(
+    op_type: str, attributes: dict[str, Any]
+) -> None:
+    made = SESSION.load(gc.quantize(recurrent(op_type, **attributes)[0], min_elements=1).graph)
+    for wrong in (np.nan, np.inf, -np.inf):
+        x = normal(5, 3, INPUTS, seed=7)
+        x[2, 1, 4] = wrong
+        for result in made(x):
+            assert np.isnan(result).all()
+    y, h = made(np.zeros((0, 3, INPUTS), np.float32))
+    assert (y.shape, h.shape) == ((0, 1, 3, HIDDEN), (1, 3, HIDDEN))
+    assert not h.any()
+
+
+def test_only_the_last_state_of_a_gru_is_asked_for() -> None:
+    w, r = normal(1, 960, 320) / 20, normal(1, 960, 320, seed=1) / 20
+    node = helper.make_node("GRU", ["x", "w", "r"], ["", "h"], hidden_size=320)
+    graph = model([node], ["length", "batch", 320], ["h"], w=w, r=r)
+    made, report = gc.quantize(graph, min_elements=1)
+    assert not report.left
+    x = normal(6, 2, 320)
+    assert distance(run(made, x)[0], run(graph, x)[0]) < 0.025
+
+
+@pytest.mark.usefixtures("pays")
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"activations": ["Sigmoid", "Relu"]}, "the form of GRU has the usual activations, not Sigmoid, Relu"),
+        ({"clip": 2.0}, "the form of GRU clips nothing"),
+        ({"layout": 1}, "the form of GRU takes sequences first: layout=1"),
+    ],
+)
+def test_gru_of_another_kind_stays_and_says_why(attributes: dict[str, Any], reason: str) -> None:
+    if "layout" in attributes:
+        node = helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=HIDDEN, **attributes)
+        w, r = normal(1, 3 * HIDDEN, INPUTS), normal(1, 3 * HIDDEN, HIDDEN)
+        graph = model([node], ["batch", "length", INPUTS], ["y"], w=w, r=r)
+    else:
+        graph, _ = recurrent("GRU", **attributes)
+    made, report = gc.quantize(graph, min_elements=1)
+    assert [row.reason for row in report.left] == [reason]
+    assert [node.op_type for node in made.nodes] == ["GRU"]
+    with pytest.raises(GraphError, match="cannot be quantised"):
+        gc.quantize(graph, strict=True)
+
+
+def test_small_gru_and_rnn_stay_and_say_why() -> None:
+    for op_type in ("GRU", "RNN"):
+        graph, _ = recurrent(op_type)
+        _, report = gc.quantize(graph, min_elements=1, strict=True)
+        (row,) = report.left
+        assert row.reason.startswith(f"a step of bytes pays from {steps.LEAST[op_type]} numbers of W and R on")
 
 
 # Convolutions
@@ -257,11 +399,78 @@ def test_convolutions_without_samples_and_of_other_kinds_say_why() -> None:
     assert [row.reason for row in gc.quantize(graph, "int8").report.left] == [
         "convolutions are quantised by int8_dynamic with samples, not by int8"
     ]
-    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"])
-    other = model([node], ["n", 16, 5, 5], ["y"], w=normal(16, 16, 3, 3))
-    assert [row.reason for row in gc.quantize(other).report.left] == [
-        "onnxruntime has no quantised kernel of ConvTranspose"
-    ]
+
+
+TRANSPOSED: dict[str, tuple[list[int], dict[str, Any]]] = {
+    "phases that meet nothing else": ([2, 2], {"strides": [2, 2]}),
+    "phases that overlap": ([4, 4], {"strides": [2, 2], "pads": [1] * 4}),
+    "sizes that no stride divides": ([3, 3], {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1]}),
+    "padding of one side": ([3, 5], {"strides": [3, 3], "pads": [0, 0, 0, 2]}),
+    "no stride": ([3, 3], {"pads": [1] * 4}),
+    "fewer numbers than phases": ([2, 2], {"strides": [3, 3], "output_padding": [1, 1]}),
+    "one axis": ([16], {"strides": [8], "pads": [4, 4]}),
+    "one axis, no stride": ([5], {"pads": [2, 2]}),
+}
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed_convolution_is_near_that_of_floats(case: str, norm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transposed, "LEAST", 0)
+    size, attributes = TRANSPOSED[case]
+    filters = normal(16, 8, *size) / 6
+    nodes = [helper.make_node("ConvTranspose", ["x", "w", "b"], ["up"], **attributes)]
+    arrays = {"w": filters, "b": normal(8, seed=1)}
+    if norm:
+        nodes.append(helper.make_node("BatchNormalization", ["up", "s", "t", "m", "v"], ["norm"]))
+        arrays |= {
+            "s": normal(8, seed=2),
+            "t": normal(8, seed=3),
+            "m": normal(8, seed=4),
+            "v": normal(8, seed=5) ** 2 + 1,
+        }
+    nodes.append(helper.make_node("Relu", [nodes[-1].output[0]], ["y"]))
+    graph = model(nodes, ["n", 16, *["height", "width"][: len(size)]], ["y"], **arrays)
+    x = normal(2, 16, *[9, 7][: len(size)], seed=3)
+    made, report = gc.quantize(graph, samples=[(x,)], min_elements=1)
+    (row,) = report.rows
+    assert (row.operator, row.scheme, row.reason) == ("ConvTranspose", "int8_static", "")
+    assert not {"ConvTranspose", "BatchNormalization", "Relu"} & {node.op_type for node in made.nodes}
+    got, want = run(made, x)[0], run(graph, x)[0]
+    assert got.shape == want.shape
+    assert distance(got, want) < 0.025
+    assert [*made.output_types.items()] == [*graph.output_types.items()]
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "reason"),
+    [
+        ((16, 16, 2, 2), {"strides": [2, 2]}, "bytes pay from 64 products a result on"),
+        ((64, 8, 3, 3), {}, "its result is not 1 times as long as what comes in"),
+        ((64, 8, 3, 3), {"group": 2}, "its filters are in groups"),
+        ((64, 8, 2, 2), {"strides": [2, 2], "output_shape": [12, 10]}, "its padding follows from the size"),
+        ((64, 8, 2, 2), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}, "its padding follows from the size"),
+        ((64, 8, 3, 3), {"dilations": [2, 2]}, "its strides differ, or its filters have gaps"),
+        ((64, 8, 4, 2), {"strides": [4, 2]}, "its strides differ, or its filters have gaps"),
+        ((64, 8, 2, 2, 2), {"strides": [2, 2, 2]}, "phases of more than two axes have no operator"),
+    ],
+)
+def test_transposed_convolution_of_another_kind_stays_and_says_why(
+    shape: tuple[int, ...], attributes: dict[str, Any], reason: str
+) -> None:
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], **attributes)
+    sizes = [6, 5, 4][: len(shape) - 2]
+    graph = model([node], ["n", shape[0], *sizes], ["y"], w=normal(*shape))
+    samples = [(normal(1, shape[0], *sizes),)]
+    made, report = gc.quantize(graph, samples=samples)
+    (row,) = report.left
+    assert row.reason.startswith(reason)
+    assert [node.op_type for node in made.nodes] == ["ConvTranspose"]
+    if "products" in reason:
+        gc.quantize(graph, samples=samples, strict=True)
+    else:
+        with pytest.raises(GraphError, match="ConvTranspose 'y' cannot be quantised"):
+            gc.quantize(graph, samples=samples, strict=True)
 
 
 def test_samples_that_lead_to_infinity_are_refused() -> None:

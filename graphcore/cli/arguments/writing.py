@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from graphcore.cli.arguments.options import TARGETS, Commands, add_links, add_precision, command
 
 _CONVERT = "Writes a model so that a plain onnxruntime of the target runs it, or as standard ONNX."
@@ -48,9 +50,18 @@ def add_quantize(commands: Commands) -> None:
         "--include", action="append", default=[], metavar="PATTERN", help="only these layers; repeatable"
     )
     parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="not these; repeatable")
-    parser.add_argument("--embeddings", action="store_true", help="also tables that rows are looked up in, to int8")
+    parser.add_argument(
+        "--embeddings",
+        action=argparse.BooleanOptionalAction,
+        help="also tables that rows are looked up in, to int8 (of decoders)",
+    )
     parser.add_argument("--min-elements", type=int, default=1024, metavar="N", help="leave smaller weights (1024)")
-    parser.add_argument("--block-size", type=int, metavar="N", help="of int4: 16, 32, 64, ... (32)")
+    parser.add_argument("--block-size", type=int, metavar="N", help="of int4: 16, 32, 64, ... (32; of decoders to 128)")
+    parser.add_argument(
+        "--many-rows",
+        choices=("int8", "same"),
+        help="of 4 bits: multiply many rows as bytes, or as few rows are (int8 of decoders)",
+    )
     parser.add_argument("--reduce-range", action="store_true", help="of int8: 7 bits, for x86 without VNNI")
     parser.add_argument("--accuracy-level", type=int, choices=(0, 4), help="0 is exact, 4 is faster (4)")
     parser.add_argument("--strict", action="store_true", help="fail where a chosen layer cannot be quantised")

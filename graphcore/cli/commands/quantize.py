@@ -26,6 +26,7 @@ def quantize(args: argparse.Namespace) -> int:
         embeddings=args.embeddings,
         min_elements=args.min_elements,
         block_size=args.block_size,
+        many_rows=args.many_rows,
         reduce_range=args.reduce_range,
         accuracy_level=args.accuracy_level,
         strict=args.strict,

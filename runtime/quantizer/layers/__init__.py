@@ -1,6 +1,7 @@
 """Layers that are no matrix products, quantised before the products are looked for.
 
-LSTMs (`recurrent`), and convolutions (`convolutions`) by the `ranges` of samples, put into a new graph (`replacing`).
+LSTMs, GRUs and RNNs (`recurrent`, `steps`), and convolutions (`convolutions`) by the `ranges` of samples, put into a
+new graph (`replacing`).
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def layered(
     strict: bool,
     ranges: Ranges | None,
 ) -> Layers:
-    """Return a graph with quantised convolutions and LSTMs. ranges: of activations on samples, if there are any.
+    """Return a graph with quantised convolutions and recurrent layers.
 
+    ranges: of activations on samples, if there are any.
     Raises `GraphError` where `strict` and a layer that was chosen cannot be quantised, though its operator has a form.
     """
     rows: dict[int, Row] = {}
@@ -77,7 +79,10 @@ def layered(
             if not reason and ranges is not None:
                 made, size, error = convolutions.replacements(graph, node, choices, ranges)
                 scheme = convolutions.SCHEME
-        has_form = node.op_type == "LSTM" or (node.op_type == "Conv" and ranges is not None)
+        if is_recurrent:
+            has_form = not recurrent.is_small(node)
+        else:
+            has_form = ranges is not None and not convolutions.is_small(node)
         if reason and strict and not refusal and has_form and choices.scheme.name == "int8_dynamic":
             raise GraphError(
                 f"quantize: {node.op_type} {node.outputs[0].name!r} cannot be quantised: {reason}",

@@ -1,12 +1,14 @@
 """Convolutions of bytes, by the ranges that samples have: QuantizeLinear and DequantizeLinear around each.
 
-onnxruntime makes one QLinearConv of a Conv between them. A batch norm that alone reads the convolution is folded into
-the filters, and a Relu is what rounding to bytes from 0 on does already.
+Transposed ones are brought into the form of others (`transposed`). onnxruntime makes one QLinearConv of a Conv between
+them. A batch norm that alone reads the convolution is folded into the filters, and a Relu is what rounding to bytes
+from 0 on does already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,12 +18,15 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.liveness import readers
 from graphcore.quantization import QuantizedTensor, encode
+from graphcore.runtime.quantizer.layers import transposed
 from graphcore.runtime.quantizer.layers.ranges import Ranges, is_float32
 from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Replacement, length
 from graphcore.runtime.quantizer.schemes import Choices
 from graphcore.runtime.quantizer.weights import weight_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
+
+Step: TypeAlias = "tuple[np.float32, np.uint8]"
 
 OPERATORS = frozenset({"Conv", "ConvTranspose"})
 SCHEME = "int8_static"
@@ -30,8 +35,6 @@ SCHEME = "int8_static"
 
 def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
     """Return why a convolution cannot be quantised, or ""."""
-    if node.op_type != "Conv":
-        return f"onnxruntime has no quantised kernel of {node.op_type}"
     if choices.scheme.name != "int8_dynamic":
         return f"convolutions are quantised by int8_dynamic with samples, not by {choices.scheme.name}"
     if ranges is None:
@@ -48,11 +51,20 @@ def misfit(node: Node, choices: Choices, ranges: Ranges | None) -> str:
     x = node.inputs[0]
     if x is None or ranges.of(x) is None or ranges.of(node.outputs[0]) is None:
         return "it is in a body or runs on no sample, so that ranges are not known"
-    return ""
+    if node.op_type == "Conv":
+        return ""
+    if is_small(node):
+        return f"bytes pay from {transposed.LEAST} products a result on, and each of its results has fewer"
+    return transposed.misfit(node)
+
+
+def is_small(node: Node) -> bool:
+    """Return whether a convolution is faster in floats."""
+    return node.op_type == "ConvTranspose" and transposed.is_small(node)
 
 
 class Chain:
-    """A Conv with a batch norm and a Relu that alone read what comes before, if there are any."""
+    """A convolution with a batch norm and a Relu that alone read what comes before, if there are any."""
 
     def __init__(self, graph: Graph, node: Node) -> None:
         following = _following(graph)
@@ -78,15 +90,17 @@ class Chain:
         return self.nodes[-1].outputs[0]
 
     def folded(self) -> tuple[Array, Array]:
-        """Return filters and bias, with the batch norm in them."""
+        """Return the filters and the bias of a Conv, with the batch norm in them."""
         node = self.nodes[0]
         weight = weight_of(node.inputs[1])
         assert weight is not None
-        filters = weight.array().astype(np.float64)
+        filters, each = weight.array().astype(np.float64), 1
+        if node.op_type == "ConvTranspose":
+            filters, each = transposed.as_filters(node, filters), transposed.phases(node)
         bias = constant_array(node.inputs[2], weights=True) if len(node.inputs) > 2 else None
-        added = np.zeros(len(filters)) if bias is None else bias.astype(np.float64)
+        added = np.zeros(len(filters)) if bias is None else bias.astype(np.float64).repeat(each)
         if self.norm is not None:
-            scale, shift, mean, variance = (_array(s).astype(np.float64) for s in self.norm.inputs[1:5])
+            scale, shift, mean, variance = (_array(s).astype(np.float64).repeat(each) for s in self.norm.inputs[1:5])
             factor = scale / np.sqrt(variance + self.norm.attributes.get("epsilon", 1e-5))
             filters = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
             added = (added - mean) * factor + shift
@@ -114,7 +128,7 @@ def measured(graph: Graph) -> list[Symbol]:
     """Return the Symbols whose ranges convolutions need."""
     found: list[Symbol] = []
     for node in graph.nodes:
-        if node.op_type == "Conv" and not node.domain and node.inputs[0] is not None and is_float32(node.inputs[0]):
+        if node.op_type in OPERATORS and not node.domain and node.inputs[0] is not None and is_float32(node.inputs[0]):
             found += [node.inputs[0], node.outputs[0], Chain(graph, node).result]
     return found
 
@@ -171,11 +185,16 @@ def _made(
         tensor_type(DType.float32, scales.shape),
         {"axis": 0},
     )
-    made = build.emit("Conv", (_rounded(building, x, entering), filters, added), node.outputs[0].type, node.attributes)
-    return _rounded(building, made, leaving)
+    operands = (_rounded(building, x, entering), filters, added)
+    if node.op_type == "Conv":
+        return _rounded(building, build.emit("Conv", operands, node.outputs[0].type, node.attributes), leaving)
+    given = {"pads": transposed.pads(node), "kernel_shape": list(held.shape[2:])}
+    made = build.emit("Conv", operands, transposed.channels_type(node, x), given)
+    placed = transposed.side_by_side(building.graph, _in_bytes(building, made, leaving), node)
+    return build.emit("DequantizeLinear", (placed, *_constants(building, leaving)), node.outputs[0].type)
 
 
-def _rounded(building: Building, x: Symbol, step: tuple[np.float32, np.uint8]) -> Symbol:
+def _rounded(building: Building, x: Symbol, step: Step) -> Symbol:
     """Return x in bytes and back; what is that already, with the same step, stays."""
     build = building.graph.build
     producer = x.producer
@@ -184,13 +203,22 @@ def _rounded(building: Building, x: Symbol, step: tuple[np.float32, np.uint8]) -
         if scale is not None and zero is not None and scale.ndim == 0:
             if (float(scale), int(zero)) == (float(step[0]), int(step[1])):
                 return x
-    scale_of, zero_of = build.scalar(float(step[0]), DType.float32), build.scalar(int(step[1]), DType.uint8)
     key = "rounded", id(x), float(step[0]), int(step[1])
     found = building.kept.get(key)
     if found is None:
-        numbers = build.emit("QuantizeLinear", (x, scale_of, zero_of), tensor_type(DType.uint8, x.shape))
-        found = building.kept[key] = build.emit("DequantizeLinear", (numbers, scale_of, zero_of), x.type)
+        numbers = _in_bytes(building, x, step)
+        found = building.kept[key] = build.emit("DequantizeLinear", (numbers, *_constants(building, step)), x.type)
     return found
 
 
-__all__ = ["OPERATORS", "SCHEME", "Chain", "measured", "misfit", "replacements"]
+def _in_bytes(building: Building, x: Symbol, step: Step) -> Symbol:
+    type_ = tensor_type(DType.uint8, x.shape)
+    return building.graph.build.emit("QuantizeLinear", (x, *_constants(building, step)), type_)
+
+
+def _constants(building: Building, step: Step) -> tuple[Symbol, Symbol]:
+    build = building.graph.build
+    return build.scalar(float(step[0]), DType.float32), build.scalar(int(step[1]), DType.uint8)
+
+
+__all__ = ["OPERATORS", "SCHEME", "Chain", "is_small", "measured", "misfit", "replacements"]

@@ -1,4 +1,4 @@
-"""LSTM with weights of int8, by onnxruntime's kernel DynamicQuantizeLSTM. GRU and RNN have none, and stay."""
+"""LSTM, GRU and RNN with weights of int8: LSTM by onnxruntime's kernel DynamicQuantizeLSTM, the others by `steps`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.quantization import QuantizedTensor
+from graphcore.runtime.quantizer.layers import steps
 from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Replacement, length
 from graphcore.runtime.quantizer.schemes import Choices
 from graphcore.runtime.quantizer.weights import Weight, weight_of
@@ -18,37 +20,44 @@ from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 OPERATORS = frozenset({"GRU", "LSTM", "RNN"})
 WEIGHTS = (1, 2)
-"""The operands W, of what comes in, and R, of what went out: [directions, 4 * hidden, inputs] and [..., hidden]."""
+"""The operands W, of what comes in, and R, of what went out: [directions, gates * hidden, inputs] and [..., hidden]."""
 
 _KERNEL = "DynamicQuantizeLSTM"
 
 
 def misfit(node: Node, choices: Choices) -> str:
     """Return why an LSTM, GRU or RNN cannot be quantised, or ""."""
-    if node.op_type != "LSTM":
-        return f"onnxruntime has no quantised kernel of {node.op_type}"
-    scheme = choices.scheme
+    scheme, kernel = choices.scheme, f"the {'kernel' if node.op_type == 'LSTM' else 'form'} of {node.op_type}"
     if not scheme.is_dynamic or scheme.encoding != "int8" or scheme.digits != 1:
-        return f"the kernel of LSTM is that of int8_dynamic, not of {scheme.name}"
+        return f"{kernel} is that of int8_dynamic, not of {scheme.name}"
     if not choices.symmetric:
-        return "the kernel of LSTM has weights without zero points here: leave out symmetric"
+        return f"{kernel} has weights without zero points here: leave out symmetric"
     if node.attributes.get("layout", 0):
-        return "the kernel of LSTM takes sequences first: layout=1"
+        return f"{kernel} takes sequences first: layout=1"
     x = node.inputs[0]
     if x is None or not isinstance(x.type, TensorType) or x.dtype is not DType.float32:
-        return "the kernel of LSTM is one of float32"
+        return f"{kernel} is one of float32"
     if any(weight_of(node.inputs[position]) is None for position in WEIGHTS):
         return "W or R is not constant: graph.optimize() first makes constants of what is computed from constants"
-    return ""
+    if is_small(node):
+        return f"a step of bytes pays from {steps.LEAST[node.op_type]} numbers of W and R on, times the rows of a batch"
+    return "" if node.op_type == "LSTM" else steps.misfit(node)
+
+
+def is_small(node: Node) -> bool:
+    """Return whether a layer is faster in floats."""
+    return node.op_type != "LSTM" and steps.is_small(node)
 
 
 def replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float]:
-    """Return what stands for an LSTM, the bytes of its weights and how far they are off, relative to their length.
+    """Return what stands for a layer, the bytes of its weights and how far they are off, relative to their length.
 
     Raises what `encode` does for weights that it does not take.
     """
     weights = [weight for position in WEIGHTS if (weight := weight_of(node.inputs[position])) is not None]
     arrays = [weight.array() for weight in weights]
+    if node.op_type != "LSTM":
+        return _by_steps(node, arrays, choices)
     # As the kernel reads them, [directions, inputs, 4 * hidden], with a scale for each output or each direction.
     encoded = [[choices.encoded(own) for own in array] for array in arrays]
     off = sum(
@@ -63,6 +72,20 @@ def replacement(node: Node, choices: Choices) -> tuple[Replacement, int, float]:
         return _made(building, inputs, node, weights, encoded)
 
     return Replacement(make, WEIGHTS), size, float(np.sqrt(off / whole)) if whole else 0.0
+
+
+def _by_steps(node: Node, arrays: Sequence[Array], choices: Choices) -> tuple[Replacement, int, float]:
+    ways = steps.directions(node, arrays, choices)
+    held = [[way.weight for way in ways], [part for way in ways for part in way.around]]
+    off = sum(
+        length(np.concatenate([tensor.dequantize() for tensor in tensors]) - np.concatenate(array)) ** 2
+        for array, tensors in zip(arrays, held, strict=True)
+    )
+    whole = sum(length(array) ** 2 for array in arrays)
+    size = sum(tensor.nbytes for tensors in held for tensor in tensors)
+    skipped = (*WEIGHTS, 3)
+    form = Replacement(lambda building, inputs: steps.made(inputs, node, ways), skipped)
+    return form, size, float(np.sqrt(off / whole)) if whole else 0.0
 
 
 def _made(
@@ -114,7 +137,7 @@ def _zeros(building: Building, x: Symbol, first: Symbol | None) -> Symbol:
 
 
 def tried(node: Node, choices: Choices) -> tuple[Replacement, int, float] | str:
-    """Return what stands for an LSTM, with its bytes and its error; a reason where there is nothing."""
+    """Return what stands for a layer, with its bytes and its error; a reason where there is nothing."""
     try:
         return replacement(node, choices)
     except GraphcoreError as error:
