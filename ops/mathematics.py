@@ -22,7 +22,8 @@ def _log1p(x: Symbol) -> Symbol:
     one = e.const(x, 1)
     near = e.emit("Add", one, x)
     log_near = e.emit("Log", near)
-    corrected = e.emit("Div", e.emit("Mul", log_near, x), e.emit("Sub", near, one))
+    # Multiplied last: the product of a large x and its logarithm would overflow.
+    corrected = e.emit("Mul", log_near, e.emit("Div", x, e.emit("Sub", near, one)))
     plain = e.either(e.emit("IsInf", near, dtype=DType.bool), e.equal(near, e.const(x, 0)))
     return e.where(e.equal(near, one), x, e.where(plain, log_near, corrected))
 
@@ -32,7 +33,7 @@ def _expm1(x: Symbol) -> Symbol:
     one = e.const(x, 1)
     near = e.emit("Exp", x)
     less_one = e.emit("Sub", near, one)
-    corrected = e.emit("Div", e.emit("Mul", less_one, x), e.emit("Log", near))
+    corrected = e.emit("Mul", less_one, e.emit("Div", x, e.emit("Log", near)))  # in this order: no overflow
     # Where exp(x) - 1 rounds to -1 the correction is wrong: some kernels return a tiny exp(x), others 0.
     plain = e.either(e.emit("IsInf", near, dtype=DType.bool), e.equal(less_one, e.const(x, -1)))
     return e.where(e.equal(near, one), x, e.where(plain, less_one, corrected))

@@ -296,3 +296,15 @@ def test_activation_is_one_onnx_operator_when_onnx_has_it() -> None:
 def test_number_beyond_float32_is_computed_with_in_float64() -> None:
     x = np.array([-2.0, 0.0, 3.0])
     assert np.allclose(run1(lambda x: ops.elu(x, 1e39), x), np.where(x < 0, 1e39 * np.expm1(x), x), rtol=1e-12)
+
+
+@pytest.mark.releases
+@pytest.mark.parametrize("name", ["softmax", "logsoftmax"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("at", range(4))
+def test_row_with_a_nan_is_all_nan_wherever_it_stands(name: str, dtype: Any, at: int) -> None:
+    x = np.arange(8, dtype=dtype).reshape(2, 4)
+    x[0, at] = np.nan
+    for axis, rows in ((1, x), (0, x.T)):
+        made = run1(lambda x, axis=axis: getattr(ops, name)(x, axis), np.ascontiguousarray(rows))
+        assert np.array_equal(np.isnan(made if axis else made.T), [[True] * 4, [False] * 4])

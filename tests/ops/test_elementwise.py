@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphcore as gc
-from graphcore import DType, Graph, Symbol, TensorType
+from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.build.declare import REGISTRY
 from graphcore.errors import DTypeError, LossyCastWarning, ShapeError
 from graphcore.promotion.max import DTYPES
@@ -209,3 +209,29 @@ def test_rounded_ops_are_not_merged_when_consecutive() -> None:
     got = run1(lambda s: (s + 0.00390625) - 1, x, dims=[["n"]])
     once = (x.astype(np.float32) + 0.00390625).astype(x.dtype)
     assert np.array_equal(got, (once.astype(np.float32) - 1).astype(x.dtype))
+
+
+@pytest.mark.releases
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["expm1", "log1p"])
+def test_expm1_and_log1p_are_within_five_units_over_their_whole_range(name: str, dtype: Any) -> None:
+    limits, random = np.finfo(dtype), np.random.default_rng(0)
+    small = 10.0 ** random.uniform(-30, 0, 20_000)
+    if name == "expm1":
+        top = float(np.log(np.longdouble(limits.max)))
+        large = random.uniform(-1.3 * top, 0.9999 * top, 50_000)
+    else:
+        large = 10.0 ** random.uniform(0, np.log10(float(limits.max)) * 0.9999, 50_000)
+    x = np.concatenate([small, -small, large]).astype(dtype)
+    found = run1(getattr(ops, name), x)
+    want = getattr(np, name)(x.astype(np.longdouble))
+    unit = np.spacing(np.abs(want.astype(dtype))).astype(np.longdouble)
+    assert np.max(np.abs(found.astype(np.longdouble) - want) / unit) < 5
+    edges = np.array(
+        [np.inf, -np.inf, np.nan, -0.0, 0.0, -1, limits.max, limits.tiny, limits.smallest_subnormal], dtype
+    )
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(edges)
+    assert np.allclose(run1(getattr(ops, name), edges), wanted, rtol=1e-6, equal_nan=True)
+    assert np.signbit(run1(getattr(ops, name), edges)[3])

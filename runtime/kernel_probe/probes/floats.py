@@ -30,6 +30,7 @@ def families() -> list[Family]:
         Family("Scattered maxima and minima lose NaN.", [*_scattered()]),
         Family("Scattered sums of narrow floats round after each step, or have no kernel.", [*_scattered_sums()]),
         Family("Sigmoid is 0 below -18.", [*_logistic()]),
+        Family("LogSoftmax of float64 loses a NaN that is not first.", [*_log_softmax()]),
         Family("Erf of NaN is 1.", [*_error_functions()]),
         Family("Sign of NaN in narrow floats is 0.", [*_signs()]),
         Family("GroupNormalization is a function body whose variance cancels.", [*_normalised()]),
@@ -162,6 +163,11 @@ def _logistic() -> Iterator[Probe]:
     for count in (1, 4, 16, 33):
         want = [1 / (1 + math.exp(20))] * count
         yield Probe(D.float32, ("Sigmoid",), ([-20.0] * count,), operator("Sigmoid"), (want,))
+
+
+def _log_softmax() -> Iterator[Probe]:
+    for row in ([1.0, NAN, 2.0], [1.0, 2.0, NAN], [NAN, 1.0, 2.0]):
+        yield Probe(D.float64, ("LogSoftmax",), ([row],), operator("LogSoftmax"), ([[NAN] * 3],))
 
 
 def _error_functions() -> Iterator[Probe]:

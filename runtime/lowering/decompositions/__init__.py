@@ -68,6 +68,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("TopK",), WIDE_FLOATS, select.top_k_floats),
         (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), integers.ordered_view),
         (("Sigmoid",), (DType.float32,), activations.sigmoid),
+        (("LogSoftmax",), (DType.float64,), activations.log_softmax),
         (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), four_bits.shape),
         (window_functions.ROUNDED, (DType.int32, DType.int64), window_functions.rounded),
         (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), scatter.narrow),
