@@ -170,8 +170,8 @@ def test_graph_without_outputs_is_refused() -> None:
     [
         ("nowhere.onnx", "load: nowhere.onnx is no file"),
         (".", r"load: \. is a folder"),
-        (b"garbage that is no model", "load: the bytes are no ONNX model"),
-        (b"", "load: the model has no outputs"),
+        (b"garbage that is no model", "load: the model is no ONNX model of 24 bytes: byte 0 begins no field"),
+        (b"", "load: the model is empty"),
         (3, "load: a int is no model"),
         (None, "load: a NoneType is no model"),
     ],
@@ -185,7 +185,7 @@ def test_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     linear(weight()).export(path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match="load: the bytes are no ONNX model"):
+    with pytest.raises(ModelError, match=r"cut.onnx is no ONNX model of .* says that it has .*(.|\n)*cut short"):
         gc.InferenceSession().load(path)
 
 

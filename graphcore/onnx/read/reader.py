@@ -20,6 +20,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.onnx import notes
 from graphcore.onnx.opset import LIMIT
 from graphcore.onnx.proto import buffer_notes
+from graphcore.onnx.proto.foreign_files import not_a_model
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.split_weights import Large, split
 from graphcore.onnx.read.checks import check_model, survivable
@@ -76,7 +77,12 @@ class Opened:
 
     def _parsed(self) -> tuple[onnx.ModelProto, Large]:
         if self._split is None:
-            slim, large = split(self.content)
+            try:
+                if not self.content:
+                    raise not_a_model(self.name, self.content)
+                slim, large = split(self.content)
+            except ModelError:
+                raise not_a_model(self.name, self.content) from None
             self._split = self._message(slim), large
         return self._split
 
@@ -84,9 +90,7 @@ class Opened:
         try:
             message: onnx.ModelProto = onnx.ModelProto.FromString(content)
         except Exception:
-            raise ModelError(
-                f"load: {self.name} is no ONNX model", help="check that the file is whole and is an .onnx file"
-            ) from None
+            raise not_a_model(self.name, self.content) from None
         return message
 
     def _stamp(self) -> tuple[int, ...]:
