@@ -13,7 +13,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.decoders.asked import AGAIN, KINDS, LARGE, MEMORY, MEMORY_AGAIN, SHORT, SMALL, START, pairs
+from benchmarks.peers.decoders.asked import (
+    AGAIN,
+    KINDS,
+    LARGE,
+    MEMORY,
+    MEMORY_AGAIN,
+    PREPARED,
+    SHORT,
+    SMALL,
+    START,
+    pairs,
+)
 
 Figures = Sequence[dict[str, Any]]
 Row = tuple[str, str, str]
@@ -58,7 +69,7 @@ def _decoders(found: dict[tuple[str, str, str, str], dict[str, Any]]) -> Iterato
         for ours, peer in pairs(shape):
             made = [found.get((shape, kind, ours, peer), {}) for kind in KINDS]
             yield f"{shape} Llama-like, {ours}: {SHORT}", peer, _all([row.get("value") for row in made])
-    for kind, shape in itertools.product((MEMORY, START, MEMORY_AGAIN, AGAIN), (SMALL, LARGE)):
+    for kind, shape in itertools.product((MEMORY, START, PREPARED, MEMORY_AGAIN, AGAIN), (SMALL, LARGE)):
         sides: dict[str, str] = {}
         for (where, what, ours, peer), row in found.items():
             if (where, what) == (shape, kind):

@@ -16,9 +16,9 @@ from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
-from graphcore.onnx.opset import LIMIT
 from graphcore.runtime import lowering, openvino, python_ops
 from graphcore.runtime.buffers.state import kept_of
+from graphcore.runtime.direct.compiled import content_of, is_compiled
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS
 from graphcore.runtime.memory import mapped, prepacking
 from graphcore.runtime.memory.huge_pages import checked
@@ -32,6 +32,7 @@ from graphcore.runtime.ort.sessions import refused
 from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.runtime.ort.tensor_cores import multiplies_in_tf32
 from graphcore.runtime.replaced_weights import with_weights
+from graphcore.runtime.warm_start import prepared as beside
 from graphcore.support.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class InferenceSession:
     optimize: "exact" runs the passes of `Graph.optimize` on what is loaded, bit for bit; "all" looks for what the
     provider runs faster in another form, whose sums in float32 may come in another order, and runs the passes where
     there is some (docs/passes.md); "off" does neither. huge_pages: whether what a start puts in order is gathered in
-    large pages; None does where buffers are written in place, as by decoders (docs/running.md).
+    large pages; None does where buffers are written in place, as by decoders, after some calls (docs/running.md).
     provider_options: options of onnxruntime's providers by name, such as
     `{"cuda": {"device_id": 1, "enable_cuda_graph": True}}`. config: entries of onnxruntime's session configuration,
     such as `{"session.intra_op.allow_spinning": False}`, whose names onnxruntime does not check. session_options:
@@ -111,6 +112,7 @@ class InferenceSession:
         *,
         prepack: Prepack = "auto",
         cache_dir: str | os.PathLike[str] | None = None,
+        prepared: bool = False,
         external_data: ExternalData = "plain",
         external_data_root: str | os.PathLike[str] | None = None,
     ) -> Model:
@@ -122,8 +124,9 @@ class InferenceSession:
         as they are while the Model lives. prepack: whether kernels put weights into an order of their own, which takes
         a second copy of them: "auto" does unless the shapes tell that one row goes through each matrix. cache_dir: a
         folder in which the graph is kept as onnxruntime has optimised it, for the next start on the CPU; see
-        docs/running.md. external_data, external_data_root: whether and where symbolic links are followed to the data
-        of a model in a file, as in `Graph.load`.
+        docs/running.md. prepared: start from what `prepare` wrote beside the file, where that is there and of this
+        file; for folders of your own alone, since it is not checked as a model is. external_data, external_data_root:
+        whether and where symbolic links are followed to the data of a model in a file, as in `Graph.load`.
 
         Raises `ModelError` for what cannot be read or run, `GraphError` for an
         unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
@@ -135,25 +138,76 @@ class InferenceSession:
             )
         prepacking.require(prepack)
         links = links_of(external_data, external_data_root)
+        again = functools.partial(self._loaded, model, {}, prepack, None, links)
         warm = None
-        if cache_dir is not None and not _is_compiled(model):
-            # hashlib and tempfile, which loads without a cache do not need
-            from graphcore.runtime.warm_start.start import WarmStart
-
-            warm = WarmStart(cache_dir, self._starter, (self.precision, self.optimize))
-            again = functools.partial(
-                self.load, model, prepack=prepack, external_data=external_data, external_data_root=external_data_root
-            )
+        if cache_dir is not None and not is_compiled(model):
+            warm = self._warm(cache_dir)
             found = None if weights else warm.find(model, prepack, again, links)
             if found is not None:
                 return found
+        elif prepared and not weights and (folder := beside.folder_of(model)) is not None:
+            found = self._warm(folder, writes=False).find(model, prepack, again, links)
+            if found is not None:
+                return found
+        return self._loaded(model, weights or {}, prepack, warm, links)
+
+    def prepare(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        prepack: Prepack = "auto",
+        external_data: ExternalData = "plain",
+        external_data_root: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write beside a model's file what sessions with these options start from: a folder called `path` and ".start".
+
+        `load(path, prepared=True)` finds it there, and neither reads the file nor lowers it, as with `cache_dir`, from
+        the first start on. It is of this file, where and as it lies now, and of the installed releases: after a change
+        of either the file is loaded as without the folder, which may be removed at any time. The file has to be 2 s
+        old, and is waited for. prepack, external_data, external_data_root: as in `load`.
+
+        Raises what `load` does with `cache_dir`, and `ModelError` for a model of which nothing can be kept.
+        """
+        links = links_of(external_data, external_data_root)
+        again = functools.partial(self._loaded, path, {}, prepack, None, links)
+
+        def start_of(folder: str) -> Model | None:
+            return self._warm(folder).find(path, prepack, again, links)
+
+        beside.prepare(
+            path,
+            lambda folder: self.load(
+                path,
+                prepack=prepack,
+                cache_dir=folder,
+                external_data=external_data,
+                external_data_root=external_data_root,
+            ),
+            start_of,
+        )
+
+    def _warm(self, folder: str | os.PathLike[str], writes: bool = True) -> WarmStart:
+        # hashlib and tempfile, which loads without a cache do not need
+        from graphcore.runtime.warm_start.start import WarmStart
+
+        return WarmStart(folder, self._starter, (self.precision, self.optimize), writes)
+
+    def _loaded(
+        self,
+        model: Graph | onnx.ModelProto | bytes | str | os.PathLike[str],
+        weights: Mapping[str, Array],
+        prepack: Prepack,
+        warm: WarmStart | None,
+        links: Links | None,
+    ) -> Model:
+        """Return the Model of a model that is read. warm: keeps what a later load needs."""
         if isinstance(model, Graph):
-            return self._load_graph(model, weights or {}, prepack, warm)
-        if _is_compiled(model):
+            return self._load_graph(model, weights, prepack, warm)
+        if is_compiled(model):
             if weights:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
-        return self._load_file(model, weights or {}, prepack, warm, links)
+        return self._load_file(model, weights, prepack, warm, links)
 
     def _load_file(
         self,
@@ -328,7 +382,7 @@ class InferenceSession:
         return start
 
     def _load_compiled(self, model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> Model:
-        name, content = _content(model)
+        name, content = content_of(model)
         starter = self._starter
 
         def start(more: Mapping[str, Any]) -> tuple[onnxruntime.InferenceSession, object]:
@@ -342,33 +396,3 @@ class InferenceSession:
 
         started = start({})
         return Model(name, start, *model_types.types_of(started[0]), started)
-
-
-def _is_compiled(model: object) -> bool:
-    """Return whether a model is in onnxruntime's own format, a flatbuffer."""
-    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
-        with open(model, "rb") as file:
-            head = file.read(8)
-    else:
-        head = bytes(model[:8]) if isinstance(model, (bytes, bytearray, memoryview)) else b""
-    return head[4:8] == b"ORTM"
-
-
-def _content(model: object) -> tuple[str, bytes | str]:
-    """Return what errors call a finished model, and its bytes or its path."""
-    import onnx
-
-    if isinstance(model, onnx.ModelProto):
-        if model.ByteSize() > LIMIT:
-            raise ModelError("load: the model is larger than 2 GiB", help="give its path")
-        return model.graph.name or "model", model.SerializeToString()
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return "model", bytes(model)
-    if isinstance(model, (str, os.PathLike)):
-        path = os.fspath(model)
-        path = os.fsdecode(path)
-        if not os.path.isfile(path):
-            what = "a folder" if os.path.isdir(path) else "no file"
-            raise ModelError(f"load: {path} is {what}", help="give the path of an .onnx file")
-        return path, path
-    raise ModelError(f"load: a {type(model).__name__} is no model", help="give a Graph, a path, bytes or a ModelProto")

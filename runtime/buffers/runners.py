@@ -9,6 +9,7 @@ import onnxruntime
 
 from graphcore.arrays.casting import Array
 from graphcore.runtime.buffers.state import Kept, Stored, Value
+from graphcore.runtime.memory.huge_pages import later_of
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.values import PLAIN
 from graphcore.types.dtypes import DType
@@ -53,6 +54,7 @@ class IoBindingRunner:
         self._stays_bound = is_host and is_plain and all(kept.in_place for kept in self._changed)
         self.writes_to_arrays = is_host and is_plain
         self._host = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
+        self._later = later_of(session)
 
     def hold(self, kept: Kept, array: Array) -> onnxruntime.OrtValue:
         """Return a value of an array that has no other owner."""
@@ -75,6 +77,9 @@ class IoBindingRunner:
 
         spare: values that may be written to.
         """
+        later = self._later
+        if later is not None and later.after_call():
+            self._later = None
         if last is not None and last.held is held:
             return self._run_again(feed, last)
         binding = self._session.io_binding()

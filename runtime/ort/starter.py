@@ -9,7 +9,7 @@ from typing import Any
 
 import onnxruntime
 
-from graphcore.runtime.memory.huge_pages import gathered
+from graphcore.runtime.memory.huge_pages import gathered, gathered_later, keep
 from graphcore.runtime.ort.options import EXACT_PRODUCTS, session_options
 from graphcore.runtime.ort.providers import EXACT
 
@@ -57,11 +57,12 @@ class Starter:
         """Return a new session. Raises what onnxruntime raises.
 
         disabled: optimisers to leave out. defaults: options by provider where the user gives none. providers: in place
-        of all. runs_often: whether large pages pay.
+        of all. runs_often: whether large pages pay, from some number of calls on.
         """
         providers = providers or self.providers
-        # The fallback would print on stdout, drop the options and run on another provider than was asked for.
-        with gathered(runs_often if self.huge_pages is None else self.huge_pages):
+
+        def made() -> onnxruntime.InferenceSession:
+            # The fallback would print on stdout, drop the options and run on another provider than was asked for.
             return onnxruntime.InferenceSession(
                 model,
                 options,
@@ -70,6 +71,15 @@ class Starter:
                 disabled_optimizers=list(disabled),
                 enable_fallback=0,
             )
+
+        if self.huge_pages is not None:
+            with gathered(self.huge_pages):
+                return made()
+        with gathered_later(runs_often) as later:
+            session = made()
+        if later is not None:
+            keep(session, later)
+        return session
 
 
 __all__ = ["SLOWER", "Starter"]

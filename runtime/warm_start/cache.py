@@ -27,6 +27,8 @@ from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
 from graphcore.onnx.proto.model_proto import raw
+from graphcore.runtime.lowering.targets.releases import Range
+from graphcore.runtime.ort.release import runtime
 from graphcore.support.atomic_files import replace_files
 from graphcore.types.dtypes import DType
 
@@ -36,6 +38,10 @@ Kind: TypeAlias = Literal["optimised", "start"]
 _MAGIC = b"graphcore optimised 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
+
+_REPEATS = Range(last="1.31.0")
+"""The releases that write the initializers of bodies twice where weights have a file of their own, which they refuse to
+read: seen in 1.27 to 1.30."""
 
 _ROOM = "making-"
 _STOPPED = 24 * 3600.0
@@ -54,11 +60,12 @@ class Cache:
     """The entries of a folder for sessions of one kind.
 
     parts: what decides, beside the graph, what is optimised how. The folder is made where it is not there. Raises
-    `ModelError` where it cannot be made or written to.
+    `ModelError` where it cannot be made or written to. writes: False for one that is looked into alone.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], parts: Iterable[object]) -> None:
-        self._folder = _usable(folder)
+    def __init__(self, folder: str | os.PathLike[str], parts: Iterable[object], writes: bool = True) -> None:
+        self._folder = _usable(folder) if writes else os.fsdecode(folder)
+        self._writes = writes
         known = (__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *parts)
         self.used: str | None = None
         """The entry that holds the graph of the session which was started last."""
@@ -94,6 +101,8 @@ class Cache:
 
     def save(self, key: str, content: bytes, kind: Kind = "optimised") -> None:
         """Write an entry, whole or not at all. Warns where it cannot: the model runs all the same."""
+        if not self._writes:
+            return
         head = _MAGIC + bytes.fromhex(key) + hashlib.sha256(content).digest()
         path = self._path(key, kind)
         with contextlib.suppress(OSError):  # a file that is replaced would keep its mode
@@ -146,6 +155,11 @@ class Cache:
     def save_optimised(self, key: str, model: bytes, weights: str | None) -> None:
         """Write an entry of an optimised graph. weights: the path of the file of its weights, which is moved, under
         its name; None where there is none. Warns as `save` does."""
+        if _REPEATS.includes(runtime().version):
+            # onnx, which other releases do not need
+            from graphcore.runtime.warm_start.repeated import without_repeats
+
+            model = without_repeats(model)
         if weights is None:
             self.save(key, b"\n" + model)
             return

@@ -16,10 +16,8 @@ from graphcore.arrays.external_data import Links
 from graphcore.errors import ModelError
 from graphcore.runtime.model import Model
 from graphcore.runtime.warm_start.cache import Cache
+from graphcore.runtime.warm_start.prepared import SETTLED
 from graphcore.runtime.warm_start.source import kept_of
-
-SETTLED = 2.0
-"""Seconds after which a file that is written again has another time of writing on every file system."""
 
 
 def stamp_of(path: str) -> tuple[str, bool]:
@@ -103,4 +101,4 @@ def stamped_source(cache: Cache, model: object, load: Callable[[], Model], links
         return None
 
 
-__all__ = ["SETTLED", "StampedSource", "stamp_of", "stamped_source"]
+__all__ = ["StampedSource", "stamp_of", "stamped_source"]

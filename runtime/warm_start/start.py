@@ -47,9 +47,13 @@ _STEP = 1 << 24
 class WarmStart:
     """One load with a folder of cache entries: finds the Model of an earlier load, or keeps what a later one needs."""
 
-    def __init__(self, folder: str | os.PathLike[str], starter: Starter, lowering: Sequence[object]) -> None:
-        """lowering: what decides, beside the target, how graphs are lowered."""
+    def __init__(
+        self, folder: str | os.PathLike[str], starter: Starter, lowering: Sequence[object], writes: bool = True
+    ) -> None:
+        """lowering: what decides, beside the target, how graphs are lowered. writes: False where the folder is looked
+        into alone."""
         self._folder = folder
+        self._writes = writes
         self._starter = starter
         self._lowering = lowering
         self._source: Source | None = None
@@ -63,13 +67,16 @@ class WarmStart:
         """
         starter = self._starter
         if "optimized_model_filepath" in starter.attributes:
+            if not self._writes:
+                return None
             raise GraphError(
                 "load: with cache_dir the optimised graph goes there, and the option optimized_model_filepath says"
                 " another place",
                 help="leave one of them out",
             )
         options = starter.entries()
-        made = Cache(self._folder, (starter.providers, starter.provider_options, *self._lowering, options, *parts))
+        known = starter.providers, starter.provider_options, *self._lowering, options, *parts
+        made = Cache(self._folder, known, self._writes)
         made.is_whole = self._stamped is not None
         return made if starter.providers == ("CPUExecutionProvider",) else None
 

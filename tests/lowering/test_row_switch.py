@@ -246,3 +246,15 @@ def test_a_decoder_takes_prompts_in_both_forms(monkeypatch: pytest.MonkeyPatch) 
         if count == few:
             np.testing.assert_array_equal(made, wanted)
         assert np.linalg.norm(made - wanted) < 0.1 * np.linalg.norm(wanted)
+
+
+def test_products_of_many_rows_share_what_they_have_alike() -> None:
+    config = llama.Config(vocabulary=512, width=128, inner=256, layers=3, heads=4, kv_heads=2, positions=64)
+    many, few = branches(gc.quantize(llama.build(config, cache=32), "int4").graph)
+    inputs = 4 * config.layers  # of queries, keys and values; of the output; of gate and up; of down
+    assert many["MatMulIntegerToFloat"] == few["MatMulNBits"] == 7 * config.layers
+    assert many["Expand"] == 1
+    assert many["ReduceMax"] == inputs
+    layers_own = 3 * config.layers - 1  # the residuals but the last one, and SiLU's
+    rows_of_weights = 5 * config.layers  # once for keys and values, and for gate and up
+    assert many["Add"] == inputs + layers_own + rows_of_weights

@@ -21,12 +21,12 @@ import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import ModelError, UnsafePathError
 from graphcore.models import generate, llama
-from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.memory import huge_pages
 from graphcore.runtime.ort import sessions, starter
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.warm_start import file_key, stamp
 from graphcore.runtime.warm_start.cache import Cache
+from graphcore.runtime.warm_start.repeated import without_repeats
 from tests.runtime.test_cache import is_restarted
 
 pytestmark = pytest.mark.releases
@@ -162,11 +162,11 @@ def test_large_pages_are_gathered_where_kernels_hold_weights(
     load(path)
     asked: list[bool] = []
 
-    def noted(is_wanted: bool) -> AbstractContextManager[None]:
+    def noted(is_wanted: bool) -> AbstractContextManager[huge_pages.Later | None]:
         asked.append(is_wanted)
-        return huge_pages.gathered(is_wanted)
+        return huge_pages.gathered_later(is_wanted)
 
-    monkeypatch.setattr(starter, "gathered", noted)
+    monkeypatch.setattr(starter, "gathered_later", noted)
     assert is_restarted(load(path))
     assert asked == [not (packed and sessions._PACKED_IN.includes(runtime().version))]
 
@@ -313,8 +313,6 @@ def test_graph_of_a_file_that_changed_is_refused(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not Range("1.31.1").includes(runtime().version):
-        pytest.skip("older releases start decoders of 4 bits anew each time")
     config = llama.Config(vocabulary=512, width=128, inner=256, layers=2, heads=4, kv_heads=2, positions=64)
     path = tmp_path_factory.mktemp("decoder") / "model.onnx"
     gc.quantize(llama.build(config, cache=32), "int4").graph.export(path)
@@ -341,6 +339,21 @@ def test_decoder_generates_the_same_from_its_entry(
         assert (model.inputs, model.outputs) == (plain.inputs, plain.outputs)
     assert str(model.placement())
     assert (weights_files(decoder)[0].stat().st_size > 2 * decoder.stat().st_size) is packs
+
+
+def test_optimised_models_have_initializers_once() -> None:
+    def weight(name: str, value: float) -> onnx.TensorProto:
+        return onnx.helper.make_tensor(name, onnx.TensorProto.FLOAT, [], [value])
+
+    body = onnx.helper.make_graph([], "body", [], [], [weight("a", 1), weight("b", 2), weight("a", 3), weight("a", 4)])
+    choice = onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    model = onnx.helper.make_model(onnx.helper.make_graph([choice], "g", [], [], [weight("a", 5)]))
+    made = onnx.ModelProto.FromString(without_repeats(model.SerializeToString()))
+    bodies = [[(t.name, t.float_data[0]) for t in a.g.initializer] for a in made.graph.node[0].attribute]
+    assert bodies == [[("a", 1), ("b", 2)]] * 2
+    assert [t.float_data[0] for t in made.graph.initializer] == [5]
+    once = made.SerializeToString()
+    assert without_repeats(once) is once
 
 
 @pytest.mark.parametrize("initial", [None, 3, "array"])

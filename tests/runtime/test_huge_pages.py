@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore.errors import GraphError
+from graphcore.models import llama
 from graphcore.runtime.memory import huge_pages
 from tests.support.graphs import Array
 
@@ -121,11 +122,11 @@ def test_option_that_is_no_choice_is_refused(wanted: Any) -> None:
         gc.InferenceSession(huge_pages=wanted)
 
 
-def test_models_that_write_in_place_are_gathered_and_others_where_that_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from graphcore.models import llama
+def decoder() -> gc.Graph:
+    return llama.build(llama.Config(layers=1, vocabulary=64), cache=128)
 
+
+def test_models_are_gathered_when_they_start_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
     def gathered(is_wanted: bool) -> Any:
@@ -133,7 +134,58 @@ def test_models_that_write_in_place_are_gathered_and_others_where_that_is_asked_
         return huge_pages.gathered(is_wanted)
 
     monkeypatch.setattr("graphcore.runtime.ort.starter.gathered", gathered)
-    for graph in (llama.build(llama.Config(layers=1, vocabulary=64), cache=8), doubling()):
+    for graph in (decoder(), doubling()):
         for wanted in (None, True, False):
             gc.InferenceSession(huge_pages=wanted).load(graph)
-    assert asked == [True, True, False, False, True, False]
+    assert asked == [True, False, True, False]
+
+
+@pytest.fixture
+def shares(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how many pieces each call gathers: of 70 of a memory of their own."""
+    looked: list[int] = []
+    gather = huge_pages._Pieces.gather
+
+    def noted(self: huge_pages._Pieces, count: int) -> int:
+        before = len(self)
+        done = gather(self, count)
+        looked.append(before - len(self))
+        return done
+
+    monkeypatch.setattr(huge_pages._Pieces, "gather", noted)
+    monkeypatch.setattr(huge_pages, "_size", lambda: LARGE)
+    monkeypatch.setattr(huge_pages, "_without", lambda ranges, others: [(LARGE, 71 * LARGE)])
+    return looked
+
+
+def test_models_that_write_in_place_are_gathered_bit_by_bit_after_some_calls(shares: list[int]) -> None:
+    model = gc.InferenceSession().load(decoder())
+    made = []
+    for number in range(80):
+        made.append(len(shares))
+        state = model.state() if number % 2 else model  # calls of all states count
+        state(np.array([[3]]), np.array([1]))
+    assert made[32] == 0
+    assert made[33] == 1
+    assert shares == [3] * 23 + [1]
+
+
+def test_other_models_are_not_gathered_after_calls(shares: list[int]) -> None:
+    for wanted in (None, False):
+        model = gc.InferenceSession(huge_pages=wanted).load(doubling())
+        for _ in range(80):
+            model(np.ones((1, 1024), np.float32))
+    assert not shares
+
+
+def test_memory_that_is_gathered_later_holds_what_it_held() -> None:
+    want = np.random.default_rng(0).integers(0, 256, 5 * LARGE, np.uint8)
+    with huge_pages.gathered_later(True) as later:
+        array = mapped(5 * LARGE)
+        array[...] = want
+    if later is None:
+        pytest.skip("there are no large pages here")
+    ends = [later.after_call() for _ in range(80)]
+    assert not any(ends[: huge_pages._CALLS_BEFORE])
+    assert ends[-1]
+    np.testing.assert_array_equal(array, want)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 PREFILL, STEP, STREAMS = "prefill of 512", "a step at 256", "a step of 8 streams"
 MEMORY, START = "memory with 8 streams", "start to the first token"
 AGAIN, MEMORY_AGAIN = "a later start, with cache_dir", "memory after it, with 8 streams"
-KINDS = (PREFILL, STEP, STREAMS, MEMORY, START, MEMORY_AGAIN, AGAIN)
-SHORT = "prefill / step / 8 streams / memory / start / memory and start with cache_dir"
+PREPARED = "start of a prepared file"
+KINDS = (PREFILL, STEP, STREAMS, MEMORY, START, PREPARED, MEMORY_AGAIN, AGAIN)
+SHORT = "prefill / step / 8 streams / memory / start / start of a prepared file / memory and start with cache_dir"
 
 SMALL, LARGE = "100M", "1B"
 WIDE = ("graphcore, float32",)
@@ -24,7 +25,7 @@ OURS = {
 }
 """Peers, and our forms that stand beside them."""
 
-_LLAMA_CPP, _GENAI = dict(zip(KINDS, (0.8, 1.0, 0.9, 1.3, 2.0, 1.3, 2.0), strict=True)), dict.fromkeys(KINDS, 1.0)
+_LLAMA_CPP, _GENAI = dict(zip(KINDS, (0.8, 1.0, 0.9, 1.3, 2.0, 2.0, 1.3, 2.0), strict=True)), dict.fromkeys(KINDS, 1.0)
 MOST = {
     "llama.cpp, float32": _LLAMA_CPP,
     "llama.cpp, Q4_0": _LLAMA_CPP,

@@ -24,7 +24,7 @@ class Ours:
 
     def __init__(self, job: Job) -> None:
         session = gc.InferenceSession(intra_op_num_threads=job.threads)
-        self._slots = session.load(job.path, cache_dir=job.entries or None).slots(job.streams)
+        self._slots = session.load(job.path, cache_dir=job.entries or None, prepared=True).slots(job.streams)
         self._lengths = np.array([0])
         self._first = np.array([0])
 

@@ -238,7 +238,8 @@ class _Branch:
         self._switch, self._made, self._most = switch, made, most
         self.held: dict[int, Symbol] = {}
         self._levels: dict[int, tuple[Symbol, Symbol]] = {}
-        self._zeros: dict[int, Symbol] = {}
+        self._middles: dict[Shape, Symbol] = {}
+        self._every: dict[tuple[int, int], Symbol] = {}
 
     def of(self, symbol: Symbol) -> Symbol:
         found = self.held.get(symbol.id)
@@ -265,7 +266,7 @@ class _Branch:
         x, result = node.inputs[0], node.outputs[0]
         assert x is not None
         numbers, scale = self._rows_in_bytes(self.of(x))
-        weight, steps = self._weight_in_bytes(node, columns, inner, self._after(numbers))
+        weight, steps = self._weight_in_bytes(node, columns, inner, self._columns(numbers, columns))
         shape = numbers.shape[:1] + _shape([Dim(columns)])
         one, middle = e.const(scale, 1.0), e.const(scale, 128, DType.uint8)
         operands = (numbers, weight, one, steps, middle)
@@ -292,24 +293,35 @@ class _Branch:
         greatest = e.emit("ReduceMax", e.emit("Abs", x), e.ints(x, [1]), shape=column, keepdims=1)
         step = e.emit("Max", e.emit("Mul", greatest, e.const(x, 1 / 127)), e.const(x, _LEAST), shape=column)
         steps = e.emit("Squeeze", step, e.ints(x, [1]), shape=of_rows)
-        count = e.emit("Shape", steps, dtype=DType.int64, shape=Shape([1]))
-        middle = e.emit("Expand", e.const(x, 128, DType.uint8), count, dtype=DType.uint8, shape=of_rows)
+        middle = self._middles.get(of_rows)
+        if middle is None:
+            count = e.emit("Shape", steps, dtype=DType.int64, shape=Shape([1]))
+            middle = e.emit("Expand", e.const(x, 128, DType.uint8), count, dtype=DType.uint8, shape=of_rows)
+            if not x.shape[0].is_dynamic:
+                self._middles[of_rows] = middle
         numbers = e.emit("QuantizeLinear", x, steps, middle, dtype=DType.uint8, shape=x.shape, axis=0)
         made = self._levels[key] = numbers, e.emit("Add", step, flaws(x, inner), shape=column)
         return made
 
-    def _after(self, numbers: Symbol) -> Symbol:
-        """Return 0, int64[1], which is known when other numbers are.
+    def _columns(self, numbers: Symbol, columns: int) -> Symbol:
+        """Return the numbers of so many columns, which are known when other numbers are.
 
         onnxruntime would make the bytes of all weights before it runs the first layer, and hold them until then.
         """
-        if numbers.id not in self._zeros:
+        found = self._every.get((numbers.id, columns))
+        if found is not None:  # keys and values are as wide as each other
+            return found
+        zero = self._every.get((numbers.id, 0))
+        if zero is None:
             count = e.emit("Shape", numbers, dtype=DType.int64, shape=Shape([1]), end=1)
-            self._zeros[numbers.id] = e.emit("Mul", count, e.const(count, 0), shape=Shape([1]))
-        return self._zeros[numbers.id]
+            zero = self._every[numbers.id, 0] = e.emit("Mul", count, e.const(count, 0), shape=Shape([1]))
+        every = self._made.build.constant(np.arange(columns), DType.int64)
+        made = self._every[numbers.id, columns] = e.emit("Add", every, zero, shape=_shape([Dim(columns)]))
+        return made
 
-    def _weight_in_bytes(self, node: Node, columns: int, inner: int, zero: Symbol) -> tuple[Symbol, Symbol]:
-        """Return a weight [k, n] in int8 and the scale of each column: made of the 4 bits in each call. zero: when."""
+    def _weight_in_bytes(self, node: Node, columns: int, inner: int, every: Symbol) -> tuple[Symbol, Symbol]:
+        """Return a weight [k, n] in int8 and the scale of each column: made of the 4 bits in each call. every: the
+        numbers of the columns."""
         build = self._made.build
         data, scales, *others = (None if s is None else constant_array(s, weights=True) for s in node.inputs[1:4])
         assert data is not None
@@ -320,7 +332,6 @@ class _Branch:
         arrays = [data.reshape(columns, -1), scales.reshape(columns, blocks)]
         arrays += [] if zeros is None else [zeros.reshape(columns, -1)]
         held = [self._in_shape(s, a) for s, a in zip(node.inputs[1:4], arrays, strict=False)]
-        every = e.emit("Add", build.constant(np.arange(columns), DType.int64), zero, shape=_shape([Dim(columns)]))
         operands = (held[0], every, *held[1:])
         given = {"bits": 4, "block_size": node.attributes["block_size"], "gather_axis": 0, "quantize_axis": 1}
         turned = _shape([Dim(columns), Dim(inner)])
