@@ -26,6 +26,7 @@ class Asked(Protocol):
 
     rules: Legality
     opset: int
+    versions: dict[str, int]
     dtypes: dict[str, DType]
     dims: dict[str, tuple[int, ...]]
     casts: dict[str, DType]
@@ -34,7 +35,7 @@ class Asked(Protocol):
     def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool: ...
     def divides(self, name: str) -> bool: ...
     def reduces(self, node: onnx.NodeProto) -> bool: ...
-    def require_elements(self, name: str, axes: Sequence[int]) -> None: ...
+    def require_elements(self, names: Sequence[str], axes: Sequence[int]) -> None: ...
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None: ...
 
 
@@ -51,10 +52,16 @@ Results: TypeAlias = Callable[["Asked", onnx.NodeProto, Sequence[DType | None]],
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An operator. results: None for those of the first operand. decides: the operand that its kernel is chosen by."""
+    """An operator. results: None for those of the first operand. decides: the operand that its kernel is chosen by.
+
+    domain: that of its nodes; ONNX's own by default. gives_map: whether its result is no tensor, and nothing but an
+    output.
+    """
 
     results: Results | None = None
     decides: int = 0
+    domain: str = ""
+    gives_map: bool = False
 
 
 def _always(*dtypes: DType) -> Row:
@@ -69,8 +76,11 @@ def _of_first(node: onnx.NodeProto, given: Sequence[DType | None]) -> list[DType
 def _cast(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     (source,) = given
     target = scan.dtype_of(next((a.i for a in node.attribute if a.name == "to"), 0))
-    if source is None or target is None or len(node.attribute) != 1:
+    if source is None or target is None or len(node.attribute) != 1 or DType.string in (source, target):
         return None
+    if source is target:
+        scan.casts[node.output[0]] = scan.casts.get(node.input[0], source)
+        return [target]
     before = scan.casts.get(node.input[0])  # onnxruntime merges the two, and drops what the first one rounded
     if before is not None and not (_holds(source, before) or {before, source, target} <= _ROUNDED_FREELY):
         return None
@@ -190,7 +200,7 @@ def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
     if any(a.name == "layout" and a.i for a in node.attribute):
         return None
     trapped = [axis for axis, trap in ENDS.get(node.op_type, {}).items() if scan.rules.has_trap(trap)]
-    scan.require_elements(node.input[0], trapped)
+    scan.require_elements(node.input, trapped)
     return _of_first(node, given)
 
 
@@ -220,6 +230,8 @@ _SAME = """
     Softmax Softplus Softsign SpaceToDepth Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Xor
 """
 
+_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+
 ROWS = MappingProxyType(
     {
         **dict.fromkeys(_SAME.split(), Row()),
@@ -228,7 +240,7 @@ ROWS = MappingProxyType(
         **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
         **dict.fromkeys(("AveragePool", "MaxPool"), Row(_window)),
         **dict.fromkeys(("GRU", "LSTM"), Row(_recurrent)),
-        **dict.fromkeys((f"Reduce{of}" for of in "L1 L2 Max Mean Min Prod Sum SumSquare".split()), Row(_reduction)),
+        **dict.fromkeys((f"Reduce{of}" for of in _REDUCTIONS), Row(_reduction)),
         **dict.fromkeys(("Div", "Mod"), Row(_division)),
         "BatchNormalization": Row(_normalized),
         "Cast": Row(_cast),

@@ -7,18 +7,21 @@ errors say what is wrong with it.
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
-from graphcore.errors import GraphcoreError
+from graphcore.errors import ModelError
 from graphcore.onnx.opset import OPSET
-from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
+from graphcore.onnx.read.opsets import versions_of
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
+from graphcore.runtime.direct.attributes import LIMITED, is_plain
+from graphcore.runtime.direct.constants import is_bounded, is_text, values
+from graphcore.runtime.direct.filled import STATES, filled
 from graphcore.runtime.direct.fusible import BEGINS, Trail
+from graphcore.runtime.direct.ml_operators import ML_ROWS
 from graphcore.runtime.direct.operators import OLDEST, ROWS, Row, constant
 from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, rows_of
 from graphcore.runtime.lowering.guards import negative_axes
@@ -29,22 +32,12 @@ from graphcore.types.dtypes import DType
 _DTYPES: dict[int, DType] = {
     dtype.onnx: dtype
     for dtype in (
-        DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64
+        DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64, DType.string
     )
 }  # fmt: skip
 """The dtypes of models that run as they are, by ONNX's number. float16 is another where it stays with the runtime."""
 
 _KINDS = onnx.AttributeProto
-_LIMITED = frozenset({*RANGES, *AXES, *(op for op, _ in CHOICES), "Transpose"})
-_AXES = frozenset({"axis", "axes", "batch_axis", "time_axis"})
-
-_LARGEST_SAID = 1 << 24
-"""The largest window, group or count that an attribute may say."""
-
-_MOST_AXES = 64
-_MOST_ELEMENTS = 1 << 24
-"""The largest number of a constant that says sizes."""
-
 _SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Resize", "Tile"})
 """Operators whose operands say sizes, and some the factors of sizes."""
 
@@ -54,16 +47,19 @@ _GUARDED = frozenset({"Div", "GRU", "LSTM", "MatMul", "Mod", "Resize"})
 _MOST_COPIED = 32 << 20
 """Bytes of weights of products up to which onnxruntime copies them in less time than it takes to make a Graph."""
 
+_SEQUENCES = 1
+"""The axis of the first operand of recurrent operators that the states have too."""
+
 _ONNX = ("", "ai.onnx")
 _DEEPEST = 8
-_FROM_RAW: Mapping[DType, Any] = {dtype: dtype.numpy.newbyteorder("<") for dtype in _DTYPES.values()}
-_FIELDS = {DType.float32: "float_data", DType.float64: "double_data", DType.int64: "int64_data"}
 
 _ROWS_STAY = frozenset(
     "Add Sub Mul Div Relu LeakyRelu Sigmoid Tanh Softmax LogSoftmax MatMul Gemm Identity Cast Clip Elu Abs Exp Log"
     " Sqrt Neg Softplus Constant BatchNormalization LayerNormalization".split()
 )
-"""Operators that leave the rows of a matrix as many as they are."""
+"""Operators that leave the rows of a matrix as many as they are: not one where their first operand has several."""
+
+_BROADCASTS = frozenset(("Add", "Sub", "Mul", "Div"))
 
 
 class Scan:
@@ -85,6 +81,9 @@ class Scan:
         self.operators: set[str] = set()
         self._tensors: dict[str, onnx.TensorProto] = {}
         self.opset = 0
+        self.versions: dict[str, int] = {}
+        self._maps: set[str] = set()
+        self._many: set[str] = set()
         self._legal: dict[tuple[str, DType], bool] = {}
         self._known: dict[str, tuple[Row, Operator]] = {}
         self._ranks: dict[str, int] = {}
@@ -92,7 +91,7 @@ class Scan:
         self._trail = Trail()
         self._depth = 0
         self._empties: set[str] = set()
-        self._filled: list[tuple[str, int]] = []
+        self._filled: list[tuple[str, int, str]] = []
         self._packs = False
         self._multiplies = False
         self._referred = 0
@@ -107,7 +106,7 @@ class Scan:
         if self.reason is None and self._referred > _MOST_COPIED:
             self.reason = "weights that a Graph gives by reference"
         if self.reason is None and self._filled:
-            self.reason = self._unsure(model if slim is None else slim())
+            self.reason = self._unsure(model, slim)
         return self.reason is None
 
     @property
@@ -120,13 +119,9 @@ class Scan:
         """Return whether some value is of float64."""
         return DType.float64 in self.dtypes.values()
 
-    def is_packed(self, model: onnx.ModelProto) -> bool | None:
+    def is_packed(self) -> bool | None:
         """Return whether kernels gain by an order of weights of their own; None where only shapes tell."""
-        if self._packs or not self._multiplies:
-            return self._packs
-        dims = [v.type.tensor_type.shape.dim for v in model.graph.input]
-        many = all(len(d) > 1 and (d[0].dim_value != 1) for d in dims)
-        return True if many and self.operators <= _ROWS_STAY else None
+        return None if self._multiplies and not self._packs else self._packs
 
     # Questions of rows
 
@@ -138,6 +133,8 @@ class Scan:
         """Note a constant. Return whether it is of one of the dtypes, within the model, and alone of its name."""
         dtype = self._stored.get(tensor.data_type)
         if dtype is None or tensor.data_location or name in self.dtypes or not name:
+            return False
+        if dtype is DType.string and not is_text(tensor):
             return False
         dims = self.dims[name] = tuple(tensor.dims)
         if 0 in dims:
@@ -162,9 +159,10 @@ class Scan:
             axes = [-1] if found is None else found.tolist()
         return all(axis >= 0 for axis in axes or ())
 
-    def require_elements(self, name: str, axes: Sequence[int]) -> None:
-        """Leave the model to a Graph where these axes of a value may turn out to be empty."""
-        self._filled += [(name, axis) for axis in axes]
+    def require_elements(self, names: Sequence[str], axes: Sequence[int]) -> None:
+        """Leave the model to a Graph where these axes of the first operand of a recurrent node may be empty."""
+        states = names[STATES] if len(names) > STATES else ""
+        self._filled += [(names[0], axis, states) for axis in axes]
 
     def branches(self, node: onnx.NodeProto) -> Sequence[DType] | None:
         """Return the dtypes of what the bodies of an If give; None where they differ, or a node of them has no row."""
@@ -181,11 +179,14 @@ class Scan:
     # The walk
 
     def _model(self, model: onnx.ModelProto) -> str | None:
-        versions = {o.domain: o.version for o in model.opset_import}
-        self.opset = versions.get("", versions.get("ai.onnx", 0))
+        try:
+            self.versions = versions_of(model.opset_import)
+        except ModelError:
+            return "two opsets"
+        self.opset = self.versions.get("", 0)
         if not OLDEST <= self.opset <= OPSET:
             return f"opset {self.opset}"
-        if len(versions) != len(model.opset_import) or model.functions or model.training_info:
+        if model.functions or model.training_info:
             return "functions"
         graph = model.graph
         if graph.sparse_initializer or not graph.output:
@@ -198,15 +199,20 @@ class Scan:
                 return f"the input {value.name!r}"
         return self._nodes(graph.node) or self._outputs(graph, {value.name for value in graph.input})
 
-    def _unsure(self, model: onnx.ModelProto) -> str | None:
+    def _unsure(self, model: onnx.ModelProto, slim: Callable[[], onnx.ModelProto] | None) -> str | None:
         """Return which value may turn out to be empty that must not be; None where there is none."""
+        sure = filled(model.graph)
+        left = [(name, axis) for name, axis, states in self._filled
+                if name not in sure and not (axis == _SEQUENCES and states in sure)]  # fmt: skip
+        if not left:
+            return None
         known = {d.dim_param for value in model.graph.input for d in value.type.tensor_type.shape.dim if d.dim_param}
         try:
-            found = onnx.shape_inference.infer_shapes(model)
+            found = onnx.shape_inference.infer_shapes(model if slim is None else slim())
         except Exception:
             return "its shapes"
         shapes = {v.name: v.type.tensor_type.shape.dim for v in _values(found.graph)}
-        for name, axis in self._filled:
+        for name, axis in left:
             dims = shapes.get(name, ())
             if len(dims) <= axis or not (dims[axis].dim_value > 0 or dims[axis].dim_param in known):
                 return f"{name!r}, whose axis {axis} may be empty"
@@ -221,21 +227,26 @@ class Scan:
             return False
         self.dtypes[value.name] = dtype
         if tensor.HasField("shape"):
-            self._ranks[value.name] = len(tensor.shape.dim)
+            dims = tensor.shape.dim
+            self._ranks[value.name] = len(dims)
+            if len(dims) > 1 and dims[0].dim_value != 1:
+                self._many.add(value.name)
         return True
 
     def _outputs(self, graph: onnx.GraphProto, outer: Container[str]) -> str | None:
         """Return what is wrong with outputs that no node of the graph gives. outer: what else has names."""
         names = [o.name for o in graph.output]
-        are_made = all(name in self.dtypes and name not in self.dims and name not in outer for name in names)
+        made = self.dtypes.keys() | self._maps
+        are_made = all(name in made and name not in self.dims and name not in outer for name in names)
         return None if are_made and len({*names}) == len(names) else "outputs that are no results of nodes"
 
     def _body(self, graph: onnx.GraphProto) -> list[DType] | None:
         """Return the dtypes of a body's outputs; None for one that is left to a Graph."""
         if graph.sparse_initializer or graph.input:
             return None
-        outer = self.dtypes, self.dims, self.casts, self._tensors
+        outer, many = (self.dtypes, self.dims, self.casts, self._tensors), self._many
         self.dtypes, self.dims, self.casts, self._tensors = (dict(d) for d in outer)  # type: ignore[assignment]
+        self._many = {*many}
         self._depth += 1
         try:
             if not all(self.takes_constant(t.name, t) for t in graph.initializer) or self._nodes(graph.node):
@@ -245,6 +256,7 @@ class Scan:
         finally:
             self._depth -= 1
             self.dtypes, self.dims, self.casts, self._tensors = outer
+            self._many = many
 
     def _nodes(self, nodes: Sequence[onnx.NodeProto]) -> str | None:
         dtypes, known, legal, trail = self.dtypes, self._known, self._legal, self._trail
@@ -257,7 +269,7 @@ class Scan:
                     return f"{op_type} of opset {self.opset}"
                 known[op_type] = found
             row, schema = found
-            if node.domain not in _ONNX or type(node.name) is not str:
+            if node.domain not in (_ONNX if not row.domain else (row.domain,)) or type(node.name) is not str:
                 return f"{op_type} of {node.domain!r}"
             if op_type == "Constant":
                 if not constant(self, node):
@@ -267,7 +279,7 @@ class Scan:
             if not schema.fewest <= len(names) <= schema.most or "" in names[: schema.fewest]:
                 return f"{op_type} of {len(names)} operands"
             given = [dtypes.get(name) for name in names]
-            if op_type in _LIMITED and not self._has_plain_attributes(node):
+            if op_type in LIMITED and not self._has_plain_attributes(node):
                 return f"the attributes of {op_type}"
             if op_type == "Transpose" and names[0] in self._ranks and not self._turns(node, self._ranks[names[0]]):
                 return "the axes of Transpose"
@@ -283,8 +295,13 @@ class Scan:
                 made = results(self, node, given)
             if made is None or len(made) < len(outputs):
                 return f"this form of {op_type}"
+            if row.gives_map:
+                if self._depth:
+                    return f"{op_type} in a body"
+                self._maps.update(outputs)
+                continue
             decides = (given[row.decides] if given else None) or made[0]
-            if not legal.get((op_type, decides)):
+            if not row.domain and not legal.get((op_type, decides)):
                 if not self._is_legal(op_type, decides):
                     return f"{op_type} of {decides}"
                 legal[op_type, decides] = True
@@ -294,19 +311,27 @@ class Scan:
                 self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
             elif op_type in ("MatMul", "Gemm") and names[1] in self.dims:
                 self._multiplies = True
+                self._packs = self._packs or names[0] in self._many
                 self._referred += math.prod(self.dims[names[1]]) * self.dtypes[names[1]].bits // 8
+            if not self._packs and op_type in _ROWS_STAY:
+                self._follow_rows(node, names[: 2 if op_type in _BROADCASTS else 1])
             for name, dtype in zip(outputs, made, strict=False):
-                if name in dtypes:
+                if name in dtypes or name in self._maps:
                     return f"the result {name!r} twice"
                 if name:
                     dtypes[name] = dtype
         return None
 
+    def _follow_rows(self, node: onnx.NodeProto, names: Sequence[str]) -> None:
+        """Note results that have several rows, as these operands of the node have."""
+        if not self._many.isdisjoint(names) and not any(a.name == "transA" and a.i for a in node.attribute):
+            self._many.update(node.output)
+
     def _row(self, op_type: str) -> tuple[Row, Operator] | None:
         """Return the row of an operator and its schema at the model's opset; None where it has none."""
-        row = ROWS.get(op_type)
-        schema = None if row is None else schema_of(op_type, "", self.opset)
-        if row is None or schema is None:
+        row = ROWS.get(op_type) or ML_ROWS.get(op_type)
+        schema = None if row is None else schema_of(op_type, row.domain, self.versions.get(row.domain, 0))
+        if row is None or schema is None or schema.deprecated:
             return None
         self.operators.add(op_type)
         return row, operator(schema)
@@ -325,37 +350,13 @@ class Scan:
 
     def _has_plain_attributes(self, node: onnx.NodeProto) -> bool:
         """Return whether attributes say numbers and words that kernels were tried with."""
-        attributes = node.attribute
-        if not attributes:
+        if not node.attribute:
             return True
-        key = node.op_type, b"".join([a.SerializeToString() for a in attributes])
-        if key in self._attributes:
-            return True
-        said: dict[str, Any] = {}
-        for attribute in attributes:
-            if attribute.ref_attr_name:
+        key = node.op_type, b"".join([a.SerializeToString() for a in node.attribute])
+        if key not in self._attributes:
+            if not is_plain(node):
                 return False
-            kind, name = attribute.type, attribute.name
-            if kind == _KINDS.INT:
-                said[name] = attribute.i
-            elif kind == _KINDS.INTS:
-                said[name] = list(attribute.ints)
-            elif kind == _KINDS.STRING:
-                said[name] = attribute.s
-        try:
-            check_values(node.op_type, said, node.op_type)
-        except GraphcoreError:
-            return False
-        if node.op_type in RANGES and any(abs(n) > _LARGEST_SAID for n in _numbers(said.values())):
-            return False
-        for name in _AXES & said.keys():
-            axes = said[name] if isinstance(said[name], list) else [said[name]]
-            if not all(isinstance(axis, int) and abs(axis) < _MOST_AXES for axis in axes):
-                return False
-        perm = said.get("perm")
-        if perm is not None and not (isinstance(perm, list) and sorted(perm) == [*range(len(perm))]):
-            return False
-        self._attributes.add(key)
+            self._attributes.add(key)
         return True
 
     def _turns(self, node: onnx.NodeProto, rank: int) -> bool:
@@ -365,36 +366,12 @@ class Scan:
     def _is_bounded(self, name: str) -> bool:
         """Return whether a constant that may say sizes says small ones; true for what is no small constant."""
         tensor = self._tensors.get(name)
-        if tensor is None:
-            return True
-        raw = tensor.raw_data
-        if raw and tensor.data_type == onnx.TensorProto.INT64 and not len(raw) % 8 and sys.byteorder == "little":
-            sizes = memoryview(raw).cast("q")  # for a tenth of the time that NumPy takes
-            return len(sizes) > 2 * _MOST_AXES or (max(sizes) <= _MOST_ELEMENTS and min(sizes) >= -_MOST_ELEMENTS)
-        found = self._values(name)
-        return found is None or found.size > 2 * _MOST_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
+        return tensor is None or is_bounded(tensor, self.dtypes[name])
 
     def _values(self, name: str) -> np.ndarray[Any, Any] | None:
         """Return the values of a small constant; None for what is none, and for one that is damaged."""
         tensor = self._tensors.get(name)
-        if tensor is None or self.dtypes[name] is DType.float16:
-            return None
-        dtype = self.dtypes[name]
-        count = math.prod(self.dims[name])
-        if raw := tensor.raw_data:
-            found = np.frombuffer(raw, _FROM_RAW[dtype]) if len(raw) == count * dtype.numpy.itemsize else None
-            return found
-        found = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype.numpy)
-        return found if found.size == count else None
-
-
-def _numbers(said: Iterable[Any]) -> Iterator[int]:
-    """Yield the integers among the values of attributes."""
-    for value in said:
-        if isinstance(value, int):
-            yield value
-        elif isinstance(value, list):
-            yield from value
+        return None if tensor is None else values(tensor, self.dtypes[name])
 
 
 def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:

@@ -60,7 +60,7 @@ def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Dire
     scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves)
     if not scan.run(proto, lambda: model.proto):
         return scan.reason or ""
-    entries = _packing(scan, proto, prepack)
+    entries = _packing(scan, prepack)
     if entries is None:
         return "only shapes tell whether its weights are packed"
     graph = proto.graph
@@ -112,9 +112,9 @@ def _is_of_others(model: onnx.ModelProto) -> bool:
     return not any(key.startswith(notes.PREFIX) and key not in (notes.PROMOTION, notes.TARGET) for key in noted)
 
 
-def _packing(scan: Scan, model: onnx.ModelProto, prepack: Prepack) -> Mapping[str, str] | None:
+def _packing(scan: Scan, prepack: Prepack) -> Mapping[str, str] | None:
     """Return the entries of a choice; None where only shapes tell whether packing pays."""
-    is_packed = prepack == "on" if prepack != "auto" else scan.is_packed(model)
+    is_packed = prepack == "on" if prepack != "auto" else scan.is_packed()
     return None if is_packed is None else prepacking.PARALLEL if is_packed else prepacking.OFF
 
 

@@ -299,14 +299,22 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
         [helper.make_node("MatMul", ["x", "z"], ["y"])], {"x": (F32, [2, 3]), "z": (F32, [3, 2])}
     ),
     "bfloat16": lambda: model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.BFLOAT16, [2])}, kind=16),
-    "strings": lambda: model([helper.make_node("Identity", ["x"], ["y"])], {"x": (TensorProto.STRING, [2])}, kind=8),
+    "a cast of strings": lambda: model(
+        [helper.make_node("Cast", ["x"], ["y"], to=F32)], {"x": (TensorProto.STRING, [2])}
+    ),
     "operators of other domains": lambda: model(
         [helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], {"x": (F32, [2])}
     ),
     "operators without a row": lambda: model([helper.make_node("NonZero", ["x"], ["y"])], {"x": (F32, [2])}, kind=I64),
     "a GRU that may have no steps": lambda: model(
-        [helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=2)], {"x": (F32, [None, 1, 3])},
-        constants={"w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32)},
+        [
+            helper.make_node("Slice", ["x", "from", "to"], ["s"]),
+            helper.make_node("GRU", ["s", "w", "r"], ["y"], hidden_size=2),
+        ],
+        {"x": (F32, [None, 1, 3]), "to": (I64, [1])},
+        constants={
+            "w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32), "from": np.array([0]),
+        },
     ),
     "an input that is an output": lambda: model(
         [helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, [2])}, ["y", "x"]
@@ -344,6 +352,89 @@ def test_a_model_is_left_to_a_graph_when_it_has(what: str) -> None:
     except GraphcoreError:
         return
     assert not is_direct(loaded)
+
+
+GRU = {"w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32)}
+GRU_INPUTS: dict[str, tuple[int, Sequence[int | str | None] | None]] = {
+    "x": (F32, [None, None, 5]), "k": (I64, [1]), "h": (F32, [None, 2]),
+}  # fmt: skip
+
+
+def cut(steps: str, states: str = "h") -> list[onnx.NodeProto]:
+    """Return a GRU on so many sequences as only the run knows, and on those states."""
+    return [
+        helper.make_node("Slice", ["x", "from", "k", steps], ["s"]),
+        helper.make_node("Slice", ["s", "from", "three", "last"], ["c"]),
+        helper.make_node("Unsqueeze", [states, "zero"], ["h0"]),
+        helper.make_node("GRU", ["c", "w", "r", "", "", "h0"], ["y"], hidden_size=2),
+    ]
+
+
+CUTS = {**GRU, **{n: np.array([v]) for n, v in {"from": 0, "zero": 0, "one": 1, "last": 2, "three": 3}.items()}}
+
+
+def test_sequences_that_may_be_none_are_counted_by_states_that_are_some() -> None:
+    source = model(cut("one"), GRU_INPUTS, constants=CUTS)
+    assert (reason(source) or "").endswith("whose axis 0 may be empty")  # the steps are not counted
+    for node in source.graph.node:
+        if node.op_type == "GRU":
+            node.op_type = "LSTM"
+    big = {n: np.repeat(a, 4, 1)[:, :8] for n, a in GRU.items()}
+    source = model(source.graph.node, GRU_INPUTS, constants={**CUTS, **big})
+    direct, whole = InferenceSession().load(source), lowered(source)
+    assert is_direct(direct)
+    x = np.random.default_rng(0).standard_normal((4, 3, 5)).astype(np.float32)
+    for sequences, states in ((3, 3), (2, 2), (0, 2), (3, 1)):
+        feed = {"x": x, "k": np.array([sequences]), "h": np.ones((states, 2), np.float32)}
+        if sequences == states:
+            assert same(direct(feed), whole(feed))
+            continue
+        with pytest.raises(RunError) as failed:
+            direct(feed)
+        with pytest.raises(RunError) as expected:
+            whole(feed)
+        assert failed.value.summary == expected.value.summary
+
+
+def test_recurrent_nodes_of_what_is_fed_run_as_they_are_and_no_elements_through_the_graph() -> None:
+    nodes = [helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=2)]
+    source = model(nodes, {"x": (F32, [None, None, 3])}, constants=GRU)
+    direct, whole = InferenceSession().load(source), lowered(source)
+    assert is_direct(direct)
+    for steps, sequences in ((2, 3), (0, 3), (2, 0), (0, 0)):
+        array = np.ones((steps, sequences, 3), np.float32)
+        assert same(direct(array), whole(array))
+
+
+def test_a_recurrent_node_is_left_to_a_graph_where_its_states_may_be_none() -> None:
+    nodes = [helper.make_node("Slice", ["h", "from", "k"], ["g"]), *cut("one", "g")]
+    nodes[-1].op_type = "LSTM"
+    big = {n: np.repeat(a, 4, 1)[:, :8] for n, a in GRU.items()}
+    assert reason(model(nodes, GRU_INPUTS, constants={**CUTS, **big})) == "'c', whose axis 1 may be empty"
+
+
+def chosen(size: onnx.NodeProto) -> onnx.ModelProto:
+    """Return a model whose If asks whether a size is above 0, and else makes an LSTM of no sequences."""
+    big = {n: np.repeat(a, 4, 1)[:, :8] for n, a in GRU.items()}
+    recurrent = helper.make_node("LSTM", ["c", "w", "r"], ["o"], hidden_size=2)
+    bodies = {
+        "then_branch": helper.make_graph(
+            [helper.make_node("Identity", ["h"], ["t"])], "t", [], [onnx.ValueInfoProto(name="t")]
+        ),
+        "else_branch": helper.make_graph([*cut("one")[:2], recurrent], "e", [], [onnx.ValueInfoProto(name="o")]),
+    }
+    nodes = [size, helper.make_node("Cast", ["n"], ["b"], to=TensorProto.BOOL), helper.make_node("If", ["b"], ["y"])]
+    nodes[-1].attribute.extend(helper.make_attribute(name, body) for name, body in bodies.items())
+    return model(nodes, GRU_INPUTS, constants={**CUTS, **big})
+
+
+def test_bodies_that_never_run_need_no_elements() -> None:
+    assert reason(chosen(helper.make_node("Size", ["h"], ["n"]))) == "'c', whose axis 1 may be empty"
+    source = chosen(helper.make_node("Shape", ["h"], ["n"], start=0, end=1))
+    direct, whole = InferenceSession().load(source), lowered(source)
+    assert is_direct(direct)
+    feed = {"x": np.ones((2, 2, 5), np.float32), "k": np.array([0]), "h": np.ones((3, 2), np.float32)}
+    assert same(direct(feed), whole(feed))
 
 
 def test_casts_to_integers_give_what_the_graph_gives() -> None:

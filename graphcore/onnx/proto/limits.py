@@ -130,8 +130,15 @@ CHOICES: dict[tuple[str, str], str] = {
 """The words that an attribute may be."""
 
 
+_HAVE_VALUES = frozenset({"Einsum", *RANGES, *(op for op, _ in CHOICES)})
+
 _SHOWN = 100
 """Characters of a name that errors show."""
+
+
+def has_limits(op_type: str) -> bool:
+    """Return whether `check_values` looks at the attributes of an operator."""
+    return op_type in _HAVE_VALUES
 
 
 def check_text(names: Iterable[str | bytes], what: str) -> None:

@@ -31,7 +31,6 @@ from graphcore.onnx.proto.protobuf import (
     integers,
     nested,
     single,
-    singles,
     sized,
     text,
     varint,
@@ -327,13 +326,22 @@ def _encoded(name: str, value: Any) -> bytes:
 
 
 def _list(name: str, values: list[Any] | tuple[Any, ...]) -> bytes:
-    if all(isinstance(v, (bool, int, np.integer)) for v in values):
-        return integers(8, [_held(name, int(v)) for v in values]) + _INTS
-    if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values):
-        return singles(7, [_held(name, float(v)) for v in values]) + _FLOATS
-    if all(isinstance(v, (str, bytes)) for v in values):
-        encoded = (v.encode() if isinstance(v, str) else v for v in values)
-        return b"".join(block(9, v) for v in encoded) + _STRINGS
+    kinds = {*map(type, values)}
+    if all(issubclass(kind, (bool, int, np.integer)) for kind in kinds):
+        numbers = [*map(int, values)]
+        if numbers:
+            _held(name, min(numbers))
+            _held(name, max(numbers))
+        return integers(8, numbers) + _INTS
+    if all(issubclass(kind, (int, float, np.integer, np.floating)) for kind in kinds):
+        floats = np.array(values, np.float64)
+        for beyond in floats[np.isfinite(floats) & (np.abs(floats) >= _BEYOND)]:
+            _held(name, float(beyond))
+        return block(7, floats.astype("<f4").tobytes()) + _FLOATS
+    if all(issubclass(kind, (str, bytes)) for kind in kinds):
+        # Trees say one of a few words for each of thousands of nodes.
+        made = {v: block(9, v.encode() if isinstance(v, str) else v) for v in {*values}}
+        return b"".join(map(made.__getitem__, values)) + _STRINGS
     raise GraphError(
         f"attribute {name!r}: {values!r:.80} is of no type that ONNX attributes have",
         help="give a list of ints, of floats or of strings",

@@ -7,7 +7,7 @@ https://protobuf.dev/programming-guides/encoding describes the format.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TypeAlias
 
 Chunk: TypeAlias = "bytes | memoryview"
@@ -61,14 +61,10 @@ def text(field: int, value: str) -> bytes:
     return block(field, value.encode())
 
 
-def integers(field: int, numbers: Iterable[int]) -> bytes:
+def integers(field: int, numbers: Sequence[int]) -> bytes:
     """A packed repeated field of integers."""
-    return block(field, b"".join(map(varint, numbers)))
-
-
-def singles(field: int, numbers: Iterable[float]) -> bytes:
-    """A packed repeated field of floats."""
-    return block(field, b"".join(struct.pack("<f", number) for number in numbers))
+    made = {number: varint(number) for number in {*numbers}}  # long lists are of few numbers
+    return block(field, b"".join(map(made.__getitem__, numbers)))
 
 
 def nested(field: int, chunks: list[Chunk]) -> list[Chunk]:

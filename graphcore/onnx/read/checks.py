@@ -13,7 +13,8 @@ from typing import Any
 import onnx
 
 from graphcore.errors import ModelError, ResourceLimitError
-from graphcore.onnx.proto.limits import check_text, check_values
+from graphcore.onnx.proto import trees
+from graphcore.onnx.proto.limits import check_text, check_values, has_limits
 from graphcore.onnx.read.statements import Body, Statement, key_of
 from graphcore.onnx.schemas.node_inference import MISREAD, as_meant, is_misread
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
@@ -186,10 +187,13 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
         )
     check_arity(op, [bool(name) for name in node.input], place)  # inference reads one that is missing all the same
     said: dict[str, Any] = {}
+    is_limited = has_limits(node.op_type)
     for attribute in node.attribute:
         _check_attribute(attribute, kinds, place, in_function)
-        if attribute.type in _READ and not attribute.ref_attr_name:
+        if is_limited and attribute.type in _READ and not attribute.ref_attr_name:
             said[attribute.name] = _READ[attribute.type](attribute)
+    if node.op_type in trees.OPERATORS:
+        trees.check_trees(node.attribute, place)
     if said:
         check_values(node.op_type, said, place)
         if node.op_type == "Split" and said.get("num_outputs", results) < results:
