@@ -1,10 +1,13 @@
 """Models that PyTorch exports, loaded beside bare onnxruntime: fusions, differences of results, and times of calls.
 
-`python -m benchmarks.exports` needs torch, transformers and onnxscript, and takes an hour.
+`python -m benchmarks.exports` needs torch, transformers, timm, torchvision and onnxscript, and takes hours.
 
     python -m benchmarks.exports --models BERT Llama   # some of them, in rows on the screen
-    python -m benchmarks.exports --page docs/exports.md
-    python -m benchmarks.exports --beyond   # a hundred architectures that the page does not have (timm, torchvision)
+    python -m benchmarks.exports --folder exports   # keeps the files and what was measured with this onnxruntime
+    python -m benchmarks.exports --folder exports --page docs/exports.md
+
+With the same folder and the Python of another environment, another release of onnxruntime is measured on the same
+files, without torch; the page has a column for each release that the folder has figures of.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import gc as collector
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +37,16 @@ from benchmarks.timing import compare
 from graphcore import Graph
 
 ATTENTIONS = ("eager", "sdpa")
+LAST = "sdpa"
+"""The one in which models beyond the first table are exported."""
 LOOKED_FOR = ("Attention", "RMSNormalization", "LayerNormalization", "RotaryEmbedding")
-ROUNDS = 31
-LEAST = 0.03
+ROUNDS = 21
+LEAST = 0.02
 """Seconds that are timed at once."""
+LONG = 1.0
+"""Milliseconds above which a call is long."""
+MOST, MOST_SHORT = 1.03, 1.1
+"""The most that is asked for, of long calls and of others."""
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +55,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, help="where exported files and figures are kept, and found again")
     parser.add_argument("--models", nargs="*", help="names of models; all by default")
-    parser.add_argument("--beyond", action="store_true", help="the models of peers/architectures.py in their place")
     parser.add_argument("--page", type=Path, help="the page to write")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -53,29 +62,34 @@ def main() -> None:
         folder = given.folder or Path(spare)
         folder.mkdir(parents=True, exist_ok=True)
         rows = []
-        for case in architectures.CASES if given.beyond else CASES:
-            if given.models and case.name not in given.models:
-                continue
-            for exporter in EXPORTERS:
-                for attention in ATTENTIONS:
-                    row = _kept(case, exporter, attention, folder)
-                    rows.append(row)
-                    print(_line(row), flush=True)
-    slow = [f"{row['model']} ({row['exporter']}) {row['ratio']:.2f}" for row in rows if _is_slow(row)]
-    print("slower than the file as it is:", ", ".join(slow) or "none")
-    if given.page:
-        given.page.write_text(page(rows))
+        for case, exporter, attention in _asked(given.models):
+            row = _kept(case, exporter, attention, folder)
+            rows.append(row)
+            print(_line(row), flush=True)
+        slow = [f"{row['model']} ({row['exporter']}) {row['ratio']:.2f}" for row in rows if _is_slow(row)]
+        print("slower than the file as it is:", ", ".join(slow) or "none")
+        if given.page:
+            given.page.write_text(page(folder))
+
+
+def _asked(models: Sequence[str] | None = None) -> Iterator[tuple[Case, str, str]]:
+    """Yield models, each with its exporter and its attention. models: their names; all by default."""
+    for cases, attentions in ((CASES, ATTENTIONS), (architectures.CASES, (LAST,))):
+        for case in cases:
+            for exporter in EXPORTERS if not models or case.name in models else ():
+                for attention in attentions:
+                    yield case, exporter, attention
 
 
 def _is_slow(row: dict[str, Any]) -> bool:
     """Return whether calls take longer than bare onnxruntime's, by more than what small models are allowed."""
-    return row.get("ratio") is not None and row["ratio"] > (1.03 if row["ms"] > 1 else 1.1)
+    return row.get("ratio") is not None and row["ratio"] > (MOST if row["ms"] > LONG else MOST_SHORT)
 
 
 def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, Any]:
     """Return the row of a model, measured once for a folder."""
-    stem = f"{case.name.replace(' ', '_').replace(',', '')}.{exporter}.{attention}"
-    path, figures = folder / f"{stem}.onnx", folder / f"{stem}.json"
+    path = folder / f"{_stem(case, exporter, attention)}.onnx"
+    figures = _figures(path, onnxruntime.__version__)
     if figures.exists():
         held: dict[str, Any] = json.loads(figures.read_text())
         return held
@@ -91,6 +105,15 @@ def _kept(case: Case, exporter: str, attention: str, folder: Path) -> dict[str, 
         row |= measured(case, path)
     figures.write_text(json.dumps(row))
     return row
+
+
+def _stem(case: Case, exporter: str, attention: str) -> str:
+    return f"{case.name.replace(' ', '_').replace(',', '')}.{exporter}.{attention}"
+
+
+def _figures(path: Path, release: str) -> Path:
+    """Return the file of what was measured of an exported one with a release of onnxruntime."""
+    return path.with_suffix(f".{release}.json")
 
 
 @contextlib.contextmanager
@@ -118,7 +141,10 @@ def measured(case: Case, path: Path) -> dict[str, Any]:
         return {"not loaded": str(error).splitlines()[0]}
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    bare = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    try:
+        bare = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception:  # onnxruntime raises several kinds of its own
+        return {"not loaded": "bare onnxruntime refuses it"}
     names = {i.name for i in bare.get_inputs()}
     differences, odd, runs = [], [], []
     shapes = _shapes(case)
@@ -144,6 +170,7 @@ def measured(case: Case, path: Path) -> dict[str, Any]:
         return {"not loaded": "bare onnxruntime runs it at no shape"}
     if len(runs) < len(shapes):
         odd.append(f"bare onnxruntime fails at {len(shapes) - len(runs)} of {len(shapes)} shapes")
+    before, after = (collections.Counter(_operators(g)) for g in (Graph.load(path), model._lowered))
     batch, length, mask = runs[0]
     arrays = {name: a for name, a in feeds(case, batch, length, mask).items() if name in names}
     ratio, each = None, 1
@@ -154,7 +181,6 @@ def measured(case: Case, path: Path) -> dict[str, Any]:
         each = max(1, round(LEAST / (time.process_time() - start)))
         ours, theirs = (lambda: model.execute(**arrays)), (lambda: bare.run(None, arrays))
         ratio = compare(_often(ours, each), _often(theirs, each), ROUNDS, clock=time.process_time)
-    before, after = (collections.Counter(_operators(g)) for g in (Graph.load(path), model._lowered))
     return {
         "difference": max(differences, default=None),
         "odd": odd,
@@ -222,55 +248,104 @@ def _found(row: dict[str, Any]) -> str:
 HEAD = """# Models that PyTorch exports
 
 Made by `python -m benchmarks.exports --page docs/exports.md`, with PyTorch {torch}, transformers {transformers} and
-onnxruntime {onnxruntime} on the CPU provider. Models of few layers, 384 wide, with random weights, are exported by both
-of `torch.onnx.export`'s exporters (`dynamo=True` and `False`) with dims that change, and with both ways in which
-transformers writes attention. Each file is loaded by `gc.InferenceSession().load(path)` and by bare onnxruntime.
+timm {timm} on the CPU provider of onnxruntime {releases}. Small models with random weights are exported by
+both of `torch.onnx.export`'s exporters (`dynamo=True` and `False`) with dims that change. Each file is loaded by
+`gc.InferenceSession().load(path)` and by bare onnxruntime.
 
 - **Time**: processor time of a call, divided by that of bare onnxruntime on the same file; one row of 128 tokens or one
   image, one thread, the median of {rounds} rounds in which both take turns. A difference of 0.02 is noise, one of 0.05
-  for models that take less than 5 ms. First of attention written as products (`eager`), then of
-  `scaled_dot_product_attention` (`sdpa`). Where the exporter wrote sizes as numbers, so that onnxruntime fails at
-  others, the sizes of the export, 2 rows of 16.
+  for models that take less than 5 ms. Where the exporter wrote sizes as numbers, so that onnxruntime fails at others,
+  the sizes of the export, 2 rows of 16. A dash: not measured.
 - **Differs by**: the largest difference over batches of 1 to 3, lengths of 1, 7, 20, 33 and 128, masks that hide the
   ends of rows and masks that hide a whole row, as a part of the largest number of the result.
 - **Fusions**: what stands in place of primitives ([passes.md](passes.md#fusions)). Softmax is left where a bias follows
   from the queries (DeBERTa, SAM), where scores are capped (Gemma 2) and where attention has three axes (Bloom).
 
-| model | exporter | time | differs by | fusions |
-|---|---|---|---|---|
+"""
+
+FIRST = """## Transformers
+
+Of four layers, 384 wide. Two times: of attention written as products (`eager`), then of
+`scaled_dot_product_attention` (`sdpa`), as transformers writes either.
+
+"""
+
+SECOND = """## Further architectures
+
+Of transformers, timm and torchvision, as the packages make them; those of transformers with `sdpa`.
+
 """
 
 
-def page(rows: list[dict[str, Any]]) -> str:
+def page(folder: Path) -> str:
+    """Return the page of all figures that a folder has."""
+    import timm  # these three are installed where files are exported
     import torch
     import transformers
 
-    lines = []
-    for at in range(0, len(rows), len(ATTENTIONS)):
-        pair = rows[at : at + len(ATTENTIONS)]
-        done = [row for row in pair if "ratio" in row]
-        name, exporter = pair[0]["model"], pair[0]["exporter"]
-        if not done:
-            reason = next(f"{key}: {row[key]}" for row in pair for key in ("not exported", "not loaded") if key in row)
-            lines.append(f"| {name} | {exporter} | | | {reason} |")
-            continue
-        ratios = ", ".join(["–" if row.get("ratio") is None else f"{row['ratio']:.2f}" for row in pair])
-        differences = [row["difference"] for row in done if row["difference"] is not None]
-        worst = f"{max(differences):.0e}" if any(differences) else "0"
-        found = list(dict.fromkeys([_found(row) for row in done]))
-        odd = list(dict.fromkeys(text for row in done for text in row["odd"]))
-        lines.append(f"| {name} | {exporter} | {ratios} | {worst} | {'; '.join([t for t in (*found, *odd) if t])} |")
-    versions = {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
-    head = HEAD.format(**versions, onnxruntime=onnxruntime.__version__, rounds=ROUNDS)
-    return head + "\n".join(lines) + "\n\n" + _summary(rows)
+    found = (re.search(rf"\.(?:{'|'.join(ATTENTIONS)})\.(.+)\.json$", path.name) for path in folder.glob("*.json"))
+    releases = sorted({match[1] for match in found if match}, key=_number)
+    head = HEAD.format(
+        torch=torch.__version__.split("+")[0], transformers=transformers.__version__, timm=timm.__version__,
+        releases=" and ".join(releases), rounds=ROUNDS,
+    )  # fmt: skip
+    held: dict[str, dict[str, dict[str, Any]]] = {release: {} for release in releases}
+    for case, exporter, attention in _asked():
+        stem = _stem(case, exporter, attention)
+        for release in releases:
+            figures = _figures(folder / f"{stem}.onnx", release)
+            if figures.exists():
+                held[release][stem] = json.loads(figures.read_text())
+    tables = _table(FIRST, CASES, ATTENTIONS, held), _table(SECOND, architectures.CASES, (LAST,), held)
+    return head + "".join(tables) + "\n".join(map(_summary, held.items()))
 
 
-def _summary(rows: list[dict[str, Any]]) -> str:
-    ratios = sorted(row["ratio"] for row in rows if row.get("ratio") is not None)
-    unloaded = [f"{row['model']} ({row['exporter']})" for row in rows if "not loaded" in row]
+def _number(release: str) -> list[int]:
+    return [-int(part) for part in release.split(".")]
+
+
+def _table(
+    text: str, cases: Sequence[Case], attentions: Sequence[str], held: Mapping[str, Mapping[str, dict[str, Any]]]
+) -> str:
+    """Return a table, with a column of times for each release; what else it says is of the newest that has figures."""
+    columns = ["model", "exporter", *held, "differs by", "fusions"]
+    lines = [text + f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    for case in cases:
+        for exporter in EXPORTERS:
+            stems = [_stem(case, exporter, attention) for attention in attentions]
+            rows = [next((rows[s] for rows in held.values() if s in rows), None) for s in stems]
+            made = [row for row in rows if row is not None]
+            done = [row for row in made if "ratio" in row]
+            if not made:
+                continue
+            name = f"{case.name} | {exporter}"
+            if not done:
+                reason = next(f"{k}: {row[k]}" for row in made for k in ("not exported", "not loaded") if k in row)
+                lines.append(f"| {name} {'| ' * (len(held) + 1)}| {reason} |")
+                continue
+            times = " | ".join([", ".join([_time(rows.get(s)) for s in stems]) for rows in held.values()])
+            differences = [row["difference"] for row in done if row["difference"] is not None]
+            worst = f"{max(differences):.0e}" if any(differences) else "0"
+            found = list(dict.fromkeys([_found(row) for row in done]))
+            odd = list(dict.fromkeys(text for row in done for text in row["odd"]))
+            lines.append(f"| {name} | {times} | {worst} | {'; '.join([t for t in (*found, *odd) if t])} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def _time(row: dict[str, Any] | None) -> str:
+    ratio = None if row is None else row.get("ratio")
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
+def _summary(item: tuple[str, Mapping[str, dict[str, Any]]]) -> str:
+    release, rows = item
+    ratios = sorted(row["ratio"] for row in rows.values() if row.get("ratio") is not None)
+    unloaded = [f"{row['model']} ({row['exporter']})" for row in rows.values() if "not loaded" in row]
+    slow = [f"{row['model']} ({row['exporter']}) {row['ratio']:.2f}" for row in rows.values() if _is_slow(row)]
     return (
-        f"{len(ratios)} files were timed: the middle of the times is {np.median(ratios):.2f}, from {ratios[0]:.2f} to"
-        f" {ratios[-1]:.2f}. Files that do not load: {', '.join(unloaded) or 'none'}.\n"
+        f"onnxruntime {release}: {len(ratios)} files were timed, the middle of the times is {np.median(ratios):.2f},"
+        f" from {ratios[0]:.2f} to {ratios[-1]:.2f}. Above {MOST:g}, or {MOST_SHORT:g} for calls below {LONG:g} ms:"
+        f" {', '.join(slow) or 'none'}. Files that do not load: {', '.join(unloaded) or 'none'}.\n"
     )
 
 

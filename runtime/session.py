@@ -291,8 +291,8 @@ class InferenceSession:
             plan = openvino.planned(source, self._lowered, self.precision, runtime(), has_buffers=bool(buffers))
         lowered = self._lowered(source, self.target) if plan is None else plan.lowered
         defaults = TENSOR_CORES if TARGETS[self.target].tensor_cores and multiplies_in_tf32(source, lowered) else EXACT
-        constants = sum(isinstance(s.producer, Constant) for s in lowered.symbols)
-        disabled = (*SLOWER, *sessions.quadratic(constants))
+        constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
+        disabled = (*SLOWER, *sessions.quadratic(len(constants), lambda: sessions.different(constants)))
         disabled = (*disabled, *broken(lowered))
         entries = prepacking.entries(lowered, prepack)
         prepacks = entries != prepacking.OFF

@@ -35,10 +35,14 @@ _BY_NUMBERS: Mapping[tuple[str, str], str] = MappingProxyType(
 BEGINS = frozenset({"Add", "Conv", "HardSigmoid", "Neg", "ReduceMean", "Softmax"})
 """Operators whose results are marked with their own names."""
 
+_GRAPHS = "graphs"
+"""The mark that no value has: of a fusion that keeps all bits and does not pay for the time of making a Graph."""
+
 _SIGNS: Mapping[str, str] = MappingProxyType(
     {
         "Attention": "attention",
         "no Reshape of a Reshape": "attention",
+        "parts before a Transpose": _GRAPHS,
         "RMSNormalization, LayerNormalization": "norm",
         "scale within the norm": "norm",
         "bias within the norm": "norm",

@@ -175,7 +175,8 @@ def _reduction(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
 
 def _resized(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     said = {a.name: a.s for a in node.attribute}
-    if said.get("mode", b"nearest") not in (b"nearest", b"linear") or said.keys() & {"axes", "antialias"}:
+    smooths = any(a.name == "antialias" and a.i for a in node.attribute)
+    if said.get("mode", b"nearest") not in (b"nearest", b"linear") or "axes" in said or smooths:
         return None
     by_corners = said.get("coordinate_transformation_mode", b"half_pixel") == b"align_corners"
     if given[0] is None or (by_corners and said.get("mode") == b"linear"):

@@ -44,6 +44,9 @@ _SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Res
 _GUARDED = frozenset({"Div", "GRU", "LSTM", "MatMul", "Mod", "Resize"})
 """Operators of whose decompositions the rows leave nothing to do: they leave what needs them to a Graph."""
 
+_SMALL = 64
+"""Bytes of constants that are compared."""
+
 _MOST_COPIED = 32 << 20
 """Bytes of weights of products up to which onnxruntime copies them in less time than it takes to make a Graph."""
 
@@ -118,6 +121,11 @@ class Scan:
     def has_float64(self) -> bool:
         """Return whether some value is of float64."""
         return DType.float64 in self.dtypes.values()
+
+    def different(self) -> int:
+        """Return how many different values the constants have, of which each large one counts as another."""
+        found = self._tensors.items()
+        return len({(t.data_type, *t.dims, t.raw_data) if 0 < len(t.raw_data) <= _SMALL else n for n, t in found})
 
     def is_packed(self) -> bool | None:
         """Return whether kernels gain by an order of weights of their own; None where only shapes tell."""

@@ -66,7 +66,7 @@ def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Dire
     graph = proto.graph
     # To leave an optimiser out takes as long as a tenth of a small session.
     slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
-    disabled = (*slower, *quadratic(scan.constants))
+    disabled = (*slower, *quadratic(scan.constants, scan.different))
     more = optimisers_to_leave_out({"float64": scan.has_float64, "empty constants": scan.has_empty_constants})
     return Direct(
         graph_name(graph.name),

@@ -16,7 +16,7 @@ from graphcore.runtime.fusions.matching import is_float32, node_of, number_of
 from graphcore.support.source_lines import Imported
 
 _SIXTH = 1 / 6
-_BLOCK = 16
+BLOCK = 16
 """Channels that kernels of convolutions take at once; on processors with narrower registers 8."""
 _LARGEST_FACTOR = 1e6
 """Factors between this and its reciprocal leave filters far from the ends of float32."""
@@ -105,7 +105,7 @@ def scaled_swish(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
             if numbers[0] is None or swish is None or not _is_swish(swish) or swish.type is not result:
                 continue
             channels = swish.shape[1]
-            if swish.rank != 4 or not channels.is_static or channels == 0 or int(channels) % _BLOCK:
+            if swish.rank != 4 or not channels.is_static or channels == 0 or int(channels) % BLOCK:
                 continue
             filters = sweep.constant(node, np.full((int(channels), 1, 1, 1), numbers[0], np.float32))
             bias = sweep.constant(node, np.full(int(channels), numbers[1], np.float32))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.passes.sweep import Inputs, Sweep
-from graphcore.runtime.fusions.matching import is_float32, node_of, number_of
+from graphcore.runtime.fusions.matching import floats, is_float32, node_of, number_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+_FEWEST = 16
+"""Elements from which on a sum of squares takes less time than ReduceL2."""
 
 
 def _rms_norm(x: Symbol, axes: Symbol, epsilon: Symbol) -> Symbol:
@@ -51,6 +58,40 @@ def biased_norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     for norm, bias in _norms(node, inputs, "LayerNormalization"):
         return sweep.add(node, norm.op_type, (*norm.inputs, bias), node.outputs[0].type, norm.attributes)
     return None
+
+
+def length(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return ReduceL2 of the last axes as the root of a sum of squares, whose kernel adds whole registers.
+
+    That of float16 in float32, as the provider computes it, which has no other kernel.
+    """
+    x, axes = (*inputs, None)[:2]
+    array = None if axes is None else constant_array(axes, weights=True, outer=True)
+    result = node.outputs[0].type
+    if x is None or array is None or not array.size or not _is_tensor(x, node.outputs[0]) or x.rank == 0:
+        return None
+    named = sorted({int(axis) % x.rank for axis in array.reshape(-1)})
+    if named != list(range(x.rank - len(named), x.rank)) or not all(x.shape[a].is_static for a in named):
+        return None
+    if math.prod(int(x.shape[a]) for a in named) < _FEWEST:
+        return None
+    wide = floats(*x.shape)
+    if x.dtype is DType.float16:
+        x = sweep.add(node, "Cast", (x,), wide, {"to": DType.float32})
+    square = sweep.add(node, "Mul", (x, x), wide)
+    last = sweep.constant(node, np.array(named, np.int64))
+    kept = {"keepdims": node.attributes.get("keepdims", 1)}
+    total = sweep.add(node, "ReduceSum", (square, last), floats(*node.outputs[0].shape), kept)
+    root = sweep.add(node, "Sqrt", (total,), total.type)
+    return root if root.type is result else sweep.add(node, "Cast", (root,), result, {"to": DType.float16})
+
+
+def _is_tensor(*symbols: Symbol) -> bool:
+    """Return whether all are tensors of float32 or float16 of known rank."""
+    types = [s.type for s in symbols]
+    return all(
+        isinstance(t, TensorType) and t.dtype in (DType.float32, DType.float16) and t.shape.is_ranked for t in types
+    )
 
 
 def _norms(node: Node, inputs: Inputs, *op_types: str) -> list[tuple[Node, Symbol]]:

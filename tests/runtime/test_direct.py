@@ -205,6 +205,7 @@ OLD_FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
     ),
     "Resize 11": lambda: resize(11, "linear", "half_pixel"),
     "Resize 11 asymmetric": lambda: resize(11, "nearest", "asymmetric"),
+    "Resize 18": lambda: resize(18, "nearest", "asymmetric", antialias=0),
     "Resize 13": lambda: resize(13, "linear", "pytorch_half_pixel"),
     "Elu 6": lambda: chain("Elu", 7, 7, alpha=0.5),
     "TopK 10": lambda: chain("TopK", 10, 10, constants={"k": np.array([2])}, outputs=("y",), axis=1),
@@ -230,9 +231,9 @@ def chain(
     return model(nodes, {"x": (F32, shape)}, outputs, constants, opset=opset)
 
 
-def resize(opset: int, mode: str, by: str) -> onnx.ModelProto:
+def resize(opset: int, mode: str, by: str, **more: Any) -> onnx.ModelProto:
     constants = {"roi": np.zeros(0, np.float32), "s": np.array([1, 1, 2, 1.5], np.float32)}
-    attributes = {"mode": mode, "coordinate_transformation_mode": by}
+    attributes = {"mode": mode, "coordinate_transformation_mode": by, **more}
     return chain("Resize", opset, opset, [1, 2, 4, 4], constants, **attributes)
 
 
