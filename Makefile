@@ -38,11 +38,13 @@ NEEDS     = sys, venv, ensurepip
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs test-newest test-releases newest lock bench peers clean
+.PHONY: help demo test lint docs browser page test-newest test-releases newest lock bench peers clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
 	@echo "make test    run the tests"
+	@echo "make browser install what drives the page of a graph in a browser, and Chromium where there is none"
+	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
 	@echo "make lint    ruff (check and format) and mypy --strict"
 	@echo "make docs    build the site of the documents in build/site, without a network; warnings are errors"
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
@@ -70,6 +72,13 @@ docs: $(VENV)/.docs-stamp
 test-newest: newest
 	$(NEWEST)/bin/python -m pytest -n 2 $(if $(QUICK),-m releases)
 
+# A browser of the system is used where there is one; tests/support/browser.py looks for it, and skips where there is none.
+browser: $(VENV)/.browser-stamp
+
+page:
+	npm --prefix graphcore/view/frontend ci --no-audit --no-fund --silent
+	npm --prefix graphcore/view/frontend run --silent build
+
 # The venvs are kept outside of the tree: graphcore/runtime/kernel_probe/venvs.py.
 test-releases: $(VENV)/.dev-stamp
 	@missed=; for release in $(RELEASES); do \
@@ -86,10 +95,10 @@ newest: $(NEWEST)/.stamp
 
 lock:
 	@[ -n "$(UV)" ] || { echo "error: make lock needs uv: pip install uv" >&2; exit 1; }
-	@{ echo "# What make demo, make test and make lint install: the exact versions, for Python 3.11 or newer on any system."; \
-	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras dev, docs and models in pyproject.toml."; \
+	@{ echo "# What make demo, make test, make docs and make lint install: the exact versions, for Python 3.11 or newer on any system."; \
+	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras browser, dev, docs and models in pyproject.toml."; \
 	  echo "# Do not edit: to take newer releases, or after a change of pyproject.toml, run make lock, then make test."; \
-	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra dev --extra docs --extra models --no-header pyproject.toml; \
+	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --no-header pyproject.toml; \
 	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
 bench: $(VENV)/.bench-stamp $(OPENVINO)/.stamp
@@ -105,7 +114,7 @@ peers: $(VENV)/.bench-stamp
 	  npm install --silent --no-package-lock --prefix benchmarks/peers
 
 clean:
-	rm -rf $(VENV) $(OPENVINO) $(NEWEST) benchmarks/peers/node_modules build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
+	rm -rf $(VENV) $(OPENVINO) $(NEWEST) benchmarks/peers/node_modules graphcore/view/frontend/node_modules build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The Python of the venv is a symlink whose date is the interpreter's own, hence a stamp for the venv too.
@@ -129,6 +138,12 @@ $(VENV)/.dev-stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
 	  $(INSTALL) --no-deps "$$package" 2>/dev/null || echo "$$package is not installed: its tests are skipped"; \
 	done
 	@touch $@ $(VENV)/.demo-stamp
+
+$(VENV)/.browser-stamp: $(VENV)/.dev-stamp
+	@$(INSTALL) $(LOCKED) -e '.[browser]' && { $(PY) -m tests.support.browser \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
+	  || $(PY) -m playwright install chromium; } && touch $@ \
+	  || echo "no browser could be installed: the tests of the page are skipped" >&2
 
 $(VENV)/.bench-stamp: $(VENV)/.dev-stamp
 	$(INSTALL) $(LOCKED) -e '.[bench]'

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,10 @@ from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:
     import onnx
+
+    from graphcore.runtime.inspection.placement import Placement
+    from graphcore.runtime.inspection.profiling import Profile
+    from graphcore.runtime.quantizer.report import Report
 
 
 def _installed_operators() -> runtime_operators.RuntimeOperators:
@@ -260,18 +265,91 @@ def text(self: Graph) -> str:
     return graph_text(self)
 
 
+def _drawing() -> ModuleType:
+    from graphcore.view import methods  # the runtime, and what draws, which most graphs need not
+
+    return methods
+
+
+@method(Graph)
+def save_html(
+    self: Graph,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "",
+    targets: Sequence[TargetName] | None = None,
+    precision: Precision | None = None,
+    optimize: Optimize = "all",
+    profile: Profile | None = None,
+    placement: Placement | None = None,
+    quantization: Report | None = None,
+    against: Graph | None = None,
+    values: Mapping[str, Any] | None = None,
+    statistics: bool = True,
+) -> None:
+    """Write the graph as one HTML file, whole or not at all: a page to look into it that asks no network.
+
+    path: of the file. title: of the page, by default the graph's name. targets: those for which the page shows what
+    lowering makes of each node, and why; by default "cpu", where the graph can be lowered for it. precision, optimize:
+    of lowering, as for `InferenceSession`. profile, placement: what `Model.profile` and `Model.placement` of a Model
+    of this graph gave; time, memory and providers are shown on the nodes. quantization: the report of `quantize`, for
+    the graph before or after it. against: another graph; what differs from it is shown. values: arrays by the names
+    of values, such as `Model.debug` gives, whose statistics are shown. statistics: whether those of weights are too,
+    of the first 2^27 elements in all. See docs/view.md.
+
+    Raises `ExportError` where the file cannot be written, `GraphError` for a target that there is not, a name in
+    `values` that nothing has, and where the page's own program was not built; what lowering for a target that was
+    asked for raises; `DTypeError` for values that are no arrays.
+    """
+    drawing = _drawing()
+    shown = drawing.Shown(
+        title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
+    )
+    drawing.save_html(self, path, shown)
+
+
+@method(Graph)
+def view(
+    self: Graph,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    open: bool = True,
+    title: str = "",
+    targets: Sequence[TargetName] | None = None,
+    precision: Precision | None = None,
+    optimize: Optimize = "all",
+    profile: Profile | None = None,
+    placement: Placement | None = None,
+    quantization: Report | None = None,
+    against: Graph | None = None,
+    values: Mapping[str, Any] | None = None,
+    statistics: bool = True,
+) -> str:
+    """Write the page of the graph, show it in the browser, and return the path of the file.
+
+    path: of the file; by default a temporary one, which stays. open: whether the browser is asked to show it. All other
+    arguments, and what is raised: as for `save_html`.
+
+        graph.view(profile=model.profile(x))
+    """
+    drawing = _drawing()
+    shown = drawing.Shown(
+        title, targets, precision, optimize, profile, placement, quantization, against, values or {}, statistics
+    )
+    path_of_page: str = drawing.view(self, path, open, shown)
+    return path_of_page
+
+
 @method(Graph)
 def _repr_html_(self: Graph) -> str:
-    from graphcore.ir.printing import graph_html  # as above
-
-    return graph_html(self)
+    drawn: str = _drawing().graph_html(self)
+    return drawn
 
 
 @method(Graph)
-def _repr_svg_(self: Graph) -> str:
-    from graphcore.ir.printing import graph_svg  # as above
-
-    return graph_svg(self)
+def _repr_svg_(self: Graph) -> str | None:
+    drawn: str | None = _drawing().graph_svg(self)
+    return drawn
 
 
 setattr(Graph, "__getstate__", pickling.state_of)  # noqa: B010 - an assignment would be checked as an override
@@ -279,6 +357,18 @@ setattr(Graph, "__setstate__", pickling.restore)  # noqa: B010
 
 
 # Of Symbol
+
+
+@method(Symbol, "_repr_html_")
+def symbol_html(self: Symbol) -> str:
+    drawn: str = _drawing().symbol_html(self)
+    return drawn
+
+
+@method(Symbol, "_repr_svg_")
+def symbol_svg(self: Symbol) -> str:
+    drawn: str = _drawing().symbol_svg(self)
+    return drawn
 
 
 @method(Symbol)

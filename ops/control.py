@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.build.declare import op
-from graphcore.build.operands import as_index, cast_operand, graph_of, report_lossy, resolve
+from graphcore.build.operands import as_index, cast_operand, graph_of, kinds_of, report_lossy, resolve
 from graphcore.build.primitives import emit, greater
 from graphcore.build.pytree import Structure, labels_of, rebuilt
 from graphcore.build.shapes import axis_of, same_dim
@@ -80,7 +80,7 @@ def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., A
     met = [_met(graph, dict(zip(pair, of, strict=True))) for pair, *of in zip(labels, *values, strict=True)]
     for body, results in zip(bodies, values, strict=True):
         with building(body):
-            finish(body, [_brought(body, value, type_) for value, type_ in zip(results, met, strict=True)])
+            finish(body, [_brought(body, *row) for row in zip(results, met, zip(*values, strict=True), strict=True)])
     attributes = {"then_branch": bodies[0], "else_branch": bodies[1]}
     return rebuilt(like, iter(graph.build.emit_many("If", (test,), met, attributes)))
 
@@ -112,12 +112,14 @@ def _met(graph: Graph, pair: dict[str, Any]) -> Type:
     return tensor_type(resolution.result, joined_shape(was, now), guessed and resolution.ambiguous)
 
 
-def _brought(body: Graph, value: Any, type_: Type) -> Symbol:
-    """Cast a branch's value to the common dtype."""
+def _brought(body: Graph, value: Any, type_: Type, pair: tuple[Any, ...]) -> Symbol:
+    """Cast a branch's value to the common dtype. pair: the values of both branches."""
     if not isinstance(value, Symbol):
         assert isinstance(type_, TensorType)
         return body.build.scalar(value, type_.dtype)
-    return cast_operand(value, type_.dtype) if isinstance(type_, TensorType) else value
+    if not isinstance(type_, TensorType):
+        return value
+    return cast_operand(value, type_.dtype, cause=("cond", *kinds_of(pair)))
 
 
 @op(onnx="Loop")

@@ -31,6 +31,7 @@ from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
 from graphcore.runtime.calls.user_nodes import UserNodes
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
+from graphcore.support.markup import table
 from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -564,6 +565,12 @@ class Model:
             f"{self.name}: a Model runs in the process that loaded it, and is not copied or pickled",
             help="pickle the Graph, or give the path of the file, and load it there",
         )
+
+    def _repr_html_(self) -> str:
+        rows = [("input", name, str(type_)) for name, type_ in self._inputs.items()]
+        rows += [("output", name, str(type_)) for name, type_ in self._typed_outputs().items()]
+        rows += [("kept", k.name, str(k.type)) for k in self._kept]
+        return table(("", "name", "type"), rows, self.name)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())

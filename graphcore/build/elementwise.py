@@ -43,15 +43,16 @@ def unary(
     def function(x: TensorLike) -> Symbol:
         graph = x.graph if type(x) is Symbol and x.graph.scope.is_open else operands.graph_of(name, (x,))
         symbol = graph.build.operand(x, name, "x")
-        plan = graph.memory.plans.get((name, symbol.type))
+        kinds = (name, symbol.type)
+        plan = graph.memory.plans.get(kinds)
         if plan is None or not graph.promotion.remembered:
-            plan = graph.memory.plans[name, symbol.type] = plan_of(graph, symbol)
+            plan = graph.memory.plans[kinds] = plan_of(graph, symbol)
         dtype, op_type, type_, result = plan
-        symbol = operands.cast_operand(symbol, dtype, type_.ambiguous)
+        symbol = operands.cast_operand(symbol, dtype, type_.ambiguous, kinds)
         if not op_type:
             return symbol
         made = graph.build.emit(op_type, (symbol,), type_, attributes, domain)
-        return made if result is None else operands.cast_operand(made, result, type_.ambiguous)
+        return made if result is None else operands.cast_operand(made, result, type_.ambiguous, kinds)
 
     def plan_of(graph: Graph, symbol: Symbol) -> tuple[DType | None, str, TensorType, DType | None]:
         resolution = operands.resolve(graph, key, {"x": symbol}, (symbol,), (None,))
@@ -131,11 +132,11 @@ def binary(
             cast = {"lhs": (left, plan.lhs), "rhs": (right, plan.rhs)}
             operands.report_lossy(graph, name, {role: (s, to) for role, (s, to) in cast.items() if to is not None})
         if plan.lhs is not None and left.type.dtype is not plan.lhs:
-            left = operands.cast_operand(left, plan.lhs, plan.type.ambiguous)
+            left = operands.cast_operand(left, plan.lhs, plan.type.ambiguous, kinds)
         if plan.rhs is not None and right.type.dtype is not plan.rhs:
-            right = operands.cast_operand(right, plan.rhs, plan.type.ambiguous)
+            right = operands.cast_operand(right, plan.rhs, plan.type.ambiguous, kinds)
         made = graph.build.emit(plan.op_type, (left, right), plan.type, None, plan.domain)
-        return made if plan.result is None else operands.cast_operand(made, plan.result, plan.type.ambiguous)
+        return made if plan.result is None else operands.cast_operand(made, plan.result, plan.type.ambiguous, kinds)
 
     def plan_of(graph: Graph, given: Roles, left: Symbol | Scalar, right: Symbol | Scalar) -> _Plan:
         symbols = [v if isinstance(v, Symbol) else None for v in (left, right)]

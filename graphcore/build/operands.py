@@ -16,14 +16,16 @@ from graphcore.build.shapes import Roles
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWarning, PromotionError
 from graphcore.ir.graph import Graph, _current
 from graphcore.ir.scope import size_of
-from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
+from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike
 from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
-from graphcore.support.source_lines import user_line
+from graphcore.support.source_lines import promoted, user_line
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 _SCALARS = (bool, int, float)
+
+_set_origin = Node.__dict__["origin"].__set__  # as a function: an assignment is refused, and `change` takes longer
 
 
 def graph_of(op: str, values: Iterable[object]) -> Graph:
@@ -156,20 +158,30 @@ def apply(
     cast = {r: (s, to) for r, s, to in given if s is not None and to is not None and s.type.dtype is not to}
     if cast:
         report_lossy(graph, op, cast)
+    given_values = (literal if s is None else s for s, literal in zip(symbols, literals, strict=True))
+    cause = (op, *kinds_of(given_values)) if cast else ()
     made = []
     for symbol, literal, dtype in zip(symbols, literals, resolution.operands, strict=True):
         if symbol is None:
             assert literal is not None
             made.append(graph.build.scalar(literal, dtype or resolution.result, resolution.ambiguous))
         else:
-            made.append(cast_operand(symbol, dtype, resolution.ambiguous))
+            made.append(cast_operand(symbol, dtype, resolution.ambiguous, cause))
     return made
 
 
-def cast_operand(symbol: Symbol, dtype: DType | None, ambiguous: bool = False) -> Symbol:
+def kinds_of(values: Iterable[object]) -> list[object]:
+    """Return operands as a cast remembers them: types of Symbols, `(class, value)` of Python numbers."""
+    return [value.type if isinstance(value, Symbol) else (type(value), value) for value in values]
+
+
+def cast_operand(
+    symbol: Symbol, dtype: DType | None, ambiguous: bool = False, cause: tuple[object, ...] = ()
+) -> Symbol:
     """Return an operand cast as promotion wants it; None leaves it as it is. Errors go on showing what the user wrote.
 
-    ambiguous: what the operands meet in is only a default.
+    ambiguous: what the operands meet in is only a default. cause: the op and its operands, which the cast remembers, as
+    `PromotedLine.cause` has them.
     """
     if dtype is None or symbol.type.dtype is dtype:
         return symbol
@@ -179,6 +191,9 @@ def cast_operand(symbol: Symbol, dtype: DType | None, ambiguous: bool = False) -
     if found is None:
         found = graph.build.cast(symbol, dtype, ambiguous)
         memory.implicit[found.id] = symbol
+        made = found.producer
+        if type(made) is Node:
+            _set_origin(made, promoted(made.origin, cause))
     return found
 
 

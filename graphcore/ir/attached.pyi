@@ -15,6 +15,9 @@ from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Match, Node, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.system import Scalar
+from graphcore.runtime.inspection.placement import Placement
+from graphcore.runtime.inspection.profiling import Profile
+from graphcore.runtime.quantizer.report import Report
 from graphcore.types.tensor_types import DimLike, Type
 
 class GraphMethods:
@@ -168,5 +171,40 @@ class GraphMethods:
         """Write the graph as an ONNX file, atomically: a whole file or none."""
 
     def __str__(self) -> str: ...
+    def save_html(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str = "",
+        targets: Sequence[TargetName] | None = None,
+        precision: Precision | None = None,
+        optimize: Optimize = "all",
+        profile: Profile | None = None,
+        placement: Placement | None = None,
+        quantization: Report | None = None,
+        against: Graph | None = None,
+        values: Mapping[str, Any] | None = None,
+        statistics: bool = True,
+    ) -> None:
+        """Write the graph as one HTML file, whole or not at all: a page to look into it that asks no network."""
+
+    def view(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        open: bool = True,
+        title: str = "",
+        targets: Sequence[TargetName] | None = None,
+        precision: Precision | None = None,
+        optimize: Optimize = "all",
+        profile: Profile | None = None,
+        placement: Placement | None = None,
+        quantization: Report | None = None,
+        against: Graph | None = None,
+        values: Mapping[str, Any] | None = None,
+        statistics: bool = True,
+    ) -> str:
+        """Write the page of the graph, show it in the browser, and return the path of the file."""
+
     def _repr_html_(self) -> str: ...
-    def _repr_svg_(self) -> str: ...
+    def _repr_svg_(self) -> str | None: ...

@@ -1,4 +1,4 @@
-"""Graphs for people: as text with a line a node, as a table and a drawing for notebooks."""
+"""Graphs for people, as text with a line a node."""
 
 from __future__ import annotations
 
@@ -95,57 +95,3 @@ def _attribute(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return _array(value, DType.of(value.dtype))
     return str(value) if isinstance(value, DType) else repr(value)
-
-
-def graph_html(graph: Graph) -> str:
-    """A table of the nodes."""
-    import html
-
-    rows = [("input", str(s.type), s.name, _where(s)) for s in graph._inputs]
-    called = definitions(graph)
-    for node in _shown(graph):
-        types = ", ".join(str(s.type) for s in node.outputs)
-        rows.append((_call(node, called), types, ", ".join(s.name for s in node.outputs), str(node.line or "")))
-    rows += [("output", str(type_), name, "") for name, type_ in graph.output_types.items()]
-    body = "".join("<tr>" + "".join(f"<td><code>{html.escape(c)}</code></td>" for c in row) + "</tr>" for row in rows)
-    head = "".join(f"<th>{title}</th>" for title in ("operator", "type", "name", "line"))
-    return f"<table><caption>{html.escape(graph.name)}</caption><tr>{head}</tr>{body}</table>"
-
-
-_ROW, _COLUMN, _BOX = 56, 190, 170
-_LARGEST = 400
-
-
-def graph_svg(graph: Graph) -> str:
-    """A drawing: operators in rows by their distance from the inputs. Of a graph of over 400 nodes, the first 400."""
-    import html
-
-    depth: dict[int, int] = {s.id: 0 for s in graph._inputs}
-    boxes: list[tuple[int, str, str, list[Symbol], list[Symbol]]] = [
-        (0, s.name, str(s.type), [], [s]) for s in graph._inputs
-    ]
-    for node in _shown(graph)[:_LARGEST]:
-        operands = [s for s in node.inputs if s is not None and s.id in depth]
-        row = 1 + max((depth[s.id] for s in operands), default=0)
-        depth.update((s.id, row) for s in node.outputs)
-        boxes.append((row, node.op_type, str(node.outputs[0].type), operands, list(node.outputs)))
-    columns: dict[int, int] = {}
-    places: dict[int, tuple[int, int]] = {}
-    shapes: list[str] = []
-    for row, title, subtitle, operands, made in boxes:
-        column = columns.get(row, 0)
-        columns[row] = column + 1
-        x, y = 10 + column * _COLUMN, 10 + row * _ROW
-        places.update((s.id, (x + _BOX // 2, y + 36)) for s in made)
-        for symbol in operands:
-            x1, y1 = places[symbol.id]
-            shapes.append(f'<path d="M{x1} {y1}L{x + _BOX // 2} {y}" stroke="#888"/>')
-        shapes.append(f'<rect x="{x}" y="{y}" width="{_BOX}" height="36" rx="4" fill="#eef" stroke="#558"/>')
-        for text, dy, size in ((title, 15, 12), (subtitle, 29, 10)):
-            shapes.append(f'<text x="{x + 6}" y="{y + dy}" font-size="{size}">{html.escape(text[:28])}</text>')
-    width = 20 + max(columns.values(), default=1) * _COLUMN
-    height = 20 + (max(columns, default=0) + 1) * _ROW
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="monospace" '
-        f'fill="black">{"".join(shapes)}</svg>'
-    )

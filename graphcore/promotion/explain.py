@@ -16,6 +16,7 @@ from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
 from graphcore.promotion.registry import system as find
 from graphcore.promotion.system import Key, LatticeSystem, NoPromotion, Operand, PromotionSystem, TableSystem
+from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
 
 Kind: TypeAlias = Literal[
@@ -39,6 +40,9 @@ class Explanation:
     reason: str
     kind: Kind
     ambiguous: bool = False
+
+    def _repr_html_(self) -> str:
+        return table(("system", "dtype", "reason"), [(self.system, self.result, self.reason)])
 
     @property
     def result(self) -> str:

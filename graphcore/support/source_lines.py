@@ -56,9 +56,23 @@ class Imported(Line):
     __slots__ = ()
 
 
+class Loaded(Line):
+    """A line that loaded a model that this package wrote: the origin of its nodes."""
+
+    __slots__ = ()
+
+
+class PromotedLine(Line):
+    """The line of an op that had an operand cast: the origin of that cast, and of what passes make of it."""
+
+    cause: tuple[Any, ...]
+    """The op, then its operands as they were before: types of Symbols, `(class, value)` of Python numbers."""
+
+
 # A place in the user's code is kept as (code, instruction), which costs next to nothing; its line is worked out when
-# asked for. A graph that was pickled keeps the line.
-Origin: TypeAlias = "tuple[CodeType, int]"
+# asked for. A graph that was pickled keeps the line. Of a cast that was inserted there is the cause too, as
+# `PromotedLine` has it.
+Origin: TypeAlias = "tuple[CodeType, int] | tuple[CodeType, int, tuple[Any, ...]]"
 
 
 def _ours(path: str) -> bool:
@@ -126,8 +140,29 @@ def line_of(origin: Origin | Line | None) -> Line | None:
     """The line of an origin, worked out now."""
     if origin is None or isinstance(origin, Line):
         return origin
-    code, instruction = origin
-    for start, end, line in code.co_lines():
-        if start <= instruction < end and line is not None:
-            return Line(code.co_filename, line)
-    return Line(code.co_filename, code.co_firstlineno)
+    code, instruction = origin[:2]
+    lines = ((start, end, line) for start, end, line in code.co_lines() if line is not None)
+    number = next((line for start, end, line in lines if start <= instruction < end), code.co_firstlineno)
+    if len(origin) == 2:
+        return Line(code.co_filename, number)
+    made = PromotedLine(code.co_filename, number)
+    made.cause = origin[2]
+    return made
+
+
+def promoted(origin: Origin | Line | None, cause: tuple[Any, ...]) -> Origin | Line | None:
+    """Return an origin that says why a cast was inserted there. What was read from a file keeps its own."""
+    if type(origin) is tuple:  # most are; no Line is one, whatever checkers think
+        return origin[0], origin[1], cause  # type: ignore[return-value]
+    if origin is None or isinstance(origin, (Imported, Loaded)):
+        return origin
+    made = PromotedLine(*origin[:2])
+    made.cause = cause
+    return made
+
+
+def cause_of(origin: Origin | Line | None) -> tuple[Any, ...] | None:
+    """Return why a cast was inserted, as `PromotedLine.cause`; None where that is not known, or the user wrote it."""
+    if isinstance(origin, PromotedLine):
+        return origin.cause
+    return None if origin is None or isinstance(origin, Line) or len(origin) == 2 else origin[2]

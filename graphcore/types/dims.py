@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, SupportsIndex, final
 
+from graphcore.support.markup import code
 from graphcore.types import dim_parser
 from graphcore.types.dim_bounds import MAX_PRODUCTS, is_at_least, lower_bound
 from graphcore.types.dim_parser import BOUND, MOST
@@ -257,6 +258,9 @@ class Dim:
         if self.is_dynamic:
             return "Dim.dynamic()"
         return f"Dim({self._text})" if self.value is not None and self.value >= 0 else f"Dim({self._text!r})"
+
+    def _repr_html_(self) -> str:
+        return code(str(self))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Dim is immutable")

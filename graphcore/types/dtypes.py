@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from graphcore.errors import DTypeError
+from graphcore.support.markup import code
 from graphcore.support.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -159,6 +160,9 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    def _repr_html_(self) -> str:
+        return code(str(self))
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return DType.of, (self.name,)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias, overload
 
 from graphcore.errors import ShapeError
+from graphcore.support.markup import code
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 
@@ -98,6 +99,9 @@ class Shape(tuple[Dim, ...]):
 
     def __str__(self) -> str:
         return "[" + ", ".join(map(str, self)) + "]"
+
+    def _repr_html_(self) -> str:
+        return code(str(self))
 
     def __repr__(self) -> str:
         return f"Shape({', '.join(map(str, self))})"
@@ -215,6 +219,9 @@ class TensorType:
     def __str__(self) -> str:
         return f"{self.dtype.name}{'?' if self.ambiguous else ''}{self.shape}"
 
+    def _repr_html_(self) -> str:
+        return code(str(self))
+
     def __repr__(self) -> str:
         dims = ", ".join(str(d) if d.is_static else repr(str(d)) for d in self.shape) if self.shape.is_ranked else ""
         shape = f"[{dims}]" if self.shape.is_ranked else repr(self.shape)
@@ -273,6 +280,9 @@ class _ElementType:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.element!r})"
 
+    def _repr_html_(self) -> str:
+        return code(str(self))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.element,)
 
@@ -324,6 +334,9 @@ class ForeignType:
 
     def __repr__(self) -> str:
         return f"ForeignType({self.name!r})"
+
+    def _repr_html_(self) -> str:
+        return code(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ForeignType, (self.name, self.onnx)

@@ -176,7 +176,7 @@ def condition(op: str, value: Any, what: str, *, numbers: bool = False) -> Symbo
             operands={what: value},
             help="say when all of it counts: ops.all(x) or ops.any(x), or squeeze it",
         )
-    return cast_operand(value, DType.bool)
+    return cast_operand(value, DType.bool, cause=(op, value.type))
 
 
 # Shared by the loops

@@ -13,6 +13,7 @@ from graphcore.ir.symbol import Node
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, kernels
+from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -44,11 +45,20 @@ class Placement:
         return tuple(o for o in self.operators if o.reason)
 
     def __str__(self) -> str:
+        lines = [f"{count:>6} {op:<24} {provider}: {why}" for count, op, provider, why in self._rows()]
+        return "\n".join([self._total(), *lines])
+
+    def _repr_html_(self) -> str:
+        return table(("nodes", "operator", "provider", "reason"), self._rows(), self._total())
+
+    def _total(self) -> str:
         counts = Counter(o.provider for o in self.operators)
-        lines = [", ".join(f"{count} on {provider}" for provider, count in counts.most_common())]
+        return ", ".join(f"{count} on {provider}" for provider, count in counts.most_common())
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        """Return what is left to another provider, by operator and reason."""
         reasons = Counter((o.operator, o.provider, o.reason) for o in self.left)
-        lines += [f"{count:6} {op:<24} {provider}: {why}" for (op, provider, why), count in sorted(reasons.items())]
-        return "\n".join(lines)
+        return [(str(count), op, provider, why) for (op, provider, why), count in sorted(reasons.items())]
 
 
 def planned(graph: Graph, target: TargetName) -> Placement:

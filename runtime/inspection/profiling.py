@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import onnxruntime
 
+from graphcore.support.markup import table
+
 Load: TypeAlias = Callable[[Mapping[str, Any]], tuple[Callable[..., Any], onnxruntime.InferenceSession]]
 """Loads a model with more session options, and returns what calls it, and its session."""
 
@@ -18,13 +20,19 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel of a session. seconds: in a run, on average. calls: in a run; more than 1 in loops."""
+    """One kernel of a session.
+
+    seconds: in a run, on average. calls: in a run; more than 1 in loops. result_bytes: of what it writes in a call;
+    weight_bytes: of the constants that it reads; both 0 where onnxruntime does not tell.
+    """
 
     name: str
     operator: str
     provider: str
     seconds: float
     calls: float
+    result_bytes: int = 0
+    weight_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +52,26 @@ class Profile:
         return _summed((kernel.name.rpartition("/")[0], kernel.seconds) for kernel in self.kernels)
 
     def __str__(self) -> str:
-        lines = [f"{self.seconds * 1e6:.1f} us a run, {len(self.kernels)} kernels, {self.runs} runs"]
+        lines = [
+            f"{time:>10} us {share:>6}  {operator:<24} {name}".rstrip() for time, share, operator, name in self._rows()
+        ]
+        return "\n".join([self._total(), *lines])
+
+    def _repr_html_(self) -> str:
+        return table(("us a run", "share", "operator", "name"), self._rows(), self._total())
+
+    def _total(self) -> str:
+        return f"{self.seconds * 1e6:.1f} us a run, {len(self.kernels)} kernels, {self.runs} runs"
+
+    def _rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield time, share, operator and name of the slowest kernels, then the sum of the others."""
         total = sum(kernel.seconds for kernel in self.kernels) or 1.0
         for kernel in self.kernels[:_SHOWN]:
-            share = kernel.seconds / total
-            lines.append(f"{kernel.seconds * 1e6:10.1f} us {share:6.1%}  {kernel.operator:<24} {kernel.name}")
+            yield f"{kernel.seconds * 1e6:.1f}", f"{kernel.seconds / total:.1%}", kernel.operator, kernel.name
         rest = self.kernels[_SHOWN:]
         if rest:
             seconds = sum(kernel.seconds for kernel in rest)
-            lines.append(f"{seconds * 1e6:10.1f} us {seconds / total:6.1%}  in {len(rest)} more")
-        return "\n".join(lines)
+            yield f"{seconds * 1e6:.1f}", f"{seconds / total:.1%}", f"in {len(rest)} more", ""
 
 
 def profiled(load: Load, arrays: Sequence[Any], named: Mapping[str, Any], runs: int) -> Profile:
@@ -77,14 +95,22 @@ def _read(events: list[dict[str, Any]], runs: int) -> Profile:
     whole = sorted((e for e in events if e["name"] == "model_run"), key=lambda e: e["ts"])[-runs:]
     begin = min(e["ts"] for e in whole)
     seconds: dict[tuple[str, str, str], list[float]] = {}
+    sizes: dict[tuple[str, str, str], tuple[int, int]] = {}
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time") and event["ts"] >= begin:
             about = event["args"]
             key = (event["name"].removesuffix("_kernel_time"), about["op_name"], about.get("provider", ""))
             seconds.setdefault(key, []).append(event["dur"] * 1e-6)
-    kernels = [Kernel(*key, sum(taken) / runs, len(taken) / runs) for key, taken in seconds.items()]
+            held = sizes.get(key, (0, 0))
+            sizes[key] = max(held[0], _size(about, "output_size")), max(held[1], _size(about, "parameter_size"))
+    kernels = [Kernel(*key, sum(taken) / runs, len(taken) / runs, *sizes[key]) for key, taken in seconds.items()]
     kernels.sort(key=lambda kernel: -kernel.seconds)
     return Profile(tuple(kernels), sum(e["dur"] for e in whole) * 1e-6 / runs, runs)
+
+
+def _size(about: Mapping[str, Any], key: str) -> int:
+    text = str(about.get(key, ""))
+    return int(text) if text.isdecimal() else 0
 
 
 def _summed(parts: Iterator[tuple[str, float]]) -> dict[str, float]:

@@ -122,6 +122,21 @@ def report(graph: Graph, target: TargetName, runtime: Runtime | None = None, opt
     return found
 
 
+def detour(node: Node, made: list[Node], needed: list[Node], rules: Legality) -> str:
+    """Return why a node is not run as it stands and what is run in its place; "" where it is.
+
+    made: what lowering made of it. needed: the same of a lowering that looks for nothing faster.
+    """
+    if _kept(node, made) is not None:
+        return ""
+    if not made:
+        return "folded into its neighbours, or needed by none"
+    if _kept(node, needed) is not None:
+        return f"in a faster form: {listed(map(named, made))}"
+    dtype = _dtype(node)
+    return f"{_reason(node, dtype, rules)}; {_action(node, dtype, made)}"
+
+
 def listed(counts: Mapping[str, int] | Iterable[str]) -> str:
     """Return operators with their counts as a line has them."""
     return ", ".join(f"{name} x{n}" if n > 1 else name for name, n in Counter(counts).items())
@@ -221,4 +236,4 @@ def _action(node: Node, dtype: DType | None, made: list[Node]) -> str:
     return f"computed by {listed(dict([*counts.items()][: 2 * _SHOWN]))}{more}"
 
 
-__all__ = ["Change", "Report", "listed", "named", "report"]
+__all__ = ["Change", "Report", "detour", "listed", "named", "report"]

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from graphcore.support.markup import table
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -72,16 +74,21 @@ class Report:
         return len(self.rows)
 
     def __str__(self) -> str:
+        if not self.rows:
+            return self._total()
+        return "\n".join([*_table([_HEAD, *(_cells(row) for row in self.rows)]), self._total()])
+
+    def _repr_html_(self) -> str:
+        return table(_HEAD, [_cells(row) for row in self.rows], self._total())
+
+    def _total(self) -> str:
         done = self.quantized
         total = f"{len(done)} of {len(self.rows)} layers quantised to {self.scheme}"
         if not self.rows:
             return f"{total}: no operator has a constant weight of floats"
-        lines = _table([_HEAD, *(_cells(row) for row in self.rows)])
         worst = max((row.error for row in done), default=0.0)
         sizes = f"{_size(self.before)} to {_size(self.after)}"
-        return "\n".join(
-            [*lines, f"{total}, their weights from {sizes}" + (f", error up to {worst:.2%}" if done else "")]
-        )
+        return f"{total}, their weights from {sizes}" + (f", error up to {worst:.2%}" if done else "")
 
 
 _HEAD = ("layer", "operator", "weight", "shape", "scheme", "before", "after", "error")

@@ -592,8 +592,7 @@ def test_text_shows_a_definition_once_and_its_calls() -> None:
         "  output  y: float32[batch, 4]",
         "}",
     ]
-    assert "outer(outer/outer_1)" in graph._repr_html_()
-    assert "outer" in graph._repr_svg_()
+    assert ">outer</text>" in graph._repr_html_()
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))], ids=["deepcopy", "pickle"])

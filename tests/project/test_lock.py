@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from pathlib import Path
@@ -25,10 +26,11 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
 def asked() -> list[Requirement]:
-    """Return what make demo and make test install."""
+    """Return what make demo, make test, make docs and make browser install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    return [Requirement(line) for line in (*project["dependencies"], *extras["models"], *extras["dev"])]
+    locked = (extras[name] for name in ("browser", "dev", "docs", "models"))
+    return [Requirement(line) for line in (*project["dependencies"], *itertools.chain(*locked))]
 
 
 def test_every_line_is_an_exact_version() -> None:

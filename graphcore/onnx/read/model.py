@@ -16,7 +16,7 @@ from graphcore.onnx.read.function_calls import Functions
 from graphcore.onnx.read.opsets import versions_of
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem, system
-from graphcore.support.source_lines import Imported, user_line
+from graphcore.support.source_lines import Imported, Loaded, user_line
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
@@ -56,7 +56,9 @@ class Model:
         self.semantic = _semantic(self.notes)
         self.is_inferred = False
         is_foreign = notes.PROMOTION not in self.notes or self.notes.get(notes.TARGET, "onnx") != "onnx"
-        self.origin = Imported(*(user_line() or ("", 0))) if is_foreign else None
+        line = user_line() or ("", 0)
+        self.origin = Imported(*line) if is_foreign else None
+        self.loaded = None if is_foreign else Loaded(*line)
         self._count = 0
         self._types: dict[bytes, Type] = {}
 

@@ -87,6 +87,9 @@ class Reader:
         outputs = [(o.name, self._output(o)) for o in proto.output]
         self.graph.build.outputs(outputs)
         site.is_user, site.origin = True, None
+        if self.model.loaded is not None:
+            for node in self.graph.nodes:
+                change(node, origin=self.model.loaded)
 
     def _inputs(self, infos: Sequence[onnx.ValueInfoProto]) -> None:
         for info in infos:

@@ -1,5 +1,10 @@
 /** The data of a page: what `graphcore/view/` writes as JSON and this page draws. Both sides follow this file; `format` tells one from the next.
  *
+ * `html.py` puts it all into one file: the data as JSON in `<script type="application/json" id="graphcore-data">`, page.css in
+ * a style element, page.js in the last script of the body; the page is drawn into `<main id="page">`, whose noscript it
+ * replaces. The Content-Security-Policy allows this one script by its digest, workers and images from `blob:`, images
+ * from `data:`, styles, and no network: no eval, no inline handlers, no second script element.
+ *
  * Every string may come from a model of somebody else: it is text, never markup.
  */
 
@@ -14,6 +19,8 @@ export interface Page {
   /** The same graph after lowering, a target each. */
   lowered: Lowered[];
   overlays: Overlay[];
+  /** Targets that the graph could not be lowered for, and the error. */
+  failures?: { target: string; reason: string }[];
 }
 
 export interface Graph {
@@ -63,6 +70,8 @@ export interface Reason {
   words: string;
 }
 
+/** A body that reads a value of the graph around it has that value itself as operand: such an edge crosses the border
+ * of the body. "captured" is kept for writers that copy the value. */
 export type Kind = "input" | "buffer" | "weight" | "constant" | "result" | "captured";
 
 export interface Value {
@@ -99,7 +108,11 @@ export interface Group {
   parent: number;
   /** Index of the node that a body belongs to, or -1. */
   owner: number;
+  /** Nodes in it and in the groups inside of it. */
   nodes: number;
+  /** Of a body or a function: its own inputs (kind "input", in order; none for what a body captures) and results. */
+  inputs?: number[];
+  outputs?: number[];
 }
 
 export interface Lowered {

@@ -1,0 +1,206 @@
+"""Operations of a graph, node by node: numbers where shapes are, expressions of the names of dims elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from graphcore.analysis.flop_rules import RULES, Rule, Shapes, Size, UnknownShapeError
+from graphcore.analysis.layers import layers
+from graphcore.build.declare import LIBRARY
+from graphcore.errors import ShapeError
+from graphcore.ir.constants import constant_array
+from graphcore.ir.definitions import Definition, definition_of, dims_of
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Input, Node, Symbol
+from graphcore.onnx.schemas.other_domains import BLOCKED, MICROSOFT
+from graphcore.types.dims import Dim
+
+_MICROSOFT = frozenset({MICROSOFT, BLOCKED})
+
+Known: TypeAlias = "dict[Definition, Size | str]"
+"""The operations of functions that were counted already; the reason of those that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFlops:
+    """The operations of one node, those of its bodies and of the function that it calls included.
+
+    name: of its result. operator: with its domain. layer: the path of its layer, "" outside of any. flops: a dim,
+    static or an expression; None where they are not known, and `reason` says why.
+    """
+
+    node: Node
+    name: str
+    operator: str
+    layer: str
+    flops: Dim | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """The operations of a graph. nodes: one entry for each node, in order. total: of those that are known."""
+
+    nodes: tuple[NodeFlops, ...]
+    total: Dim
+
+    @property
+    def unknown(self) -> tuple[NodeFlops, ...]:
+        """Return the nodes whose operations are not known, and so not in the total."""
+        return tuple(entry for entry in self.nodes if entry.flops is None)
+
+    def by_layer(self) -> dict[str, Dim]:
+        """Return the known operations by the innermost layer of nodes, "" for those outside of any."""
+        sums: dict[str, Dim] = {}
+        for entry in self.nodes:
+            if entry.flops is not None:
+                sums[entry.layer] = sums.get(entry.layer, Dim(0)) + entry.flops
+        return sums
+
+
+def flops(graph: Graph, dims: Mapping[str, int | str | Dim] | None = None) -> Flops:
+    """Return the operations that one run of a graph takes; a multiplication and an addition are two.
+
+    dims: sizes or other names for named dims, `{"batch": 1}`; others stay names in the results. Counted are products of
+    matrices, convolutions, Einsum, recurrent networks and attention by their sizes, normalisations and Softmax by their
+    steps, reductions by the elements that they read, element-wise operators by the elements that they give; movement
+    and casts count none. An If counts as its costlier branch, a Loop as its body times a trip count that is known.
+    Raises `ShapeError` for what is no size and no name.
+    """
+    given = {} if dims is None else dict(dims)
+    for name, size in given.items():
+        try:
+            Dim(name).substitute({name: size})
+        except (ValueError, TypeError) as error:
+            raise ShapeError(
+                f"flops: {name!r:.80}: {size!r:.80}: {error}", help="a dim is a number >= 0 or a name"
+            ) from None
+    return _Counter(given, {}).graph(graph)
+
+
+class _Counter:
+    def __init__(self, dims: Mapping[str, int | str | Dim], known: Known) -> None:
+        self.dims = dims
+        self.known = known
+        self.sizes: dict[Dim, Size] = {}
+
+    def graph(self, graph: Graph) -> Flops:
+        found = layers(graph)
+        entries, total = [], Dim(0)
+        for position, node in enumerate(graph.nodes):
+            counted = self.node(node)
+            name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            value = None if isinstance(counted, str) else _dim(counted)
+            reason = counted if isinstance(counted, str) else ""
+            result = node.outputs[0].name if node.outputs else ""
+            entries.append(NodeFlops(node, result, name, found.path_of(position), value, reason))
+            if value is not None:
+                total = total + value
+        return Flops(tuple(entries), total)
+
+    def size(self, dim: Dim) -> Size:
+        found = self.sizes.get(dim)
+        if found is None:
+            made = dim.substitute(self.dims)
+            found = self.sizes[dim] = made if made.value is None else made.value
+        return found
+
+    def node(self, node: Node) -> Size | str:
+        """Return the operations of a node, or why they are not known."""
+        definition = definition_of(node)
+        if definition is not None:
+            return self.call(node, definition)
+        if any(isinstance(value, Graph) for value in node.attributes.values()) and not node.domain:
+            return self.with_bodies(node)
+        rule = _rule_of(node)
+        if rule is None:
+            return "no rule for this operator"
+        try:
+            return rule(Shapes(node, self.size))
+        except UnknownShapeError as error:
+            return str(error)
+        except (ZeroDivisionError, TypeError):
+            return "its dims do not go together"
+
+    def whole(self, graph: Graph) -> Size | str:
+        """Return the operations of all nodes of a graph, or why they are not known."""
+        total: Size = 0
+        for node in graph.nodes:
+            counted = self.node(node)
+            if isinstance(counted, str):
+                return f"{node.op_type} in it: {counted}"
+            total = counted + total
+        return total
+
+    def call(self, node: Node, definition: Definition) -> Size | str:
+        counted = self.known.get(definition)
+        if counted is None:
+            # Names in a body are its own: sizes are put in where it is called.
+            counted = self.known[definition] = _Counter({}, self.known).whole(definition.body)
+        if isinstance(counted, (str, int)):
+            return counted
+        made = counted.substitute(dims_of(node)).substitute(self.dims)
+        return "a dim is not known" if made.is_dynamic else made
+
+    def with_bodies(self, node: Node) -> Size | str:
+        counted = [self.whole(value) for value in node.attributes.values() if isinstance(value, Graph)]
+        sizes = [c for c in counted if not isinstance(c, str)]
+        if len(sizes) < len(counted):
+            return next(c for c in counted if isinstance(c, str))
+        if node.op_type == "If" and len(sizes) == 2:
+            return Dim.maximum(*sizes)
+        trips = _trips(node, self) if len(sizes) == 1 else None
+        return "the run tells how often it goes round" if trips is None else sizes[0] * trips
+
+
+def _rule_of(node: Node) -> Rule | None:
+    if node.domain in _MICROSOFT:
+        return RULES.get((MICROSOFT, node.op_type)) or RULES.get(("", node.op_type))
+    return RULES.get(("" if node.domain == LIBRARY else node.domain, node.op_type))
+
+
+def _trips(node: Node, counter: _Counter) -> Size | None:
+    """Return how often a loop goes round; None where only the run tells it."""
+    if node.op_type == "Scan":
+        count = node.attributes.get("num_scan_inputs")
+        axes = node.attributes.get("scan_input_axes") or (0,)
+        scanned = node.inputs[-count] if isinstance(count, int) and 0 < count <= len(node.inputs) else None
+        try:
+            return Shapes(node, counter.size).of(scanned)[int(axes[0])]
+        except (UnknownShapeError, IndexError):
+            return None
+    if node.op_type != "Loop" or not _goes_on(node):
+        return None
+    count = constant_array(node.inputs[0] if node.inputs else None, weights=True, outer=True)
+    return None if count is None or count.size != 1 else max(int(count.reshape(-1)[0]), 0)
+
+
+def _goes_on(node: Node) -> bool:
+    """Return whether the condition of a Loop holds each time."""
+    body = node.attributes.get("body")
+    start = node.inputs[1] if len(node.inputs) > 1 else None
+    if not isinstance(body, Graph) or not body.outputs or len(body.input_symbols) < 2:
+        return False
+    if start is not None and not _is_true(start):
+        return False
+    condition: Symbol = body.outputs[0]
+    while isinstance(condition.producer, Node) and condition.producer.op_type == "Identity":
+        (operand,) = condition.producer.inputs
+        if operand is None:
+            return False
+        condition = operand
+    return _is_true(condition) or (isinstance(condition.producer, Input) and condition is body.input_symbols[1])
+
+
+def _is_true(symbol: Symbol) -> bool:
+    array = constant_array(symbol, weights=True, outer=True)
+    return array is not None and array.size == 1 and bool(array.reshape(-1)[0])
+
+
+def _dim(size: Size) -> Dim:
+    return size if isinstance(size, Dim) else Dim(size)
+
+
+__all__ = ["Flops", "NodeFlops", "flops"]

@@ -1,0 +1,250 @@
+"""The layers of a graph: groups of nodes, from the layers they were built in, from their names, or from the flow."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node, Symbol
+
+Path: TypeAlias = "tuple[str, ...]"
+
+_DEEPEST = 12
+"""Layers in each other; what is deeper in a name stays part of the innermost one."""
+
+_LONGEST = 4000
+"""Characters of a name that are read for layers."""
+
+_LARGE = 300
+"""Nodes and layers that are still shown side by side; more are cut into parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A group of nodes.
+
+    path: its whole name, parts joined with `/`. name: the part after that of its parent. parent: the position of the
+    layer around it, or -1. nodes: how many nodes are in it and in the layers inside of it.
+    """
+
+    path: str
+    name: str
+    parent: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The layers of one graph, each after the one that it is in. innermost: for each node of the graph, in order, the
+    position of its layer, or -1."""
+
+    layers: tuple[Layer, ...]
+    innermost: tuple[int, ...]
+
+    def path_of(self, node: int) -> str:
+        """Return the path of the layer of the node at a position, "" outside of any."""
+        position = self.innermost[node]
+        return "" if position < 0 else self.layers[position].path
+
+    def around(self, node: int) -> tuple[str, ...]:
+        """Return the paths of the layers around the node at a position, outermost first."""
+        found: list[str] = []
+        position = self.innermost[node]
+        while position >= 0:
+            found.append(self.layers[position].path)
+            position = self.layers[position].parent
+        return tuple(found[::-1])
+
+
+def layers(graph: Graph) -> Layers:
+    """Return the layers of a graph's own nodes; bodies and functions are graphs with layers of their own.
+
+    A node's layer is the one that it was built in; in models of others the hierarchy in the name of its result
+    (`/encoder/layer.0/MatMul_output_0`, `model.layers.0.add`), or else in the name of its weight. A node without either
+    is in the layer that the nodes before and after it have in common. Where too many nodes and layers are left side by
+    side, they are cut into parts, where the fewest values flow from one to the next. Layers of one node, and those that
+    hold the whole graph, are left out.
+    """
+    nodes = graph.nodes
+    paths = _paths(nodes)
+    found = _grouped(paths)
+    beside = sum(place < 0 for place in found.innermost) + sum(layer.parent < 0 for layer in found.layers)
+    if beside <= _LARGE:
+        return found
+    return _grouped([(*part, *path) for part, path in zip(_parts(nodes, paths), paths, strict=True)])
+
+
+def path_in(name: str) -> Path:
+    """Return the layers in a name: what stands before its last `/`, or its last `.` where it has no slash."""
+    name = name[:_LONGEST]
+    inner = name.split("/") if "/" in name.strip("/") else name.split(".")
+    return tuple(filter(None, inner[:-1][:_DEEPEST]))
+
+
+def _paths(nodes: Sequence[Node]) -> list[Path]:
+    known: dict[str, Path] = {}
+    found: list[Path | None] = []
+    for node in nodes:
+        if node.layer:
+            path = known.get(node.layer)
+            if path is None:
+                path = known[node.layer] = tuple(filter(None, node.layer[:_LONGEST].split("/")[:_DEEPEST]))
+            found.append(path)
+        else:
+            found.append(_named(node))
+    return _between(found)
+
+
+def _named(node: Node) -> Path | None:
+    """Return the layers in the names of a node's results or of its weights; None where there are none."""
+    for symbol in node.outputs:
+        if symbol.given_name is not None and (path := path_in(symbol.given_name)):
+            return path
+    for operand in node.inputs:
+        if _is_weight(operand) and operand is not None and (path := path_in(operand.given_name or "")):
+            return path
+    return None
+
+
+def _is_weight(symbol: Symbol | None) -> bool:
+    return symbol is not None and type(symbol.producer) is Constant and symbol.given_name is not None
+
+
+def _between(found: list[Path | None]) -> list[Path]:
+    """Return paths for all: those that are not known from the nearest ones before and after."""
+    after: list[Path] = [()] * len(found)
+    following: Path = ()
+    for position in range(len(found) - 1, -1, -1):
+        following = found[position] or following
+        after[position] = following
+    made: list[Path] = []
+    before: Path = ()
+    for position, path in enumerate(found):
+        before = path or before
+        made.append(_shared(before, after[position]) if path is None else path)
+    return made
+
+
+def _shared(before: Path, after: Path) -> Path:
+    """Return what two paths begin with."""
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+    return tuple(part for part, _ in same)
+
+
+def _parts(nodes: Sequence[Node], paths: Sequence[Path]) -> list[Path]:
+    """Return parts of about the same size, in each other where there are many, cut at the narrowest places.
+
+    paths: of the nodes; layers are kept whole where that is possible.
+    """
+    live = _live(nodes)
+    for position in range(1, len(nodes)):
+        if paths[position] and paths[position][:1] == paths[position - 1][:1]:
+            live[position] += len(nodes)
+    size = max(20, round(math.sqrt(len(nodes))))
+    inner = _cuts(live, 0, len(nodes), size)
+    if len(inner) <= 30:
+        return [(f"part {i + 1}",) for i, (a, b) in enumerate(inner) for _ in range(a, b)]
+    chunk = max(2, round(math.sqrt(len(inner))))
+    return [
+        (f"part {i // chunk + 1}", f"part {i // chunk + 1}.{i % chunk + 1}")
+        for i, (a, b) in enumerate(inner)
+        for _ in range(a, b)
+    ]
+
+
+def _live(nodes: Sequence[Node]) -> list[int]:
+    """Return for each position how many results of nodes before it are read at it or later."""
+    last: dict[int, int] = {}
+    first: dict[int, int] = {}
+    for position, node in enumerate(nodes):
+        for symbol in node.outputs:
+            first[symbol.id] = position + 1
+        for operand in node.inputs:
+            if operand is not None and operand.id in first:
+                last[operand.id] = position
+    change = [0] * (len(nodes) + 2)
+    for own, position in last.items():
+        change[first[own]] += 1
+        change[position + 1] -= 1
+    live, count = [], 0
+    for step in change[: len(nodes) + 1]:
+        count += step
+        live.append(count)
+    return live
+
+
+def _cuts(live: Sequence[int], start: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Return ranges of half to three halves of a size, which end where the fewest values are live."""
+    ranges = []
+    while end - start > size * 3 // 2:
+        cut = min(range(start + size // 2, start + size * 3 // 2), key=lambda i: (live[i], abs(i - start - size)))
+        ranges.append((start, cut))
+        start = cut
+    return [*ranges, (start, end)]
+
+
+def _grouped(paths: Sequence[Path]) -> Layers:
+    counts: dict[Path, int] = {}
+    children: dict[Path, set[Path]] = {}
+    for path in paths:
+        for depth in range(1, len(path) + 1):
+            own = path[:depth]
+            counts[own] = counts.get(own, 0) + 1
+            if own not in children:
+                children[own] = set()
+                if depth > 1:
+                    children[path[: depth - 1]].add(own)
+    is_kept = {
+        path: 1 < count < len(paths) and not _is_only_wrapper(path, counts, children) for path, count in counts.items()
+    }
+    numbers: dict[Path, int] = {}
+    made: list[Layer] = []
+
+    def number(path: Path) -> int:
+        found = numbers.get(path)
+        if found is not None:
+            return found
+        outer = path[:-1]
+        while outer and not is_kept[outer]:
+            outer = outer[:-1]
+        parent = number(outer) if outer else -1
+        numbers[path] = len(made)
+        made.append(Layer("/".join(path), "/".join(path[len(outer) :]), parent, counts[path]))
+        return numbers[path]
+
+    innermost = []
+    nearest: dict[Path, int] = {}
+    for path in paths:
+        place = nearest.get(path)
+        if place is None:
+            own = path
+            while own and not is_kept[own]:
+                own = own[:-1]
+            place = nearest[path] = number(own) if own else -1
+        innermost.append(place)
+    return Layers(tuple(made), tuple(innermost))
+
+
+def _is_only_wrapper(path: Path, counts: dict[Path, int], children: dict[Path, set[Path]]) -> bool:
+    """Return whether a layer holds one other layer and nothing else."""
+    return any(counts[child] == counts[path] for child in children[path])
+
+
+def totals(layers: Layers, values: Iterable[float]) -> list[float]:
+    """Return for each layer the sum over its nodes, those in inner layers included. values: one for each node."""
+    sums = [0.0] * len(layers.layers)
+    for place, value in zip(layers.innermost, values, strict=True):
+        if place >= 0:
+            sums[place] += value
+    for position in range(len(sums) - 1, -1, -1):
+        parent = layers.layers[position].parent
+        if parent >= 0:
+            sums[parent] += sums[position]
+    return sums
+
+
+__all__ = ["Layer", "Layers", "layers", "path_in", "totals"]

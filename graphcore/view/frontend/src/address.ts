@@ -1,0 +1,33 @@
+/** The part of the address after #: which node of which graph is selected. */
+export interface Place {
+  node: string;
+  /** -1 for the graph, else an index of `lowered`. */
+  view: number;
+}
+
+export function readPlace(hash: string): Place | null {
+  const found = new URLSearchParams(hash.replace(/^#/, ""));
+  const node = found.get("node");
+  const view = Number(found.get("lowered") ?? -1);
+  return node === null ? null : { node, view: Number.isInteger(view) ? view : -1 };
+}
+
+export function placeHash(place: Place | null): string {
+  if (place === null) return "";
+  const node = `#node=${encodeURIComponent(wellFormed(place.node))}`;
+  return place.view < 0 ? node : `${node}&lowered=${place.view}`;
+}
+
+/** encodeURIComponent throws at half a surrogate pair, which a broken name may have. */
+function wellFormed(text: string): string {
+  return text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
+}
+
+/** Put a place into the address without a new entry in the history; a frame without an address keeps none. */
+export function keepPlace(place: Place | null): void {
+  try {
+    history.replaceState(null, "", placeHash(place) || location.pathname + location.search);
+  } catch {
+    return;
+  }
+}

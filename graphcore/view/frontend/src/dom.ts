@@ -1,0 +1,50 @@
+/** The only place where elements are made. Text goes in as text nodes, so that no name of a model is ever read as markup. */
+import { plain } from "./text";
+
+export type Child = Element | string | number | null | undefined;
+
+interface Properties {
+  class?: string;
+  /** Attributes by name. */
+  set?: Record<string, string | number | boolean>;
+  on?: Partial<{ [K in keyof HTMLElementEventMap]: (event: HTMLElementEventMap[K]) => void }>;
+}
+
+export function fill<E extends Element>(parent: E, ...children: Child[]): E {
+  for (const child of children) {
+    if (child === null || child === undefined) continue;
+    parent.append(child instanceof Element ? child : document.createTextNode(plain(String(child))));
+  }
+  return parent;
+}
+
+export function h<K extends keyof HTMLElementTagNameMap>(tag: K, properties: Properties = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  if (properties.class !== undefined) element.className = properties.class;
+  for (const [name, value] of Object.entries(properties.set ?? {})) {
+    if (value !== false) element.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const [name, listener] of Object.entries(properties.on ?? {})) element.addEventListener(name, listener as EventListener);
+  return fill(element, ...children);
+}
+
+export function svg(tag: string, attributes: Record<string, string | number>, ...children: Child[]): SVGElement {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  return fill(element, ...children);
+}
+
+export function button(label: string, press: () => void, properties: Properties = {}): HTMLButtonElement {
+  return h("button", { ...properties, set: { type: "button", ...properties.set }, on: { click: press } }, label);
+}
+
+/** Replace what an element holds. */
+export function refill(parent: Element, ...children: Child[]): void {
+  parent.replaceChildren();
+  fill(parent, ...children);
+}
+
+/** A name of a model's in the running text: set apart, so that right-to-left letters do not reorder what is around them. */
+export function name(text: string, longest?: number): HTMLElement {
+  return h("bdi", { class: "name" }, plain(text === "" ? "(no name)" : text, longest));
+}

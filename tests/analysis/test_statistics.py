@@ -1,0 +1,109 @@
+"""Tests of statistics of arrays, of every dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from graphcore import DType
+from graphcore.analysis import statistics as module
+from graphcore.analysis.statistics import Statistics, statistics
+from graphcore.errors import DTypeError
+
+NUMBERS = [dtype for dtype in vars(DType).values() if isinstance(dtype, DType) and dtype is not DType.string]
+
+
+@pytest.mark.parametrize("dtype", sorted(set(NUMBERS), key=str), ids=str)
+def test_numbers_of_every_dtype_are_taken_for_what_they_are(dtype: DType) -> None:
+    array = np.array([1, 0, 1, 1], np.int8).astype(dtype.numpy)
+    found = statistics(array, dtype)
+    if dtype is DType.float8_e8m0:  # which has no zero
+        assert (found.max, found.elements) == (1.0, 4)
+        return
+    assert (found.min, found.max, found.mean) == (0, 1, 0.75)
+    assert (found.elements, found.zeros, found.nan, found.infinite) == (4, 1, 0, 0)
+    assert sum(found.histogram) == 4
+    assert (found.histogram[0], found.histogram[-1]) == (1, 3)
+    assert len(found.histogram) == (32 if dtype.is_float else 2)
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype", "expected"),
+    [
+        (np.array([-8, 7], ml_dtypes.int4), None, (-8, 7, -0.5, 0, 0, 0)),
+        (np.array([np.nan, np.inf, -np.inf, 0, -0.0, 2], np.float32), None, (0, 2, 2 / 3, 1, 2, 2)),
+        (np.array([np.nan, -448, 448], ml_dtypes.float8_e4m3fn), None, (-448, 448, 0, 1, 0, 0)),
+        (np.array([3.0, np.inf], ml_dtypes.bfloat16), None, (3, 3, 3, 0, 1, 0)),
+        (np.array([2**63, 2**64 - 1], np.uint64), None, (2**63, 2**64 - 1, 1.5 * 2**63, 0, 0, 0)),
+        (np.array([2**80, -(2**80)], object), DType.int(100), (-(2**80), 2**80, 0, 0, 0, 0)),
+        (np.array([True, False, False]), None, (0, 1, 1 / 3, 0, 0, 2)),
+        (np.array(5, np.int64), None, (5, 5, 5, 0, 0, 0)),
+        (np.array([2**70, 0], object), None, (0, 2**70, 2**69, 0, 0, 1)),
+        (np.array(["a", "", ""], object), None, (None, None, None, 0, 0, 2)),
+        (np.zeros((0, 3), np.float32), None, (None, None, None, 0, 0, 0)),
+        (np.full(3, np.nan, np.float64), None, (None, None, None, 3, 0, 0)),
+    ],
+)
+def test_statistics_are(array: Any, dtype: DType | None, expected: tuple[Any, ...]) -> None:
+    found = statistics(array, dtype)
+    assert (found.min, found.max, found.mean, found.nan, found.infinite, found.zeros) == pytest.approx(expected)
+    assert found.elements == array.size
+    assert (found.min is None) is (found.histogram == ())
+
+
+def test_range_of_the_largest_floats_has_a_mean_and_a_histogram() -> None:
+    largest = np.finfo(np.float64).max
+    found = statistics(np.array([largest, largest, -largest, 0.0]), bins=3)
+    assert (found.min, found.max) == (-largest, largest)
+    assert found.mean == pytest.approx(largest / 4)
+    assert found.histogram == (1, 1, 2)
+
+
+def test_what_is_read_in_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.random.default_rng(0).standard_normal((7, 33)).astype(np.float32)
+    array[3, 5], array[6, 1] = np.nan, np.inf
+    whole = statistics(array)
+    monkeypatch.setattr(module, "_CHUNK", 10)
+    chunked = statistics(array)
+    assert chunked == Statistics(**{**_fields(whole), "mean": chunked.mean})
+    assert chunked.mean == pytest.approx(whole.mean)
+    assert statistics(array[:, ::2]).elements == 7 * 17  # what is not contiguous too
+
+
+def _fields(found: Statistics) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in Statistics.__slots__}
+
+
+@given(arrays.arrays(np.float32, st.integers(1, 40)), st.integers(1, 9))
+def test_histogram_counts_each_finite_element_once(array: Any, bins: int) -> None:
+    found = statistics(array, bins=bins)
+    finite = array[np.isfinite(array)]
+    assert sum(found.histogram) == finite.size == found.elements - found.nan - found.infinite
+    if not finite.size:
+        return
+    assert (found.min, found.max) == (finite.min(), finite.max())
+    largest = float(np.abs(finite).max())
+    assert found.mean == pytest.approx(float(np.mean(finite.astype(np.float64))), rel=1e-9, abs=1e-12 * largest)
+    assert len(found.histogram) == (1 if found.min == found.max else bins)
+    assert found.histogram[0] > 0 < found.histogram[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([1, 2], "a list is no array"),
+        (None, "is no array"),
+        (np.array([object()]), "an array of object has no dtype"),
+        (np.array([1, "a"], object), "an array of int, str has no dtype"),
+        (np.array([1j]), "no dtype"),
+    ],
+)
+def test_what_has_no_statistics_is_refused(given: Any, expected: str) -> None:
+    with pytest.raises(DTypeError, match=expected):
+        statistics(given)
