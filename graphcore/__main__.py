@@ -6,8 +6,10 @@ import sys
 
 
 def _main() -> int:
-    from graphcore.cli import main  # the order of folders: this file is the door to the command
-
+    try:
+        from graphcore.cli import main  # the order of folders: this file is the door to the command
+    except KeyboardInterrupt:
+        return 130
     return main()
 
 

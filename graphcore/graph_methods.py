@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from graphcore.runtime.inspection.placement import Placement
     from graphcore.runtime.inspection.profiling import Profile
     from graphcore.runtime.quantizer.report import Report
+    from graphcore.support.progress import ProgressOption
 
 
 def _installed_operators() -> runtime_operators.RuntimeOperators:
@@ -244,18 +245,20 @@ def export(
     opset: int | None = None,
     ir_version: int | None = None,
     runtime: str | None = None,
+    progress: ProgressOption = False,
 ) -> None:
     """Write the graph as an ONNX file, atomically: a whole file or none.
 
     path: of the file. target, precision, inline, optimize, opset, ir_version, runtime: as for `to_onnx`, which
     tells what raises `GraphError`. external_data: weights in a file of
-    their own beside it (`<name>.data`); by default above 1 GiB. Raises `ExportError` where the file cannot be
+    their own beside it (`<name>.data`); by default above 1 GiB. progress: True shows a line on stderr; a
+    function is told how many bytes are written, and of how many. Raises `ExportError` where the file cannot be
     written.
     """
     from graphcore.runtime.export import Options, export  # onnx, as above
 
     options = Options(target, precision, inline, optimize, opset, ir_version, runtime)
-    export(self, path, external_data, options)
+    export(self, path, external_data, options, progress)
 
 
 @method(Graph, "__str__")

@@ -13,7 +13,7 @@ from graphcore.models.streams.arguments import Prompts, decoder, prompts_of, sto
 from graphcore.models.streams.running import Running
 from graphcore.models.streams.sampling import Seed, choice
 from graphcore.models.streams.text import Text
-from graphcore.support.progress import Progress
+from graphcore.support.progress import ProgressOption, shown_by
 
 if TYPE_CHECKING:
     from graphcore.runtime import Model
@@ -33,7 +33,7 @@ def generate(
     seed: Seed = None,
     stop: Collection[int] | Array = (),
     lookup: int = 0,
-    progress: bool = False,
+    progress: ProgressOption = False,
 ) -> Any:
     """The tokens that a decoder puts after prompts: an int64 array, or a list of them for several prompts.
 
@@ -43,7 +43,8 @@ def generate(
     logits / temperature; top_k: among the k likeliest; top_p: then among the fewest whose probabilities reach this sum.
     seed: a number, or a `numpy.random.Generator`. stop: tokens that end a text, as its last. lookup: where a text is
     alone, up to so many tokens are looked up in it and checked in one call, which gives the same tokens in fewer calls
-    where texts repeat themselves; the model must be built with last_tokens=True. progress: show a line on stderr.
+    where texts repeat themselves; the model must be built with last_tokens=True. progress: True
+    shows a line on stderr; a function is told how many tokens are made, and how many at most.
 
     The model's own buffers stay as they are. Raises `FeedError` for prompts that are empty, invalid, or too long for
     the cache, and for invalid options, `ModelError` for a model that is no decoder, and `RunError` for NaN among the
@@ -72,7 +73,7 @@ def stream(
     seed: Seed = None,
     stop: Collection[int] | Array = (),
     lookup: int = 0,
-    progress: bool = False,
+    progress: ProgressOption = False,
 ) -> Generator[Array, None, None]:
     """Generate token by token: return an iterator of int64[prompts] arrays, one for each step.
 
@@ -91,10 +92,10 @@ def stream(
     return _steps(Running(known, len(texts)), texts, most, progress)
 
 
-def _steps(running: Running, texts: list[Text], most: int, progress: bool) -> Generator[Array, None, None]:
+def _steps(running: Running, texts: list[Text], most: int, progress: ProgressOption) -> Generator[Array, None, None]:
     if not most:
         return
-    bar = Progress(most, "tokens") if progress else None
+    bar = shown_by(progress, most, "tokens")
     for text in sorted(texts, key=lambda text: text.count):  # those of one length are read together
         running.join(text)
     shown = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime
 from graphcore.runtime.openvino.support import require
 from graphcore.support.atomic_files import replace_files
+from graphcore.support.progress import ProgressOption, shown_by
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
 
@@ -30,6 +31,7 @@ EXTERNAL_ABOVE = 1 << 30
 """Bytes of weights and constants above which they go into a file of their own."""
 
 _ALIGNMENT = 4096  # so that a page of the file can be mapped as it is
+_PIECE = 1 << 24  # bytes that are written between two reports of progress
 _SMALLEST = 1024  # bytes below which a tensor stays in the model
 
 
@@ -133,7 +135,13 @@ def model_proto(graph: Graph, options: Options) -> onnx.ModelProto:
     return model
 
 
-def export(graph: Graph, path: str | os.PathLike[str], external_data: bool | None, options: Options) -> None:
+def export(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    external_data: bool | None,
+    options: Options,
+    progress: ProgressOption = False,
+) -> None:
     """Write a file, as `Graph.export` says."""
     file = os.path.realpath(os.fspath(path))
     made = written(graph, options)
@@ -142,16 +150,39 @@ def export(graph: Graph, path: str | os.PathLike[str], external_data: bool | Non
         external_data = sum(array.nbytes for array in arrays) > EXTERNAL_ABOVE
     try:
         if not external_data:
-            replace_files([(file, within_limit(made.encoded()))])
+            _write([(file, within_limit(made.encoded()))], progress)
             return
         data = _Data(os.path.basename(file) + ".data")
         model = made.encoded(data.place)
-        replace_files([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))])
+        _write([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))], progress)
     except OSError as error:
         raise ExportError(
             f"export: {os.fspath(path)} cannot be written: {error.strerror or error}",
             help="choose a folder that exists and can be written to",
         ) from error
+
+
+def _write(files: Sequence[tuple[str, Sequence[Chunk]]], progress: ProgressOption) -> None:
+    """Write files whole or not at all. progress: told the bytes."""
+    shown = shown_by(progress, sum(len(chunk) for _, chunks in files for chunk in chunks), "bytes")
+    if shown is None:
+        replace_files(files)
+        return
+    done = 0
+
+    def pieces(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
+        nonlocal done
+        for chunk in chunks:
+            for start in range(0, len(chunk), _PIECE):
+                piece = chunk[start : start + _PIECE]
+                yield piece
+                done += len(piece)
+                shown.show(done)
+
+    try:
+        replace_files([(path, pieces(chunks)) for path, chunks in files])
+    finally:
+        shown.close()
 
 
 class _Data:

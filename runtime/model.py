@@ -32,6 +32,7 @@ from graphcore.runtime.calls.user_nodes import UserNodes
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
 from graphcore.support.markup import table
+from graphcore.support.progress import ProgressOption
 from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -403,7 +404,7 @@ class Model:
         padding: float = 0.05,
         dim: str | Mapping[str, int] | None = None,
         window: int = WINDOW,
-        progress: bool = False,
+        progress: ProgressOption = False,
     ) -> Iterator[list[Array]]:
         """Return an iterator of the outputs for each item of an iterable, run in batches, in the order of the items.
 
@@ -413,7 +414,8 @@ class Model:
         dim with a name; outputs are cut along the same dims. Without it rows of several shapes are run in several
         batches. padding: the part of a batch that may be filled up. dim: where the batch lies, as for a `Batcher`.
         window: items read ahead to be put together by length, or 64 MiB of them if that is less; where all rows have
-        one shape a batch is. progress: show a line on stderr.
+        one shape a batch is. progress: True shows a
+        line on stderr; a function is told how many items are done, and of how many, None where that is not known.
 
         Nothing is read before the first result is asked for. What reading or running an item raises is raised after
         the results of those before it; errors of this library say which item it is, counted from 0. No row may depend
@@ -433,7 +435,7 @@ class Model:
             )
         batches = self._batching(dim)
         run = Mapped(self, batches, self._inputs, self._outputs, self._pace, rows, pad, float(padding), ahead)
-        return run.results(items, bool(progress))
+        return run.results(items, progress)
 
     def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
         """Run the model and return values from inside of it, by name, in place of its outputs.

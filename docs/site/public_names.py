@@ -62,6 +62,11 @@ MODULES = {
     "graphcore.array_api": "The array API standard",
     "graphcore.array_api.linalg": "Linear algebra of the array API",
     "graphcore.array_api.fft": "Fourier transforms of the array API",
+    "graphcore.analysis.layers": "Layers of graphs",
+    "graphcore.analysis.sizes": "Parameters and bytes by layer",
+    "graphcore.analysis.flops": "Operations by node",
+    "graphcore.analysis.casts": "Casts and their reasons",
+    "graphcore.analysis.statistics": "Statistics of arrays",
     "graphcore.passes": "Passes of `Graph.optimize`",
     "graphcore.errors": "Errors and warnings",
 }

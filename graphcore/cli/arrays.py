@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.arrays.casting import Array
+from graphcore.cli import files
 from graphcore.errors import DTypeError, ExportError, FeedError, ResourceLimitError
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -28,9 +30,9 @@ def read(path: str, name: str, type_: Type) -> Array:
         loaded = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
-        raise FeedError(f"run: {path} for input {name!r} cannot be read: {reason}", help="give a .npy file") from None
+        raise FeedError(f"{path} for input {name!r} cannot be read: {reason}", help="give a .npy file") from None
     if not isinstance(loaded, np.ndarray):
-        raise FeedError(f"run: {path} for input {name!r} holds several arrays", help="give a .npy file of one")
+        raise FeedError(f"{path} for input {name!r} holds several arrays", help="give a .npy file of one")
     wanted = type_.dtype.numpy if isinstance(type_, TensorType) else loaded.dtype
     if wanted.kind not in "V" and not _is_added(wanted):
         return loaded
@@ -57,15 +59,25 @@ def write(path: str, results: Mapping[str, Array]) -> list[str]:
             said.append(f"{name} is stored as {plain.dtype}; {name}.dtype says {array.dtype.name}")
         else:
             held[name] = array
-    try:
-        with open(path, "wb") as file:
-            np.savez(file, **held)
-    except OSError as error:
-        raise ExportError(
-            f"run: {path} cannot be written: {error.strerror or error}",
-            help="choose a folder that exists and can be written to",
-        ) from None
+    buffer = io.BytesIO()
+    np.savez(buffer, **held)
+    files.write("run", path, [buffer.getbuffer()])
     return said
+
+
+def read_all(path: str) -> dict[str, Array]:
+    """Return the arrays of a file that `write` wrote, of their own dtypes."""
+    with np.load(path, allow_pickle=False) as held:
+        made: dict[str, Array] = {}
+        for name in held.files:
+            wanted = f"{name}.dtype"
+            if wanted not in held.files:
+                made[name] = held[name]
+                continue
+            dtype = DType.of(str(held[wanted])).numpy
+            made[name] = held[name].astype(dtype) if _is_integer(dtype) else held[name].view(dtype)
+    notes = {f"{name}.dtype" for name in made}
+    return {name: array for name, array in made.items() if name not in notes}
 
 
 def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array:
@@ -74,9 +86,7 @@ def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array
     for d in dims:
         count *= d
     if count * max(8, dtype.numpy.itemsize) > _LARGEST:
-        raise ResourceLimitError(
-            f"run: a random array of {list(dims)} is too large", help="give files: --input NAME=FILE"
-        )
+        raise ResourceLimitError(f"a random array of {list(dims)} is too large", help="give files: --input NAME=FILE")
     if dtype is DType.bool:
         return rng.integers(0, 2, dims).astype(np.bool_)
     if dtype is DType.string:
@@ -87,14 +97,40 @@ def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array
     return rng.integers(0, min(10, most + 1), dims).astype(dtype.numpy)
 
 
+def described(result: Any) -> dict[str, Any]:
+    """Return what `summary` says as plain values, for JSON."""
+    if not isinstance(result, np.ndarray):
+        return {"text": str(result)[:200]}
+    made: dict[str, Any] = {"dtype": _dtype_name(result), "shape": list(result.shape)}
+    values = result.reshape(-1)
+    made["first"] = [
+        v.item() if isinstance(v, np.generic) and not _is_added(v.dtype) else _plain(v) for v in values[:_SHOWN]
+    ]
+    if values.size and result.dtype != object and result.dtype.kind not in "USb":
+        wide = values.astype(np.float64) if _is_added(result.dtype) or result.dtype.kind == "f" else values
+        finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
+        if finite.size:
+            made |= {"min": finite.min().item(), "max": finite.max().item()}
+        made["nan"] = int(wide.size - finite.size)
+    return made
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (str, int)) else str(value) if isinstance(value, bytes) else float(value)
+
+
+def _dtype_name(array: Array) -> str:
+    try:
+        return DType.of(array.dtype).name
+    except DTypeError:
+        return str(array.dtype)
+
+
 def summary(name: str, result: Any, type_: Type) -> str:
     """Return one line: the name, the type as it came out, the least and greatest value, the first values."""
     if not isinstance(result, np.ndarray):
         return f"{name}  {type_}  {str(result)[:200]}"
-    try:
-        dtype = DType.of(result.dtype).name
-    except DTypeError:
-        dtype = str(result.dtype)
+    dtype = _dtype_name(result)
     shape = ", ".join(map(str, result.shape))
     values = result.reshape(-1)
     shown = " ".join(_text(v) for v in values[:_SHOWN]) + (" ..." if values.size > _SHOWN else "")

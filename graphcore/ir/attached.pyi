@@ -18,6 +18,7 @@ from graphcore.promotion.system import Scalar
 from graphcore.runtime.inspection.placement import Placement
 from graphcore.runtime.inspection.profiling import Profile
 from graphcore.runtime.quantizer.report import Report
+from graphcore.support.progress import ProgressOption
 from graphcore.types.tensor_types import DimLike, Type
 
 class GraphMethods:
@@ -167,6 +168,7 @@ class GraphMethods:
         opset: int | None = None,
         ir_version: int | None = None,
         runtime: str | None = None,
+        progress: ProgressOption = False,
     ) -> None:
         """Write the graph as an ONNX file, atomically: a whole file or none."""
 

@@ -40,6 +40,12 @@ def resolve(providers: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_full(name) for name in names))
 
 
+def installed() -> list[str]:
+    """Return the short names of the providers that are installed and that graphs are lowered for."""
+    available = onnxruntime.get_available_providers()
+    return [name for name, full in _SHORT.items() if full in available]
+
+
 def options_of(providers: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Return what is given for providers by any of their names, as onnxruntime takes it. Raises `GraphError`."""
     if not isinstance(given, Mapping):

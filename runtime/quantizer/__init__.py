@@ -24,6 +24,7 @@ from graphcore.runtime.quantizer.plan import report as reported
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.rewrite import rewritten
 from graphcore.runtime.quantizer.schemes import SCHEMES, Scheme, choices
+from graphcore.support.progress import ProgressOption, steps
 from graphcore.support.source_lines import Imported
 
 NOTE = "graphcore.quantized"
@@ -55,6 +56,7 @@ def quantize(
     strict: bool = False,
     samples: Iterable[Mapping[str, Any] | Sequence[Any]] | None = None,
     tolerance: float = 1e-4,
+    progress: ProgressOption = False,
 ) -> Quantization:
     """Return a new graph whose matrix products read weights of few bits, and a report of what was quantised.
 
@@ -85,6 +87,7 @@ def quantize(
     are quantised as of int8_dynamic16, which saves a third of the products with them. tolerance: of int8_split, how far
     outputs of floats may be off on the samples by that, as half of the squared length of the change over that of the
     output: of vectors of length 1 that is 1 less the mean cosine.
+    progress: True shows a line on stderr; a function is told how many layers are done, and of how many.
 
     Inputs, outputs, names, types, layers and lines stay. Returns `Quantization(graph, report)`; `print(report)` shows a
     table. Raises `GraphError` for an unfinished graph, a scheme or option that does not exist, patterns that match
@@ -120,10 +123,13 @@ def quantize(
             source, found = graph, own  # nothing to do in functions: they stay
     is_static = samples is not None and chosen.scheme.name == "int8_dynamic"
     ranges = Ranges(source, measured(source), runs_of(samples)) if is_static else None
-    layers = layered(source, found, chosen, select, strict, ranges)
-    source, found = layers.graph, found if layers.graph is source else candidates(layers.graph)
-    others = {} if samples is None or is_static else single_digits(source, found, chosen, select, samples, tolerance)
-    plan = planned(source, found, chosen, select, strict, others)
+    with steps(progress, len(found), "layers") as step:
+        layers = layered(source, found, chosen, select, strict, ranges, step)
+        source, found = layers.graph, found if layers.graph is source else candidates(layers.graph)
+        others = (
+            {} if samples is None or is_static else single_digits(source, found, chosen, select, samples, tolerance)
+        )
+        plan = planned(source, found, chosen, select, strict, others, step)
     if done and not plan.chosen and not layers.has_any:
         raise _again(graph, done, "is quantised already and has nothing left", "or choose other layers")
     made = rewritten(source, plan)

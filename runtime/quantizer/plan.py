@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,11 +51,12 @@ def planned(
     chosen: Selection,
     strict: bool,
     others: Mapping[tuple[Any, ...], Choices] = _NONE,
+    step: Callable[[], None] = lambda: None,
 ) -> Plan:
     """Return the plan for a graph.
 
     strict: raises for a product that was chosen and cannot be quantised. others: of weights, by their keys, that do not
-    go by `choices`.
+    go by `choices`. step: called before each weight.
     """
     plan = Plan(choices)
     encoded: dict[tuple[Any, ...], Encoded | GraphcoreError | str] = {}
@@ -63,6 +64,7 @@ def planned(
         c.matrix.key for c in found if c.matrix is not None and not (c.is_table or chosen.refusal(c) or misfit(c))
     }
     for candidate in found:
+        step()
         node = candidate.node
         refusal = chosen.refusal(candidate)
         reason = refusal or misfit(candidate)

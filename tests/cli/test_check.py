@@ -17,8 +17,8 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.cli.commands.run import _random
 from graphcore.cli.entry import main
+from graphcore.cli.measuring.feeds import random_feeds
 from graphcore.errors import ModelError, RunError
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.report import named, report
@@ -58,6 +58,16 @@ def test_nothing_but_what_is_kept_is_said_when_all_is_native(check: Check) -> No
         "m.onnx: runs on CPUExecutionProvider; 0 of 1 nodes are computed otherwise\n",
         "",
     )
+
+
+def test_strict_fails_where_faster_forms_run(check: Check) -> None:
+    saved(FLOATS, lambda x: {"y": x * 2})
+    assert check("m.onnx", "--strict")[0] == 0
+    saved(FLOATS, lambda x: {"y": x * ops.clip(x + 3, 0, 6) / 6})
+    loose, strict = check("m.onnx"), check("m.onnx", "--strict")
+    assert loose[1] == strict[1]
+    assert "fused, folded or left out" in loose[1] or "added: " in loose[1]
+    assert (loose[0], strict[0]) == (0, 1)
 
 
 def test_what_is_computed_otherwise_is_said_with_reason_and_passes(check: Check) -> None:
@@ -229,7 +239,7 @@ def test_numbers_of_models_of_a_package_are_onnxruntimes_own_when_the_status_is_
             if report(graph, "cpu", runtime()).changes:
                 continue
             loaded = gc.InferenceSession(optimize="off").load(graph)
-            feeds = _random(loaded, list(loaded.inputs), {}, 0)
+            feeds = random_feeds(loaded.inputs, {}, 0)
             ours = loaded(**feeds)
             alone = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
             for mine, theirs in zip(ours, alone.run(list(loaded.outputs), feeds), strict=True):

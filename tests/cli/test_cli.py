@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
-from graphcore.cli import main
 from graphcore.cli.arguments import parser
 from graphcore.models import llama
 from tests.support.hostile import FLOAT, model, value
@@ -26,19 +26,6 @@ from tests.support.hostile import FLOAT, model, value
 Call = Callable[..., tuple[int, str, str]]
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Run the command in a folder of its own: status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*argv: str) -> tuple[int, str, str]:
-        status = main(argv)
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 def save(name: str, types: dict[str, TensorType], function: Callable[..., Any], target: Any = "onnx") -> None:
@@ -158,6 +145,36 @@ def test_run_rounds_less_when_fast(call: Call) -> None:
     assert exact[1] != fast[1]
 
 
+def test_run_fills_an_input_with_a_number_or_takes_a_list(call: Call) -> None:
+    doubled()
+    assert (
+        call("run", "m.onnx", "--input", "x=3", "--dim", "batch=2")[1] == "y  float32[2, 2]  min 6  max 6  [6 6 6 6]\n"
+    )
+    assert call("run", "m.onnx", "--input", "x=[[1, 2.5]]")[1] == "y  float32[1, 2]  min 2  max 5  [2 5]\n"
+    save("i.onnx", {"x": TensorType(DType.int8, ["n"])}, lambda x: {"y": -x})
+    assert call("run", "i.onnx", "--input", "x=[1, -2]")[1] == "y  int8[2]  min -1  max 2  [-1 2]\n"
+    for wrong in ("x=300", "x=1.5", "x=[[1], [2, 3]]", "x=[null]"):
+        status, out, err = call("run", "i.onnx", "--input", wrong)
+        assert (status, out) == (1, "")
+        assert "is no array" in err
+
+
+def test_run_prints_json(call: Call) -> None:
+    doubled()
+    status, out, _ = call("run", "m.onnx", "--input", "x=[[1, NaN]]", "--output", "o.npz", "--json")
+    (found,) = json.loads(out)["outputs"]
+    assert status == 0
+    assert found == {
+        "name": "y", "dtype": "float32", "shape": [1, 2], "first": [2.0, "nan"], "min": 2.0, "max": 2.0, "nan": 1
+    }  # fmt: skip
+
+
+def test_run_takes_a_size_for_a_dim_without_a_name(call: Call) -> None:
+    save("m.onnx", {"x": TensorType(DType.float32, ["?", 2])}, lambda x: {"y": -x})
+    assert call("run", "m.onnx", "--random", "--dim", "x.0=3")[1].startswith("y  float32[3, 2]")
+    assert "its dims: x.0" in call("run", "m.onnx", "--random", "--dim", "x.1=3")[2]
+
+
 # Errors of run
 
 REFUSED: dict[str, tuple[list[str], list[str]]] = {
@@ -228,6 +245,16 @@ def test_errors_are_the_librarys_own_text(call: Call, argv: list[str], words: li
         ["run", "m.onnx", "--rand"],
         ["check"],
         ["convert", "m.onnx"],
+        ["bench", "m.onnx", "--threads", "0"],
+        ["bench", "m.onnx", "--batch", "1,x"],
+        ["bench", "m.onnx", "--seconds", "-1"],
+        ["diff", "m.onnx"],
+        ["diff", "m.onnx", "m.onnx", "--rtol", "nan"],
+        ["rename", "m.onnx", "o.onnx", "x"],
+        ["set-dims", "m.onnx", "o.onnx"],
+        ["extract", "m.onnx", "o.onnx"],
+        ["astype", "m.onnx", "o.onnx"],
+        ["completion", "tcsh"],
         ["convert", "m.onnx", "o.onnx", "--target", "tpu"],
     ],
     ids=" ".join,
@@ -255,13 +282,32 @@ def test_interrupted_command_ends_with_130(call: Call, monkeypatch: pytest.Monke
     assert call("check", "m.onnx") == (130, "", "")
 
 
-@pytest.mark.parametrize(
-    "argv", [["--help"], ["run", "--help"], ["check", "--help"], ["convert", "--help"], ["quantize", "--help"]]
-)
-def test_help_has_an_example(call: Call, argv: list[str]) -> None:
-    status, out, err = call(*argv)
+READING = "inspect view diff check promote doctor completion".split()
+COMMANDS = [*READING, *"run bench compare convert quantize extract rename set-dims astype".split()]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_has_an_example(call: Call, command: str) -> None:
+    status, out, err = call(*filter(None, [command]), "--help")
     assert (status, err) == (0, "")
-    assert f"  graphcore {argv[0] if len(argv) > 1 else 'run'} " in out
+    assert f"  graphcore {command or 'run'} " in out or f"  graphcore {command}\n" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_of_the_help_are_understood(call: Call, command: str) -> None:
+    for line in call(command, "--help")[1].splitlines():
+        if line.startswith(f"  graphcore {command}"):
+            parser().parse_args(shlex.split(line.partition(" > ")[0])[1:])
+
+
+def test_help_names_every_command(call: Call) -> None:
+    out = call("--help")[1]
+    assert all(f"\n    {command}" in out for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "completion"])
+def test_every_command_prints_json(call: Call, command: str) -> None:
+    assert "--json" in call(command, "--help")[1]
 
 
 def test_version_is_that_of_the_package(call: Call) -> None:
@@ -290,6 +336,18 @@ def test_convert_writes_what_plain_onnxruntime_runs(call: Call) -> None:
     x = np.array([7, -9, -1], np.int16)
     (y,) = session.run(None, {"x": x})
     assert y.tolist() == [0, 1, 0]
+
+
+def test_convert_and_quantize_print_json(call: Call) -> None:
+    dense()
+    found = json.loads(call("convert", "m.onnx", "o.onnx", "--json")[1])
+    assert found == {
+        "source": "m.onnx", "path": "o.onnx", "bytes": Path("o.onnx").stat().st_size, "target": "cpu",
+        "inputs": ["x"], "outputs": ["y"],
+    }  # fmt: skip
+    found = json.loads(call("quantize", "m.onnx", "o.onnx", "--scheme", "int4", "--json")[1])
+    assert (found["quantized"], found["scheme"], found["rows"][0]["weight"]) == (1, "int4", "head")
+    assert found["after"] < found["before"]
 
 
 def test_convert_keeps_operators_when_the_target_is_onnx(call: Call) -> None:

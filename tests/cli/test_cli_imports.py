@@ -15,7 +15,12 @@ from graphcore.runtime.lowering import PRECISIONS, TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime")
+PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime", "rich", "shtab")
+
+COMMANDS = (
+    "run", "check", "convert", "quantize", "doctor", "promote", "inspect", "view", "bench", "compare", "diff",
+    "extract", "rename", "set-dims", "astype", "completion",
+)  # fmt: skip
 
 CODE = """
 import contextlib, io, json, sys
@@ -40,12 +45,7 @@ def imported(*argv: str) -> tuple[int, list[str]]:
         ("--version", 0),
         ("", 2),
         ("nothing", 2),
-        ("run --help", 0),
-        ("check --help", 0),
-        ("convert --help", 0),
-        ("quantize --help", 0),
-        ("doctor --help", 0),
-        ("promote --help", 0),
+        *((f"{command} --help", 0) for command in COMMANDS),
         ("run", 2),
         ("convert a b --target gpu", 2),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -113,6 +114,17 @@ def test_promote_says_what_is_wrong_when_used_wrongly(
     assert (got, out) == (status, "")
     assert err.startswith(said)
     assert "Traceback" not in err
+
+
+def test_promote_prints_json(call: Call) -> None:
+    status, out, _ = call("promote", "int8", "uint64", "--system", "anvil", "--system", "kernel_float", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert (found["lhs"], found["rhs"]) == ("int8", "uint64")
+    assert [(each["system"], each["result"], each["kind"]) for each in found["systems"]] == [
+        ("anvil", "int64", "common"),
+        ("kernel_float", "-", "forbidden"),
+    ]
 
 
 def test_promote_needs_no_onnxruntime() -> None:

@@ -243,6 +243,9 @@ def test_progress_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> Non
     assert "5/5 tokens" in shown.err
     assert shown.err.count("\n") == 1
     assert not shown.out
+    told: list[tuple[int, int | None]] = []
+    models.generate(model, [3], 5, progress=lambda done, most: told.append((done, most)))
+    assert told == [(n, 5) for n in range(1, 6)]
     models.generate(model, [3], 5)
     assert not capsys.readouterr().err
 

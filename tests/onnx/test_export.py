@@ -470,3 +470,33 @@ def test_number_that_an_attribute_holds_is_rounded_as_float32(value: float) -> N
     graph.output(*graph.op("Elu", [graph["x"]], {"alpha": value}, [TensorType(DType.float32, [2])]))
     (node,) = graph.to_onnx().graph.node
     assert node.attribute[0].f == np.float32(value)
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_progress_is_told_the_bytes_that_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, external: bool
+) -> None:
+    monkeypatch.setattr(export_module, "_PIECE", 1 << 20)
+    graph, _ = heavy()
+    told: list[tuple[int, int | None]] = []
+    graph.export(tmp_path / "m.onnx", external_data=external, progress=lambda done, most: told.append((done, most)))
+    written = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert told[-1] == (written, written)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert len(told) > 5
+    graph.export(tmp_path / "n.onnx", external_data=external)
+    assert (tmp_path / "m.onnx").read_bytes().replace(b"m.onnx", b"n.onnx") == (tmp_path / "n.onnx").read_bytes()
+    assert capsys.readouterr().err == ""
+    graph.export(tmp_path / "o.onnx", progress=True)
+    assert f"{written} bytes, " in capsys.readouterr().err or external
+
+
+def test_export_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
+    graph, _ = heavy()
+
+    def interrupt(done: int, most: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        graph.export(tmp_path / "m.onnx", external_data=True, progress=interrupt)
+    assert not [*tmp_path.iterdir()]

@@ -683,3 +683,17 @@ def test_graph_that_is_quantised_is_not_quantised_again(target: Any, scheme: str
     loaded = Graph.load(made.to_onnx(target=target))
     with pytest.raises(GraphError, match=f"is quantised already.*: {scheme}"):
         gc.quantize(loaded, min_elements=0)
+
+
+def test_progress_is_told_the_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = graph_of("n", 64)
+    x = graph["x"]
+    for number in range(3):
+        x = ops.relu(x @ graph.weight(f"w{number}", normal(64, 64)))
+    graph.output(y=x)
+    told: list[tuple[int, int | None]] = []
+    gc.quantize(graph, "int4", progress=lambda done, most: told.append((done, most)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert capsys.readouterr().err == ""
+    gc.quantize(graph, "int4", progress=True)
+    assert "3/3 layers, " in capsys.readouterr().err

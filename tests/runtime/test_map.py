@@ -248,6 +248,19 @@ def test_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[========================] 130/130 items, " in shown
 
 
+def test_progress_is_told_to_a_function(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[tuple[int, int | None]] = []
+    items = np.zeros((130, 3), np.float32)
+    assert len([*FIXED.map(items, progress=lambda done, most: told.append((done, most)))]) == 130
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[-1] == (130, 130)
+    told.clear()
+    assert len([*FIXED.map(iter(items), progress=lambda done, most: told.append((done, most)))]) == 130
+    assert told[-1][0] == 130
+    assert told[-1][1] is None
+    assert capsys.readouterr().err == ""
+
+
 def test_ahead_gives_what_the_iterator_gives_and_reads_no_further_than_said() -> None:
     asked: list[int] = []
 

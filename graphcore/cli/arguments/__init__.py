@@ -8,33 +8,50 @@ from graphcore._version import __version__
 from graphcore.cli.arguments import reading, running, writing
 
 _EXAMPLES = """examples:
+  graphcore inspect model.onnx
   graphcore run model.onnx --random --dim batch=4
   graphcore run model.onnx --input tokens=tokens.npy --input gain=gain.npy --output results.npz
   graphcore check model.onnx
+  graphcore bench model.onnx --threads 1,2 --batch 1,8
+  graphcore compare model.onnx --scheme int8_dynamic --dtype float16
+  graphcore diff model.onnx other.onnx --run
+  graphcore view model.onnx -o page.html
   graphcore convert model.onnx lowered.onnx --target cpu
   graphcore quantize model.onnx small.onnx --scheme int8_dynamic
+  graphcore extract model.onnx head.onnx --inputs features --outputs scores
+  graphcore set-dims model.onnx fixed.onnx batch=1
   graphcore promote int8 uint64
   graphcore doctor
 """
 
 _COMMANDS = (
+    reading.add_inspect,
+    reading.add_view,
     running.add_run,
+    running.add_bench,
+    running.add_compare,
+    reading.add_diff,
     reading.add_check,
     writing.add_convert,
     writing.add_quantize,
+    writing.add_extract,
+    writing.add_rename,
+    writing.add_set_dims,
+    writing.add_astype,
     reading.add_promote,
     reading.add_doctor,
+    reading.add_completion,
 )
 """In the order of the help."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what the commands take. `command` of what it reads is the name of a module of `cli/commands`, which
-    has a function of that name."""
+    """Return what the commands take. `command` of what it reads is the name of a module in the folder `home` of
+    `cli/commands`, which has a function of that name."""
     made = argparse.ArgumentParser(
         prog="graphcore",
-        description="Runs ONNX models with exact numbers, says what onnxruntime alone makes of them, writes ones that "
-        "any onnxruntime runs, quantises them, compares promotion systems, and looks at what is installed.",
+        description="Looks into ONNX models, runs them with exact numbers, measures and compares them, says what "
+        "onnxruntime alone makes of them, and writes others: lowered, quantised, cut, renamed, in other dtypes.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

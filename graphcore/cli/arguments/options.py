@@ -25,8 +25,9 @@ class Links(TypedDict):
     external_data_root: str | None
 
 
-def command(commands: Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    """Return the parser of one command. Its default `failure` is the exit status where it raises."""
+def command(commands: Commands, home: str, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
+    """Return the parser of one command, whose function lies in the folder `home` of `commands`. Its default `failure`
+    is the exit status where it raises."""
     made = commands.add_parser(
         name,
         help=summary[0].lower() + summary[1:].partition(".")[0],
@@ -35,8 +36,43 @@ def command(commands: Commands, name: str, summary: str, epilog: str) -> argpars
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.set_defaults(failure=1)
+    made.set_defaults(failure=1, home=home)
     return made
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the .onnx file")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document; docs/command_line.md has its keys"
+    )
+
+
+def add_feeds(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `measuring.feeds`: the arrays that inputs are given."""
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        type=pair,
+        metavar="NAME=FILE",
+        help="a .npy file for an input, or a number that fills it, or a list in JSON; repeatable",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random arrays (0)")
+    add_dims(parser)
+
+
+def add_dims(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        type=size,
+        metavar="NAME=SIZE",
+        help="the size of a dim (1), by its name, or as INPUT.AXIS where it has none; repeatable",
+    )
 
 
 def add_provider(parser: argparse.ArgumentParser) -> None:
@@ -83,3 +119,37 @@ def size(text: str) -> tuple[str, int]:
     if not name or not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE, such as batch=4")
     return name, int(value)
+
+
+def named(text: str) -> tuple[str, str]:
+    """Return the parts of `name=value`, neither of them empty."""
+    name, value = pair(text)
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def counts(text: str) -> list[int]:
+    """Return the numbers of `1,2,4`, each once."""
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} are no numbers of 1 or more, such as 1,2,4")
+    return [*dict.fromkeys(map(int, parts))]
+
+
+def count(text: str) -> int:
+    """Return a number of 1 or more."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds, above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return found

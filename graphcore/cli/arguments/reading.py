@@ -2,7 +2,48 @@
 
 from __future__ import annotations
 
-from graphcore.cli.arguments.options import Commands, add_links, add_provider, command
+import argparse
+
+from graphcore.cli.arguments.options import (
+    TARGETS,
+    Commands,
+    add_dims,
+    add_feeds,
+    add_json,
+    add_links,
+    add_model,
+    add_precision,
+    add_provider,
+    command,
+)
+
+_HOME = "reading"
+
+_INSPECT = "Prints what a model is: inputs, outputs, operators, dtypes, parameters, work, casts, what a target lacks."
+_INSPECT_HELP = """\
+FLOPs are counted for the sizes that --dim gives, 1 for the others. What --provider lacks is what onnxruntime alone
+would refuse or compute otherwise, as `graphcore check` has it.
+
+examples:
+  graphcore inspect model.onnx
+  graphcore inspect model.onnx --dim batch=8 --weights
+  graphcore inspect model.onnx --nodes --json
+"""
+
+_DIFF = "Prints what differs between two models: inputs, outputs, nodes, types, weights, and what they compute."
+_DIFF_HELP = """\
+With --run both models are given the same arrays, random ones where no --input is given. Outputs are paired by name, or
+in order where there are as many. Printed are the largest differences, absolute, relative and in units in the last place
+(ULP), and the first value inside whose numbers differ, of those that have the same name in both.
+
+The exit status is 0 where nothing differs, 1 where something does, 2 where a model cannot be read or run. With --run it
+tells of the outputs alone, in which numbers within --atol + --rtol * |A| are the same.
+
+examples:
+  graphcore diff model.onnx quantised.onnx
+  graphcore diff model.onnx other.onnx --run --dim batch=4 --rtol 1e-3
+  graphcore diff model.onnx other.onnx --html page.html
+"""
 
 _CHECK = "Says what is done to a model so that onnxruntime runs it with the promised numbers, a line each."
 _CHECK_HELP = """\
@@ -13,10 +54,22 @@ Graph of the file at all.
 
 The exit status is 0 where onnxruntime alone runs the model with the same numbers (faster forms do not count: their sums
 may come in another order), 1 where it would refuse it or give other numbers, 2 where the model cannot be read or run.
+With --strict it is 0 where the nodes run as they stand and no other: faster forms and added nodes count too.
 
 examples:
   graphcore check model.onnx --provider cpu
   graphcore check model.onnx --json
+"""
+
+_VIEW = "Writes a page that shows the graph of a model, or opens it in the browser."
+_VIEW_HELP = """\
+The page is one HTML file that needs no network. With --profile the model is run, on random arrays where no --input is
+given, and the page shows the time and the provider of each node.
+
+examples:
+  graphcore view model.onnx
+  graphcore view model.onnx -o page.html --target cpu --target cuda
+  graphcore view model.onnx --profile --dim batch=8
 """
 
 _PROMOTE = "Prints the dtype in which two dtypes meet under each promotion system, and why; - where they do not meet."
@@ -39,28 +92,104 @@ examples:
   graphcore doctor --json
 """
 
+_COMPLETION = "Prints a script that completes this command in a shell."
+_COMPLETION_HELP = """\
+examples:
+  graphcore completion bash > ~/.local/share/bash-completion/completions/graphcore
+  graphcore completion zsh > ~/.zfunc/_graphcore
+  graphcore completion fish > ~/.config/fish/completions/graphcore.fish
+"""
 
-def add_check(commands: Commands) -> None:
-    parser = command(commands, "check", _CHECK, _CHECK_HELP)
-    parser.add_argument("model", metavar="MODEL", help="the .onnx file")
+
+def add_inspect(commands: Commands) -> None:
+    parser = command(commands, _HOME, "inspect", _INSPECT, _INSPECT_HELP)
+    add_model(parser)
+    add_json(parser)
+    parser.add_argument("--nodes", action="store_true", help="also list the nodes")
+    parser.add_argument("--weights", action="store_true", help="also list the weights, with statistics of their values")
+    add_dims(parser)
     add_provider(parser)
-    parser.add_argument("--json", action="store_true", help="print one object of JSON")
+    add_links(parser)
+
+
+def add_diff(commands: Commands) -> None:
+    parser = command(commands, _HOME, "diff", _DIFF, _DIFF_HELP)
+    parser.add_argument("old", metavar="A", help="the first .onnx file")
+    parser.add_argument("new", metavar="B", help="the second .onnx file")
+    add_json(parser)
+    parser.add_argument("--html", metavar="FILE", help="write a page that shows both")
+    parser.add_argument("--run", action="store_true", help="run both, and compare the numbers")
+    add_feeds(parser)
+    parser.add_argument(
+        "--atol", type=_tolerance, default=0.0, metavar="X", help="absolute difference that counts as none (0)"
+    )
+    parser.add_argument(
+        "--rtol", type=_tolerance, default=0.0, metavar="X", help="difference relative to A's that counts as none (0)"
+    )
+    add_provider(parser)
+    add_precision(parser)
     add_links(parser)
     parser.set_defaults(failure=2)
 
 
+def _tolerance(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    return found
+
+
+def add_check(commands: Commands) -> None:
+    parser = command(commands, _HOME, "check", _CHECK, _CHECK_HELP)
+    add_model(parser)
+    add_provider(parser)
+    add_json(parser)
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 where any node is changed, left out or added"
+    )
+    add_links(parser)
+    parser.set_defaults(failure=2)
+
+
+def add_view(commands: Commands) -> None:
+    parser = command(commands, _HOME, "view", _VIEW, _VIEW_HELP)
+    add_model(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="the .html file to write; the browser stays closed")
+    parser.add_argument(
+        "--target",
+        action="append",
+        choices=TARGETS,
+        help="show what lowering for it makes of each node (cpu); repeatable",
+    )
+    parser.add_argument("--against", metavar="FILE", help="another model; what differs from it is shown")
+    parser.add_argument("--profile", action="store_true", help="run the model, and show where the time goes")
+    add_json(parser)
+    add_feeds(parser)
+    add_provider(parser)
+    add_links(parser)
+
+
 def add_promote(commands: Commands) -> None:
-    parser = command(commands, "promote", _PROMOTE, _PROMOTE_HELP)
+    parser = command(commands, _HOME, "promote", _PROMOTE, _PROMOTE_HELP)
     parser.add_argument("lhs", metavar="LHS", help="the dtype of the left operand")
     parser.add_argument("rhs", metavar="RHS", help="the dtype of the right operand")
     parser.add_argument(
         "--system", action="append", metavar="NAME", help="one of the promotion systems (all); repeatable"
     )
+    add_json(parser)
 
 
 def add_doctor(commands: Commands) -> None:
-    parser = command(commands, "doctor", _DOCTOR, _DOCTOR_HELP)
+    parser = command(commands, _HOME, "doctor", _DOCTOR, _DOCTOR_HELP)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document instead; docs/doctor.md has its keys"
     )
     parser.add_argument("--traps", action="store_true", help="name every trap and the releases in which it was seen")
+
+
+def add_completion(commands: Commands) -> None:
+    parser = command(commands, _HOME, "completion", _COMPLETION, _COMPLETION_HELP)
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")

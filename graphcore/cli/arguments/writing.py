@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from graphcore.cli.arguments.options import TARGETS, Commands, add_links, add_precision, command
+from graphcore.cli.arguments.options import (
+    TARGETS,
+    Commands,
+    add_json,
+    add_links,
+    add_precision,
+    command,
+    named,
+)
+
+_HOME = "writing"
 
 _CONVERT = "Writes a model so that a plain onnxruntime of the target runs it, or as standard ONNX."
 
@@ -17,11 +27,79 @@ examples:
   graphcore quantize model.onnx small.onnx --scheme int4 --exclude 'head*' --embeddings
 """
 
+_KEPT = """\
+OUT may be IN, which is then replaced when all is written. Weights that lie in a file beside IN lie in one beside OUT.
+"""
 
-def add_convert(commands: Commands) -> None:
-    parser = command(commands, "convert", _CONVERT, "example:\n  graphcore convert new.onnx plain.onnx --target cpu\n")
+_EXTRACT = "Writes the part of a model that computes some values from others."
+_EXTRACT_HELP = f"""\
+Values are inputs, weights, or what nodes make: `graphcore inspect MODEL --nodes` lists them. Without --inputs the
+inputs of the model that are needed stay. {_KEPT}
+examples:
+  graphcore extract model.onnx head.onnx --inputs features --outputs scores
+  graphcore extract model.onnx part.onnx --outputs y=encoder/add_7
+"""
+
+_RENAME = "Writes a model with other names of inputs, outputs, weights, values or dims."
+_RENAME_HELP = f"""\
+Names may be swapped. {_KEPT}
+examples:
+  graphcore rename model.onnx named.onnx input.1=image unk__0=batch
+  graphcore rename model.onnx named.onnx --dim n=batch
+"""
+
+_SET_DIMS = "Writes a model whose inputs have other dims: sizes, names or expressions."
+_SET_DIMS_HELP = f"""\
+NAME=DIM gives what stands for the name of a dim everywhere. INPUT=[DIM,DIM,...] gives all dims of one input; sizes that
+become names are looked for inside of the model too. {_KEPT}
+examples:
+  graphcore set-dims model.onnx fixed.onnx batch=1 seq=128
+  graphcore set-dims model.onnx free.onnx 'image=[batch,3,224,224]'
+"""
+
+_ASTYPE = "Writes a model that computes in another dtype of floats."
+_ASTYPE_HELP = f"""\
+Inputs and outputs stay in their dtype unless --io is given. {_KEPT}
+examples:
+  graphcore astype model.onnx half.onnx float16 --keep Softmax --keep 'head/*'
+  graphcore astype half.onnx whole.onnx float32 --io
+"""
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="IN", help="the .onnx file to read")
     parser.add_argument("path", metavar="OUT", help="the .onnx file to write")
+
+
+def _add_versions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset of OUT (the oldest that will do)")
+    parser.add_argument(
+        "--ir-version", type=int, metavar="N", help="the version of the file format (the one that goes with the opset)"
+    )
+    parser.add_argument("--runtime", metavar="RELEASE", help="the onnxruntime that is to run it, such as 1.20")
+
+
+def _add_surgery(commands: Commands, name: str, summary: str, help: str) -> argparse.ArgumentParser:
+    """Return the parser of a command that is a call of docs/surgery.md on files."""
+    parser = command(commands, _HOME, name, summary, help)
+    _add_files(parser)
+    return parser
+
+
+def _add_written(parser: argparse.ArgumentParser) -> None:
+    """Add how the result of such a call is written."""
+    parser.add_argument("--target", choices=TARGETS, default="onnx", help="what it is to run on (onnx: operators stay)")
+    _add_versions(parser)
+    parser.add_argument("--external-data", action="store_true", help="put weights into a file beside it, OUT.data")
+    add_json(parser)
+    add_links(parser)
+
+
+def add_convert(commands: Commands) -> None:
+    parser = command(
+        commands, _HOME, "convert", _CONVERT, "example:\n  graphcore convert new.onnx plain.onnx --target cpu\n"
+    )
+    _add_files(parser)
     parser.add_argument("--target", choices=TARGETS, default="cpu", help="what it is to run on (cpu)")
     add_precision(parser)
     parser.add_argument(
@@ -30,19 +108,15 @@ def add_convert(commands: Commands) -> None:
     parser.add_argument(
         "--promotion", metavar="SYSTEM", help="the promotion system (the one that the model notes, or max)"
     )
-    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset of OUT (the oldest that will do)")
-    parser.add_argument(
-        "--ir-version", type=int, metavar="N", help="the version of the file format (the one that goes with the opset)"
-    )
-    parser.add_argument("--runtime", metavar="RELEASE", help="the onnxruntime that is to run it, such as 1.20")
+    _add_versions(parser)
     parser.add_argument("--external-data", action="store_true", help="put weights into a file beside it, OUT.data")
+    add_json(parser)
     add_links(parser)
 
 
 def add_quantize(commands: Commands) -> None:
-    parser = command(commands, "quantize", _QUANTIZE, _QUANTIZE_HELP)
-    parser.add_argument("source", metavar="IN", help="the .onnx file to read")
-    parser.add_argument("path", metavar="OUT", help="the .onnx file to write")
+    parser = command(commands, _HOME, "quantize", _QUANTIZE, _QUANTIZE_HELP)
+    _add_files(parser)
     parser.add_argument(
         "--scheme", default="int8_dynamic", metavar="NAME", help="int8_dynamic, int8, int4, q4_0, ... (int8_dynamic)"
     )
@@ -67,4 +141,45 @@ def add_quantize(commands: Commands) -> None:
     parser.add_argument("--strict", action="store_true", help="fail where a chosen layer cannot be quantised")
     parser.add_argument("--target", choices=TARGETS, default="cpu", help="what it is to run on (cpu)")
     parser.add_argument("--report", metavar="FILE", help="write the rows of the report as JSON too")
+    add_json(parser)
     add_links(parser)
+
+
+def add_extract(commands: Commands) -> None:
+    parser = _add_surgery(commands, "extract", _EXTRACT, _EXTRACT_HELP)
+    parser.add_argument("--inputs", nargs="+", metavar="VALUE", help="the values that it is given: names, or NEW=NAME")
+    parser.add_argument(
+        "--outputs", nargs="+", required=True, metavar="VALUE", help="the values that it gives: names, or NEW=NAME"
+    )
+    _add_written(parser)
+
+
+def add_rename(commands: Commands) -> None:
+    parser = _add_surgery(commands, "rename", _RENAME, _RENAME_HELP)
+    parser.add_argument("names", nargs="*", type=named, metavar="OLD=NEW", help="a name of anything")
+    for option, words in (("--value", "a value, where a dim has its name too"), ("--dim", "a dim, where a value has")):
+        parser.add_argument(option, action="append", default=[], type=named, metavar="OLD=NEW", help=words)
+    _add_written(parser)
+
+
+def add_set_dims(commands: Commands) -> None:
+    parser = _add_surgery(commands, "set-dims", _SET_DIMS, _SET_DIMS_HELP)
+    parser.add_argument(
+        "dims", nargs="+", type=named, metavar="NAME=DIM", help="a dim, or all dims of an input: INPUT=[DIM,DIM,...]"
+    )
+    _add_written(parser)
+
+
+def add_astype(commands: Commands) -> None:
+    parser = _add_surgery(commands, "astype", _ASTYPE, _ASTYPE_HELP)
+    parser.add_argument("dtype", metavar="DTYPE", help="float16, bfloat16, float32 or float64")
+    parser.add_argument("--from", dest="dtypes", action="append", metavar="DTYPE", help="what becomes it; repeatable")
+    parser.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="operators, layers, results or weights that stay as they are; repeatable",
+    )
+    parser.add_argument("--io", action="store_true", help="inputs and outputs become of the dtype too")
+    _add_written(parser)

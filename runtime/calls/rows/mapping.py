@@ -13,7 +13,7 @@ from graphcore.runtime.calls.batching import Batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.rows.pace import SIZES, Pace
 from graphcore.runtime.calls.rows.ragged import Ragged, ragged, row_types
-from graphcore.support.progress import Progress
+from graphcore.support.progress import ProgressOption, shown_by
 from graphcore.types.tensor_types import TensorType, Type
 
 Call: TypeAlias = Callable[..., list[Any]]
@@ -66,10 +66,10 @@ class Mapped:
         is_even = all(map(_has_one_shape, self._feeds.types.values()))
         self._window = self._batch or SIZES[-1] if is_even else max(window, self._batch or 1)
 
-    def results(self, items: Iterable[Any], progress: bool) -> Iterator[list[Array]]:
+    def results(self, items: Iterable[Any], progress: ProgressOption) -> Iterator[list[Array]]:
         """Yield the results of each item, in order; raise what reading and running them raises, in its place."""
         source = enumerate(items)
-        shown = Progress(len(items) if isinstance(items, Sized) else None, "items") if progress else None
+        shown = shown_by(progress, len(items) if isinstance(items, Sized) else None, "items")
         done = 0
         try:
             while True:

@@ -6,7 +6,7 @@ new graph (`replacing`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphcore.errors import GraphError
@@ -50,10 +50,11 @@ def layered(
     chosen: Selection,
     strict: bool,
     ranges: Ranges | None,
+    step: Callable[[], None],
 ) -> Layers:
     """Return a graph with quantised convolutions and recurrent layers.
 
-    ranges: of activations on samples, if there are any.
+    ranges: of activations on samples, if there are any. step: called after each layer.
     Raises `GraphError` where `strict` and a layer that was chosen cannot be quantised, though its operator has a form.
     """
     rows: dict[int, Row] = {}
@@ -91,6 +92,7 @@ def layered(
             )
         forms.update(made)
         rows[place] = _row(candidate, scheme, reason, size, error)
+        step()
     return Layers(replaced(graph, forms) if forms else graph, rows)
 
 

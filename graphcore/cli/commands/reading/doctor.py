@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from graphcore.cli.tables import aligned
+from graphcore.cli import output
+from graphcore.cli.output import aligned
 from graphcore.runtime.doctor import Finding, Machine, Provider, Release, Report, Trap, report
 
 _WIDTH = 110
@@ -19,10 +18,10 @@ _NAMED = 4
 def doctor(args: argparse.Namespace) -> int:
     found = report()
     if args.json:
-        json.dump(found.as_json(), sys.stdout, indent=2)
-        print()
+        output.document(found.as_json())
     else:
-        print("\n".join(text(found, args.traps)))
+        for each in text(found, args.traps):
+            output.line(each)
     return 0 if found.runs else 1
 
 

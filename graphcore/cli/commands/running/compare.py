@@ -1,0 +1,187 @@
+"""`graphcore compare`: forms of one model beside the exact one on the CPU, their errors and their times."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphcore import runtime
+from graphcore.analysis.sizes import bytes_of
+from graphcore.cli import output
+from graphcore.cli.arguments.options import links
+from graphcore.cli.measuring.distances import Distance, distance
+from graphcore.cli.measuring.feeds import feeds_of
+from graphcore.cli.measuring.latency import Latency, in_turns, ratio
+from graphcore.errors import GraphcoreError
+from graphcore.ir.graph import Graph, Precision
+from graphcore.ir.symbol import Constant
+from graphcore.runtime.ort.providers import installed
+
+_DTYPES = ("float16", "bfloat16")
+_SCHEMES = ("int8_dynamic", "int8", "int4")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way to run the model. kind: "precision", "dtype" or "scheme", whose `name` it is."""
+
+    provider: str
+    kind: str
+    name: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.provider} {self.name}"
+
+    def graph(self, graph: Graph) -> Graph:
+        """Return the graph in this form. Raises what making it raises."""
+        if self.kind == "dtype":
+            return graph.astype(self.name)
+        return runtime.quantize(graph, self.name).graph if self.kind == "scheme" else graph
+
+    @property
+    def precision(self) -> Precision | None:
+        if self.kind != "precision":
+            return None
+        return "fast" if self.name == "fast" else "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result of a form. weights: the bytes of its weights and constants. beside: the exact model's latency in the
+    same rounds. reason: why there is none of the rest."""
+
+    form: Form
+    weights: int = 0
+    latency: Latency | None = None
+    beside: Latency | None = None
+    outputs: Mapping[str, Distance] | None = None
+    reason: str = ""
+
+    @property
+    def largest(self) -> float | None:
+        """Return the largest absolute error of an output."""
+        return max((d.absolute for d in (self.outputs or {}).values() if d.absolute is not None), default=None)
+
+    @property
+    def cosine(self) -> float | None:
+        """Return the least cosine of an output with the exact one."""
+        return min((d.cosine for d in (self.outputs or {}).values() if d.cosine is not None), default=None)
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the time of a call beside the exact model's."""
+        return None if self.latency is None or self.beside is None else ratio(self.latency, self.beside)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "provider": self.form.provider,
+            "kind": self.form.kind,
+            "name": self.form.name,
+            "reason": self.reason,
+            "weights": self.weights or None,
+            "absolute": self.largest,
+            "cosine": self.cosine,
+            "outputs": {name: each.as_dict() for name, each in (self.outputs or {}).items()},
+            "latency": None if self.latency is None else self.latency.as_dict(),
+            "ratio": self.ratio,
+        }
+
+
+def compare(args: argparse.Namespace) -> int:
+    with output.working(f"loading {args.model}"):
+        graph = Graph.load(args.model, **links(args))
+        exact = _session(args, Form("cpu", "precision", "exact")).load(graph)
+    feeds = feeds_of("compare", exact.name, exact.inputs, args, fills=True)
+    wanted = dict(zip(exact.outputs, exact(**feeds), strict=True))
+    forms = _forms(args)
+    whole = int(1000 * args.seconds * len(forms))
+    rows: list[Row] = []
+    with output.progress(f"comparing {args.model}") as advance:
+        for number, form in enumerate(forms):
+            before = number * args.seconds
+
+            def tell(passed: float, before: float = before) -> None:
+                advance(int(1000 * (before + min(passed, args.seconds))), whole)
+
+            rows.append(_row(args, form, graph, lambda: exact(**feeds), feeds, wanted, tell))
+    if args.json:
+        head = {"model": args.model, "seconds": args.seconds, "weights": _weights(graph)}
+        output.document(head | {"forms": [row.as_dict() for row in rows]})
+        return 0
+    _print(rows)
+    return 0
+
+
+def _forms(args: argparse.Namespace) -> list[Form]:
+    """Return the forms that were asked for, on each provider; all of them where none was."""
+    given = {"precision": args.precision or [], "dtype": args.dtype or [], "scheme": args.scheme or []}
+    if not any(given.values()):
+        given = {"precision": ["fast"], "dtype": [*_DTYPES], "scheme": [*_SCHEMES]}
+    given["precision"] = ["exact", *(name for name in given["precision"] if name != "exact")]
+    providers = dict.fromkeys(args.provider or installed())
+    return [
+        Form(provider, kind, name)
+        for provider in providers
+        for kind, names in given.items()
+        for name in dict.fromkeys(names)
+    ]
+
+
+def _session(args: argparse.Namespace, form: Form) -> runtime.InferenceSession:
+    options = {} if args.threads is None else {"intra_op_num_threads": args.threads}
+    return runtime.InferenceSession(form.provider, precision=form.precision, **options)
+
+
+def _row(
+    args: argparse.Namespace,
+    form: Form,
+    graph: Graph,
+    exact: Callable[[], list[Any]],
+    feeds: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    tell: Callable[[float], None],
+) -> Row:
+    try:
+        made = form.graph(graph)
+        model = _session(args, form).load(made)
+        found = dict(zip(model.outputs, model(**feeds), strict=True))
+        latency, beside = in_turns([lambda: model(**feeds), exact], args.seconds, tell)
+    except GraphcoreError as error:
+        return Row(form, reason=error.summary)
+    distances = {name: distance(array, found[name]) for name, array in wanted.items()}
+    return Row(form, _weights(made), latency, beside, distances)
+
+
+def _weights(graph: Graph) -> int:
+    """Return the bytes of weights and constants as files have them."""
+    return sum(bytes_of(s) for s in graph.symbols if isinstance(s.producer, Constant))
+
+
+def _print(rows: list[Row]) -> None:
+    head = ("form", "max abs", "cosine", "differ", "p50 ms", "beside exact", "weights")
+    table, reasons = [], []
+    for row in rows:
+        if row.reason:
+            reasons.append(f"{row.form.label}: {row.reason}")
+            table.append((row.form.label, "-", "-", "-", "-", "-", "-"))
+            continue
+        assert row.latency is not None
+        assert row.outputs is not None
+        differing = sum(each.differing for each in row.outputs.values())
+        table.append(
+            (
+                row.form.label,
+                "-" if row.largest is None else f"{row.largest:.3g}",
+                "-" if row.cosine is None else f"{row.cosine:.6f}",
+                str(differing),
+                f"{row.latency.percentile(50) * 1e3:.4g}",
+                "-" if row.ratio is None else f"{row.ratio:.3f}",
+                output.size(row.weights),
+            )
+        )
+    output.table(table, head=head, numbers=range(1, 7))
+    for reason in reasons:
+        output.line(reason)

@@ -1,0 +1,28 @@
+"""`graphcore run`: a model on arrays of files, or on random ones."""
+
+from __future__ import annotations
+
+import argparse
+
+from graphcore import runtime
+from graphcore.cli import arrays, output
+from graphcore.cli.arguments.options import links
+from graphcore.cli.measuring.feeds import feeds_of
+
+
+def run(args: argparse.Namespace) -> int:
+    with output.working(f"loading {args.model}"):
+        model = runtime.InferenceSession(args.provider, precision=args.precision).load(args.model, **links(args))
+    feeds = feeds_of("run", model.name, model.inputs, args, fills=args.random)
+    with output.working(f"running {args.model}"):
+        results = dict(zip(model.outputs, model(**feeds), strict=True))
+    said = arrays.write(args.output, results) if args.output else []
+    if args.json:
+        outputs = [{"name": name, **arrays.described(result)} for name, result in results.items()]
+        output.document({"model": args.model, "outputs": outputs, "written": args.output, "notes": said})
+        return 0
+    for name, result in results.items():
+        output.line(arrays.summary(name, result, model.outputs[name]))
+    for text in said:
+        output.line(text)
+    return 0

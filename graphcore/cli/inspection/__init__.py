@@ -1,0 +1,1 @@
+"""The facts of `graphcore inspect`, as plain values and as text."""

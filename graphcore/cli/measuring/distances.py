@@ -1,0 +1,157 @@
+"""Distances of arrays: absolute, relative, in units in the last place, and as an angle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import DTypeError
+from graphcore.types.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """The distance of an array from a first one.
+
+    differing: how many elements are not equal, of `size`; NaNs are equal. beyond: how many differ by more than the
+    tolerances. absolute, relative, ulp: the largest differences: in value, beside the first array's values that are not
+    0, and in units in the last place of the dtype that both have. cosine: of the arrays as vectors. first: the index of
+    the first element beyond the tolerances. reason: why they cannot be compared, "" where they can. What does not exist
+    for the dtypes or shapes is None.
+    """
+
+    size: int
+    differing: int = 0
+    beyond: int = 0
+    absolute: float | None = None
+    relative: float | None = None
+    ulp: int | None = None
+    cosine: float | None = None
+    first: tuple[int, ...] | None = None
+    values: tuple[float, float] | None = None
+    reason: str = ""
+
+    @property
+    def is_far(self) -> bool:
+        """Return whether the arrays differ by more than the tolerances."""
+        return bool(self.beyond or self.reason)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values, for JSON."""
+        return asdict(self)
+
+
+def distance(a: Any, b: Any, atol: float = 0.0, rtol: float = 0.0) -> Distance:
+    """Return how far `b` is from `a`: arrays, lists of them, or None for both.
+
+    Elements within `atol + rtol * |a|` are the same.
+    """
+    if isinstance(a, list) and isinstance(b, list):
+        return _of_sequences(a, b, atol, rtol)
+    if a is None and b is None:
+        return Distance(0)
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return Distance(0, reason="one of them is no array")
+    if a.shape != b.shape:
+        return Distance(a.size, reason=f"their shapes differ: {list(a.shape)} and {list(b.shape)}")
+    if not _is_number(a.dtype) or not _is_number(b.dtype):
+        is_other = np.asarray(a != b, bool)
+        count = int(np.count_nonzero(is_other))
+        return Distance(a.size, count, count, first=_first(is_other))
+    if not a.size:
+        return Distance(0, absolute=0.0, relative=0.0)
+    is_wide = a.dtype.kind in "iu" and b.dtype.kind in "iu" and max(a.itemsize, b.itemsize) == 8
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        is_same = (a == b) if is_wide else (x == y)
+        is_same |= np.isnan(x) & np.isnan(y)
+        gaps = np.where(is_same, 0.0, np.abs(x - y))
+        gaps = np.where(np.isnan(gaps), np.inf, gaps)  # NaN against a number, and infinities of two signs
+        if is_wide:
+            gaps = np.where(is_same, 0.0, np.maximum(gaps, 1.0))  # which float64 may not tell apart
+        is_far = ~is_same & ~(gaps <= atol + rtol * np.abs(x))
+        sizes = np.abs(x)
+        ratios = np.divide(gaps, sizes, out=np.zeros_like(gaps), where=(sizes != 0) & (gaps != 0))
+    first = _first(is_far)
+    return Distance(
+        a.size,
+        int(np.count_nonzero(~is_same)),
+        int(np.count_nonzero(is_far)),
+        float(gaps.max()),
+        float(np.where(np.isnan(ratios), np.inf, ratios).max()),
+        _ulp(a, b),
+        1.0 if is_same.all() else cosine(x, y),
+        first,
+        None if first is None else (float(x[first]), float(y[first])),
+    )
+
+
+def _of_sequences(a: list[Any], b: list[Any], atol: float, rtol: float) -> Distance:
+    """Return the distance of two lists of arrays: the largest of their elements'. `first` begins with the position."""
+    if len(a) != len(b):
+        return Distance(len(a), reason=f"their lengths differ: {len(a)} and {len(b)}")
+    parts = [distance(x, y, atol, rtol) for x, y in zip(a, b, strict=True)]
+    far = next((i for i, part in enumerate(parts) if part.first is not None), None)
+    ulps = [part.ulp for part in parts]
+    return Distance(
+        sum(part.size for part in parts),
+        sum(part.differing for part in parts),
+        sum(part.beyond for part in parts),
+        max((part.absolute for part in parts if part.absolute is not None), default=None),
+        max((part.relative for part in parts if part.relative is not None), default=None),
+        None if None in ulps else max((ulp for ulp in ulps if ulp is not None), default=None),
+        min((part.cosine for part in parts if part.cosine is not None), default=None),
+        None if far is None else (far, *(parts[far].first or ())),
+        None if far is None else parts[far].values,
+        next((part.reason for part in parts if part.reason), ""),
+    )
+
+
+def cosine(x: Array, y: Array) -> float | None:
+    """Return the cosine of the angle between two arrays as vectors; None where one has no length or no end."""
+    x, y = x.reshape(-1), y.reshape(-1)
+    with np.errstate(all="ignore"):
+        most = max(float(np.abs(x).max(initial=0)), float(np.abs(y).max(initial=0)))
+        if not 0 < most < np.inf:
+            return None
+        x, y = x / most, y / most
+        lengths = float(np.linalg.norm(x) * np.linalg.norm(y))
+        return float(np.clip(np.dot(x, y) / lengths, -1.0, 1.0)) if lengths else None
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind not in "USOcMm"
+
+
+def _first(is_other: Array) -> tuple[int, ...] | None:
+    flat = is_other.reshape(-1)
+    if not flat.any():
+        return None
+    return tuple(int(i) for i in np.unravel_index(int(flat.argmax()), is_other.shape))
+
+
+def _ulp(a: Array, b: Array) -> int | None:
+    """Return the largest number of values of the dtype between two elements; None where they are not of one float."""
+    try:
+        dtype = DType.of(a.dtype)
+    except DTypeError:
+        return None
+    if a.dtype != b.dtype or not dtype.is_float or dtype is DType.float8_e8m0:
+        return None
+    x, y = _ordered(a, dtype.bits), _ordered(b, dtype.bits)
+    gaps = np.where(x > y, x - y, y - x)
+    with np.errstate(invalid="ignore"):
+        is_number = ~(np.isnan(a.astype(np.float64)) | np.isnan(b.astype(np.float64)))
+    return int(gaps[is_number].max(initial=0))
+
+
+def _ordered(array: Array, bits: int) -> Array:
+    """Return unsigned integers in the order of the floats; both zeros are one."""
+    plain = np.ascontiguousarray(array)
+    held = plain.view(f"u{plain.dtype.itemsize}").astype(np.uint64)
+    sign = np.uint64(1 << (bits - 1))
+    magnitude = held & np.uint64(int(sign) - 1)
+    return np.where(held & sign, sign - magnitude, sign + magnitude)

@@ -1,0 +1,263 @@
+"""Output of commands: tables, JSON and bars of progress, as the terminal and the environment ask for them.
+
+On a terminal the package rich draws, where it is installed; on a pipe, and without it, text is plain and aligned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import json
+import math
+import os
+import sys
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TextIO, TypeAlias, TypeVar, cast
+
+from graphcore.support.progress import Progress
+
+Record = TypeVar("Record")
+
+Advance: TypeAlias = Callable[[int, "int | None"], None]
+"""Told how much is done, and of how much; None where that is not known."""
+
+_PATIENCE = 1.0
+"""Seconds before work shows how far it is."""
+
+_REDRAWN = 0.2
+"""Seconds between two pictures of a bar."""
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn"})
+"""Unicode's categories of what moves the cursor, turns text around, cannot be encoded or shows nothing."""
+
+
+def escaped(text: str) -> str:
+    """Return text whose control and invisible characters are written as escapes: names of models hold anything."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if unicodedata.category(c) not in _UNSEEN else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def escaped_record(record: Record) -> Record:
+    """Return a dataclass whose fields that are text, or tuples of text and of dataclasses, are escaped."""
+    made: Any = record
+    changed = {field.name: _escaped_value(getattr(made, field.name)) for field in fields(made)}
+    return cast("Record", replace(made, **changed))
+
+
+def _escaped_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, tuple):
+        return tuple(map(_escaped_value, value))
+    return escaped_record(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Return whether a stream is to be written with colours. Source: no-color.org."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+@functools.cache
+def has_rich() -> bool:
+    """Return whether the package rich is installed."""
+    return importlib.util.find_spec("rich") is not None
+
+
+def line(text: str = "") -> None:
+    """Print a line, escaped."""
+    print(escaped(text))
+
+
+def heading(text: str) -> None:
+    """Print a line that begins a section: bold where there are colours, after an empty line."""
+    shown = escaped(text)
+    print(f"\n\x1b[1m{shown}\x1b[0m" if has_colour(sys.stdout) else f"\n{shown}")
+
+
+def table(rows: Sequence[Sequence[str]], *, head: Sequence[str] = (), numbers: Collection[int] = ()) -> None:
+    """Print rows. numbers: the columns that are aligned on the right."""
+    if not rows:
+        return
+    if is_terminal(sys.stdout) and has_rich():
+        _drawn(rows, head, numbers)
+        return
+    for text in aligned([head, *rows] if head else rows, numbers):
+        print(text)
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    """Return the rows as lines whose columns begin at the same place. numbers: columns that end at the same place."""
+    cells = [[escaped(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in numbers else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _drawn(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: Collection[int]) -> None:
+    """Print a table that fits the terminal."""
+    # rich takes as long to import as the rest of the command line.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0))
+    for i in range(len(rows[0])):
+        right = i in numbers
+        made.add_column(
+            Text(head[i]) if head else "", justify="right" if right else "left", overflow="fold", no_wrap=right
+        )
+    for row in rows:
+        made.add_row(*(Text(escaped(cell)) for cell in row))
+    Console(highlight=False).print(made)
+
+
+def document(value: object) -> None:
+    """Print one JSON document. Numbers that JSON does not have are the strings "nan", "inf" and "-inf"."""
+    print(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """Return the text that `document` prints."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal's stderr what is being done, where it takes over a second."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    shown = threading.Event()
+
+    def show() -> None:
+        shown.set()
+        sys.stderr.write(f"{escaped(what)} ...")
+        sys.stderr.flush()
+
+    timer = threading.Timer(_PATIENCE, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if shown.is_set():
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Advance]:
+    """Yield what is to be told how far some work is: a bar on a terminal's stderr, where it takes over a second."""
+    if not is_terminal(sys.stderr):
+        yield _silent
+        return
+    bar = _RichBar(what) if has_rich() else _PlainBar(what)
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
+
+
+def _silent(done: int, most: int | None) -> None:
+    return None
+
+
+class _PlainBar:
+    """A line of characters."""
+
+    def __init__(self, what: str) -> None:
+        self._what = escaped(what)
+        self._started = time.perf_counter()
+        self._bar: Progress | None = None
+
+    def advance(self, done: int, most: int | None) -> None:
+        if self._bar is None and time.perf_counter() - self._started > _PATIENCE:
+            self._bar = Progress(most, self._what)
+        if self._bar is not None:
+            self._bar.show(done)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class _RichBar:
+    """A bar of the package rich, that is gone when the work is done."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._started = time.perf_counter()
+        self._drawn = 0.0
+        self._bar: Any = None
+        self._task: Any = None
+
+    def advance(self, done: int, most: int | None) -> None:
+        if self._bar is None:
+            if time.perf_counter() - self._started <= _PATIENCE:
+                return
+            # As in `_drawn`.
+            from rich.console import Console
+            from rich.markup import escape
+            from rich.progress import Progress as Bar
+
+            # Drawn between steps alone: a thread that draws would disturb what is measured.
+            console = Console(stderr=True, highlight=False)
+            self._bar = Bar(console=console, transient=True, auto_refresh=False)
+            self._task = self._bar.add_task(escape(escaped(self._what)), total=most)
+            self._bar.start()
+        now = time.perf_counter()
+        if now - self._drawn > _REDRAWN or done == most:
+            self._drawn = now
+            self._bar.update(self._task, completed=done, total=most, refresh=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def size(count: int | float) -> str:
+    """Return bytes as people read them."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{int(count)} B"
+
+
+def counted(count: int | float) -> str:
+    """Return a number as people read it: 1.2 M, 3.4 G."""
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.2f} {unit}"
+    return str(int(count))

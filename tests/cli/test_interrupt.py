@@ -1,0 +1,85 @@
+"""Ctrl-C in a real process: the exit status is 130, and no file is left half-written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphcore import DType, Graph, TensorType
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 120  # seconds
+
+
+def model(size: int) -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, [1, 64])})
+    w = np.zeros((64, size // 64 // 4), np.float32)
+    graph.output(y=graph["x"] @ graph.weight("w", w))
+    graph.export("m.onnx", target="onnx")
+
+
+def interrupted(argv: list[str], is_time: Callable[[], bool]) -> tuple[int, str]:
+    """Start the command, send SIGINT as soon as `is_time`; return its status and what it wrote to stderr."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphcore", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    end = time.monotonic() + LONGEST
+    while not is_time() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.0005)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LONGEST)
+    # Python ends itself by the signal where it came inside of an `eval`, as those of imports; shells say 130 of both.
+    status = 128 + signal.SIGINT if process.returncode == -signal.SIGINT else process.returncode
+    return status, err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupt_while_a_model_is_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model(256 << 20)
+
+    def is_writing() -> bool:
+        return any(name.startswith(".o.onnx") for name in os.listdir())
+
+    for _ in range(8):
+        status, err = interrupted(["rename", "m.onnx", "o.onnx", "x=image", "--external-data"], is_writing)
+        assert err == ""
+        assert status in (0, 130)
+        left = {path.name for path in Path().iterdir()} - {"m.onnx"}
+        assert left in (set(), {"o.onnx", "o.onnx.data"})
+        if not left:
+            assert status == 130
+            return
+        for name in left:
+            os.unlink(name)
+    pytest.skip("every file was written before the signal came")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupt_while_measuring_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model(1 << 16)
+    started = time.monotonic()
+
+    def is_time() -> bool:
+        return time.monotonic() - started > 8
+
+    argv = ["bench", "m.onnx", "--seconds", "100", "--plot", "p.svg"]
+    assert interrupted(argv, is_time) == (130, "")
+    assert not Path("p.svg").exists()

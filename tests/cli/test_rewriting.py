@@ -1,0 +1,130 @@
+"""`graphcore extract`, `rename`, `set-dims` and `astype`: the calls of docs/surgery.md on files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType
+from tests.cli.conftest import Call
+from tests.support.trained import Trained
+
+Document = Callable[..., Any]
+
+
+@pytest.fixture
+def small(call: Call) -> str:
+    """A model with two layers, in the folder of the test."""
+    call("doctor")
+    graph = Graph("g", {"x": TensorType(DType.float32, ["batch", 16])})
+    w = np.linspace(-1, 1, 16 * 64, dtype=np.float32)
+    hidden = graph["x"] @ graph.weight("w", w.reshape(16, 64))
+    hidden.name = "hidden"
+    graph.output(y=hidden @ graph.weight("v", w.reshape(64, 16)))
+    graph.export("m.onnx", target="onnx")
+    return "m.onnx"
+
+
+def run(path: str, **feeds: Any) -> list[Any]:
+    return gc.InferenceSession().load(path)(**feeds)
+
+
+def test_extract_writes_a_part(small: str, document: Document) -> None:
+    found = document("extract", small, "head.onnx", "--inputs", "h=hidden", "--outputs", "y")
+    assert [each["name"] for each in found["inputs"]] == ["h"]
+    assert found["nodes"] == 1
+    x = np.ones((2, 16), np.float32)
+    document("extract", small, "body.onnx", "--outputs", "hidden")
+    (hidden,) = run("body.onnx", x=x)
+    assert np.array_equal(run("head.onnx", h=hidden)[0], run(small, x=x)[0])
+
+
+def test_rename_gives_other_names(small: str, document: Document) -> None:
+    found = document("rename", small, "o.onnx", "x=image", "y=scores", "batch=n")
+    assert found["inputs"] == [{"name": "image", "type": "float32[n, 16]"}]
+    assert [each["name"] for each in found["outputs"]] == ["scores"]
+
+
+def test_set_dims_fixes_and_frees(small: str, document: Document) -> None:
+    assert document("set-dims", small, "o.onnx", "batch=4")["inputs"][0]["type"] == "float32[4, 16]"
+    assert document("set-dims", "o.onnx", "p.onnx", "x=[rows, 16]")["inputs"][0]["type"] == "float32[rows, 16]"
+    assert document("set-dims", small, "q.onnx", "batch=n * 2")["inputs"][0]["type"] == "float32[2 * n, 16]"
+
+
+def test_astype_computes_in_another_dtype(small: str, document: Document) -> None:
+    whole = document("astype", small, "h.onnx", "float16")
+    assert whole["inputs"][0]["type"] == "float32[batch, 16]"
+    assert document("astype", small, "i.onnx", "float16", "--io")["inputs"][0]["type"] == "float16[batch, 16]"
+    dtypes = {i.data_type for i in onnx.load("h.onnx").graph.initializer}
+    assert dtypes == {onnx.TensorProto.FLOAT16}
+
+
+@pytest.mark.parametrize(
+    "argv", [["set-dims", "{}", "o.onnx", "bytes=[3,2048]"], ["astype", "{}", "o.onnx", "float64"]]
+)
+def test_rewritten_trained_models_run(call: Call, magika: Trained, argv: list[str]) -> None:
+    status, out, err = call(*(each.format(magika.file()) for each in argv))
+    assert status == 0, err
+    assert out.startswith("o.onnx: ")
+    feed = np.tile(magika.feeds()["bytes"][:1], (3, 1))
+    (wanted,) = run(magika.file(), bytes=feed)
+    (found,) = run("o.onnx", bytes=feed)
+    assert np.abs(found - wanted).max() < 0.01
+
+
+def test_weights_stay_beside_the_model_when_they_were(call: Call, document: Document, small: str) -> None:
+    Graph.load(small).export("e.onnx", external_data=True, target="onnx")
+    found = document("rename", "e.onnx", "o.onnx", "x=image")
+    assert found["external_data"] == "o.onnx.data"
+    assert Path("o.onnx.data").stat().st_size >= 2 * 16 * 64 * 4
+    assert document("rename", small, "p.onnx", "x=image")["external_data"] is None
+    assert document("rename", small, "r.onnx", "x=image", "--external-data")["external_data"] == "r.onnx.data"
+    x = np.ones((1, 16), np.float32)
+    assert np.array_equal(run("o.onnx", image=x)[0], run(small, x=x)[0])
+
+
+def test_model_is_replaced_when_it_is_written_onto_itself(call: Call, document: Document, small: str) -> None:
+    x = np.ones((1, 16), np.float32)
+    wanted = run(small, x=x)[0]
+    document("rename", small, small, "x=image")
+    assert np.array_equal(run(small, image=x)[0], wanted)
+    document("rename", small, small, "image=x", "--external-data")
+    document("rename", small, small, "x=image")
+    assert np.array_equal(run(small, image=x)[0], wanted)
+    assert sorted(path.name for path in Path().iterdir()) == ["m.onnx", "m.onnx.data"]
+
+
+REFUSED = {
+    "extract: no such value": (["extract", "m.onnx", "o.onnx", "--outputs", "z"], "'z'"),
+    "extract: twice": (["extract", "m.onnx", "o.onnx", "--outputs", "y", "y=hidden"], "two values"),
+    "extract: no such model": (["extract", "gone.onnx", "o.onnx", "--outputs", "y"], "gone.onnx is no file"),
+    "extract: nowhere": (["extract", "m.onnx", "no/o.onnx", "--outputs", "y"], "no/o.onnx"),
+    "rename: nothing": (["rename", "m.onnx", "o.onnx"], "no name is given"),
+    "rename: no such name": (["rename", "m.onnx", "o.onnx", "z=a"], "'z'"),
+    "rename: taken": (["rename", "m.onnx", "o.onnx", "x=y"], "'y'"),
+    "rename: twice": (["rename", "m.onnx", "o.onnx", "x=a", "x=b"], "two names"),
+    "set-dims: no such dim": (["set-dims", "m.onnx", "o.onnx", "width=3"], "'width'"),
+    "set-dims: wrong rank": (["set-dims", "m.onnx", "o.onnx", "x=[1]"], "x"),
+    "set-dims: no dim": (["set-dims", "m.onnx", "o.onnx", "batch=*"], "*"),
+    "set-dims: negative": (["set-dims", "m.onnx", "o.onnx", "batch=-3"], "-3"),
+    "set-dims: twice": (["set-dims", "m.onnx", "o.onnx", "batch=3", "batch=4"], "given twice"),
+    "astype: no such dtype": (["astype", "m.onnx", "o.onnx", "float99"], "float99"),
+    "astype: no float": (["astype", "m.onnx", "o.onnx", "int8"], "int8"),
+    "astype: keeps nothing": (["astype", "m.onnx", "o.onnx", "float16", "--keep", "Zip"], "Zip"),
+    "opset": (["rename", "m.onnx", "o.onnx", "x=a", "--opset", "3"], "opset 3"),
+}
+
+
+@pytest.mark.parametrize(("argv", "words"), REFUSED.values(), ids=REFUSED)
+def test_errors_write_nothing(call: Call, small: str, argv: list[str], words: str) -> None:
+    status, out, err = call(*argv)
+    assert (status, out) == (1, "")
+    assert words in err
+    assert "an error of its own" not in err
+    assert [path.name for path in Path().iterdir()] == ["m.onnx"]
