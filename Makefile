@@ -50,8 +50,8 @@ help:
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
 	@echo "make test-releases   run a part of the tests with each of RELEASES='$(RELEASES)'"
 	@echo "make lock    pin the newest release of every dependency in $(LOCK); needs uv"
-	@echo "make bench   run every benchmark in turn; leaves docs/performance.md"
-	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO, llama.cpp: 4 GB)"
+	@echo "make bench   run every benchmark in turn; leaves docs/performance.md; ONLY=\"cli load\": these again"
+	@echo "make peers   install what benchmarks compare with (PyTorch, JAX, MAX, OpenVINO, llama.cpp: 7 GB)"
 	@echo "make clean   remove .venv and whatever else was made"
 
 demo: $(VENV)/.demo-stamp
@@ -101,11 +101,14 @@ lock:
 	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --no-header pyproject.toml; \
 	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
+# With ONLY="cli load" those programs run again, and the figures of the others stay.
 bench: $(VENV)/.bench-stamp $(OPENVINO)/.stamp
-	@mkdir -p build; rm -f build/figures.jsonl; missed=; for bench in benchmarks/bench_*.py; do \
-	  echo "== $$bench"; python=$(PY); \
-	  if [ "$$bench" = benchmarks/bench_openvino.py ] && [ -x $(OPENVINO)/bin/python ]; then python=$(OPENVINO)/bin/python; fi; \
-	  GRAPHCORE_FIGURES=build/figures.jsonl $$python -m "benchmarks.$$(basename "$$bench" .py)" || missed=1; \
+	@mkdir -p build; [ -n "$(ONLY)" ] || rm -f build/figures.jsonl; missed=; \
+	for bench in $(or $(ONLY:%=benchmarks/bench_%.py),benchmarks/bench_*.py); do \
+	  echo "== $$bench"; python=$(PY); name=$$(basename "$$bench" .py); \
+	  if [ "$$name" = bench_openvino ] && [ -x $(OPENVINO)/bin/python ]; then python=$(OPENVINO)/bin/python; fi; \
+	  [ ! -f build/figures.jsonl ] || sed -i "/\"program\": \"$$name\"/d" build/figures.jsonl; \
+	  GRAPHCORE_FIGURES=build/figures.jsonl $$python -m "benchmarks.$$name" || missed=1; \
 	done; $(PY) -m benchmarks.page build/figures.jsonl; [ -z "$$missed" ]
 
 peers: $(VENV)/.bench-stamp

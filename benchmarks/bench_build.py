@@ -1,4 +1,4 @@
-"""Building and writing 10,000 element-wise nodes, beside the same nodes made as protobufs by onnx.helper.
+"""Building and writing 10,000 element-wise nodes and more, beside the same as protobufs made by onnx.helper.
 
     python -m benchmarks.bench_build
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import onnx
@@ -21,9 +22,10 @@ from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.export import lowered
 
-NODES = 10_000
+NODES, MANY = 10_000, 100_000
 BUILD_BOUND = 2.0
 WRITE_BOUND = 1.5
+BOTH_BOUND = 2.5
 
 Step = Callable[[Symbol, Symbol], Symbol]
 
@@ -68,13 +70,13 @@ def peer_nodes(graph: Graph) -> tuple[list[onnx.NodeProto], Callable[[], list[on
     return make(), make
 
 
-def peer_writer(graph: Graph, nodes: list[onnx.NodeProto]) -> Callable[[], bytes]:
-    """Return a function that makes a model of the nodes and writes it, with the constants of the graph's own model."""
+def peer_writer(graph: Graph) -> Callable[[list[onnx.NodeProto]], bytes]:
+    """Return a function that makes a model of nodes and writes it, with the constants of the graph's own model."""
     model = onnx.ModelProto.FromString(join(encode(lowered(graph, "cpu"))))
     inputs, outputs = list(model.graph.input), list(model.graph.output)
     initializers, opset = list(model.graph.initializer), helper.make_opsetid("", OPSET)
 
-    def write() -> bytes:
+    def write(nodes: list[onnx.NodeProto]) -> bytes:
         made = helper.make_model(
             helper.make_graph(nodes, graph.name, inputs, outputs, initializers), opset_imports=[opset]
         )
@@ -102,8 +104,26 @@ def main() -> int:
         def write(graph: Graph = graph) -> bytes:
             return join(encode(lowered(graph, "cpu")))
 
-        bounds.ratio(f"write  {what}", compare(write, peer_writer(graph, nodes)), WRITE_BOUND, len(nodes), "us")
+        ratio = compare(write, partial(peer_writer(graph), nodes))
+        bounds.ratio(f"write  {what}", ratio, WRITE_BOUND, len(nodes), "us")
+    for count, rounds in ((NODES, 7), (MANY, 1)):
+        both(bounds, count, rounds)
     return bounds.exit_code()
+
+
+def both(bounds: Bounds, count: int, rounds: int) -> None:
+    """Compare building and writing together, of `x + y` so many times."""
+    what, other, step, _ = CASES[0]
+    graph = build(other, step, count)
+    _, make = peer_nodes(graph)
+    write = peer_writer(graph)
+    del graph
+
+    def ours() -> bytes:
+        return join(encode(lowered(build(other, step, count), "cpu")))
+
+    ratio = compare(ours, lambda: write(make()), rounds)
+    bounds.ratio(f"both   {what}, {count} nodes", ratio, BOTH_BOUND, count, "us")
 
 
 if __name__ == "__main__":

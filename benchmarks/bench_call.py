@@ -22,7 +22,7 @@ from benchmarks.timing import Bounds, compare
 from graphcore import DType, Graph, Model, TensorType, ops
 from graphcore.types.tensor_types import SequenceType
 
-CALLS = 2_000
+CALLS = 1_000
 BOUND = 1.1
 STRINGS_BOUND = 1.15  # each of many is looked at: onnxruntime prints what is none
 NUMPY_STRINGS_BOUND = 1.4  # they are copied where onnxruntime would cut them, and it dies of code points that are none
@@ -52,7 +52,7 @@ def session() -> gc.InferenceSession:
 
 
 def compared(bounds: Bounds, what: str, ours: Callable[[], object], peer: Callable[[], object], most: float) -> None:
-    ratio = compare(many(ours), many(peer), 21, clock=time.process_time)
+    ratio = compare(many(ours), many(peer), 15, clock=time.process_time)
     bounds.ratio(f"{what}, beside run", ratio, most, CALLS, "us")
 
 

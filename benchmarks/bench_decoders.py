@@ -5,9 +5,9 @@
 The weights are the same for all; each engine is a process of its own, and all take turns. A prompt of 512 tokens, steps
 that end at 256 tokens of one stream, and of 8 streams that end at 128: processor time of one thread. Memory is the
 greatest of a process that reads prompts of 8 streams, each with room for 1024 tokens, and takes steps; a start is the
-wall time of a new process to its first token. Ours is measured from the file, from one that was prepared, and with a
-cache of starts. Steps are measured when memory has been gathered in large pages. Peers that are not installed are
-left out.
+processor time of a new process to its first token, with its wall time beside it. Ours is measured from the file, from
+one that was prepared, and with a cache of starts. Steps are measured when memory has been gathered in large pages.
+Peers that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,7 +60,7 @@ SETTLED = 2
 def show(bounds: Bounds, shape: str, kind: str, answers: Answers, each: int = 1) -> None:
     """Print and record a figure of all pairs that are there; check those of which something is asked."""
     is_memory, is_start = kind in (MEMORY, MEMORY_AGAIN), kind in (START, PREPARED, AGAIN)
-    measured = "peak" if is_memory else "wall" if is_start else "processor"
+    measured = "peak" if is_memory else "total" if is_start else "processor"
     unit, scale = ("MB", 1.0) if is_memory else ("ms", 1e3 / each)
     for ours, peer in pairs(shape):
         if ours not in answers or peer not in answers:
@@ -67,8 +68,9 @@ def show(bounds: Bounds, shape: str, kind: str, answers: Answers, each: int = 1)
         made = ratio(answers, ours, peer, measured)
         sides = [f"{side * scale:.{1 if side * scale < 100 else 0}f} {unit}" for side in (made.ours, made.peer)]
         if is_start:
-            held = ratio(answers, ours, peer, "peak")
-            sides = [f"{side} and {peak:.0f} MB" for side, peak in zip(sides, (held.ours, held.peer), strict=True)]
+            wall, held = (ratio(answers, ours, peer, what) for what in ("wall", "peak"))
+            more = zip(sides, (wall.ours, wall.peer), (held.ours, held.peer), strict=True)
+            sides = [f"{side}, {by_clock * 1e3:.0f} by the clock, {peak:.0f} MB" for side, by_clock, peak in more]
         row = {"shape": shape, "what": kind, "ours": ours, "peer": peer, "value": made.value, "sides": sides}
         record("decoders", row)
         detail = " to ".join(sides)
@@ -101,10 +103,11 @@ def agreement(shape: str, jobs: dict[str, Job]) -> None:
             raise RuntimeError(f"{name} and {first} compute different things")
 
 
-def settle(process: Process) -> None:
-    """Take the steps after which a session has gathered its memory."""
-    for _ in range(BEFORE):
-        process.ask(steps=COUNT)
+def settle(processes: Mapping[str, Process], jobs: Mapping[str, Job]) -> None:
+    """Take the steps after which a session of ours has gathered its memory."""
+    for name, process in processes.items():
+        for _ in range(BEFORE if jobs[name].engine == "ours" else 0):
+            process.ask(steps=COUNT)
 
 
 def measure(bounds: Bounds, shape: Shape, folder: Path) -> None:
@@ -115,12 +118,12 @@ def measure(bounds: Bounds, shape: Shape, folder: Path) -> None:
         show(bounds, shape.name, PREFILL, in_turns(processes, {"prefill": PROMPT}, shape.rounds))
         for process in processes.values():
             process.ask(fill=(1, ONE))
-            settle(process)
+        settle(processes, jobs)
         show(bounds, shape.name, STEP, in_turns(processes, {"steps": COUNT}, 2 * shape.rounds), COUNT)
     with opened({name: replace(job, streams=MANY) for name, job in jobs.items()}) as processes:
         for process in processes.values():
             process.ask(fill=(MANY, EACH))
-            settle(process)
+        settle(processes, jobs)
         answers = in_turns(processes, {"steps": COUNT}, shape.rounds)
     show(bounds, shape.name, STREAMS, answers, COUNT)
     memory = {name: answered[-1:] for name, answered in answers.items()}

@@ -4,9 +4,10 @@ the same.
     python -m benchmarks.bench_fewer_nodes FILE_OR_FOLDER ...
     pip install onnxslim onnxsim       # peers that are not installed are left out
 
-Without arguments: the models of the packages that tests are run with, and exports of PyTorch where it is installed
-(`benchmarks.peers.exported`). Each tool runs in a process of its own. Nodes are counted in bodies and functions too,
-without Constant. Files are run as they are, with onnxruntime's optimisations off, at two sizes of the dims that vary:
+Without arguments: the models of the packages that tests are run with, and some exports of PyTorch where it is installed
+(`benchmarks.bench_architectures`), beside onnxslim alone. Each tool runs in a process of its own. Nodes are counted in
+bodies and functions too, without Constant. Files are run as they are, with onnxruntime's optimisations off, at two
+sizes of the dims that vary:
 
 - equal: the same bits as those of the file, with onnxruntime's optimisations off or with its own folding of constants
   alone (kernels that reorder constant weights add up in another order than with weights computed in the run). A NaN is
@@ -32,11 +33,16 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from benchmarks.bench_architectures import file
+from benchmarks.peers import architectures
 from benchmarks.timing import Bounds, record
 from graphcore import Graph
 
 SECONDS = 600
 TOOLS = ("graphcore", "onnxslim", "onnxsim")
+EXPORTS = (
+    "DeBERTa", "FastViT", "Funnel", "GPT-Neo", "Granite", "HuBERT", "LayoutLMv3", "LeViT", "M2M-100", "MobileViT",
+)  # fmt: skip
 _NEAR = 1e-3
 _DTYPES = {"float": np.float32, "double": np.float64, "float16": np.float16, "bool": np.bool_} | {
     name: np.dtype(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -48,17 +54,18 @@ Array = np.ndarray[Any, Any]
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path, help="models, or folders of them")
-    parser.add_argument("--tools", nargs="*", default=list(TOOLS), help="; ".join(TOOLS))
+    parser.add_argument("--tools", nargs="*", help="; ".join(TOOLS))
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.run:
         print(json.dumps(_one(*given.run)))
         return 0
-    tools = [tool for tool in given.tools if tool == "graphcore" or _is_installed(tool)]
+    named = given.tools or (TOOLS if given.files else TOOLS[:2])
+    tools = [tool for tool in named if tool == "graphcore" or _is_installed(tool)]
     bounds, left = Bounds(), collections.Counter[str]()
     verdicts: dict[str, collections.Counter[str]] = {tool: collections.Counter() for tool in tools}
     with tempfile.TemporaryDirectory() as folder:
-        for path in _files(given.files, Path(folder)):
+        for path in _files(given.files):
             before = count(onnx.load(path, load_external_data=False))
             left["before"] += before
             shown = f"{path.parent.name}/{path.name:<40} {before:5}"
@@ -103,7 +110,7 @@ def count(model: onnx.ModelProto) -> int:
     return of(model.graph.node) + sum(of(function.node) for function in model.functions)
 
 
-def _files(given: Sequence[Path], folder: Path) -> Iterator[Path]:
+def _files(given: Sequence[Path]) -> Iterator[Path]:
     for path in given:
         yield from sorted(path.rglob("*.onnx")) if path.is_dir() else [path]
     if given:
@@ -112,21 +119,12 @@ def _files(given: Sequence[Path], folder: Path) -> Iterator[Path]:
         spec = importlib.util.find_spec(package)
         for place in () if spec is None else spec.submodule_search_locations or ():
             yield from sorted(Path(place).rglob("*.onnx"))
-    if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers", "onnxscript")):
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "torchvision", "timm", "transformers")):
         print("exports of PyTorch: left out, it is not installed")
         return
-    from benchmarks.peers.exported import CASES, EXPORTERS, export  # needs PyTorch
-
-    for case in CASES:
-        for exporter in EXPORTERS:
-            path = folder / f"{case.name.replace(' ', '_')}.{exporter}.onnx"
-            try:
-                export(case, exporter, "sdpa", path)
-            except Exception as error:  # any error of an exporter
-                print(f"{path.name}: not exported, {type(error).__name__}")
-                continue
-            yield path
-            path.unlink()
+    for case in architectures.CASES:
+        if case.name in EXPORTS:
+            yield file(case)
 
 
 def _row(tool: str, source: Path, made: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from graphcore.models.streams.running import Running
 from graphcore.models.streams.sampling import choice
 from graphcore.models.streams.text import Text
 
-CACHE, ROUNDS = 320, 3
+CACHE, ROUNDS = 320, 2
 RANDOM = np.random.default_rng(0)
 
 

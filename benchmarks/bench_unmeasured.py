@@ -3,8 +3,8 @@
     python -m benchmarks.bench_unmeasured
 
 In every other process the installed release is declared to be 99.0: its opset, format and kernels are then probed. Each
-process builds x + y, or README's first example, loads and runs it, with everything imported beforehand. Beside wall
-time is CPU time, which other programs disturb less.
+process builds x + y, or README's first example, loads and runs it, with everything imported beforehand. Processor time;
+the wall time is shown too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphcore.runtime.lowering.targets.releases import Release
 from graphcore.runtime.ort import release as installed
 
 BOUND = 30.0
-ROUNDS = 21
+ROUNDS = 9
 GRAPHS = {"added": "x + y", "screen": "README's first screen"}
 KINDS = ("measured", "unmeasured")
 
@@ -55,9 +55,9 @@ def main() -> int:
                 taken = child("benchmarks.bench_unmeasured", name, kind)
                 if number:  # the first compiles modules and reads files from the disk
                     found[kind].append(taken)
-        more, processor = (_more(found, which) for which in (0, 1))
-        usual, asked = (statistics.median(run[0] for run in runs) for runs in found.values())
-        detail = f"{asked:.1f} ms to {usual:.1f} ms; {processor:.1f} ms more of the processor"
+        more, wall = (_more(found, which) for which in (1, 0))
+        usual, asked = (statistics.median(run[1] for run in runs) for runs in found.values())
+        detail = f"{asked:.1f} ms to {usual:.1f} ms; {wall:.1f} ms more by the clock"
         bounds.figure(f"{shown}: first session, not measured", more, BOUND, "ms", detail)
     return bounds.exit_code()
 

@@ -1,108 +1,176 @@
-"""The table of what users would pick instead, and how graphcore stands beside it in a run.
+"""The table of what users would pick instead, and how graphcore stands beside it in a run; decoders have their own.
 
 python -m benchmarks.beside build/figures.jsonl
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.decoders.asked import (
-    AGAIN,
-    KINDS,
-    LARGE,
-    MEMORY,
-    MEMORY_AGAIN,
-    PREPARED,
-    SHORT,
-    SMALL,
-    START,
-    pairs,
-)
+from benchmarks.profiles import section
 
 Figures = Sequence[dict[str, Any]]
-Row = tuple[str, str, str]
-"""Work, what graphcore stands beside, and its figures."""
 
 MISSING = "not measured"
-ONE_BY_ONE = (
-    ("load a file of 10,000 nodes", "bare onnxruntime", "bench_load", ("load 10000 nodes through a Graph",)),
+BARE, RUN = "bare onnxruntime", "`session.run`"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row. peer: what graphcore stands beside. asked: the most that is asked for. said: the figures of the run.
+
+    why: the section of benchmarks/notes.md with the profile of figures above what is asked; "" if there are none.
+    """
+
+    work: str
+    peer: str
+    asked: str
+    said: str
+    why: str = ""
+
+
+SINGLE = (
     (
-        "MiniLM, embeddings of 1 / 16 / 100 / 160 / 600 sentences",
-        "sentence-transformers",
-        "bench_embed",
-        tuple(f"embed {count} sentences, beside sentence-transformers" for count in (1, 16, 100, 160, 600)),
+        "load a file of 10,000 / 50,000 nodes; 10,000 through a Graph",
+        BARE,
+        "bench_load",
+        ("load 10000 nodes", "load 50000 nodes", "load 10000 nodes through a Graph"),
     ),
     (
-        "graphcore --help / promote",
-        "import numpy",
+        "calls of graphs of a few nodes, 1 / 4 / 16 inputs",
+        RUN,
+        "bench_call",
+        tuple(f"call  {count} inputs by position, beside run" for count in (1, 4, 16)),
+    ),
+    (
+        "casts of floats to int64: after a support vector machine / after trees",
+        RUN,
+        "bench_foreign",
+        ("a support vector machine cast to int64, beside run", "trees cast to int64, beside run"),
+    ),
+    (
+        "float16 of others: products / convolutions",
+        RUN,
+        "bench_foreign",
+        ("float16 products, beside run", "float16 convolutions, beside run"),
+    ),
+    (
+        "1 / 16 / 256 strings",
+        RUN,
+        "bench_call",
+        tuple(f"call  {count} strings, str, beside run" for count in (1, 16, 256)),
+    ),
+    (
+        "encoders in int8_dynamic: MiniLM-L3 / MiniLM-L6 / rxnmap",
+        "onnxruntime's own quantisation",
+        "bench_quantized_encoders",
+        tuple(f"{name}: int8_dynamic beside quantize_dynamic" for name in ("MiniLM-L3", "MiniLM-L6", "rxnmap")),
+    ),
+    (
+        "LSTMs in int8, 256 wide / 384 wide",
+        "onnxruntime's own quantisation",
+        "bench_quantized_layers",
+        ("LSTM 256 to 256, 64 x 1: beside onnxruntime's", "LSTM 384 to 384, 64 x 4: beside onnxruntime's"),
+    ),
+    ("nodes left by `optimize()`", "onnxslim", "bench_fewer_nodes", ("nodes left beside onnxslim",)),
+    (
+        "`Model.bind` of a forest: bound / bound, given arrays",
+        RUN,
+        "bench_call",
+        ("call  a forest, bound, beside run", "call  a forest, bound, given, beside run"),
+    ),
+    (
+        "MiniLM, embeddings of 1 / 16 / 100 / 160 / 600 sentences; of 64 long ones",
+        "sentence-transformers",
+        "bench_embed",
+        (
+            *(f"embed {count} sentences, beside sentence-transformers" for count in (1, 16, 100, 160, 600)),
+            "embed 64 sentences of up to 119 words, beside sentence-transformers",
+        ),
+    ),
+    (
+        "`graphcore --help` / `promote`",
+        "`import numpy`",
         "bench_cli",
         tuple(f"graphcore {name}, beside importing NumPy" for name in ("--help", "promote")),
     ),
-    ("nodes left by optimize()", "onnxslim", "bench_fewer_nodes", ("nodes left beside onnxslim",)),
+    (
+        "build and write 10,000 / 100,000 nodes",
+        "onnx.helper",
+        "bench_build",
+        tuple(f"both   x + y, one dtype, {count} nodes" for count in (10_000, 100_000)),
+    ),
 )
 """Rows of single figures: work, the peer, the program and the names of the figures."""
 
 
 def rows(figures: Figures) -> Iterator[Row]:
     """Return the rows. figures: those of `make bench`."""
-    decoders = {(f["shape"], f["what"], f["ours"], f["peer"]): f for f in figures if f["kind"] == "decoders"}
-    yield from _decoders(decoders)
     yield from _trained([f for f in figures if f["kind"] == "trained"])
-    single = {(f["program"], f["what"]): f["value"] for f in figures if f["kind"] == "bounds"}
-    for work, peer, program, names in ONE_BY_ONE:
-        yield work, peer, _all([single.get((program, name)) for name in names])
-    built = [(name, value) for (program, name), value in single.items() if program == "bench_build"]
-    for what in ("build", "write"):
-        made = [value for name, value in built if name.startswith(what)]
-        yield f"{what} 10,000 nodes", "onnx.helper", _range(made)
-
-
-def _decoders(found: dict[tuple[str, str, str, str], dict[str, Any]]) -> Iterator[Row]:
-    for shape in (SMALL, LARGE):
-        for ours, peer in pairs(shape):
-            made = [found.get((shape, kind, ours, peer), {}) for kind in KINDS]
-            yield f"{shape} Llama-like, {ours}: {SHORT}", peer, _all([row.get("value") for row in made])
-    for kind, shape in itertools.product((MEMORY, START, PREPARED, MEMORY_AGAIN, AGAIN), (SMALL, LARGE)):
-        sides: dict[str, str] = {}
-        for (where, what, ours, peer), row in found.items():
-            if (where, what) == (shape, kind):
-                sides |= dict(zip((ours, peer), row["sides"], strict=True))
-        if sides:
-            said = "; ".join(f"{name} {side}" for name, side in sorted(sides.items()))
-            yield f"{shape} Llama-like: {kind}", "each other", said
+    yield _architectures([f for f in figures if f["kind"] == "architectures"])
+    single = {(f["program"], f["what"]): (f["value"], f["most"]) for f in figures if f["kind"] == "bounds"}
+    for work, peer, program, names in SINGLE:
+        found = [single.get((program, name)) for name in names]
+        yield _row(work, peer, program, found)
 
 
 def _trained(found: Figures) -> Iterator[Row]:
-    count, peer = len(found) or "", "bare onnxruntime"
-    yield f"{count} models of others, load to the first result", peer, _range([row["load"] for row in found])
-    yield f"{count} models of others, a second load with a cache", peer, _range([row["second"] for row in found])
-    long, short = ([row["run"] for row in found if (row["bare_run"] >= 1e-3) is is_long] for is_long in (True, False))
-    yield "running them, of over 1 ms", peer, _range(long)
-    yield "running them, below 1 ms", peer, _range(short)
+    program = "bench_trained"
+    for what, bare, bounds, words, shortest in (
+        ("load", "bare_load", (1.2, 2.0), ("of 5 ms and more", "below 5 ms"), 5e-3),
+        ("run", "bare_run", (1.03, 1.1), ("of 1 ms and more", "below 1 ms"), 1e-3),
+    ):
+        for is_long, bound, size in zip((True, False), bounds, words, strict=True):
+            values = [row[what] for row in found if (row[bare] >= shortest) is is_long]
+            work = {"load": "load to the first result", "run": "run"}[what]
+            yield _range(f"{work}, models of others, {size}", BARE, program, values, bound)
+    second = [row["second"] for row in found]
+    yield _range("load models of others again, with a cache", BARE, "bench_second_load", second, 0.5)
 
 
-def _all(values: Sequence[float | None]) -> str:
-    if not any(values):
-        return MISSING
-    return " / ".join(MISSING if value is None else f"{value:.2f}" for value in values)
+def _architectures(found: Figures) -> Row:
+    work = "run PyTorch's exports of architectures that docs/exports.md does not have"
+    return _range(work, BARE, "bench_architectures", [row["ratio"] for row in found], 1.03)
 
 
-def _range(values: Sequence[float]) -> str:
+def _row(work: str, peer: str, program: str, figures: Sequence[tuple[float, float | None] | None]) -> Row:
+    """Return a row of several figures, each with the most that is asked for, None where nothing is."""
+    if not any(figures):
+        return Row(work, peer, "", MISSING)
+    said, asked, is_above = [], [], False
+    for figure in figures:
+        if figure is None:
+            said.append(MISSING)
+            asked.append("–")
+            continue
+        value, bound = figure
+        above = bound is not None and float(f"{value:.3g}") > bound
+        is_above |= above
+        said.append(f"**{value:.2f}**" if above else f"{value:.2f}")
+        asked.append("–" if bound is None else f"{bound:g}")
+    one = asked[0] if len({*asked}) == 1 else " / ".join(asked)
+    return Row(work, peer, one, " / ".join(said), section(program) if is_above else "")
+
+
+def _range(work: str, peer: str, program: str, values: Sequence[float], bound: float) -> Row:
+    """Return a row of many models: their median, the least and the greatest, and how many are above what is asked."""
     if not values:
-        return MISSING
-    return f"{min(values):.2f} to {max(values):.2f}, median {statistics.median(values):.2f}"
+        return Row(work, peer, f"{bound:g}", MISSING)
+    above = sum(float(f"{value:.3g}") > bound for value in values)
+    spread = f"median {statistics.median(values):.2f}, {min(values):.2f} to {max(values):.2f} of {len(values)}"
+    said = f"{spread}; **{above} above**" if above else f"{spread}; none above"
+    return Row(work, peer, f"{bound:g}", said, section(program) if above else "")
 
 
 def main(path: str) -> int:
-    for work, peer, said in rows([json.loads(line) for line in Path(path).read_text().splitlines()]):
-        print(f"{work}, beside {peer}: {said}")
+    for row in rows([json.loads(line) for line in Path(path).read_text().splitlines()]):
+        print(f"{row.work}, beside {row.peer}: {row.said}")
     return 0
 
 

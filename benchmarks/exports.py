@@ -133,7 +133,7 @@ def _quiet() -> Iterator[None]:
                 os.close(copy)
 
 
-def measured(case: Case, path: Path) -> dict[str, Any]:
+def measured(case: Case, path: Path, rounds: int = ROUNDS) -> dict[str, Any]:
     """Measure loading a file and calling it beside bare onnxruntime."""
     try:
         model = gc.InferenceSession(intra_op_num_threads=1).load(path)
@@ -180,7 +180,7 @@ def measured(case: Case, path: Path) -> dict[str, Any]:
         bare.run(None, arrays)
         each = max(1, round(LEAST / (time.process_time() - start)))
         ours, theirs = (lambda: model.execute(**arrays)), (lambda: bare.run(None, arrays))
-        ratio = compare(_often(ours, each), _often(theirs, each), ROUNDS, clock=time.process_time)
+        ratio = compare(_often(ours, each), _often(theirs, each), rounds, clock=time.process_time)
     return {
         "difference": max(differences, default=None),
         "odd": odd,

@@ -6,6 +6,8 @@ python -m benchmarks.page build/figures.jsonl
 from __future__ import annotations
 
 import json
+import math
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -13,15 +15,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks import beside, reach
+from benchmarks import beside, decoder_tables, profiles, reach
 from benchmarks.reach import Found
 
 DOCS = Path(__file__).parent.parent / "docs"
-NOTES = Path(__file__).parent / "notes.md"
 PACKAGES = (
     "onnxruntime", "onnx", "numpy", "torch", "openvino", "jax", "max", "onnxruntime-genai", "openvino-genai",
-    "sentence-transformers",
+    "sentence-transformers", "onnxslim", "transformers", "timm",
 )  # fmt: skip
+
+_HEAD = """\
+Made by `make bench`, which runs every program of `benchmarks/`. Ratios are those of two things that took turns in one
+run; they carry over to other machines, seconds do not. Below 1 graphcore is faster. Times are those of the processor,
+most of one thread, since other programs may run on the machine; where a time is one by the clock, it says so. A figure
+above what is asked for stands in bold, with the profile that says where its time goes."""
 
 
 def main(path: str) -> int:
@@ -31,8 +38,12 @@ def main(path: str) -> int:
     asked = reach.found(figures)
     picture = _picture(peers, DOCS / "performance.svg")
     (DOCS / "performance.md").write_text(_page(figures, asked, picture))
-    print(*(f"{work}, beside {peer}: {said}" for work, peer, said in beside.rows(figures)), sep="\n")
+    print(*(f"{row.work}, beside {row.peer}: {row.said}" for row in beside.rows(figures)), sep="\n")
+    print(*decoder_tables.tables(figures), sep="\n")
     print(*reach.lines(asked), sep="\n")
+    missed = [f"{row.asked.program}: {row.asked.figure}" for row in asked if row.holds is False and not row.why]
+    missed += [f"{row['program']}: {row['what']}" for row in bounds if not row["held"] and not _why(row)]
+    print(*(f"no profile in notes.md, {what}" for what in missed), sep="\n")
     print(f"docs/performance.md: {len(bounds)} figures with a bound, {len(peers)} beside peers")
     return 0
 
@@ -41,16 +52,17 @@ def _page(figures: list[dict[str, Any]], asked: list[Found], picture: bool) -> s
     bounds, peers = ([row for row in figures if row["kind"] == kind] for kind in ("bounds", "peers"))
     lines = [
         "# Performance", "",
-        "Made by `make bench`, which runs every program of `benchmarks/`. All are ratios of two things that took turns",
-        "in one run; ratios carry over to other machines, seconds do not. Lower is better.", "",
-        f"This run: {_machine()}; {_versions()}.", "",
+        _HEAD,
+        "", f"This run: {_machine()}; {_versions()}.", "",
     ]  # fmt: skip
     lines += ["## Beside what users would pick instead", ""]
-    lines += ["| work | beside | graphcore |", "|---|---|---|"]
-    lines += [f"| {work} | {peer} | {said} |" for work, peer, said in beside.rows(figures)]
-    lines += ["", *_agreement(figures), *_trained(figures)]
-    lines += ["## Bounds", "", f"{reach.summary(asked)}.", "", *_reach(asked)]
-    lines += _notes({row.asked.why for row in asked if row.holds is False})
+    lines += ["| work | beside | asked for, at most | graphcore | profile |", "|---|---|---|---|---|"]
+    first = [*beside.rows(figures)]
+    lines += [f"| {row.work} | {row.peer} | {row.asked} | {row.said} | {_link(row.why)} |" for row in first]
+    lines += ["", *decoder_tables.tables(figures), *_trained(figures), *_architectures(figures)]
+    lines += ["## Targets", "", f"{reach.summary(asked)}.", "", *_reach(asked)]
+    missed = {row.why for row in asked if row.holds is False} | {_why(row) for row in bounds if not row["held"]}
+    lines += _notes(missed | {row.why for row in first})
     for case in dict.fromkeys(row["case"] for row in peers):
         lines += [f"## {case}, beside peers", ""]
         lines += ["| | time | quartiles | processor | wall | cosine to graphcore |", "|---|---|---|---|---|---|"]
@@ -63,27 +75,17 @@ def _page(figures: list[dict[str, Any]], asked: list[Found], picture: bool) -> s
         lines.append("")
     if picture:
         lines += ["![The same as bars](performance.svg)", ""]
-    lines += ["## Bounds", "", "What each program holds itself to, and what this run gave.", ""]
+    lines += ["## Bounds of the programs", "", "What each program holds itself to, against regressions.", ""]
     for program in dict.fromkeys(row["program"] for row in bounds):
-        lines += [f"### benchmarks.{program}", "", "| | figure | at most | |", "|---|---|---|---|"]
+        lines += [f"### benchmarks.{program}", "", "| | figure | at most | profile |", "|---|---|---|---|"]
         for row in (r for r in bounds if r["program"] == program):
-            held = "" if row["held"] else "**missed**"
-            lines.append(f"| {row['what']} | {row['value']:.2f}{row['unit']} | {row['most']:g}{row['unit']} | {held} |")
+            value = f"{row['value']:.3g}{row['unit']}"
+            shown = value if row["held"] else f"**{value}**"
+            profile = "" if row["held"] else _link(_why(row))
+            most = "–" if row["most"] == math.inf else f"{row['most']:g}{row['unit']}"
+            lines.append(f"| {row['what']} | {shown} | {most} | {profile} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _agreement(figures: list[dict[str, Any]]) -> Iterator[str]:
-    """Return how far decoders of the same weights are from each other."""
-    rows = [row for row in figures if row["kind"] == "agreement"]
-    if rows:
-        yield from ("## Decoders: how far apart they are", "")
-        yield "Logits after a prompt, as the length of the difference beside their own, and greedy tokens of 8 streams."
-        yield from ("", "| | from | logits | tokens the same |", "|---|---|---|---|")
-    for row in rows:
-        far = "not given" if row["far"] is None else f"{row['far']:.2g}"
-        yield f"| {row['shape']}, {row['name']} | {row['from']} | {far} | {row['same']:.0%} |"
-    yield ""
 
 
 def _trained(figures: list[dict[str, Any]]) -> Iterator[str]:
@@ -105,24 +107,47 @@ def _trained(figures: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _reach(rows: list[Found]) -> Iterator[str]:
-    yield from ("| benchmarks. | figure | asked for | this run | |", "|---|---|---|---|---|")
+def _architectures(figures: list[dict[str, Any]]) -> Iterator[str]:
+    """Return the table of PyTorch's exports."""
+    rows = sorted((row for row in figures if row["kind"] == "architectures"), key=lambda row: row["ratio"])
+    if rows:
+        yield from ("## Exports of PyTorch that docs/exports.md does not have", "")
+        versions = " and ".join(sorted({row["torch"] for row in rows}))
+        yield f"Exported by PyTorch {versions}. A call beside bare onnxruntime, what that takes, and the greatest"
+        yield "difference of an output as a part of its greatest number."
+        yield from ("", "| | call | bare | differs by |", "|---|---|---|---|")
     for row in rows:
-        asked, value = row.asked, "" if row.value is None else f"{row.value:.3g}{row.asked.unit}"
-        verdict = row.verdict
-        if row.holds is False:
-            verdict = f"**[{verdict}](#{asked.why.lower().replace(' ', '-')})**" if asked.why else f"**{verdict}**"
-        yield f"| {asked.program} | {asked.figure} | {asked.most:g}{asked.unit} | {value} | {verdict} |"
+        same = f"{row['difference']:.0e}" if row["difference"] else "equal"
+        yield f"| {row['name']} | {row['ratio']:.2f} | {row['ms']:.2f} ms | {same} |"
     yield ""
 
 
+def _reach(rows: list[Found]) -> Iterator[str]:
+    yield from ("| benchmarks. | figure | asked for, at most | this run | |", "|---|---|---|---|---|")
+    for row in rows:
+        asked, value = row.asked, "" if row.value is None else f"{row.value:.3g}{row.asked.unit}"
+        shown = f"**{value}**" if row.holds is False else value
+        verdict = f"{row.verdict}: {_link(row.why)}" if row.holds is False else row.verdict
+        yield f"| {asked.program} | {asked.figure} | {asked.most:g}{asked.unit} | {shown} | {verdict} |"
+    yield ""
+
+
+def _why(row: dict[str, Any]) -> str:
+    """Return the section with the profile of a figure that has a bound."""
+    whys = (asked.why for asked in reach.ROWS if (asked.program, asked.figure) == (row["program"], row["what"]))
+    return profiles.section(row["program"], next(whys, ""))
+
+
+def _link(name: str) -> str:
+    return f"[{name}]({profiles.link(name)})" if name else ""
+
+
 def _notes(wanted: set[str]) -> Iterator[str]:
-    """Return the sections of the notes that explain missed bounds."""
-    first, *sections = ("\n" + NOTES.read_text()).split("\n### ")
-    kept = [section for section in sections if section.split("\n", 1)[0] in wanted]
+    """Return the sections of the notes that explain figures above what is asked for."""
+    kept = [text for name, text in profiles.sections().items() if name in wanted]
     if kept:
-        yield first.strip() + "\n"
-    yield from (f"### {section.strip()}\n" for section in kept)
+        yield from ("## Where the time goes", "", profiles.introduction() + "\n")
+    yield from (f"### {text}\n" for text in kept)
 
 
 def _machine() -> str:
@@ -133,7 +158,8 @@ def _machine() -> str:
         name = next((line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line), name)
         found = [flag for flag in ("avx512_vnni", "avx512_bf16", "amx_int8") if flag in text]
         name += f" ({', '.join(found)})" if found else ""
-    return name
+    load = f", a load of {os.getloadavg()[2]:.0f} at the end" if hasattr(os, "getloadavg") else ""
+    return f"{name}, {os.cpu_count()} processors{load}"
 
 
 def _versions() -> str:

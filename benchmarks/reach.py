@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import profiles
 from benchmarks.peers.decoders.asked import LARGE, MOST, SMALL, figure, pairs
 
 PEERS = "benchmarks/peers/requirements.txt"
@@ -26,7 +27,7 @@ LIBRARIES = "npm install in benchmarks/peers"
 class Asked:
     """A target. figure: its name in the program. most: in `unit`. needs: the packages to measure it.
 
-    why: the section of benchmarks/notes.md that explains a missed target.
+    why: the section of benchmarks/notes.md that explains a missed target, if it is not that of the program.
     """
 
     program: str
@@ -50,9 +51,18 @@ class Found:
         return None if self.value is None else float(f"{self.value:.3g}") <= self.asked.most
 
     @property
+    def why(self) -> str:
+        """Return the section of the notes with the profile, "" if there is none."""
+        return profiles.section(self.asked.program, self.asked.why)
+
+    @property
     def verdict(self) -> str:
         if self.value is None:
-            return f"not measured: needs {self.asked.needs}" if self.asked.needs else "not measured"
+            return (
+                f"not measured in this run; it needs {self.asked.needs}"
+                if self.asked.needs
+                else "not measured in this run"
+            )
         return "holds" if self.holds else "does not hold"
 
 
@@ -98,10 +108,10 @@ def _minilm() -> Iterator[Asked]:
     quantized, one, many = "bench_quantized_minilm", "MiniLM, 1 of 128 tokens", "MiniLM, 32 of 128 tokens"
     yield Asked(quantized, "MiniLM, int8_dynamic: 1 - mean cosine", 0.02, "")
     for split in ("int8_split", "int8_split, samples"):
-        yield Asked(quantized, f"{one}: {split} beside float32", 0.75, why="int8_split")
-        yield Asked(quantized, f"{many}: {split} by 4, beside float32 whole", 0.7, why="int8_split")
+        yield Asked(quantized, f"{one}: {split} beside float32", 0.75)
+        yield Asked(quantized, f"{many}: {split} by 4, beside float32 whole", 0.7)
         yield Asked(quantized, f"MiniLM, {split}: 1 - mean cosine", 1e-4, "")
-    yield Asked("bench_start", "MiniLM, after imports to the first embedding", 0.06, "s", why="The first embedding")
+    yield Asked("bench_start", "MiniLM, after imports to the first embedding", 0.06, "s")
 
 
 def _decoders() -> Iterator[Asked]:
@@ -114,7 +124,6 @@ def _decoders() -> Iterator[Asked]:
                     figure(shape, kind, ours, peer),
                     most,
                     needs=needs,
-                    why="Decoders beside llama.cpp",
                 )
 
 
@@ -123,10 +132,10 @@ def _trained() -> Iterator[Asked]:
     for name, most in (
         ("load to the first result, over 5 ms, median", 1.2),
         ("load to the first result, below, median", 2),
-        ("second load with a cache, median", 0.5),
         ("run, median", 1.03),
     ):
         yield Asked("bench_trained", name, most)
+    yield Asked("bench_trained", "second load with a cache, median", 0.5, why="Second loads")
     for what in ("that are slow to load", "that are slow to load again", "that are slow to run", "with other outputs"):
         yield Asked("bench_trained", f"models {what}", 0, "")
 
@@ -135,11 +144,11 @@ _RESNET = "ResNet-50, 1 of 224x224"
 
 ROWS = (
     *_minilm(),
-    Asked("bench_decode", "a step, cache 256, beside GroupQueryAttention by hand", 1, why="A decoding step"),
-    Asked("bench_decode", "a step, cache 900, beside a shared buffer by hand", 1, why="A decoding step"),
-    Asked("bench_decode", "a step, 4 bits, beside float32", 0.27, why="A decoding step"),
-    Asked("bench_decode", "a step of two threads, beside one", 0.7, why="A decoding step"),
-    Asked("bench_decode", "memory of 100 steps, beside the cache", 1, why="A decoding step"),
+    Asked("bench_decode", "a step, cache 256, beside GroupQueryAttention by hand", 1),
+    Asked("bench_decode", "a step, cache 900, beside a shared buffer by hand", 1),
+    Asked("bench_decode", "a step, 4 bits, beside float32", 0.27),
+    Asked("bench_decode", "a step of two threads, beside one", 0.7),
+    Asked("bench_decode", "memory of 100 steps, beside the cache", 1),
     Asked("bench_peers", f"{_RESNET}: graphcore beside onnxruntime on PyTorch's folded export", 1, needs=PEERS),
     Asked("bench_running", "bound call, 1 inputs, beside I/O binding", 1.2),
     Asked("bench_running", "bound call, 4 inputs, beside I/O binding", 1.2),

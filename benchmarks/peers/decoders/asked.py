@@ -9,7 +9,6 @@ MEMORY, START = "memory with 8 streams", "start to the first token"
 AGAIN, MEMORY_AGAIN = "a later start, with cache_dir", "memory after it, with 8 streams"
 PREPARED = "start of a prepared file"
 KINDS = (PREFILL, STEP, STREAMS, MEMORY, START, PREPARED, MEMORY_AGAIN, AGAIN)
-SHORT = "prefill / step / 8 streams / memory / start / start of a prepared file / memory and start with cache_dir"
 
 SMALL, LARGE = "100M", "1B"
 WIDE = ("graphcore, float32",)

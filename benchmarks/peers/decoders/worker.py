@@ -4,7 +4,7 @@
 
 Orders: {"prefill": 512} reads a prompt of so many tokens, {"fill": [8, 248]} prompts in 8 streams, {"steps": 8} takes
 greedy steps after them, the same ones each time, {"logits": 16} gives the logits after a prompt. An answer has the
-processor seconds, the wall seconds, and what was made.
+processor seconds, those of the process since it began, the wall seconds, and what was made.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def main(described: str) -> int:
         wall, processor = time.perf_counter(), time.process_time()
         made = answer(engine, job, order)
         processor, wall = time.process_time() - processor, time.perf_counter() - wall
-        said = {"made": made, "processor": processor, "wall": wall, "peak": peak()}
+        said = {"made": made, "processor": processor, "total": time.process_time(), "wall": wall, "peak": peak()}
         print(json.dumps(said), file=out, flush=True)
     return 0
 
