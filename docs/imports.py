@@ -54,7 +54,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "export ort",
         "inspection openvino",
         "lowering",
-        "fusions memory python_ops replaced_weights",
+        "fusions memory python_ops replaced_weights serving",
+        "stopping",
     ),
     "runtime.lowering": (
         "report",

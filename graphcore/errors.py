@@ -97,6 +97,18 @@ class RunError(GraphcoreError, RuntimeError):
     """The runtime failed, or a provider is missing."""
 
 
+class RunTimeoutError(RunError, TimeoutError):
+    """A run, or a request that waits for one, that has taken longer than its `timeout=`."""
+
+
+class RunCancelledError(RunError):
+    """A run, or a request that waits for one, that was cancelled."""
+
+
+class BusyError(RunError):
+    """A queue of requests that is full: try again later."""
+
+
 class ExportError(GraphcoreError, OSError):
     """A file that could not be written."""
 

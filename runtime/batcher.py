@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import FeedError, GraphError, ModelError, RunError
+from graphcore.errors import BusyError, FeedError, GraphError, ModelError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.model import Model
+from graphcore.runtime.serving.deadlines import Deadlines
+from graphcore.runtime.serving.metrics import Metrics, Recorder
+from graphcore.runtime.serving.server import Server
+from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -35,9 +38,15 @@ class _Request:
     kind: Kind
     future: Future[list[Array]] = field(default_factory=Future)
     arrived: float = field(default_factory=time.monotonic)
+    seconds: float | None = None
+    is_ended: bool = False
+
+    @property
+    def deadline(self) -> float:
+        return math.inf if self.seconds is None else self.arrived + self.seconds
 
 
-class Batcher:
+class Batcher(Server):
     """Runs requests of a Model together: `batcher.submit(x)` gives a future, `batcher(x)` waits for its result.
 
     A request is what the model takes, with one row or more; requests whose other dims are the same are put after each
@@ -61,7 +70,7 @@ class Batcher:
         """dim: the name of the batch dim, by default the first dim of the first input; or the axes of the batch by the
         names of inputs and outputs, `{"logits": 0}`. Where an output's dims have other names, the first request tells
         its axis: a row of it is run 2 and 3 times. max_waiting: how many requests wait at most; when_full: what
-        `submit` does then: wait for room, or raise `RunError`.
+        `submit` does then: wait for room, or raise `BusyError`.
 
         Raises `ModelError` for a model whose inputs and outputs do not all carry the batch dim, or that has buffers,
         `GraphError` for numbers that make no sense and axes that are not there. A request raises `ModelError` where an
@@ -92,35 +101,39 @@ class Batcher:
         self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches))
         self._model = model
         self._when_full = when_full
-        self._waiting = _Waiting(most, float(max_wait_ms) / 1000, int(max_waiting))
-        self._thread = threading.Thread(
-            target=_work,
-            args=(self._waiting, model, self._batches),
-            name=f"graphcore batches {model.name}",
-            daemon=True,
-        )
-        self._end = weakref.finalize(self, _finish, self._waiting, self._thread, True)
-        self._thread.start()
+        self._waiting = _Waiting(model.name, most, float(max_wait_ms) / 1000, int(max_waiting))
+        # The thread knows the Batcher's parts and not the Batcher, which can so be forgotten.
+        super().__init__(model.name, "batcher", self._waiting, _work, self._waiting, model, self._batches)
 
-    def submit(self, /, *arrays: Any, **named: Any) -> Future[list[Array]]:
+    def submit(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Array]]:
         """Return a future of the outputs. Leave the arrays as they are until it is done.
 
+        timeout: seconds from now on, after which the future has a `RunTimeoutError`, None for no limit; a request that
+        waits is not run then, and a batch whose requests have all timed out is stopped. Where an input is called
+        `timeout`, that one is meant.
+
         What does not fit the inputs is an error in the future, the `FeedError` that a call of the model raises, and so
-        is what the model raises. Raises `RunError` where the batcher is closed, is full and was told to raise or asked
-        by a callback of its own, for which no room would ever be made, or was made in another process.
+        is what the model raises. Raises `FeedError` for a timeout that is none, `BusyError` where the batcher is full
+        and was told to raise or asked by a callback of its own, for which no room would ever be made, and `RunError`
+        where it is closed or was made in another process.
         """
-        self._check_thread()
+        self._check_process()
+        seconds = None
+        if timeout is not None and "timeout" in self._batches.inputs:
+            named["timeout"] = timeout
+        elif timeout is not None:
+            seconds = seconds_of(self._name, timeout)
         try:
-            request = self._request(arrays, named)
+            request = self._request(arrays, named, seconds)
         except FeedError as error:
             refused: Future[list[Array]] = Future()
             refused.set_exception(error)
             return refused
         waits = self._when_full == "wait" and threading.current_thread() is not self._thread
-        self._waiting.add(request, self._model.name, waits)
+        self._waiting.add(request, waits)
         return request.future
 
-    def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
+    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Array]:
         """Return the outputs of a request, once it was run. Raises what `submit` does, and what the model raises, and
         `RunError` where a callback of a future calls it, which would wait for itself.
         """
@@ -130,39 +143,21 @@ class Batcher:
                 " for one",
                 help="submit it, and add a callback to its future",
             )
-        return self.submit(*arrays, **named).result()
+        return self.submit(*arrays, timeout=timeout, **named).result()
 
-    def close(self, *, cancel: bool = False) -> None:
-        """Run what waits, or cancel it, and end the thread. What is submitted from then on is refused."""
-        self._end.detach()
-        _finish(self._waiting, self._thread, cancel)
+    def close(self, *, drain: bool = True, timeout: float | None = None) -> bool:
+        """Run what waits, or cancel it with drain=False, and end the thread. What is submitted from then on is refused.
 
-    def __enter__(self) -> Batcher:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise ModelError(
-            f"{self._model.name}: a Batcher is not copied or pickled: its requests wait in this process",
-            help="make another one: Batcher(model)",
-        )
+        timeout: seconds after which what waits is cancelled, and what runs is stopped; None for as long as it takes.
+        Return whether nothing had to be stopped. Raises `FeedError` for a timeout that is none.
+        """
+        return self._close(drain, None if timeout is None else seconds_of(f"close: {self._name}", timeout))
 
     def __repr__(self) -> str:
         limits = f"{self._waiting.most} rows, {self._waiting.patience * 1000:g} ms"
         return f"<Batcher of {self._model.name}: {limits}, {len(self._waiting)} waiting>"
 
-    def _check_thread(self) -> None:
-        if not self._thread.is_alive() and not self._waiting.is_closed:
-            raise RunError(
-                f"{self._model.name}: the batcher was made in another process, and its thread is not in this one",
-                help="make one in each process, after the fork",
-            )
-
-    def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> _Request:
+    def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any], seconds: float | None) -> _Request:
         feed = self._feeds.take(arrays, named)
         rows = self._batches.rows(feed)
         if not 0 < rows <= self._waiting.most:
@@ -171,15 +166,21 @@ class Batcher:
                 help="give it in parts, or call the model",
             )
         axes = self._batches.inputs
-        return _Request(feed, rows, tuple(a.shape[: axes[n]] + a.shape[axes[n] + 1 :] for n, a in feed.items()))
+        kind = tuple(a.shape[: axes[n]] + a.shape[axes[n] + 1 :] for n, a in feed.items())
+        return _Request(feed, rows, kind, seconds=seconds)
 
 
 class _Waiting:
     """The requests that wait, by kind. most: rows of a batch. patience: how many seconds the first of one waits."""
 
-    def __init__(self, most: int, patience: float, room: int) -> None:
+    def __init__(self, model: str, most: int, patience: float, room: int) -> None:
         self.most = most
         self.patience = patience
+        self.model = model
+        self.recorder = Recorder("batcher", model)
+        self.running = 0
+        self._limit = Limit(model)
+        self._deadlines = Deadlines(f"graphcore batcher {model}: deadlines", self._expire)
         self._room = room
         self._changed = threading.Condition()
         self._kinds: dict[Kind, deque[_Request]] = {}
@@ -190,21 +191,65 @@ class _Waiting:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, request: _Request, model: str, waits: bool) -> None:
+    def metrics(self) -> Metrics:
+        return self.recorder.read(self._count, self.running)
+
+    @property
+    def limit(self) -> Limit:
+        """Return what ends the runs when the batcher is to end at once."""
+        return self._limit
+
+    def add(self, request: _Request, waits: bool) -> None:
         with self._changed:
             while self._count >= self._room and waits and not self.is_closed:
-                self._changed.wait()
+                left = request.deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(None if left == math.inf else left)
             if self.is_closed:
-                raise RunError(f"{model}: the batcher is closed", help="make another one")
+                raise RunError(f"{self.model}: the batcher is closed", help="make another one")
             if self._count >= self._room:
-                raise RunError(
-                    f"{model}: {self._count} requests wait already", help="try later, or give max_waiting=, when_full="
+                self.recorder.count("busy")
+                raise BusyError(
+                    f"{self.model}: {self._count} requests wait already",
+                    help="try later, or give max_waiting=, when_full=",
                 )
             self._count += 1
-            request.arrived = time.monotonic()
+            self.recorder.count("submitted")
+            if request.seconds is None:
+                request.arrived = time.monotonic()
+            else:
+                self._deadlines.add(request.deadline, request)
             self._kinds.setdefault(request.kind, deque()).append(request)
             self._rows[request.kind] = self._rows.get(request.kind, 0) + request.rows
             self._changed.notify_all()
+
+    def _expire(self, request: _Request) -> None:
+        """End a request whose time is over, where it waits or runs."""
+        with self._changed:
+            waiting = self._kinds.get(request.kind, deque())
+            if any(other is request for other in waiting):
+                self._kinds[request.kind] = left = deque(other for other in waiting if other is not request)
+                self._rows[request.kind] -= request.rows
+                self._count -= 1
+                if not left:
+                    del self._kinds[request.kind], self._rows[request.kind]
+                self._changed.notify_all()
+        self.end(request, timed_out(self.model, request))
+
+    def end(self, request: _Request, result: list[Array] | BaseException) -> None:
+        """Give a request its result or error, and count it; nothing where it has one."""
+        with self._changed:
+            if request.is_ended:
+                return
+            request.is_ended = True
+        is_late = isinstance(result, RunTimeoutError)
+        self.recorder.count("timed_out" if is_late else "failed" if isinstance(result, BaseException) else "completed")
+        with _survived(), suppress(InvalidStateError):
+            if isinstance(result, BaseException):
+                request.future.set_exception(result)
+            else:
+                request.future.set_result(result)
 
     def take(self) -> list[_Request]:
         """Return the requests of the next batch, once it is due; none when all is done and closed."""
@@ -220,17 +265,26 @@ class _Waiting:
                     return self._taken(kind)
                 self._changed.wait(seconds)
 
-    def close(self, cancel: bool) -> None:
+    def close(self, drain: bool) -> None:
         with self._changed:
             self.is_closed = True
-            dropped = [request for waiting in self._kinds.values() for request in waiting] if cancel else []
-            if cancel:
+            dropped = [] if drain else [request for waiting in self._kinds.values() for request in waiting]
+            if not drain:
                 self._kinds.clear()
                 self._rows.clear()
                 self._count = 0
             self._changed.notify_all()
         for request in dropped:
-            request.future.cancel()
+            if request.future.cancel():
+                request.future.set_running_or_notify_cancel()  # or `concurrent.futures.wait` would not see it
+                self.recorder.count("cancelled")
+
+    def stop(self) -> None:
+        self._limit.cancel(f"{self.model}: a run was stopped: the batcher was closed")
+
+    def leave(self) -> None:
+        """Note that nothing follows."""
+        self._deadlines.close()
 
     def _next(self) -> tuple[Kind, float]:
         """Return the kind of the next batch, and in how many seconds it is due: of those that are, the one that waits
@@ -261,13 +315,44 @@ class _Waiting:
 
 
 def _work(waiting: _Waiting, model: Model, batches: Batching) -> None:
-    """Run batches in a thread. It knows the Batcher's parts and not the Batcher, which can so be forgotten."""
+    """Run batches in a thread."""
     while requests := waiting.take():
-        live = [request for request in requests if request.future.set_running_or_notify_cancel()]
+        live = [request for request in requests if _begun(waiting, request)]
         if live:
-            batches = _settled(model, batches, live)
-            _run(model, batches, live)
+            waiting.running = len(live)
+            started = time.monotonic()
+            with suppress(RunCancelledError), waiting.limit:
+                batches = _settled(model, batches, live)
+                _run(waiting, model, batches, live)
+            for request in live:
+                if not request.future.done():
+                    waiting.end(request, RunCancelledError(f"{model.name}: the batcher was closed"))
+            waiting.recorder.ran(time.monotonic() - started)
+            waiting.running = 0
         del requests, live
+    waiting.leave()
+
+
+def _begun(waiting: _Waiting, request: _Request) -> bool:
+    """Return whether a request is to be run, which has neither been cancelled nor timed out."""
+    if request.future.done() and not request.future.cancelled():
+        return False
+    try:
+        is_live = request.future.set_running_or_notify_cancel()
+    except InvalidStateError:  # it has timed out just now
+        return False
+    if is_live:
+        waiting.recorder.waited(time.monotonic() - request.arrived)
+    else:
+        waiting.recorder.count("cancelled")
+    return is_live
+
+
+def timed_out(model: str, request: _Request) -> RunTimeoutError:
+    return RunTimeoutError(
+        f"{model}: a request was not done after timeout={request.seconds:g} seconds",
+        help="give it more time, or make batches smaller",
+    )
 
 
 def _settled(model: Model, batches: Batching, requests: Sequence[_Request]) -> Batching:
@@ -278,23 +363,25 @@ def _settled(model: Model, batches: Batching, requests: Sequence[_Request]) -> B
     return batches
 
 
-def _run(model: Model, batches: Batching, requests: Sequence[_Request]) -> None:
+def _run(waiting: _Waiting, model: Model, batches: Batching, requests: Sequence[_Request]) -> None:
     counts = [request.rows for request in requests]
+    deadline = max(request.deadline for request in requests)
+    seconds = None if deadline == math.inf else max(request.seconds or 0 for request in requests)
     try:
-        batches = batches.settled(model, requests[0].feed)
-        shares = batches.run(model, batches.joined([request.feed for request in requests]), counts)
+        with Limit(model.name, seconds, deadline):
+            batches = batches.settled(model, requests[0].feed)
+            waiting.recorder.batch(sum(counts))
+            shares = batches.run(model, batches.joined([request.feed for request in requests]), counts)
     except BaseException as error:
         if len(requests) == 1 or not isinstance(error, Exception):
             for request in requests:
-                with _survived():
-                    request.future.set_exception(error)
+                waiting.end(request, error)
             return
         for request in requests:
-            _run(model, batches, [request])
+            _run(waiting, model, batches, [request])
         return
     for request, share in zip(requests, shares, strict=True):
-        with _survived():
-            request.future.set_result(share)
+        waiting.end(request, share)
 
 
 @contextmanager
@@ -304,12 +391,6 @@ def _survived() -> Iterator[None]:
         yield
     except BaseException:
         logging.getLogger("concurrent.futures").exception("a callback of a request ended")
-
-
-def _finish(waiting: _Waiting, thread: threading.Thread, cancel: bool) -> None:
-    waiting.close(cancel)
-    if thread is not threading.current_thread():
-        thread.join()
 
 
 def _any_rows(types: Mapping[str, Type], batches: Batching) -> dict[str, Type]:

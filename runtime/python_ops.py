@@ -36,6 +36,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import walk
 from graphcore.onnx.opset import DOMAINS
+from graphcore.runtime.stopping.limit import keep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
@@ -271,6 +272,8 @@ def _take(ticket: Array) -> tuple[Array, Array, Array]:
             here.frames.pop(number, None)
         return np.ascontiguousarray(made).reshape(-1), np.array(made.shape, np.int64), np.array([number], np.int64)
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            keep(error)
         if site is not None:
             here.raised[site.number] = error
         # No elements are not one: the reshape after this fails.

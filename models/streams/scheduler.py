@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
-import weakref
+import time
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import ModelError, RunError
+from graphcore.errors import BusyError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.models.streams.arguments import decoder, prompt_of, stops, whole
 from graphcore.models.streams.running import Counts, Running
 from graphcore.models.streams.sampling import Seed, choice
 from graphcore.models.streams.text import Text
+from graphcore.runtime.serving.deadlines import Deadlines
+from graphcore.runtime.serving.metrics import Metrics, Recorder
+from graphcore.runtime.serving.server import Server
+from graphcore.runtime.stopping.limit import Limit, seconds_of
 
 if TYPE_CHECKING:
     from graphcore.runtime import Model
@@ -30,9 +33,13 @@ class Request:
     cancelled one has too, is raised after the tokens that were made before it.
     """
 
-    def __init__(self, text: Text, work: _Work) -> None:
+    def __init__(self, text: Text, work: _Work, seconds: float | None = None) -> None:
         self._text = text
         self._work = work
+        self._seconds = seconds
+        self._arrived = time.monotonic()
+        self._joined: float | None = None
+        self._is_counted = False
         self._changed = threading.Condition()
 
     @property
@@ -46,7 +53,7 @@ class Request:
         return np.array(self._text.made, np.int64)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield each token. Raises `RunError` where the request was cancelled, and what its calls raise."""
+        """Yield each token. Raises what `result` does."""
         text, place = self._text, 0
         while True:
             if place < len(text.made):
@@ -63,8 +70,8 @@ class Request:
     def result(self, timeout: float | None = None) -> Array:
         """Return all tokens once the text has ended: int64[made].
 
-        timeout: seconds to wait; None for as long as it takes. Raises `TimeoutError`, `RunError` where the request was
-        cancelled, and what its calls raise.
+        timeout: seconds to wait; None for as long as it takes. Raises `TimeoutError`, `RunCancelledError` where the
+        request was cancelled, `RunTimeoutError` where its own time was over, and what its calls raise.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._text.is_done, timeout):
@@ -86,7 +93,8 @@ class Request:
 
     def _end(self, error: BaseException) -> None:
         with self._changed:
-            self._text.fail(error)
+            if not self._text.is_done:
+                self._text.fail(error)
             self._changed.notify_all()
 
     def _tell(self) -> None:
@@ -94,7 +102,7 @@ class Request:
             self._changed.notify_all()
 
 
-class Streams:
+class Streams(Server):
     """Generates the texts of many requests side by side: `streams.submit(prompt, 64)` gives a `Request`.
 
     Requests join a running batch and leave it between two steps, each in a slot of one cache. They are served in the
@@ -119,12 +127,8 @@ class Streams:
         running = Running(known, count, each, kept)
         self._slots = count
         self._work = _Work(model.name, running, whole("Streams", "max_waiting", max_waiting, 0))
-        self._thread = threading.Thread(
-            target=_run, args=(self._work,), name=f"graphcore streams {model.name}", daemon=True
-        )
         # The thread knows the work and not the Streams, which can so be forgotten.
-        self._ended = weakref.finalize(self, _finish, self._work, self._thread, True)
-        self._thread.start()
+        super().__init__(model.name, "streams", self._work, _run, self._work)
 
     def submit(
         self,
@@ -137,26 +141,24 @@ class Streams:
         seed: Seed = None,
         stop: Collection[int] | Array = (),
         lookup: int = 0,
+        timeout: float | None = None,
     ) -> Request:
         """Return a request for the tokens after a prompt. The options are those of `generate`.
 
-        seed: of this request alone; the tokens of a seed are the same whatever runs beside it. Raises `FeedError` for
-        what `generate` refuses, `ModelError` for lookup with a model that was not built for it, and `RunError` where
-        `max_waiting` requests wait already, or the streams are closed.
+        seed: of this request alone; the tokens of a seed are the same whatever runs beside it. timeout: seconds from
+        now on, after which the request ends with a `RunTimeoutError`, whether it waits or runs; its tokens stay. Raises
+        `FeedError` for what `generate` refuses, `ModelError` for lookup with a model that was not built for it,
+        `BusyError` where `max_waiting` requests wait already, and `RunError` where the streams are closed.
         """
-        if not self._thread.is_alive() and not self._work.is_closed:
-            raise RunError(
-                f"submit: the streams of {self._decoder.model.name} were made in another process, and their thread is"
-                " not in this one",
-                help="make Streams in each process, after the fork",
-            )
+        self._check_process()
         prompt = prompt_of("submit", tokens)
         most = whole("submit", "max_new_tokens", max_new_tokens, 0)
         ends = stops("submit", stop)
         self._decoder.check("submit", [prompt], most, ends)
         lookup = self._decoder.check_lookup("submit", lookup)
         chosen = choice("submit", temperature, top_k, top_p, seed)
-        request = Request(Text(prompt, most, ends, chosen, chosen.numbers()[0], lookup), self._work)
+        seconds = None if timeout is None else seconds_of("submit", timeout)
+        request = Request(Text(prompt, most, ends, chosen, chosen.numbers()[0], lookup), self._work, seconds)
         self._work.add(request)
         return request
 
@@ -165,24 +167,13 @@ class Streams:
         """Return how many calls and tokens there were so far."""
         return replace(self._work.counts)
 
-    def close(self, *, cancel: bool = True) -> None:
-        """Cancel all requests, or with cancel=False wait for them; then free the cache. Later requests are refused."""
-        self._ended.detach()
-        _finish(self._work, self._thread, cancel)
+    def close(self, *, drain: bool = False, timeout: float | None = None) -> bool:
+        """Cancel all requests, or with drain=True wait for them; then free the cache. Later requests are refused.
 
-    def __enter__(self) -> Streams:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise ModelError(
-            f"{self._decoder.model.name}: Streams are not copied or pickled: their requests run in this process",
-            help="make others: Streams(model)",
-        )
+        timeout: seconds after which what is left is cancelled, and a call that runs is stopped; None for as long as it
+        takes. Return whether nothing had to be stopped. Raises `FeedError` for a timeout that is none.
+        """
+        return self._close(drain, None if timeout is None else seconds_of(f"close: {self._name}", timeout))
 
     def __repr__(self) -> str:
         running, waiting = self._work.sizes()
@@ -195,6 +186,9 @@ class _Work:
     def __init__(self, name: str, running: Running, most: int) -> None:
         self.is_closed = False
         self.counts = running.counts
+        self.recorder = Recorder("streams", name)
+        self.limit = Limit(name)
+        self._deadlines = Deadlines(f"graphcore streams {name}: deadlines", self._expire)
         self._name = name
         self._batch: Running | None = running
         self._most = most
@@ -214,40 +208,81 @@ class _Work:
                 raise RunError(f"submit: the streams of {self._name} are closed", help="make others: Streams(model)")
             ahead = len(self._waiting) + len(self._taken)
             if ahead >= self._room + self._most:
-                raise RunError(
+                self.recorder.count("busy")
+                raise BusyError(
                     f"submit: {len(self._waiting)} requests wait for {self._name} already",
                     help="try again when one has ended, or give max_waiting=",
                 )
+            self.recorder.count("submitted")
             if request.done:  # no token was asked for
+                self._count(request)
                 return
+            if request._seconds is not None:
+                self._deadlines.add(request._arrived + request._seconds, request)
             self._waiting.append(request)
             self._changed.notify_all()
 
     def cancel(self, request: Request) -> bool:
+        return self._drop(request, _cancelled(request))
+
+    def metrics(self) -> Metrics:
+        running, waiting = self.sizes()
+        return self.recorder.read(waiting, running)
+
+    def _expire(self, request: Request) -> None:
+        self._drop(request, _timed_out(self._name, request))
+
+    def _drop(self, request: Request, error: RunError) -> bool:
+        """End a request with an error; return whether it had not ended before."""
         with self._changed:
             if request.done:
                 return False
             if request in self._waiting:
                 self._waiting.remove(request)
-            request._end(_cancelled(request))
+            request._end(error)
+            self._count(request)
             return True
+
+    def _count(self, request: Request) -> None:
+        """Count a request that has ended, once."""
+        if request._is_counted:
+            return
+        request._is_counted = True
+        error = request._text.error
+        if request._joined is not None:
+            self.recorder.ran(time.monotonic() - request._joined)
+        if error is None:
+            self.recorder.count("completed")
+        elif isinstance(error, RunTimeoutError):
+            self.recorder.count("timed_out")
+        else:
+            self.recorder.count("cancelled" if isinstance(error, RunCancelledError) else "failed")
 
     def take(self) -> Running | None:
         """Return the batch once it has something to do, with the requests for which it has room; None at the end."""
         with self._changed:
             while True:
                 batch = self._batch
-                self._taken = [request for request in self._taken if not request.done]
+                self._leave()
                 if batch is None or (self.is_closed and not self._taken and not self._waiting):
                     self._batch = None
                     return None
                 while self._waiting and batch.room > 0:
                     request = self._waiting.popleft()
                     self._taken.append(request)
+                    request._joined = time.monotonic()
+                    self.recorder.waited(request._joined - request._arrived)
                     batch.join(request._text)
                 if self._taken or batch.texts:
                     return batch
                 self._changed.wait()
+
+    def _leave(self) -> None:
+        """Count the requests that have ended, and forget them."""
+        for request in self._taken:
+            if request.done:
+                self._count(request)
+        self._taken = [request for request in self._taken if not request.done]
 
     def tell(self) -> None:
         """Wake whoever waits for a token of a request that runs."""
@@ -256,11 +291,21 @@ class _Work:
 
     def fail(self, error: BaseException) -> None:
         """End all requests with an error that the batch has raised, which is not to be trusted from then on."""
-        self.close(error)
+        self._finish(error)
         self._batch = None
 
-    def close(self, error: BaseException | None) -> None:
-        """Refuse further requests, and with an error end those there are."""
+    def close(self, drain: bool) -> None:
+        """Refuse further requests, and end those there are unless they are to come to their end."""
+        self._finish(None if drain else _closed())
+
+    def stop(self) -> None:
+        self.limit.end(_closed)
+
+    def leave(self) -> None:
+        """Note that nothing follows."""
+        self._deadlines.close()
+
+    def _finish(self, error: BaseException | None) -> None:
         with self._changed:
             self.is_closed = True
             ended = [*self._taken, *self._waiting] if error is not None else []
@@ -270,30 +315,45 @@ class _Work:
         for request in ended:
             assert error is not None
             request._end(error)
+            self._count(request)
 
 
 def _run(work: _Work) -> None:
     while (batch := work.take()) is not None:
+        calls = batch.counts.calls
         try:
-            if batch.read():
+            with work.limit:
+                if batch.read():
+                    work.tell()
+                rows = len(batch.texts)
+                batch.step()
                 work.tell()
-            batch.step()
-            work.tell()
         except BaseException as error:
             work.fail(error)
-            return
+            break
+        if batch.counts.calls > calls:
+            work.recorder.batch(rows)
         del batch
+    work.leave()
 
 
-def _finish(work: _Work, thread: threading.Thread, cancel: bool) -> None:
-    closed = RunError("a request was cancelled: its streams were closed", help="close(cancel=False) waits for requests")
-    work.close(closed if cancel else None)
-    if thread is not threading.current_thread():
-        thread.join()
+def _closed() -> RunCancelledError:
+    return RunCancelledError(
+        "a request was cancelled: its streams were closed", help="close(drain=True) waits for requests"
+    )
 
 
-def _cancelled(request: Request) -> RunError:
-    return RunError(f"a request was cancelled after {len(request.tokens)} tokens", help="request.tokens has these")
+def _timed_out(name: str, request: Request) -> RunTimeoutError:
+    return RunTimeoutError(
+        f"{name}: a request has not ended after timeout={request._seconds:g} seconds: {len(request.tokens)} tokens",
+        help="request.tokens has these; give it more time",
+    )
+
+
+def _cancelled(request: Request) -> RunCancelledError:
+    return RunCancelledError(
+        f"a request was cancelled after {len(request.tokens)} tokens", help="request.tokens has these"
+    )
 
 
 __all__ = ["Request", "Streams"]

@@ -12,6 +12,7 @@ from graphcore.runtime.buffers.state import Kept, Stored, Value
 from graphcore.runtime.memory.huge_pages import later_of
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.values import PLAIN
+from graphcore.runtime.stopping.limit import run, run_once
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -47,6 +48,7 @@ class IoBindingRunner:
         self._inputs = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
         self._outputs = {n: t.dtype.storage for n, t in outputs.items() if isinstance(t, TensorType)}
         self._changed = [kept for kept in kept if kept.output is not None]
+        self._run = run_once if any(kept.in_place for kept in self._changed) else run
         self._device = _device(session)
         # What is bound is moved to a device at once, as it is then.
         is_host = session.get_providers()[0] == "CPUExecutionProvider"
@@ -89,7 +91,7 @@ class IoBindingRunner:
         for name in self._outputs:
             binding.bind_output(name)
         targets = [self._bind(binding, kept, held[kept.name], spare.get(kept.name)) for kept in self._changed]
-        self._session.run_with_iobinding(binding)
+        self._run(self._session.run_with_iobinding, binding)
         binding.synchronize_outputs()
         made = binding.get_outputs()
         count = len(self._outputs)
@@ -110,7 +112,7 @@ class IoBindingRunner:
             bound.bind_input(name, array)
         for name in self._outputs:  # or the runtime would write to what it made in the last call
             bound.bind_output(name, self._host)
-        self._session._sess.run_with_iobinding(bound, None)
+        self._run(self._session._sess.run_with_iobinding, bound)
         made = bound.get_outputs()
         return [made[i].numpy() for i in range(len(self._outputs))], last.stored, last
 
@@ -177,7 +179,7 @@ class ArrayRunner:
             name: transport_dtypes.to_value(value, self._fed[name]) if name in self._fed else value
             for name, value in {**feed, **held}.items()
         }
-        results = self._run(self._names, given, None)
+        results = run(self._run, self._names, given)
         for position, dtype in self._restored:
             results[position] = transport_dtypes.restored(results[position], dtype)
         count = len(results) - len(self._changed)

@@ -21,6 +21,7 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.buffers.in_place import Sharing
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.memory import sparse
+from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -206,13 +207,18 @@ class State:
         """Return the buffers by name, to read, to set and to reset."""
         return Buffers(self)
 
-    def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
+    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Any]:
         """Run the Model on one value for each input, as calling it does, and keep what is stored to the buffers.
 
-        A call that fails leaves the buffers as they were. Raises what calling the Model does, and `FeedError` where a
-        dim has another size in a buffer than in an input.
+        A call that fails, or is stopped, leaves the buffers as they were. Raises what calling the Model does, and
+        `FeedError` where a dim has another size in a buffer than in an input.
         """
         program = self._program
+        if timeout is not None:
+            if "timeout" not in program.feeds.types:
+                with Limit(program.name, seconds_of(program.name, timeout)):
+                    return self(*arrays, **named)
+            named["timeout"] = timeout
         feed = program.feeds.take(arrays, named)
         with self._lock:
             held = self._ready(feed)

@@ -12,12 +12,13 @@ from numpy import ndarray
 
 from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
-from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
+from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.slots import Slot
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.transport_dtypes import from_value
 from graphcore.runtime.ort.values import PLAIN
+from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -134,12 +135,18 @@ class Bound:
         gave."""
         return Arrays(dict(zip(self._outputs, self._last, strict=True)) if self._last else self._outputs)
 
-    def __call__(self, /, *arrays: Any, **named: Any) -> list[Array]:
+    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Array]:
         """Run on what the inputs hold, after copying what is given to them. Returns the arrays of `outputs`, in order.
 
-        Raises `FeedError` for an array that is not of the bound dtype and shape, of which none is copied then, and
+        timeout: seconds that the call may take, as of a call of the model. Raises `FeedError` for an array that is not
+        of the bound dtype and shape, of which none is copied then, `RunTimeoutError` where the time is over, and
         `RunError` where the runtime fails; the outputs may have been written to by then.
         """
+        if timeout is not None:
+            if "timeout" not in self._inputs:
+                with Limit(self.name, seconds_of(self.name, timeout)):
+                    return self(*arrays, **named)
+            named["timeout"] = timeout
         with self._lock:
             if arrays or named:
                 self._fill(arrays, named)
@@ -147,9 +154,11 @@ class Bound:
                 if self._fed is None:
                     self._run_bound()
                 else:
-                    made: list[Array] = self._run_fed(self._names, self._fed, None)
+                    made: list[Array] = run(self._run_fed, self._names, self._fed)
                     self._last = [*made]
                     return made
+            except (RunTimeoutError, RunCancelledError):
+                raise
             except Exception as error:
                 found = self._of_nothing(error, self._inputs)
                 if found is None:
@@ -211,7 +220,7 @@ class Bound:
             self._prepare()
         for name, _, _ in self._fresh:  # or the runtime would write to what it made in the last call
             self._bind_output(name, _HOST)
-        self._run(self._bound, None)
+        run(self._run, self._bound)
         if self._has_more:
             self._fetch_all()
         if self._fresh:

@@ -12,6 +12,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError
 from graphcore.runtime.calls.batching import Batching
+from graphcore.runtime.stopping.limit import Limit, current
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -67,15 +68,22 @@ def in_pieces(
         return call(*feed.values())
     pieces = [(start, min(start + rows, total)) for start in range(0, total, rows)]
 
+    limit = current() or Limit(batches.model)
+
     def run(piece: tuple[int, int]) -> list[Array]:
-        results = call(*batches.part(feed, *piece).values())
+        with limit:
+            results = call(*batches.part(feed, *piece).values())
         batches.check(results, piece[1] - piece[0])
         return results
 
     # A thread of a pool, which a callback of the user's may be in, waits for no other one: all might.
     if pool is None or processors() == 1 or getattr(_local, "works", False):
         return batches.together([*map(run, pieces)])
-    return batches.together([*pool().map(run, pieces)])
+    try:
+        return batches.together([*pool().map(run, pieces)])
+    except BaseException:
+        limit.cancel()  # what other threads run yet
+        raise
 
 
 __all__ = ["in_pieces", "pool_of", "processors", "rows_of"]

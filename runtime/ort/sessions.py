@@ -68,6 +68,7 @@ class Cache(Protocol):
     def save_optimised(self, key: str, model: bytes, weights: str | None) -> None: ...
     def weights_file(self, key: str) -> str: ...
     def room(self) -> AbstractContextManager[str]: ...
+    def say_why(self, size: int) -> None: ...
 
 
 QUADRATIC = {"ConstantSharing": Range(last="1.31.1")}
@@ -209,13 +210,16 @@ def _of_cache(
             return made
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in read.items()}
     is_beside = is_whole and sum(array.nbytes for array in read.values()) >= _BESIDE
-    with contextlib.suppress(Exception), cache.room() as folder:
-        written = _Written(folder, cache.weights_file(key) if is_beside else None, packs)
-        made = _session(content, options(), create, shared, copied, written)
-        with open(os.path.join(folder, _OPTIMISED), "rb") as file:
-            cache.save_optimised(key, file.read(), written.weights)
-        cache.used, cache.is_packed = key, packs
-        return made
+    try:
+        with cache.room() as folder:
+            written = _Written(folder, cache.weights_file(key) if is_beside else None, packs)
+            made = _session(content, options(), create, shared, copied, written)
+            with open(os.path.join(folder, _OPTIMISED), "rb") as file:
+                cache.save_optimised(key, file.read(), written.weights)
+            cache.used, cache.is_packed = key, packs
+            return made
+    except Exception:  # an error that has another reason is made anew
+        cache.say_why(len(content))
     return None
 
 

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import logging
 import os
 import stat
 import sys
@@ -43,6 +44,8 @@ _REPEATS = Range(last="1.31.0")
 """The releases that write the initializers of bodies twice where weights have a file of their own, which they refuse to
 read: seen in 1.27 to 1.30."""
 
+LOG = logging.getLogger("graphcore")
+
 _ROOM = "making-"
 _STOPPED = 24 * 3600.0
 """Seconds after which nobody writes to a folder any more."""
@@ -69,6 +72,8 @@ class Cache:
         known = (__version__, onnxruntime.__version__, onnxruntime.get_build_info(), _machine(), *parts)
         self.used: str | None = None
         """The entry that holds the graph of the session which was started last."""
+        self.failure: str | None = None
+        """Why the last entry could not be written; None where it was."""
         self.is_whole = False
         """Whether entries have all weights, those included that only kernels read."""
         self.is_packed = False
@@ -114,11 +119,10 @@ class Cache:
             self._warn(error)
 
     def _warn(self, error: OSError) -> None:
-        warnings.warn(
-            f"load: the optimised graph cannot be kept in {self._folder}: {error.strerror or error}",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        self.failure = f"{self._folder}: {error.strerror or error}"
+        said = f"load: the optimised graph cannot be kept in {self.failure}"
+        LOG.warning(said)  # each time, where Python shows a warning of one place once
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     def weights_file(self, key: str) -> str:
         """Return a new name for the file of an entry's weights: no session has an entry's and another's file."""
@@ -134,6 +138,14 @@ class Cache:
         finally:
             with contextlib.suppress(OSError):
                 _remove(folder)
+
+    def say_why(self, size: int) -> None:
+        """Warn where a file of so many bytes cannot be written: onnxruntime does not say why it could not."""
+        try:
+            with self.room() as folder, open(os.path.join(folder, "probe"), "wb") as file:
+                file.write(bytes(size))
+        except OSError as error:
+            self._warn(error)
 
     def find_optimised(self, key: str) -> Optimised | None:
         """Return the optimised graph of an entry; None where there is none, and where it or its weights are damaged or

@@ -217,7 +217,7 @@ def test_closing_ends_all(gate: Gate) -> None:
 def test_closing_may_wait_for_what_was_asked_for() -> None:
     streams = models.Streams(made("llama"), slots=2)
     requests = [streams.submit(drawn(seed, 5), 20) for seed in range(5)]
-    streams.close(cancel=False)
+    streams.close(drain=True)
     assert [list(r) for r in requests] == [alone("llama", drawn(seed, 5), 20) for seed in range(5)]
 
 

@@ -224,7 +224,7 @@ def test_close_can_cancel_what_waits(held: Watched) -> None:
     until_taken(held)
     waiting = [batcher.submit(np.array([i])) for i in range(3)]
     threading.Timer(0.05, held.gate.set).start()
-    batcher.close(cancel=True)
+    batcher.close(drain=False)
     assert running.result(0)[0].tolist() == [10]
     for future in waiting:
         with pytest.raises(CancelledError):
@@ -240,7 +240,7 @@ def test_who_waits_for_room_is_told_when_the_batcher_closes(held: Watched) -> No
         late = pool.submit(batcher.submit, np.array([2]))
         time.sleep(0.02)
         threading.Timer(0.05, held.gate.set).start()
-        batcher.close(cancel=True)
+        batcher.close(drain=False)
         with pytest.raises(RunError, match="the batcher is closed"):
             late.result(10)
 

@@ -309,6 +309,30 @@ def test_model_runs_when_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest
     assert np.allclose(model(X)[0], expected(weight()), atol=1e-5)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of files")
+def test_log_says_why_nothing_was_kept_when_files_cannot_grow(tmp_path: Path) -> None:
+    code = f"""
+import logging, resource, signal, sys, warnings
+import numpy as np
+import graphcore as gc
+from graphcore import Graph, TensorType
+logging.basicConfig(stream=sys.stdout, format="%(name)s %(levelname)s %(message)s")
+warnings.simplefilter("ignore")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+graph = Graph("g", {{"x": TensorType("float32", [4])}})
+graph.output(y=graph["x"] * 2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+model = gc.InferenceSession().load(graph, cache_dir={str(tmp_path)!r})
+assert model(np.ones(4, np.float32))[0].tolist() == [2] * 4
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=100, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.split("\n") if line]
+    assert lines
+    assert all(f"cannot be kept in {tmp_path}: File too large" in line for line in lines)
+    assert lines[0].startswith("graphcore WARNING load: ")
+
+
 def test_option_that_says_another_place_is_refused(tmp_path: Path) -> None:
     loader = gc.InferenceSession(optimized_model_filepath=str(tmp_path / "here.onnx"))
     with pytest.raises(GraphError, match="optimized_model_filepath says another place"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import FeedError, GraphcoreError
+from graphcore.errors import FeedError, GraphcoreError, RunTimeoutError
 from graphcore.runtime.calls.batching import Batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.rows.pace import SIZES, Pace
@@ -157,8 +157,9 @@ class Mapped:
             shares = self._batches.run(self._call, feed, [1] * len(items))
             self._pace.note(items[0].elements, len(items), time.perf_counter() - started)
         except GraphcoreError as error:
-            if len(items) == 1:
-                return {items[0].number: _of_item(error, items[0].number)}
+            if len(items) == 1 or isinstance(error, RunTimeoutError):  # each alone would take as long again
+                number = min(item.number for item in items)
+                return {number: _of_item(error, number)}
             made: dict[int, list[Array] | Exception] = {}
             for item in sorted(items, key=lambda item: item.number):
                 made.update(self._batch_of([item]))

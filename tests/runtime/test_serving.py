@@ -1,0 +1,107 @@
+"""Deadlines of requests, the end of what serves them, and metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from concurrent.futures import CancelledError, wait
+from typing import Any
+
+import pytest
+
+import graphcore as gc
+from graphcore import models
+from graphcore.errors import BusyError, FeedError, RunCancelledError, RunTimeoutError
+from graphcore.runtime.serving.metrics import Recorder
+from tests.runtime.test_stopping import ENDLESS, FIVE, counting
+from tests.support.running_texts import made
+
+SLACK = 3.0
+
+
+def test_request_that_waits_beyond_its_time_is_not_run() -> None:
+    with gc.Batcher(counting(), 1, 60_000, when_full="raise", max_waiting=2) as batcher:
+        busy = batcher.submit(ENDLESS, timeout=0.6)
+        time.sleep(0.1)
+        started = time.monotonic()
+        late, right = batcher.submit(FIVE, timeout=0.1), batcher.submit(FIVE)
+        with pytest.raises(BusyError, match="spin: 2 requests wait already"):
+            batcher.submit(FIVE)
+        with pytest.raises(RunTimeoutError, match=r"a request was not done after timeout=0\.1 seconds"):
+            late.result(20)
+        assert time.monotonic() - started < 0.1 + SLACK
+        with pytest.raises(RunTimeoutError):
+            busy.result(20)
+        assert right.result(20)[0].tolist() == [5]
+        with pytest.raises(RunTimeoutError):
+            batcher(ENDLESS, timeout=0.1)
+        assert batcher(FIVE, timeout=20)[0].tolist() == [5]
+    found = batcher.metrics
+    assert (found.submitted, found.completed, found.timed_out, found.busy) == (5, 2, 3, 1)
+    assert (found.failed, found.cancelled, found.waiting, found.running) == (0, 0, 0, 0)
+    assert found.waiting_seconds.count == 4
+
+
+def test_close_stops_what_runs_when_its_time_is_over() -> None:
+    batcher = gc.Batcher(counting(), 1, 0)
+    running, waiting = batcher.submit(ENDLESS), batcher.submit(FIVE)
+    while not running.running():
+        time.sleep(0.001)
+    assert not batcher.close(timeout=0.1)
+    assert not wait([running, waiting], 20).not_done
+    with pytest.raises(RunCancelledError, match="the batcher was closed"):
+        running.result(0)
+    with pytest.raises(CancelledError):
+        waiting.result(0)
+    assert gc.Batcher(counting()).close(timeout=20)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "1", float("nan")])
+def test_times_that_are_none_are_refused(timeout: Any) -> None:
+    with gc.Batcher(counting()) as batcher:
+        for call in (lambda: batcher.submit(FIVE, timeout=timeout), lambda: batcher.close(timeout=timeout)):
+            with pytest.raises(FeedError, match="is no time"):
+                call()
+
+
+def test_metrics_are_text_for_prometheus() -> None:
+    recorder = Recorder("batcher", 'a "model"\n')
+    recorder.count("submitted")
+    recorder.batch(3)
+    recorder.batch(5000)
+    recorder.waited(0.003)
+    found = recorder.read(2, 1)
+    lines = found.prometheus().split("\n")
+    label = r'model="a \"model\"\n"'
+    assert f"graphcore_batcher_requests_submitted_total{{{label}}} 1" in lines
+    assert f"graphcore_batcher_requests_waiting{{{label}}} 2" in lines
+    assert f"graphcore_batcher_batches_total{{{label}}} 2" in lines
+    assert f'graphcore_batcher_batch_rows_bucket{{{label},le="4"}} 1' in lines
+    assert f'graphcore_batcher_batch_rows_bucket{{{label},le="1024"}} 1' in lines
+    assert f'graphcore_batcher_batch_rows_bucket{{{label},le="+Inf"}} 2' in lines
+    assert f"graphcore_batcher_batch_rows_sum{{{label}}} 5003.0" in lines
+    assert f"graphcore_batcher_waiting_seconds_count{{{label}}} 1" in lines
+    assert lines[-1] == ""
+    assert found.batch_rows.mean == 2501.5
+    assert sum(line.startswith("# TYPE") for line in lines) == 12
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.waiting = 3  # type: ignore[misc]
+
+
+def test_text_beyond_its_time_ends_and_leaves_the_others() -> None:
+    model = made("llama")
+    with pytest.raises(RunTimeoutError):
+        models.generate(model, [1, 2], 50, timeout=1e-4)
+    whole = models.generate(model, [1, 2], 20, timeout=100)
+    with models.Streams(model) as streams:
+        right, late = streams.submit([1, 2], 20), streams.submit([1, 2], 60, timeout=1e-4)
+        with pytest.raises(RunTimeoutError, match="a request has not ended after"):
+            late.result(20)
+        assert right.result(20).tolist() == whole.tolist()
+        with pytest.raises(FeedError, match="is no time"):
+            streams.submit([1], 2, timeout=0)
+        assert streams.close(drain=True, timeout=100)
+        found = streams.metrics
+    assert (found.submitted, found.completed, found.timed_out, found.cancelled) == (2, 1, 1, 0)
+    assert found.batches >= 19
+    assert "graphcore_streams_requests_completed_total" in found.prometheus()
