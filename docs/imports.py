@@ -46,6 +46,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "doctor",
         "__init__",
         "kernel_probe quantizer tracing",
+        "isolation",
         "session",
         "batcher direct warm_start",
         "model",

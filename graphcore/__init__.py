@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
     from graphcore.ir.symbol import Symbol, SymbolTuple
     from graphcore.promotion import PromotionSystem, implicit_cast_type
-    from graphcore.runtime import Batcher, Bound, InferenceSession, Model, Quantization, jit, quantize
+    from graphcore.runtime import (
+        Batcher,
+        Bound,
+        InferenceSession,
+        IsolatedModel,
+        IsolatedSession,
+        Model,
+        Quantization,
+        jit,
+        quantize,
+    )
     from graphcore.surgery.composing import compose
     from graphcore.surgery.replacement import patterns
     from graphcore.types.dims import Dim
@@ -45,6 +55,8 @@ __all__ = [
     "Graph",
     "GraphcoreError",
     "InferenceSession",
+    "IsolatedModel",
+    "IsolatedSession",
     "LossyCastWarning",
     "Model",
     "OptionalType",
@@ -86,6 +98,8 @@ _HOMES = {
     "Graph": "ir.graph",
     "GraphcoreError": "errors",
     "InferenceSession": "runtime",
+    "IsolatedModel": "runtime",
+    "IsolatedSession": "runtime",
     "LossyCastWarning": "errors",
     "Model": "runtime",
     "OptionalType": "types.tensor_types",

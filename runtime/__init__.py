@@ -10,17 +10,31 @@ from graphcore.support.gc_pause import freeze, uncollected
 if TYPE_CHECKING:
     from graphcore.runtime.batcher import Batcher
     from graphcore.runtime.calls.bound import Bound
+    from graphcore.runtime.isolation.model import IsolatedModel
+    from graphcore.runtime.isolation.session import IsolatedSession
     from graphcore.runtime.model import Model
     from graphcore.runtime.quantizer import Quantization, quantize
     from graphcore.runtime.session import InferenceSession
     from graphcore.runtime.tracing import jit
 
-__all__ = ["Batcher", "Bound", "InferenceSession", "Model", "Quantization", "jit", "quantize"]
+__all__ = [
+    "Batcher",
+    "Bound",
+    "InferenceSession",
+    "IsolatedModel",
+    "IsolatedSession",
+    "Model",
+    "Quantization",
+    "jit",
+    "quantize",
+]
 
 _HOMES = {
     "Batcher": "batcher",
     "Bound": "calls.bound",
     "InferenceSession": "session",
+    "IsolatedModel": "isolation.model",
+    "IsolatedSession": "isolation.session",
     "Model": "model",
     "Quantization": "quantizer",
     "jit": "tracing",

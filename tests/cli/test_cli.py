@@ -41,6 +41,19 @@ def doubled() -> None:
 # run
 
 
+def test_run_prints_the_same_when_it_is_isolated(call: Call) -> None:
+    doubled()
+    np.save("x.npy", np.array([[1, -2], [0.5, 3]], np.float32))
+    assert call("run", "m.onnx", "--input", "x=x.npy", "--isolated") == (
+        0,
+        "y  float32[2, 2]  min -4  max 6  [2 -4 1 6]\n",
+        "",
+    )
+    status, _, err = call("run", "gone.onnx", "--isolated")
+    assert status == 1
+    assert "gone.onnx is no file" in err
+
+
 def test_run_prints_outputs_when_fed_from_a_file(call: Call) -> None:
     doubled()
     np.save("x.npy", np.array([[1, -2], [0.5, 3]], np.float32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from graphcore.arrays.external_data import ExternalData
@@ -105,6 +106,20 @@ def links(args: argparse.Namespace) -> Links:
     """Return the arguments of loading that `add_links` stands for."""
     root = args.external_root
     return {"external_data": "links" if args.external_links or root else "plain", "external_data_root": root}
+
+
+class Limits(TypedDict):
+    """Arguments of an IsolatedSession."""
+
+    memory: int
+    load_seconds: float
+    run_seconds: float
+
+
+def limits() -> Limits:
+    """Return the limits of isolated models: what the machine has, since it runs one model that its user chose."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"memory": memory, "load_seconds": 600, "run_seconds": 600}
 
 
 def pair(text: str) -> tuple[str, str]:

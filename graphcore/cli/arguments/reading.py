@@ -150,6 +150,11 @@ def add_check(commands: Commands) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 where any node is changed, left out or added"
     )
+    parser.add_argument(
+        "--isolated",
+        action=argparse.BooleanOptionalAction,
+        help="load it in a process of its own first, so that nothing in it ends this one (on the CPU it is)",
+    )
     add_links(parser)
     parser.set_defaults(failure=2)
 

@@ -68,6 +68,11 @@ def add_run(commands: Commands) -> None:
     add_provider(parser)
     add_links(parser)
     add_precision(parser)
+    parser.add_argument(
+        "--isolated",
+        action="store_true",
+        help="load and run it in a process of its own, with limits of memory and time, no other files and no network",
+    )
     parser.add_argument("--output", metavar="FILE", help="a .npz file for the outputs")
     add_json(parser)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from typing import Any
 
@@ -11,7 +12,7 @@ import onnx
 from graphcore import runtime
 from graphcore.arrays.external_data import links_of, model_bytes
 from graphcore.cli import output
-from graphcore.cli.arguments.options import links
+from graphcore.cli.arguments.options import limits, links
 from graphcore.ir.graph import Graph
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
@@ -26,9 +27,13 @@ def check(args: argparse.Namespace) -> int:
     With --strict it returns 0 where the nodes run as they stand, and no other.
     """
     session = runtime.InferenceSession(args.provider)
+    is_isolated = args.provider == "cpu" and os.name == "posix" if args.isolated is None else args.isolated
     with output.working(f"reading {args.model}"):
+        if is_isolated:  # before the file is read here: what ends a process or never ends is an error then
+            runtime.IsolatedSession(args.provider, **limits()).load(args.model, **links(args)).close()
         graph = Graph.load(args.model, **links(args))
-        session.load(graph)
+        if not is_isolated:
+            session.load(graph)
         made = report(graph, session.target, release.runtime(), session.optimize)
     stamps = _stamps(args.model)
     needs_graph = _needs_graph(args)

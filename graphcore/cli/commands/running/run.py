@@ -6,13 +6,17 @@ import argparse
 
 from graphcore import runtime
 from graphcore.cli import arrays, output
-from graphcore.cli.arguments.options import links
+from graphcore.cli.arguments.options import limits, links
 from graphcore.cli.measuring.feeds import feeds_of
 
 
 def run(args: argparse.Namespace) -> int:
     with output.working(f"loading {args.model}"):
-        model = runtime.InferenceSession(args.provider, precision=args.precision).load(args.model, **links(args))
+        session: runtime.InferenceSession | runtime.IsolatedSession
+        session = runtime.InferenceSession(args.provider, precision=args.precision)
+        if args.isolated:
+            session = runtime.IsolatedSession(args.provider, precision=args.precision, **limits())
+        model = session.load(args.model, **links(args))
     feeds = feeds_of("run", model.name, model.inputs, args, fills=args.random)
     with output.working(f"running {args.model}"):
         results = dict(zip(model.outputs, model(**feeds), strict=True))

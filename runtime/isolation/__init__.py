@@ -1,0 +1,1 @@
+"""Models in worker processes of their own, between walls: limits of memory and time, no files, no network."""

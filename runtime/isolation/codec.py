@@ -1,0 +1,214 @@
+"""Values as bytes: their kinds and shapes in a frame, their elements in a block of shared memory.
+
+Nothing that is read is trusted: each size and place is held against the frame and the block, and nothing but arrays,
+text, numbers, lists, dicts and None comes of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.runtime.isolation.framing import Malformed
+
+_DTYPES: tuple[np.dtype[Any], ...] = tuple(
+    np.dtype(each)
+    for each in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32"),
+        *("float64", "complex64", "complex128"),
+        *(
+            getattr(ml_dtypes, name)
+            for name in (
+                *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+                *("float4_e2m1fn", "int4", "uint4", "int2", "uint2"),
+            )
+        ),
+    )
+)
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_BOOL = np.dtype(bool)
+
+_TENSOR, _TEXT, _LIST, _MAP, _NONE = range(5)
+_HEAD = struct.Struct("<BBBQ")
+"""Of a tensor: its kind, the code of its dtype, its rank and the place of its elements; the dims follow."""
+_COUNT = struct.Struct("<BI")
+_ALIGNED = 64
+_DEEPEST = 32
+_MOST_DIMS = 64
+
+
+class Layout:
+    """Values put one after the other: what goes into a frame, and what into a block."""
+
+    __slots__ = ("_pieces", "head", "size")
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        """Raises `TypeError` for what is none of the kinds that there are."""
+        self.size = 0
+        self._pieces: list[tuple[int, Array]] = []
+        head: list[bytes] = []
+        for value in values:
+            self._add(value, head)
+        self.head = b"".join(head)
+
+    def _add(self, value: Any, head: list[bytes]) -> None:
+        if isinstance(value, np.ndarray):
+            if value.dtype == object:
+                self._text(value, head)
+            else:
+                self._tensor(value, _TENSOR, head)
+        elif value is None:
+            head.append(_COUNT.pack(_NONE, 0))
+        elif isinstance(value, (list, tuple)):
+            head.append(_COUNT.pack(_LIST, len(value)))
+            for each in value:
+                self._add(each, head)
+        elif isinstance(value, Mapping):
+            head.append(_COUNT.pack(_MAP, len(value)))
+            self._add(_column(value.keys()), head)
+            self._add(_column(value.values()), head)
+        elif isinstance(value, (str, int, float, np.generic)):
+            self._add(_column([value])[0:1].reshape(()), head)
+        else:
+            raise TypeError(f"a {type(value).__name__} is no array, list, dict or None")
+
+    def _tensor(self, array: Array, kind: int, head: list[bytes]) -> None:
+        code = _CODES.get(array.dtype)
+        if code is None:
+            raise TypeError(f"an array of {array.dtype}")
+        place = self._put(array)
+        shape = array.shape
+        head.append(_HEAD.pack(kind, code, len(shape), place) + struct.pack(f"<{len(shape)}Q", *shape))
+
+    def _text(self, array: Array, head: list[bytes]) -> None:
+        """Add strings: their lengths as a tensor of the same shape, and then their bytes as another."""
+        pieces = [_encoded(item) for item in array.flat]
+        lengths = np.fromiter(map(len, pieces), np.uint32, len(pieces)).reshape(array.shape)
+        self._tensor(lengths, _TEXT, head)
+        self._tensor(np.frombuffer(b"".join(pieces), np.uint8), _TENSOR, head)
+
+    def _put(self, array: Array) -> int:
+        place = -(-self.size // _ALIGNED) * _ALIGNED
+        self.size = place + array.nbytes
+        if array.nbytes:
+            self._pieces.append((place, array))
+        return place
+
+    def write(self, block: Array) -> None:
+        """Copy the elements into the bytes of a block that has room for `size`."""
+        for place, array in self._pieces:
+            flat = array.reshape(-1).view(np.uint8)
+            block[place : place + flat.size] = flat
+
+
+def _encoded(item: Any) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if not isinstance(item, str):
+        raise TypeError(f"a {type(item).__name__} among strings")
+    return item.encode("utf-8", "surrogatepass")
+
+
+def _column(items: Iterable[Any]) -> Array:
+    """Return keys or values of a map as an array of one axis."""
+    listed = list(items)
+    if all(isinstance(item, str) for item in listed):
+        made = np.empty(len(listed), object)
+        made[:] = listed
+        return made
+    made = np.asarray(listed)
+    if made.ndim != 1 or made.dtype not in _CODES:
+        raise TypeError("a map of what are neither numbers nor text")
+    return made
+
+
+class Reader:
+    """Reads values that a `Layout` has put into a frame and a block.
+
+    is_copied: whether arrays are the reader's own; they lie in the block otherwise.
+    """
+
+    __slots__ = ("_block", "_head", "_is_copied", "_place")
+
+    def __init__(self, head: bytes, block: Array, is_copied: bool) -> None:
+        self._head = head
+        self._block = block
+        self._is_copied = is_copied
+        self._place = 0
+
+    def values(self, count: int) -> list[Any]:
+        """Return so many values, which must be all. Raises `Malformed` for bytes that no `Layout` makes."""
+        try:
+            made = [self._value(0) for _ in range(count)]
+        except (struct.error, ValueError, IndexError, OverflowError) as error:
+            raise Malformed(f"values that cannot be read: {error}") from None
+        if self._place != len(self._head):
+            raise Malformed("more values than were asked for")
+        return made
+
+    def _value(self, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise Malformed("lists that are nested too deep")
+        kind = self._head[self._place]
+        if kind == _TENSOR:
+            return self._tensor(self._is_copied)
+        if kind == _TEXT:
+            return self._text()
+        _, count = _COUNT.unpack_from(self._head, self._place)
+        self._place += _COUNT.size
+        if kind == _NONE:
+            return None
+        if kind == _LIST:
+            if count * _COUNT.size > len(self._head):
+                raise Malformed("a list that is longer than its frame")
+            return [self._value(depth + 1) for _ in range(count)]
+        if kind == _MAP:
+            keys, values = self._value(depth + 1), self._value(depth + 1)
+            columns = [each for each in (keys, values) if isinstance(each, np.ndarray) and each.ndim == 1]
+            if len(columns) < 2 or keys.shape != values.shape:
+                raise Malformed("a map of other values than keys")
+            return dict(zip(keys.tolist(), values.tolist(), strict=True))
+        raise Malformed(f"a value of kind {kind}")
+
+    def _tensor(self, is_copied: bool) -> Array:
+        _, code, rank, place = _HEAD.unpack_from(self._head, self._place)
+        self._place += _HEAD.size
+        if rank > _MOST_DIMS or code >= len(_DTYPES):
+            raise Malformed(f"an array of {rank} dims, of dtype {code}")
+        shape = struct.unpack_from(f"<{rank}Q", self._head, self._place)
+        self._place += 8 * rank
+        dtype = _DTYPES[code]
+        size = dtype.itemsize
+        for dim in shape:
+            size *= dim
+        if place % _ALIGNED or place + size > self._block.size or max(shape, default=0) >= 1 << 62:
+            raise Malformed("an array that is larger than its block")
+        flat = self._block[place : place + size]
+        if dtype is _BOOL:
+            made: Array = np.not_equal(flat, 0).reshape(shape)
+            return made  # a byte that is neither 0 nor 1 is no bool
+        array: Array = flat.view(dtype).reshape(shape)
+        return array.copy() if is_copied else array
+
+    def _text(self) -> Array:
+        lengths = self._tensor(is_copied=True)
+        content = self._value(_DEEPEST)
+        if lengths.dtype != np.uint32 or not isinstance(content, np.ndarray) or content.dtype != np.uint8:
+            raise Malformed("strings without lengths or bytes")
+        data, place = content.tobytes(), 0
+        made = np.empty(lengths.shape, object)
+        if lengths.sum(dtype=np.uint64) != len(data):
+            raise Malformed("strings whose lengths are not those of their bytes")
+        flat = made.reshape(-1)
+        for index, length in enumerate(lengths.ravel().tolist()):
+            flat[index] = data[place : place + length].decode("utf-8", "replace")
+            place += length
+        return made
+
+
+__all__ = ["Layout", "Reader"]

@@ -1,0 +1,147 @@
+"""Errors of a worker, as text that is checked, and what the death of one means."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from graphcore import errors
+from graphcore.errors import FeedError, GraphcoreError, ModelError, ResourceLimitError, RunError
+from graphcore.runtime.isolation.framing import Malformed
+
+_LONGEST = 20_000
+"""The characters that a worker may have to say."""
+_NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "Cannot allocate memory", "MemoryError", "Unable to allocate")
+_KINDS: Mapping[str, type[GraphcoreError]] = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, GraphcoreError)
+}
+
+_OWN_LINE = re.compile(r"<frozen runpy>:\d+")
+"""The line that a worker takes for the user's, who has none there."""
+_WARNING = "[W:onnxruntime"
+
+What = Literal["load", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may use: bytes of memory, seconds to start and load, and seconds of a run; None for no limit."""
+
+    memory: int
+    load_seconds: float | None
+    run_seconds: float | None
+
+    def seconds(self, what: What) -> float | None:
+        return self.load_seconds if what == "load" else self.run_seconds
+
+
+def told(error: BaseException, what: What, line: str) -> dict[str, str]:
+    """Return what a worker says of an error. line: of the user's code, which loaded the model."""
+    reasons = [error]
+    while (cause := reasons[-1].__cause__ or reasons[-1].__context__) is not None and len(reasons) < 10:
+        reasons.append(cause)
+    if any(isinstance(e, MemoryError) and not isinstance(e, GraphcoreError) for e in reasons) or any(
+        word in str(e) for e in reasons for word in _NO_MEMORY
+    ):
+        return {"kind": "memory", "summary": "", "help": "", "text": ""}
+    if not isinstance(error, GraphcoreError):
+        reason = " ".join(str(error).split())
+        said = f"{type(error).__name__}: {reason}"[:_LONGEST]
+        return {"kind": "ModelError" if what == "load" else "RunError", "summary": said, "help": "", "text": said}
+    own = None if error.line is None else f"  at {error.line}   {error.line.text}".rstrip()
+    text = "\n".join(line for line in str(error).split("\n") if line != own)
+    text = _OWN_LINE.sub(lambda _: line, text)
+    return {
+        "kind": type(error).__name__,
+        "summary": error.summary[:_LONGEST],
+        "help": error.help[:_LONGEST],
+        "text": text[:_LONGEST],
+    }
+
+
+def received(said: Any, name: str, what: What, limits: Limits) -> GraphcoreError:
+    """Return the error that a worker tells of. Raises `Malformed` for what tells of none."""
+    if not isinstance(said, dict):
+        raise Malformed("no error")
+    if said.get("kind") == "memory":
+        return _no_memory(name, what, limits)
+    kind = _KINDS.get(str(said.get("kind")))
+    summary, help, text = (said.get(key) for key in ("summary", "help", "text"))
+    if kind is None or not all(isinstance(each, str) and len(each) <= _LONGEST for each in (summary, help, text)):
+        raise Malformed("no error")
+    error = kind(clean(summary), help=clean(help))
+    closing = "" if error.line is None else f"\n  at {error.line}   {error.line.text}".rstrip()
+    error.args = (clean(text) + closing,)
+    return error
+
+
+def clean(text: Any) -> str:
+    """Return text without the characters that a terminal obeys."""
+    return "".join(c if c == "\n" or c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def too_long(name: str, what: What, limits: Limits) -> GraphcoreError:
+    """Return the error of a request that was ended when its time was over."""
+    return ResourceLimitError(
+        f"{what}: {name} takes longer than {what}_seconds={limits.seconds(what):g}; its worker was ended",
+        help=f"give IsolatedSession a larger {what}_seconds, if the model is worth the time",
+    )
+
+
+def _no_memory(name: str, what: What, limits: Limits) -> GraphcoreError:
+    return ResourceLimitError(
+        f"{what}: {name} needs more than memory={limits.memory} bytes",
+        help="give IsolatedSession a larger memory, if the model is worth it",
+    )
+
+
+def died(status: int, last_words: str, name: str, what: What, limits: Limits) -> GraphcoreError:
+    """Return the error of a request in which a worker ended.
+
+    status: of the process, the negative number of a signal. last_words: what it wrote on stderr.
+    """
+    if status < 0 and -status == getattr(signal, "SIGXCPU", 0):
+        return too_long(name, what, limits)
+    if any(word in last_words for word in _NO_MEMORY):
+        return _no_memory(name, what, limits)
+    kind = ModelError if what == "load" else RunError
+    lines = [clean(line) for line in last_words.splitlines() if line.strip() and _WARNING not in line]
+    said = " | ".join(lines)[-1000:]
+    by = f"with status {status}" if status >= 0 else f"by {_signal(-status)}"
+    return kind(
+        f"{what}: the worker of {name} was ended {by}",
+        help=(
+            "the model makes onnxruntime fail in a way that ends its process, or somebody ended the worker; "
+            "other requests are not affected"
+        ),
+        raw=said,
+    )
+
+
+def senseless(name: str, what: What, why: str) -> GraphcoreError:
+    """Return the error of a worker that answered what no worker answers, and was ended."""
+    kind = ModelError if what == "load" else RunError
+    return kind(
+        f"{what}: the worker of {name} answered {why}, and was ended",
+        help="do not trust the model: it may have taken over the process that it ran in",
+    )
+
+
+def unfit(name: str, error: TypeError) -> GraphcoreError:
+    """Return the error of a value that does not go to a worker."""
+    return FeedError(
+        f"{name}: {error}, which does not go to a worker", help="give arrays, text, numbers, or lists and dicts of them"
+    )
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+__all__ = ["Limits", "What", "clean", "died", "received", "senseless", "told", "too_long", "unfit"]

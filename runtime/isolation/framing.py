@@ -1,0 +1,185 @@
+"""Frames between a program and its worker: a kind, a length, and so many bytes. Descriptors go to the worker alone."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+_HEAD = struct.Struct("<BI")
+_AT_ONCE = 1 << 14
+_SPIN = 100e-6
+"""Seconds that are waited for a frame without going to sleep."""
+_LONGEST_WAIT = 1 << 30
+
+
+class Kind(IntEnum):
+    """What a frame says."""
+
+    SETTINGS = 1
+    READY = 2
+    LOAD = 3
+    LOADED = 4
+    RUN = 5
+    RESULTS = 6
+    NEED = 7
+    BLOCK = 8
+    DROP = 9
+    FAILED = 10
+
+
+LONGEST: Mapping[Kind, int] = {
+    Kind.SETTINGS: 1 << 24,
+    Kind.READY: 1 << 16,
+    Kind.LOAD: 1 << 24,
+    Kind.LOADED: 1 << 24,
+    Kind.RUN: 1 << 26,
+    Kind.RESULTS: 1 << 26,
+    Kind.NEED: 8,
+    Kind.BLOCK: 12,
+    Kind.DROP: 4,
+    Kind.FAILED: 1 << 20,
+}
+"""The bytes that a frame of a kind has at most."""
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+class Malformed(Exception):
+    """Bytes that mean nothing: who sent them is broken, or not what it was."""
+
+
+class Channel:
+    """One end of a pair of sockets: one for frames, and one for descriptors, which go to the worker alone."""
+
+    def __init__(self, frames: socket.socket, descriptors: socket.socket) -> None:
+        frames.setblocking(False)
+        self._frames = frames
+        self._handles = descriptors
+        self._reads, self._writes = select.poll(), select.poll()
+        self._reads.register(frames, select.POLLIN)
+        self._writes.register(frames, select.POLLOUT)
+        self._rest = b""
+        self._waited = float("inf")
+
+    def send(self, kind: Kind, content: bytes = b"", seconds: float | None = None) -> None:
+        """Send a frame. Raises `OSError` where nobody reads, and `TimeoutError` where nobody does for so long."""
+        frame = _HEAD.pack(kind, len(content)) + content
+        try:
+            sent = self._frames.send(frame)
+        except BlockingIOError:
+            sent = 0
+        if sent == len(frame):
+            return
+        deadline, rest = None if seconds is None else time.monotonic() + seconds, memoryview(frame)[sent:]
+        while rest:
+            _wait(self._writes, deadline)
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[self._frames.send(rest) :]
+
+    def hand(self, handle: int) -> None:
+        """Send a descriptor, which the frame that is sent next is about."""
+        socket.send_fds(self._handles, [b"d"], [handle])
+
+    def handed(self) -> int:
+        """Return the next descriptor that was sent. Raises `EOFError` where the other end is closed."""
+        _, handles, _, _ = socket.recv_fds(self._handles, 1, 1)
+        if not handles:
+            raise EOFError
+        return handles[0]
+
+    def receive(self, wanted: Sequence[Kind], seconds: float | None = None) -> tuple[Kind, bytes]:
+        """Return the next frame: its kind and what it holds.
+
+        seconds: how long to wait for all of it. Raises `Malformed` for a kind that is not wanted or is too long,
+        `TimeoutError`, and `EOFError` where the other end is closed.
+        """
+        start = time.monotonic()
+        deadline = None if seconds is None else start + seconds
+        data = self._rest or self._soon(start) or self._more(deadline)
+        self._waited = time.monotonic() - start
+        while len(data) < _HEAD.size:
+            data += self._more(deadline)
+        number, length = _HEAD.unpack_from(data)
+        if number not in wanted:
+            raise Malformed(f"a frame of kind {number}")
+        kind = _KINDS[number]
+        if length > LONGEST[kind]:
+            raise Malformed(f"a frame of {length} bytes")
+        end = _HEAD.size + length
+        if len(data) < end:
+            pieces, have = [data], len(data)
+            while have < end:
+                pieces.append(self._more(deadline))
+                have += len(pieces[-1])
+            data = b"".join(pieces)
+        self._rest = data[end:]
+        return kind, data[_HEAD.size : end]
+
+    def _soon(self, start: float) -> bytes:
+        """Return what comes while this thread looks for it again and again; nothing where it is to wait.
+
+        A processor that sleeps takes longer to wake than a small graph to run. Where the last frame came late, or none
+        comes within a moment, the processor is left to others.
+        """
+        if self._waited > _SPIN:
+            return b""
+        until = start + _SPIN
+        receive = self._frames.recv
+        while True:
+            try:
+                data = receive(_AT_ONCE)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    return b""
+                continue
+            except ConnectionError:
+                raise EOFError from None
+            if not data:
+                raise EOFError
+            return data
+
+    def _more(self, deadline: float | None) -> bytes:
+        while True:
+            _wait(self._reads, deadline)
+            try:
+                data = self._frames.recv(_AT_ONCE)
+            except BlockingIOError:
+                continue
+            except ConnectionError:
+                raise EOFError from None
+            if not data:
+                raise EOFError
+            return data
+
+    def is_closed(self) -> bool:
+        """Return whether the other end is closed, or has sent what it was not asked for."""
+        try:
+            self._frames.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return bool(self._rest)
+        except OSError:
+            return True
+        return True
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._frames.close()
+        self._handles.close()
+
+
+def _wait(poll: select.poll, deadline: float | None) -> None:
+    """Wait until a socket is ready. Raises `TimeoutError` at a time of `time.monotonic`."""
+    while True:
+        left = None if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
+        if left is not None and left <= 0:
+            raise TimeoutError
+        if poll.poll(None if left is None else min(left, _LONGEST_WAIT)):
+            return
+
+
+__all__ = ["LONGEST", "Channel", "Kind", "Malformed"]

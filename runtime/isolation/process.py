@@ -1,0 +1,305 @@
+"""One worker as its parent sees it: started, given a model, asked to run, and ended when its time is over."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import struct
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import GraphcoreError
+from graphcore.runtime.isolation import blocks, failures, spawning
+from graphcore.runtime.isolation.blocks import Block, Lease
+from graphcore.runtime.isolation.codec import Layout, Reader
+from graphcore.runtime.isolation.described import read, types_of, written
+from graphcore.runtime.isolation.failures import Limits, What
+from graphcore.runtime.isolation.framing import Channel, Kind, Malformed
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+LOG = logging.getLogger("graphcore")
+_KEPT = 3
+"""Blocks of results that are kept for the next runs."""
+_LONGEST_NAME = 1000
+_warned: set[tuple[str, ...]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What each worker of a pool is started with.
+
+    name: what errors call the model until it is read. session: of InferenceSession. asked: which model is loaded.
+    content: of one that comes from no file. readable: the files and folders that it needs beside the libraries.
+    """
+
+    name: str
+    limits: Limits
+    session: Mapping[str, Any]
+    asked: Mapping[str, Any]
+    content: bytes | None
+    readable: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a worker says of its model."""
+
+    name: str
+    inputs: dict[str, Type]
+    outputs: dict[str, Type]
+    has_buffers: bool
+
+
+class Ended(Exception):
+    """A worker was found to have ended before it was asked for anything."""
+
+
+class Worker:
+    """A worker process that holds one model. Used by one thread at a time."""
+
+    def __init__(self, program: Program) -> None:
+        """Start the process and load the model. Raises what loading it raises, `ModelError` where it ends the process,
+        `ResourceLimitError` beyond a limit."""
+        self._program = program
+        self._name = program.name
+        self._started = spawning.start()
+        self._channel = Channel(self._started.frames, self._started.descriptors)
+        self._input: Block | None = None
+        self._results: deque[Block] = deque()
+        self._needed = 0
+        self._made = 0
+        self._is_asked = True
+        self.is_ended = False
+        """True once the process is gone, by itself or by `end`."""
+        try:
+            self.signature = self._load()
+        except GraphcoreError:
+            self.end()
+            raise
+        self._name = self.signature.name
+        outputs = self.signature.outputs.values()
+        self._expected = [_dtype_of(type_) for type_ in outputs]
+
+    @property
+    def process(self) -> int:
+        """Return the id of the process."""
+        return self._started.process.pid
+
+    def _load(self) -> Signature:
+        program, limits = self._program, self._program.limits
+        start = time.monotonic()
+        settings = {
+            "memory": limits.memory,
+            "load_seconds": limits.load_seconds,
+            "run_seconds": limits.run_seconds,
+            "parent": os.getpid(),
+            "readable": [*spawning.libraries(), *program.readable],
+            "session": program.session,
+        }
+        with self._ending("load"):
+            self._channel.send(Kind.SETTINGS, written(settings), limits.load_seconds)
+            if program.content is None:
+                self._channel.send(Kind.LOAD, written(program.asked), limits.load_seconds)
+            else:
+                handle = blocks.of_bytes(program.content)
+                try:
+                    self._channel.hand(handle)
+                    self._channel.send(Kind.LOAD, written(program.asked), limits.load_seconds)
+                finally:
+                    os.close(handle)
+            _, content = self._channel.receive((Kind.READY,), limits.load_seconds)
+            _warn(tuple(str(each) for each in read(content)))
+            seconds = limits.load_seconds
+            left = None if seconds is None else max(0.0, seconds - (time.monotonic() - start))
+            kind, content = self._channel.receive((Kind.LOADED, Kind.FAILED), left)
+            said = read(content)
+            if kind is Kind.FAILED:
+                raise self._received(said, "load")
+            self._is_asked = False
+            self._read_words()  # warnings of a start are no last words
+            return _signature(said)
+
+    def _received(self, said: Any, what: What) -> GraphcoreError:
+        """Return the error that the worker tells of, with the path of the model as the user gave it."""
+        path, given = str(self._program.asked.get("path", "")), self._program.name
+        if path and isinstance(said, dict):
+            said = {key: text.replace(path, given) if isinstance(text, str) else text for key, text in said.items()}
+        return failures.received(said, self._name, what, self._program.limits)
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Return the outputs for a value of each input.
+
+        Raises what the model raises; `RunError` where the run ends the process, and `ResourceLimitError` where it is
+        beyond a limit, after which `is_ended` may be True; `Ended` where it had ended before.
+        """
+        try:
+            layout = Layout(values)
+        except TypeError as error:
+            raise failures.unfit(self._name, error) from None
+        if self._channel.is_closed():
+            self.end()
+            raise Ended
+        with self._ending("run"):
+            given = self._input
+            if given is None or layout.size > given.size:
+                given = self._input = self._new(layout.size, is_input=True)
+            layout.write(given.array)
+            block = self._block()
+            self._is_asked = True
+            limits = self._program.limits
+            self._channel.send(Kind.RUN, struct.pack("<I", block.number) + layout.head, limits.run_seconds)
+            kind, content = self._channel.receive((Kind.RESULTS, Kind.NEED, Kind.FAILED), limits.run_seconds)
+            if kind is Kind.NEED:
+                self._results.append(block)
+                block = self._larger(content)
+                kind, content = self._channel.receive((Kind.RESULTS,), limits.run_seconds)
+            self._is_asked = False
+            if kind is Kind.FAILED:
+                self._results.append(block)
+                raise self._received(read(content), "run")
+            return self._taken(content, block)
+
+    def _taken(self, content: bytes, block: Block) -> list[Any]:
+        """Return the results in a block: their own if they are small, and else views of it."""
+        if block.size == blocks.LEAST:
+            results = Reader(content, block.array, is_copied=True).values(len(self._expected))
+            self._results.append(block)
+        else:
+            leased: Array = np.asarray(Lease(block, self._results.append))
+            results = Reader(content, leased, is_copied=False).values(len(self._expected))
+        for value, dtype in zip(results, self._expected, strict=True):
+            if dtype is not None and (type(value) is not np.ndarray or value.dtype != dtype):
+                raise Malformed("an output of another type")
+        return results
+
+    def _block(self) -> Block:
+        """Return a block that has room for what the last run gave, if there is one."""
+        free = self._results
+        found = None
+        for _ in range(len(free)):
+            block = free.popleft()
+            if found is None and block.size >= self._needed:
+                found = block
+            elif len(free) >= _KEPT or block.size < self._needed:
+                self._channel.send(Kind.DROP, struct.pack("<I", block.number))
+            else:
+                free.append(block)
+        return found or self._new(self._needed)
+
+    def _larger(self, content: bytes) -> Block:
+        (size,) = struct.unpack("<Q", content)
+        if size > self._program.limits.memory:
+            raise Malformed(f"that its results have {size} bytes")
+        self._needed = size
+        return self._new(size)
+
+    def _new(self, size: int, is_input: bool = False) -> Block:
+        handle, rounded = blocks.create(size)
+        try:
+            self._made += 0 if is_input else 1
+            number = 0 if is_input else self._made
+            made = Block(handle, rounded, number)
+            self._channel.hand(handle)
+            self._channel.send(Kind.BLOCK, struct.pack("<IQ", number, rounded), self._program.limits.run_seconds)
+        finally:
+            os.close(handle)
+        return made
+
+    def _ending(self, what: What) -> _Ending:
+        return _Ending(self, what)
+
+    def fail(self, what: What, error: BaseException) -> NoReturn:
+        """End the process and raise what its failure means."""
+        limits = self._program.limits
+        if isinstance(error, TimeoutError):
+            self.end()
+            raise failures.too_long(self._name, what, limits) from None
+        if isinstance(error, Malformed):
+            self.end()
+            raise failures.senseless(self._name, what, str(error)) from None
+        if isinstance(error, (EOFError, OSError)):
+            with contextlib.suppress(Exception):
+                self._started.process.wait(1)  # the socket is closed a little before the process is gone
+            status, words = self.end()
+            raise failures.died(status, words, self._name, what, limits) from None
+        self.end()
+        raise error
+
+    def _read_words(self) -> bytes:
+        with contextlib.suppress(OSError):
+            return os.read(self._started.words, 1 << 16)
+        return b""
+
+    def settle(self) -> None:
+        """End the process if it is still owed something, or owes an answer."""
+        if self._is_asked:
+            self.end()
+
+    def end(self) -> tuple[int, str]:
+        """End the process, now; return its status and its last words. The results that it gave stay."""
+        process = self._started.process
+        if process.poll() is None:
+            process.kill()
+        status = process.wait()
+        words = b""
+        if not self.is_ended:
+            words = self._read_words()
+            os.close(self._started.words)
+            self._channel.close()
+        self.is_ended = True
+        self._input = None
+        self._results.clear()
+        return status, words.decode("utf-8", "replace")
+
+
+class _Ending:
+    """Ends a worker for whatever leaves the block but an error of its model."""
+
+    __slots__ = ("_what", "_worker")
+
+    def __init__(self, worker: Worker, what: What) -> None:
+        self._worker = worker
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, GraphcoreError):
+            self._worker.settle()
+            return
+        self._worker.fail(self._what, error)
+
+
+def _dtype_of(type_: Type) -> Any:
+    """Return the dtype of the arrays of a tensor's type; None for what is none."""
+    if not isinstance(type_, TensorType):
+        return None
+    return np.dtype(object) if type_.dtype is DType.string else type_.dtype.storage.numpy
+
+
+def _signature(said: Any) -> Signature:
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+        raise Malformed("no signature")
+    name = failures.clean(said["name"][:_LONGEST_NAME])
+    return Signature(name, types_of(said.get("inputs")), types_of(said.get("outputs")), bool(said.get("has_buffers")))
+
+
+def _warn(missing: tuple[str, ...]) -> None:
+    """Log, once, which walls there are not."""
+    if missing and missing not in _warned:
+        _warned.add(missing)
+        LOG.warning("IsolatedSession: workers run here without walls around %s", "; ".join(missing))
+
+
+__all__ = ["Ended", "Program", "Signature", "Worker"]

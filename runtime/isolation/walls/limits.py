@@ -1,0 +1,78 @@
+"""Limits of a process: memory, processor time, files, and that it ends with its parent."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_OPEN_FILES = 256
+_SLACK = 2.0
+"""Seconds of processor time that a request has beyond its limit, which the parent counts by the clock."""
+
+
+def limit(memory: int, parent: int) -> list[str]:
+    """Set the limits of this process; return what could not be set, a phrase each.
+
+    memory: bytes of data, which files and the arrays that go to the parent are no part of. parent: the process that
+    this one ends with.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ["limits of memory and processor time (no setrlimit)"]
+    missing = []
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, kind, most in (
+        ("a limit of memory (RLIMIT_DATA)", resource.RLIMIT_DATA, memory),
+        ("a limit of open files (RLIMIT_NOFILE)", resource.RLIMIT_NOFILE, _OPEN_FILES),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        try:
+            resource.setrlimit(kind, (least, least))
+        except (OSError, ValueError):
+            missing.append(name)
+    if sys.platform == "darwin":
+        missing.append("a limit of memory (macOS heeds none)")
+    if not sys.platform.startswith("linux"):
+        return [*missing, "an end with its parent (prctl is Linux')"]
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        missing.append("no new privileges (prctl)")
+    return missing
+
+
+@dataclass(slots=True)
+class ProcessorTime:
+    """The processor time that requests may take in all threads: a second wall, should the parent's watch sleep."""
+
+    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
+    until: float = 0.0
+
+    def allow(self, seconds: float | None) -> None:
+        """Let the process run for so many seconds more on every processor; None for as long as it likes."""
+        now = time.process_time()
+        needed = 0.0 if seconds is None else now + (seconds + _SLACK) * self.cores
+        if seconds is not None and needed <= self.until:
+            return
+        with contextlib.suppress(ImportError, OSError, ValueError):
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            most = resource.RLIM_INFINITY if seconds is None else int(needed + seconds * self.cores) + 1
+            if hard != resource.RLIM_INFINITY:
+                most = min(most, hard) if most != resource.RLIM_INFINITY else hard
+            resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+            self.until = float("inf") if seconds is None else float(most)
+
+
+__all__ = ["ProcessorTime", "limit"]

@@ -1,0 +1,40 @@
+"""The program of a worker: walls first, then a model, then its runs. Started by `spawning`, never by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+
+from graphcore.runtime.isolation.framing import Channel, Kind
+from graphcore.runtime.isolation.walls import landlock, limits, seccomp
+
+
+def main() -> None:
+    """Serve the sockets whose numbers are the arguments, until they are closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ends = [socket.socket(fileno=int(number)) for number in sys.argv[1:3]]
+    for end in ends:
+        end.set_inheritable(False)
+    channel = Channel(ends[0], ends[1])
+    try:
+        settings = json.loads(channel.receive((Kind.SETTINGS,))[1])
+        missing = limits.limit(settings["memory"], settings["parent"])
+        time = limits.ProcessorTime()
+        time.allow(settings["load_seconds"])
+        missing += landlock.restrict(settings["readable"], ("/dev/null",))
+        missing += seccomp.refuse()
+        channel.send(Kind.READY, json.dumps(missing).encode())
+        # NumPy, onnx and onnxruntime are read between the walls, and their threads stand there too
+        from graphcore.runtime.isolation.worker.serving import serve
+
+        serve(channel, settings, time)
+    except EOFError:
+        pass
+    os._exit(0)  # threads of the runtime are not waited for
+
+
+if __name__ == "__main__":
+    main()

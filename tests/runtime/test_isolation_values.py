@@ -1,0 +1,161 @@
+"""Values on their way to a worker and back: they come as they went, and bytes that mean nothing are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from graphcore import DType, OptionalType, SequenceType, TensorType
+from graphcore.errors import ModelError, ResourceLimitError, RunError
+from graphcore.runtime.isolation.codec import Layout, Reader
+from graphcore.runtime.isolation.described import described, read, types_of, written
+from graphcore.runtime.isolation.failures import Limits, died, received, told
+from graphcore.runtime.isolation.framing import Malformed
+from graphcore.types.dims import Dim
+from graphcore.types.tensor_types import ForeignType, Shape, Type
+
+PLAIN = [np.dtype(kind) for kind in ("?", "i1", "i8", "u2", "f2", "f4", "f8", "c8")]
+NARROW = [np.dtype(kind) for kind in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint2)]
+LIMITS = Limits(1 << 30, 5.0, 5.0)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Any:
+    shape = draw(arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+    if draw(st.booleans()):
+        return draw(arrays.arrays(draw(st.sampled_from(PLAIN)), shape))
+    if draw(st.booleans()):
+        return draw(arrays.arrays(np.dtype("u1"), shape)).astype(draw(st.sampled_from(NARROW)))
+    made = np.empty(shape, object)
+    text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+    made.reshape(-1)[:] = draw(st.lists(text, min_size=math.prod(shape), max_size=math.prod(shape)))
+    return made
+
+
+VALUES = st.recursive(
+    tensors() | st.none() | st.dictionaries(st.text("ab", max_size=3), st.floats(allow_nan=False), max_size=3),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        is_alike = isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape
+        return is_alike and (a.tolist() == b.tolist() if a.dtype == object else a.tobytes() == b.tobytes())
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+@given(st.lists(VALUES, max_size=4), st.booleans())
+def test_values_come_as_they_went(values: list[Any], is_copied: bool) -> None:
+    layout = Layout(values)
+    block = np.zeros(layout.size + 64, np.uint8)
+    layout.write(block)
+    assert same(values, Reader(layout.head, block, is_copied).values(len(values)))
+
+
+@given(st.binary(max_size=60), st.integers(0, 3))
+def test_bytes_that_mean_nothing_are_refused(head: bytes, count: int) -> None:
+    with contextlib.suppress(Malformed):
+        Reader(head, np.zeros(256, np.uint8), False).values(count)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=3), st.data())
+def test_values_with_a_byte_changed_are_refused_or_read(values: list[Any], data: st.DataObject) -> None:
+    layout = Layout(values)
+    block = np.zeros(layout.size, np.uint8)
+    layout.write(block)
+    head = bytearray(layout.head)
+    head[data.draw(st.integers(0, len(head) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(Malformed):
+        Reader(bytes(head), block, False).values(len(values))
+
+
+TYPES: dict[str, Type] = {
+    "static": TensorType(DType.float32, [2, 3]),
+    "named": TensorType(DType.bfloat16, ["batch", Dim("n") * 2 + 1, Dim.dynamic()]),
+    "bounded": TensorType(DType.int4, [Dim("batch", min=1)]),
+    "unranked": TensorType(DType.string, Shape.unknown()),
+    "wide": TensorType(DType.int(100), []),
+    "list": SequenceType(TensorType(DType.float32, ["k"])),
+    "optional": OptionalType(SequenceType(TensorType(DType.int8, Shape.unknown()))),
+    "foreign": ForeignType("map(string, float)", b"\x01\x02"),
+}
+
+
+def test_types_come_as_they_went() -> None:
+    assert types_of(read(written(described(TYPES)))) == TYPES
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        3,
+        [["x"]],
+        [["x", ["tensor", "float33", [], False]]],
+        [["x", ["tensor", "int99999999999999", [], False]]],
+        [["x", ["tensor", "float32", [-1], False]]],
+        [["x", ["tensor", "float32", ["a" * 2000], False]]],
+        [["x" * 2000, ["tensor", "float32", [], False]]],
+        [["x", ["foreign", "map", "zz"]]],
+        [["x", ["sequence"]]],
+    ],
+)
+def test_types_that_make_no_sense_are_refused(given: Any) -> None:
+    with pytest.raises(Malformed):
+        types_of(given)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 10_000])
+def test_json_that_makes_no_sense_is_refused(content: bytes) -> None:
+    with pytest.raises(Malformed):
+        read(content)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        [],
+        {},
+        {"kind": "SystemExit", "summary": "", "help": "", "text": ""},
+        {"kind": "RunError", "summary": 3, "help": "", "text": ""},
+        {"kind": "RunError", "summary": "", "help": "", "text": "x" * 100_000},
+    ],
+)
+def test_errors_that_make_no_sense_are_refused(said: Any) -> None:
+    with pytest.raises(Malformed):
+        received(said, "m", "run", LIMITS)
+
+
+def test_error_says_what_it_said_in_the_worker_with_the_line_of_the_call() -> None:
+    error = ModelError("load: \x1b[31mno", operands={"x": "float32[2]"}, help="do this")
+    made = received(told(error, "load", "here.py:3"), "m", "load", LIMITS)
+    assert type(made) is ModelError
+    assert made.help == "do this"
+    assert str(made).split("\n")[:3] == ["load: \\x1b[31mno", "    x  float32[2]", "  help: do this"]
+    assert "test_isolation_values.py" in str(made)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (-11, "", RunError),
+        (-6, "terminate called after throwing an instance of 'std::bad_alloc'", ResourceLimitError),
+        (-24, "", ResourceLimitError),  # SIGXCPU
+        (1, "Traceback", RunError),
+    ],
+)
+def test_death_is_an_error_of_its_kind(status: int, words: str, kind: type[Exception]) -> None:
+    assert type(died(status, words, "m", "run", LIMITS)) is kind

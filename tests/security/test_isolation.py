@@ -1,0 +1,520 @@
+"""Models in workers: what ends a process, or never ends, is an error of the call that did it; and the walls stand."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import graphcore as gc
+from graphcore import DType, Graph, OptionalType, SequenceType, TensorType, ops
+from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
+from graphcore.runtime.isolation import process
+from graphcore.runtime.isolation.failures import Limits
+from graphcore.runtime.isolation.process import Program
+from graphcore.runtime.isolation.walls import landlock
+from tests.support.hostile import FLOAT, INT64, model, one, value
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the walls are Linux'")
+
+MEMORY = 1 << 30
+START = 120.0
+"""Seconds that a worker may take to start, on a busy machine too."""
+
+
+class TakenOver:
+    """A pickled "graph" that takes over its worker: the model then runs whatever Python code it is fed.
+
+    What a worker could do once a kernel has been exploited. Only a test can load such a graph: those of users are
+    pickled by the library.
+    """
+
+    CODE = """
+import numpy as np
+import graphcore.runtime.session as session
+from graphcore import TensorType
+
+class Model:
+    name, _kept = "taken over", ()
+    inputs, outputs = {"code": TensorType("string", [])}, {"said": TensorType("string", [])}
+
+    def __call__(self, feed):
+        scope = {"said": ""}
+        exec(str(feed["code"][()]), scope)
+        return [np.array(str(scope["said"]), object)]
+
+session.InferenceSession.load = lambda *_: Model()
+"""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (self.CODE, {})
+
+
+def taken_over(run_seconds: float = START) -> gc.IsolatedModel:
+    program = Program(
+        name="taken over",
+        limits=Limits(MEMORY, START, run_seconds),
+        session=gc.IsolatedSession()._session,
+        asked={"kind": "graph", "line": ""},
+        content=pickle.dumps(TakenOver()),
+        readable=(),
+    )
+    return gc.IsolatedModel(program, 1)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Callable[[str], str]]:
+    """A function that runs code in a worker, and returns what it leaves in `said`."""
+    with taken_over() as made:
+        yield lambda code: str(made(np.array(code, object))[0])
+
+
+def endless() -> bytes:
+    """A model that adds a feed to itself while another is true, which nothing changes."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["c2"]), helper.make_node("Mul", ["v", "v"], ["v2"])],
+        "body",
+        [value("i", INT64, []), value("c", TensorProto.BOOL, []), value("v")],
+        [value("c2", TensorProto.BOOL, []), value("v2")],
+    )
+    node = helper.make_node("Loop", ["", "more", "x"], ["y"], body=body)
+    return bytes(model([node], [value("more", TensorProto.BOOL, []), value("x")]).SerializeToString())
+
+
+def expanding() -> Graph:
+    graph = Graph("expanding", {"count": TensorType(DType.int64, [1])})
+    graph.output(y=ops.sum(ops.onnx.Expand(graph.constant(np.ones(1, np.float32)), graph["count"]) * 2.0))
+    return graph
+
+
+ONES = np.ones(2, np.float32)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def is_gone(process: int, within: float = 10.0) -> bool:
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        assert state != "Z" or time.monotonic() + 5 < end, f"{process} is a zombie"
+        time.sleep(0.02)
+    return False
+
+
+# Results
+
+
+def test_outputs_are_those_of_a_model_for_every_dtype() -> None:
+    dtypes = [d for d in vars(DType).values() if isinstance(d, DType) and d is not DType.string and d.bits <= 64]
+    graph = Graph("all", {d.name: TensorType(d, ["n", 3]) for d in dict.fromkeys(dtypes)})
+    graph.output(**{f"{name}_out": ops.reshape(graph[name], [-1]) for name in [i.name for i in graph.inputs]})
+    random = np.random.default_rng(3)
+    feed = {s.name: random.integers(0, 2, (5, 3)).astype(s.dtype.storage.numpy) for s in graph.inputs}
+    expected = gc.InferenceSession().load(graph)(feed)
+    with gc.IsolatedSession(load_seconds=START).load(graph) as isolated:
+        results = isolated(feed)
+        assert isolated.inputs == {s.name: s.type for s in graph.inputs}
+        assert [str(t) for t in isolated.outputs.values()] == [str(s.type) for s in graph.outputs]
+    for result, wanted in zip(results, expected, strict=True):
+        assert result.dtype == wanted.dtype
+        assert result.tobytes() == wanted.tobytes()
+
+
+def test_outputs_are_those_of_a_model_for_strings_lists_optionals_and_wide_integers() -> None:
+    graph = Graph(
+        "kinds",
+        {
+            "text": TensorType(DType.string, ["n"]),
+            "listed": SequenceType(TensorType(DType.float32, ["k"])),
+            "maybe": OptionalType(TensorType(DType.float32, ["m"])),
+            "wide": TensorType(DType.int(100), ["w"]),
+        },
+    )
+    graph.output(
+        twice=ops.onnx.StringConcat(graph["text"], graph["text"]),
+        longer=ops.onnx.SequenceInsert(graph["listed"], graph.constant(np.ones(3, np.float32))),
+        there=ops.onnx.OptionalHasElement(graph["maybe"]),
+        sum=graph["wide"] + graph["wide"],
+    )
+    feed = {
+        "text": np.array(["", "größer", "𝄞\0x"], object),
+        "listed": [np.arange(2, dtype=np.float32), np.zeros(0, np.float32)],
+        "wide": [2**90, -5],
+    }
+    expected = gc.InferenceSession().load(graph).execute(feed, wide="object")
+    with gc.IsolatedSession(load_seconds=START).load(graph) as isolated:
+        results = isolated.execute(feed, wide="object")
+        absent, present = isolated({**feed, "maybe": None})[2], isolated({**feed, "maybe": ONES})[2]
+    assert results[0].tolist() == expected[0].tolist()
+    assert [a.tolist() for a in results[1]] == [a.tolist() for a in expected[1]]
+    assert (absent.item(), present.item()) == (False, True)
+    assert results[3].tolist() == [2**91, -10]
+
+
+def test_results_stay_as_they_are_when_other_calls_follow_and_the_model_is_closed() -> None:
+    graph = Graph("grow", {"x": TensorType(DType.float32, ["n"])})
+    graph.output(y=graph["x"] + 1, least=ops.min(graph["x"]))
+    before = descriptors()
+    with gc.IsolatedSession(load_seconds=START).load(graph) as isolated:
+        kept = [isolated(np.full(50_000 * (i % 4 + 1), i, np.float32))[0] for i in range(12)]
+        slices = [array[::7] for array in kept[:6]]
+    for i, array in enumerate(kept):
+        assert array.shape == (50_000 * (i % 4 + 1),)
+        assert (array == i + 1).all()
+        array[:] = 0  # it is the caller's
+    assert not any(part.any() for part in slices)
+    assert descriptors() == before
+
+
+# Limits
+
+
+def test_endless_loop_is_an_error_within_its_seconds_and_the_next_call_runs() -> None:
+    with gc.IsolatedSession(run_seconds=2, load_seconds=START).load(endless()) as isolated:
+        started = time.monotonic()
+        with pytest.raises(ResourceLimitError, match="run_seconds=2") as caught:
+            isolated(np.array(True), ONES)
+        assert time.monotonic() - started < 10
+        assert caught.value.help
+        assert isolated(np.array(False), ONES)[0].tolist() == [1, 1]
+
+
+def test_memory_bomb_is_an_error_and_the_next_call_runs() -> None:
+    with gc.IsolatedSession(memory=MEMORY, load_seconds=START).load(expanding()) as isolated:
+        for count in (1 << 29, 1 << 40):
+            with pytest.raises(ResourceLimitError, match=f"memory={MEMORY}"):
+                isolated(np.array([count]))
+        assert isolated(np.array([10]))[0] == 20
+
+
+def test_load_that_takes_too_long_is_an_error() -> None:
+    with pytest.raises(ResourceLimitError, match=r"load_seconds=0\.01"):
+        gc.IsolatedSession(load_seconds=0.01).load(endless())
+
+
+@pytest.mark.parametrize(
+    "proto",
+    [
+        model(
+            [helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-5)],
+            [value("x", FLOAT, [2, 3]), value("i", INT64, [2, 1])],
+            [value("y", FLOAT, None)],
+        ),
+        one("Frobnicate"),
+    ],
+    ids=["ends onnx", "unknown"],
+)
+def test_model_that_cannot_be_loaded_is_a_model_error(proto: Any) -> None:
+    with pytest.raises(ModelError) as caught:
+        gc.IsolatedSession(memory=MEMORY, load_seconds=START).load(proto)
+    assert caught.value.help
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        ("import os; os.abort()", RunError, "SIGABRT"),
+        ("import ctypes; ctypes.string_at(0)", RunError, "SIGSEGV"),
+        ("import signal; signal.raise_signal(signal.SIGFPE)", RunError, "SIGFPE"),
+        ("import os; os._exit(3)", RunError, "status 3"),
+        ("bytearray(1 << 31)", ResourceLimitError, "memory"),
+        ("raise ValueError('\\x1b[31mred')", RunError, r"\x1b[31mred"),
+    ],
+)
+def test_end_of_a_worker_is_an_error_of_the_call(
+    worker: Callable[[str], str], code: str, kind: type[GraphcoreError], words: str
+) -> None:
+    with pytest.raises(GraphcoreError) as caught:
+        worker(code)
+    assert type(caught.value) is kind
+    assert words in str(caught.value)
+    assert worker("said = 6 * 7") == "42"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff" * 100,  # no kind
+        b"\x0a\xff\xff\xff\xff",  # an error of 4 GiB
+        b"\x0a\x02\0\0\0{}",  # an error without words
+        b"\x0a\x04\0\0\0[[[[",
+        b"\x06\x01\0\0\0\x09",  # results of no kind
+        b"\x06\x0b\0\0\0\0\x0a\0" + (1 << 40).to_bytes(8, "little"),  # outside of the block
+        b"\x06\x0b\0\0\0\0\x0a\0" + bytes(8),  # a number where text is
+        b"\x07\x08\0\0\0" + b"\xff" * 8,  # results of 2^64 bytes
+    ],
+)
+def test_answer_that_makes_no_sense_is_an_error(worker: Callable[[str], str], answer: bytes) -> None:
+    send = f"""
+import os, sys, time
+try:
+    os.write(int(sys.argv[1]), {answer!r})
+finally:
+    time.sleep(100)
+"""
+    with pytest.raises(RunError, match="do not trust the model"):
+        worker(send)
+
+
+# Walls
+
+
+def attempt(what: str) -> str:
+    """Code that says "done", or the name of the error that it meets."""
+    return f"""
+import ctypes, os, signal, socket, subprocess
+try:
+    {what}
+    said = "done"
+except OSError as error:
+    said = error.strerror
+except Exception as error:
+    said = type(error).__name__
+"""
+
+
+CLOSED = {
+    "a socket": "socket.socket()",
+    "a Unix socket": "socket.socket(socket.AF_UNIX)",
+    "a connection": "socket.create_connection(('127.0.0.1', 80))",
+    "another program": "subprocess.run(['/bin/true'])",
+    "a fork": "os.fork()",
+    "a signal to its parent": "os.kill(os.getppid(), 0)",
+    "memory that no limit counts": "os.memfd_create('x')",
+    "the limits of its parent": "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0))",
+}
+
+
+@pytest.mark.parametrize("what", CLOSED.values(), ids=CLOSED)
+def test_call_of_the_kernel_is_refused_to_a_worker(worker: Callable[[str], str], what: str) -> None:
+    assert worker(attempt(what)) in ("Operation not permitted", "Permission denied")
+
+
+@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+def test_files_outside_of_the_model_are_closed_to_a_worker(worker: Callable[[str], str], tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    closed = {
+        f"open({str(tmp_path / 'secret')!r})",
+        f"os.listdir({str(tmp_path)!r})",
+        f"open({str(tmp_path / 'new')!r}, 'w')",
+        f"os.unlink({str(tmp_path / 'secret')!r})",
+        "open('/etc/passwd')",
+        "open(f'/proc/{os.getppid()}/environ')",
+        "open('/tmp/of-a-worker', 'w')",
+        "open('/dev/shm/of-a-worker', 'w')",
+    }
+    for what in closed:
+        assert worker(attempt(what)) == "Permission denied", what
+    assert worker(attempt("open(os.__file__)")) == "done"
+
+
+@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+def test_model_in_a_file_reads_the_data_beside_it(tmp_path: Path) -> None:
+    graph = Graph("weighty", {"x": TensorType(DType.float32, [64])})
+    graph.output(y=graph["x"] + graph.constant(np.arange(64, dtype=np.float32), name="w"))
+    (tmp_path / "real").mkdir()
+    graph.export(tmp_path / "real" / "m.onnx", external_data=True)
+    (tmp_path / "link.onnx").symlink_to(tmp_path / "real" / "m.onnx")
+    with gc.IsolatedSession(load_seconds=START).load(tmp_path / "real" / "m.onnx") as isolated:
+        assert isolated(np.ones(64, np.float32))[0].tolist() == list(range(1, 65))
+    with pytest.raises(GraphcoreError):
+        gc.IsolatedSession(load_seconds=START).load(tmp_path / "gone.onnx")
+
+
+def test_worker_sees_neither_the_environment_nor_descriptors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    with open(tmp_path / "open", "wb") as file:
+        os.set_inheritable(file.fileno(), True)
+        with taken_over() as isolated:
+
+            def said(code: str) -> str:
+                return str(isolated(np.array(code, object))[0])
+
+            names = said("import os; said = ' '.join(os.environ)").split()
+            assert "AWS_SECRET_ACCESS_KEY" not in names
+            assert "ORT_DISABLE_TELEMETRY" in names
+            opened = Path(f"/proc/{isolated.processes[0]}/fd")
+            targets = [os.readlink(handle).partition(":")[0] for handle in opened.iterdir()]
+            assert sorted(targets) == ["/dev/null", "/dev/null", "pipe", "socket", "socket"]
+            status = Path(f"/proc/{isolated.processes[0]}/status").read_text()
+            assert "NoNewPrivs:\t1" in status
+            assert "Seccomp:\t2" in status
+
+
+def test_walls_that_are_missing_are_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        process._warn(("files (no Landlock)", "a wall of a test"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "IsolatedSession: workers run here without walls around files (no Landlock); a wall of a test"
+    ]
+
+
+# Processes
+
+
+def test_other_requests_are_not_affected_when_a_worker_is_killed() -> None:
+    graph = Graph("busy", {"x": TensorType(DType.float32, ["n", "n"])})
+    total = graph["x"]
+    for _ in range(10):
+        total = ops.tanh(total @ graph["x"])
+    graph.output(y=total)
+    x = np.random.default_rng(1).standard_normal((200, 200)).astype(np.float32)
+    before, shared = descriptors(), os.listdir("/dev/shm")
+    with gc.IsolatedSession(workers=2, load_seconds=START, intra_op_num_threads=1).load(graph) as isolated:
+        expected = isolated(x)[0]
+        seen = set(isolated.processes)
+        outcomes: list[str] = []
+
+        def call(_: int) -> None:
+            try:
+                assert (isolated(x)[0] == expected).all()
+                outcomes.append("right")
+            except RunError as error:
+                outcomes.append("killed" if "SIGKILL" in str(error) else str(error))
+
+        with ThreadPoolExecutor(8) as threads:
+            calls = [threads.submit(call, i) for i in range(64)]
+            for _ in range(3):
+                time.sleep(0.05)
+                for process in isolated.processes[:1]:
+                    os.kill(process, signal.SIGKILL)
+                    seen.add(process)
+            for each in calls:
+                each.result()
+        assert len(outcomes) == 64
+        assert outcomes.count("right") >= 61
+        assert {*outcomes} <= {"right", "killed"}
+        assert (isolated(x)[0] == expected).all()
+        seen |= {*isolated.processes}
+    assert isolated.processes == []
+    assert all(map(is_gone, seen))
+    assert descriptors() == before
+    assert os.listdir("/dev/shm") == shared
+
+
+def test_worker_ended_while_it_waits_is_replaced(worker: Callable[[str], str]) -> None:
+    process = int(worker("import os; said = os.getpid()"))
+    os.kill(process, signal.SIGKILL)
+    time.sleep(0.3)
+    assert int(worker("import os; said = os.getpid()")) != process
+
+
+def test_interrupt_ends_the_run_and_the_model_stays_usable() -> None:
+    with gc.IsolatedSession(load_seconds=START).load(endless()) as isolated:
+        main = threading.main_thread().ident
+        assert main is not None
+        timer = threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT))
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            isolated(np.array(True), ONES)
+        timer.join()
+        assert time.monotonic() - started < 10
+        assert isolated(np.array(False), ONES)[0].tolist() == [1, 1]
+
+
+def test_close_waits_for_calls_and_refuses_others() -> None:
+    with gc.IsolatedSession(load_seconds=START).load(endless()) as isolated:
+        futures = [isolated.run_async(np.array(False), ONES * i) for i in range(5)]
+        processes = isolated.processes
+    assert [future.result()[0].tolist() for future in futures] == [[i, i] for i in range(5)]
+    assert all(map(is_gone, processes))
+    isolated.close()
+    with pytest.raises(RunError, match="closed"):
+        isolated(np.array(False), ONES)
+
+
+def test_fork_has_workers_of_its_own() -> None:
+    with gc.IsolatedSession(load_seconds=START).load(endless()) as isolated:
+        ours = isolated.processes
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of forks beside threads
+            child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                is_right = isolated(np.array(False), ONES)[0].tolist() == [1, 1] and isolated.processes != ours
+                isolated.close()
+                status = 0 if is_right else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert isolated.processes == ours
+        assert isolated(np.array(False), ONES)[0].tolist() == [1, 1]
+
+
+def test_worker_ends_with_its_parent_and_not_with_a_thread() -> None:
+    program = f"""
+import threading, time
+import numpy as np
+from tests.security.test_isolation import *
+made = []
+if __name__ == "__main__":
+    thread = threading.Thread(target=lambda: made.append(gc.IsolatedSession(load_seconds={START}).load(endless())))
+    thread.start()
+    thread.join()
+    made[0](np.array(False), ONES)
+    print(made[0].processes[0], flush=True)
+    made[0](np.array(True), ONES)
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
+    with started:
+        assert started.stdout is not None
+        process = int(started.stdout.readline())
+        time.sleep(0.5)
+        assert Path(f"/proc/{process}").exists()
+        started.kill()
+    assert is_gone(process)
+
+
+# Arguments
+
+
+def test_feed_that_does_not_fit_is_refused_before_it_goes_to_a_worker() -> None:
+    with gc.IsolatedSession(load_seconds=START).load(endless()) as isolated:
+        with pytest.raises(FeedError, match="float32"):
+            isolated(np.array(True), ONES.astype(np.float64))
+        with pytest.raises(FeedError, match="no output"):
+            isolated.run(["z"], {"more": np.array(False), "x": ONES})
+        assert isolated.run(["y"], {"more": np.array(False), "x": ONES})[0].tolist() == [1, 1]
+        with pytest.raises(ModelError, match="not copied or pickled"):
+            pickle.dumps(isolated)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"memory": 1},
+        {"memory": "1G"},
+        {"load_seconds": 0},
+        {"run_seconds": -1},
+        {"run_seconds": "1"},
+        {"workers": 0},
+        {"providers": "cuda"},
+        {"providers": ["CUDAExecutionProvider", "cpu"]},
+        {"config": {"x": object()}},
+    ],
+)
+def test_session_refuses_arguments_that_make_no_sense(arguments: dict[str, Any]) -> None:
+    with pytest.raises(GraphError) as caught:
+        gc.IsolatedSession(**arguments)
+    assert caught.value.help
