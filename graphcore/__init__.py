@@ -17,6 +17,7 @@ if not os.path.isdir(os.path.join(_FOLDER, "ops")):  # a checkout without symlin
 
 if TYPE_CHECKING:
     from graphcore import array_api, checkpoints, errors, models, ops, promotion, runtime
+    from graphcore.arrays.resource_limits import Limits
     from graphcore.build.functions import Function, function
     from graphcore.build.operands import implicit_cast
     from graphcore.checkpoints import load_tensors, save_tensors
@@ -57,6 +58,7 @@ __all__ = [
     "InferenceSession",
     "IsolatedModel",
     "IsolatedSession",
+    "Limits",
     "LossyCastWarning",
     "Model",
     "OptionalType",
@@ -100,6 +102,7 @@ _HOMES = {
     "InferenceSession": "runtime",
     "IsolatedModel": "runtime",
     "IsolatedSession": "runtime",
+    "Limits": "arrays.resource_limits",
     "LossyCastWarning": "errors",
     "Model": "runtime",
     "OptionalType": "types.tensor_types",

@@ -31,6 +31,8 @@ from graphcore.types.tensor_types import DimLike, Type
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore.arrays.resource_limits import Limits
+    from graphcore.custom_ops.declaration import CustomOp
     from graphcore.runtime.inspection.placement import Placement
     from graphcore.runtime.inspection.profiling import Profile
     from graphcore.runtime.quantizer.report import Report
@@ -132,6 +134,8 @@ def load(
     promotion: str | PromotionSystem | None = None,
     external_data: ExternalData = "plain",
     external_data_root: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
+    custom_ops: Iterable[str | CustomOp[..., Any]] = (),
 ) -> Graph:
     """Read an ONNX model as a Graph.
 
@@ -141,8 +145,10 @@ def load(
     are cast to what the promotion system says. promotion: the system, by default the one that the model notes, or
     "max". external_data: "links" follows symbolic links of the data, as the cache of Hugging Face's hub has them,
     within external_data_root: by default the repository in that cache, else the model's folder (docs/security.md).
+    limits: what the model may take, by default `gc.Limits()`. custom_ops: those whose Python functions the model may
+    call, as `gc.custom_op` made them or by name: none by default.
     Raises `ModelError` for what is no valid model, `UnsafePathError` for data outside of its folder or of the root,
-    `ResourceLimitError` for one nested or expanded beyond all measure.
+    `ResourceLimitError` for what is beyond a limit.
     """
     from graphcore.onnx.read.reader import load  # onnx, as above
 
@@ -152,6 +158,8 @@ def load(
         promotion=promotion,
         external_data=external_data,
         external_data_root=external_data_root,
+        limits=limits,
+        custom_ops=custom_ops,
     )
 
 

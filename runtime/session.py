@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import onnxruntime
 
 from graphcore.arrays.casting import Array
-from graphcore.arrays.external_data import ExternalData, Links, links_of
+from graphcore.arrays.external_data import ExternalData, links_of
+from graphcore.arrays.resource_limits import USUAL, Limits, limits_of
+from graphcore.custom_ops.calling import called
+from graphcore.custom_ops.declaration import CustomOp
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.state.dim_minima import minima, with_minima
@@ -18,7 +21,8 @@ from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
 from graphcore.runtime import lowering, openvino, python_ops
 from graphcore.runtime.buffers.state import kept_of
-from graphcore.runtime.direct.compiled import content_of, is_compiled
+from graphcore.runtime.direct.compiled import content_of, is_compiled, require_format
+from graphcore.runtime.direct.reading import Reading
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS
 from graphcore.runtime.memory import mapped, prepacking
 from graphcore.runtime.memory.huge_pages import checked
@@ -115,20 +119,27 @@ class InferenceSession:
         prepared: bool = False,
         external_data: ExternalData = "plain",
         external_data_root: str | os.PathLike[str] | None = None,
+        limits: Limits | None = None,
+        custom_ops: Iterable[str | CustomOp[..., Any]] = (),
+        format: Literal["onnx", "ort"] | None = None,
     ) -> Model:
         """Return a Model that runs.
 
         model: a Graph, or an ONNX model as a path, bytes or a ModelProto, which `Graph.load` reads; it is lowered for
-        the first provider. A model in onnxruntime's own format (.ort) is run as it is. weights: arrays to use in place
+        the first provider. A model in onnxruntime's own format is run as it is, unchecked, where its path ends in
+        ".ort" or format="ort" says so: load those of people you trust. weights: arrays to use in place
         of the graph's weights, by name, of the same types. The arrays of weights are not copied as a rule: leave them
         as they are while the Model lives. prepack: whether kernels put weights into an order of their own, which takes
         a second copy of them: "auto" does unless the shapes tell that one row goes through each matrix. cache_dir: a
         folder in which the graph is kept as onnxruntime has optimised it, for the next start on the CPU; see
         docs/running.md. prepared: start from what `prepare` wrote beside the file, where that is there and of this
         file; for folders of your own alone, since it is not checked as a model is. external_data, external_data_root:
-        whether and where symbolic links are followed to the data of a model in a file, as in `Graph.load`.
+        whether and where symbolic links are followed to the data of a model in a file, as in `Graph.load`. limits:
+        what a model that is no Graph may take, by default `gc.Limits()`; nothing is kept of a load with others.
+        custom_ops: those whose Python functions it may call, none by default, as in `Graph.load`.
 
-        Raises `ModelError` for what cannot be read or run, `GraphError` for an
+        Raises `ModelError` for what cannot be read or run, `ResourceLimitError` for what is beyond a limit,
+        `GraphError` for an
         unfinished graph or an operator that no kernel computes, `RunError` where a provider does not start.
         """
         if weights is not None and not isinstance(weights, Mapping):
@@ -137,19 +148,25 @@ class InferenceSession:
                 help='give a mapping: {"w": array}, or gc.load_tensors(path)',
             )
         prepacking.require(prepack)
-        links = links_of(external_data, external_data_root)
-        again = functools.partial(self._loaded, model, {}, prepack, None, links)
-        warm = None
-        if cache_dir is not None and not is_compiled(model):
+        require_format(format)
+        if not isinstance(model, Graph) and is_compiled(model, format):
+            if weights:
+                raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
+            return self._load_compiled(model)
+        reading = Reading(links_of(external_data, external_data_root), limits_of(limits), called(custom_ops))
+        again = functools.partial(self._loaded, model, {}, prepack, None, reading)
+        warm, links = None, reading.links
+        is_usual = isinstance(model, Graph) or reading.limits == USUAL
+        if cache_dir is not None and is_usual:
             warm = self._warm(cache_dir)
             found = None if weights else warm.find(model, prepack, again, links)
             if found is not None:
                 return found
-        elif prepared and not weights and (folder := beside.folder_of(model)) is not None:
+        elif prepared and is_usual and not weights and (folder := beside.folder_of(model)) is not None:
             found = self._warm(folder, writes=False).find(model, prepack, again, links)
             if found is not None:
                 return found
-        return self._loaded(model, weights or {}, prepack, warm, links)
+        return self._loaded(model, weights or {}, prepack, warm, reading)
 
     def prepare(
         self,
@@ -169,7 +186,7 @@ class InferenceSession:
         Raises what `load` does with `cache_dir`, and `ModelError` for a model of which nothing can be kept.
         """
         links = links_of(external_data, external_data_root)
-        again = functools.partial(self._loaded, path, {}, prepack, None, links)
+        again = functools.partial(self._loaded, path, {}, prepack, None, Reading(links))
 
         def start_of(folder: str) -> Model | None:
             return self._warm(folder).find(path, prepack, again, links)
@@ -198,16 +215,12 @@ class InferenceSession:
         weights: Mapping[str, Array],
         prepack: Prepack,
         warm: WarmStart | None,
-        links: Links | None,
+        reading: Reading,
     ) -> Model:
         """Return the Model of a model that is read. warm: keeps what a later load needs."""
         if isinstance(model, Graph):
             return self._load_graph(model, weights, prepack, warm)
-        if is_compiled(model):
-            if weights:
-                raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
-            return self._load_compiled(model)
-        return self._load_file(model, weights, prepack, warm, links)
+        return self._load_file(model, weights, prepack, warm, reading)
 
     def _load_file(
         self,
@@ -215,17 +228,17 @@ class InferenceSession:
         weights: Mapping[str, Array],
         prepack: Prepack,
         warm: WarmStart | None,
-        links: Links | None,
+        reading: Reading,
     ) -> Model:
         """Return the Model of a file: as it is, or lowered."""
         from graphcore.runtime.direct import start  # onnx, which graphs that are built do not need
 
-        opened = start.Opened(model, links)
+        opened = start.Opened(model, reading.links, reading.limits)
 
         def read() -> Graph:
             if opened.is_overwritten():
                 raise ModelError(f"load: {opened.name} was changed since it was loaded", help="load it again")
-            graph = self._read(opened)
+            graph = self._read(opened, reading)
             opened.forget()
             return graph
 
@@ -238,14 +251,16 @@ class InferenceSession:
                 )
                 if made is not None:
                     return made
-        return self._load_opened(opened, weights, prepack, warm)
+        return self._load_opened(opened, weights, prepack, warm, reading)
 
     def _load_opened(
-        self, opened: Opened, weights: Mapping[str, Array], prepack: Prepack, warm: WarmStart | None
+        self, opened: Opened, weights: Mapping[str, Array], prepack: Prepack, warm: WarmStart | None, reading: Reading
     ) -> Model:
         """Return the Model of a file that is lowered."""
         try:
-            return self._load_graph(self._read(opened), weights, prepack, warm)
+            graph = self._read(opened, reading)
+            opened.watch.look()
+            return self._load_graph(graph, weights, prepack, warm)
         except GraphcoreError:
             raise
         except Exception as error:  # of a model that ONNX's checks let through and that makes no sense
@@ -254,15 +269,16 @@ class InferenceSession:
                 help="check the model with onnx.checker, full_check=True",
             ) from error
 
-    def _read(self, opened: Opened) -> Graph:
+    def _read(self, opened: Opened, reading: Reading) -> Graph:
         """Return the graph of a model, typed by what the libraries of operators say."""
         from graphcore.onnx.read.reader import read  # onnx, which graphs that are built do not need
 
         if not self._starter.libraries:
-            return read(opened)
+            return read(opened, custom_ops=reading.custom_ops)
         from graphcore.runtime.ort.operators import InstalledOperators  # onnx, as above
 
-        return read(opened, runtime=lambda: InstalledOperators(self._starter.libraries))
+        libraries = self._starter.libraries
+        return read(opened, runtime=lambda: InstalledOperators(libraries), custom_ops=reading.custom_ops)
 
     def _load_graph(
         self,

@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -70,11 +71,18 @@ def model_bytes(path: str) -> memoryview:
 class Folder:
     """The folder of a model, whose files hold external data. None for a model that came from no file.
 
-    links: whether symbolic links are followed, and where they may lead; None refuses them.
+    links: whether symbolic links are followed, and where they may lead; None refuses them. admit: is told of each file
+    that is opened what it is and of which tensor, and raises for one that may not be read.
     """
 
-    def __init__(self, path: str | None, links: Links | None = None) -> None:
+    def __init__(
+        self,
+        path: str | None,
+        links: Links | None = None,
+        admit: Callable[[os.stat_result, str], None] | None = None,
+    ) -> None:
         self._path = path
+        self._admit = admit
         self._links = links
         self._files: dict[str, memoryview] = {}
 
@@ -114,6 +122,8 @@ class Folder:
                 raise self._unsafe(location, tensor, "that is no regular file")
             if found.st_nlink > 1:
                 raise self._unsafe(location, tensor, "that file has another name elsewhere (a hard link)")
+            if self._admit is not None:
+                self._admit(found, tensor)
             return _mapped(handle)
         finally:
             os.close(handle)

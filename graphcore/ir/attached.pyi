@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 
 from graphcore.arrays.external_data import ExternalData
+from graphcore.arrays.resource_limits import Limits
+from graphcore.custom_ops.declaration import CustomOp
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Match, Node, Symbol
@@ -59,6 +61,8 @@ class GraphMethods:
         promotion: str | PromotionSystem | None = None,
         external_data: ExternalData = "plain",
         external_data_root: str | os.PathLike[str] | None = None,
+        limits: Limits | None = None,
+        custom_ops: Iterable[str | CustomOp[..., Any]] = (),
     ) -> Graph:
         """Read an ONNX model as a Graph."""
 

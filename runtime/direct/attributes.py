@@ -9,11 +9,11 @@ import onnx
 
 from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.limits import AXES, CHOICES, RANGES, check_values
+from graphcore.onnx.proto.ranges import MOST_AXES
 
 LIMITED = frozenset({*RANGES, *AXES, *(op for op, _ in CHOICES), "Transpose"})
 """Operators whose attributes `is_plain` looks at."""
 
-MOST_AXES = 64
 _AXES = frozenset({"axis", "axes", "batch_axis", "time_axis"})
 _KINDS = onnx.AttributeProto
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 
-from graphcore.errors import ModelError
+from graphcore.errors import GraphError, ModelError
 from graphcore.onnx.opset import LIMIT
 
 
-def is_compiled(model: object) -> bool:
-    """Return whether a model is in onnxruntime's own format, a flatbuffer."""
-    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
-        with open(model, "rb") as file:
-            head = file.read(8)
-    else:
-        head = bytes(model[:8]) if isinstance(model, (bytes, bytearray, memoryview)) else b""
-    return head[4:8] == b"ORTM"
+def require_format(format: object) -> None:
+    """Raise `GraphError` for a format of models that there is not."""
+    if format not in (None, "onnx", "ort"):
+        raise GraphError(f"load: there is no format {format!r:.40}", help='give "onnx", "ort" or nothing')
+
+
+def is_compiled(model: object, format: str | None) -> bool:
+    """Return whether a model is to be taken for one in onnxruntime's own format, a flatbuffer, which nothing checks.
+
+    The user says so, by format or by the end of the path: the content of a model never does.
+    """
+    if format is not None:
+        return format == "ort"
+    return isinstance(model, (str, os.PathLike)) and os.fsdecode(os.fspath(model)).lower().endswith(".ort")
 
 
 def content_of(model: object) -> tuple[str, bytes | str]:
@@ -38,4 +44,4 @@ def content_of(model: object) -> tuple[str, bytes | str]:
     raise ModelError(f"load: a {type(model).__name__} is no model", help="give a Graph, a path, bytes or a ModelProto")
 
 
-__all__ = ["content_of", "is_compiled"]
+__all__ = ["content_of", "is_compiled", "require_format"]

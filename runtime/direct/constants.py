@@ -42,6 +42,17 @@ def is_bounded(tensor: onnx.TensorProto, dtype: DType) -> bool:
     return found is None or found.size > 2 * MOST_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
 
 
+def is_within(indices: np.ndarray[Any, Any] | None, length: int) -> bool:
+    """Return whether constant indices lie within an axis; true for a constant that is damaged."""
+    return indices is None or not indices.size or bool(-length <= indices.min() and indices.max() < length)
+
+
+def is_of_bits(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor of bools holds 0 and 1 alone."""
+    numbers = tensor.raw_data or tensor.int32_data
+    return not numbers or 0 <= min(numbers) <= max(numbers) <= 1
+
+
 def is_text(tensor: onnx.TensorProto) -> bool:
     """Return whether a tensor of strings has one for each element, all of them text."""
     try:
@@ -51,4 +62,4 @@ def is_text(tensor: onnx.TensorProto) -> bool:
     return len(tensor.string_data) == math.prod(tensor.dims) and not tensor.raw_data
 
 
-__all__ = ["is_bounded", "is_text", "values"]
+__all__ = ["is_bounded", "is_of_bits", "is_text", "is_within", "values"]

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import onnx
 
-from graphcore.errors import ModelError
+from graphcore.errors import GraphcoreError
 from graphcore.onnx.read.checks import check_node
 from graphcore.runtime.direct.operators import Asked, Row
 from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, replaces
@@ -44,7 +44,7 @@ def _is_sound(node: onnx.NodeProto, version: int) -> bool:
         return False
     try:
         check_node(node, {DOMAIN: version}, node.op_type)
-    except ModelError:
+    except GraphcoreError:
         return False
     return True
 

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graphcore.errors import ModelError
+from graphcore.errors import GraphcoreError, ModelError
 from graphcore.onnx.opset import OPSET
+from graphcore.onnx.proto.limits import check_constants
+from graphcore.onnx.proto.ranges import CHECKED, INDEXED, LONGEST
 from graphcore.onnx.read.opsets import versions_of
+from graphcore.onnx.schemas.checked_dims import with_checked_dims
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
 from graphcore.runtime.direct.attributes import LIMITED, is_plain
-from graphcore.runtime.direct.constants import is_bounded, is_text, values
+from graphcore.runtime.direct.constants import is_bounded, is_of_bits, is_text, is_within, values
 from graphcore.runtime.direct.filled import STATES, filled
 from graphcore.runtime.direct.fusible import BEGINS, Trail
 from graphcore.runtime.direct.ml_operators import ML_ROWS
@@ -90,6 +93,7 @@ class Scan:
         self._legal: dict[tuple[str, DType], bool] = {}
         self._known: dict[str, tuple[Row, Operator]] = {}
         self._ranks: dict[str, int] = {}
+        self._lengths: dict[str, tuple[int, ...]] = {}
         self._attributes: set[tuple[str, bytes]] = set()
         self._trail = Trail()
         self._depth = 0
@@ -144,6 +148,8 @@ class Scan:
             return False
         if dtype is DType.string and not is_text(tensor):
             return False
+        if dtype is DType.bool and not is_of_bits(tensor):
+            return False
         dims = self.dims[name] = tuple(tensor.dims)
         if 0 in dims:
             self._empties.add(name)
@@ -192,6 +198,8 @@ class Scan:
         except ModelError:
             return "two opsets"
         self.opset = self.versions.get("", 0)
+        if not 0 <= model.ir_version <= onnx.IR_VERSION:
+            return f"IR version {model.ir_version}"
         if not OLDEST <= self.opset <= OPSET:
             return f"opset {self.opset}"
         if model.functions or model.training_info:
@@ -216,7 +224,8 @@ class Scan:
             return None
         known = {d.dim_param for value in model.graph.input for d in value.type.tensor_type.shape.dim if d.dim_param}
         try:
-            found = onnx.shape_inference.infer_shapes(model if slim is None else slim())
+            safe = with_checked_dims(model if slim is None else slim(), self.operators)
+            found = onnx.shape_inference.infer_shapes(safe)
         except Exception:
             return "its shapes"
         shapes = {v.name: v.type.tensor_type.shape.dim for v in _values(found.graph)}
@@ -231,12 +240,13 @@ class Scan:
         dtype = self._stored.get(tensor.elem_type)
         if dtype is None or type(value.name) is not str or not value.name or value.name in self.dtypes:
             return False
-        if any(d.HasField("dim_value") and not d.dim_value for d in tensor.shape.dim):
+        if any(d.HasField("dim_value") and (d.dim_value == 0 or d.dim_value < -1) for d in tensor.shape.dim):
             return False
         self.dtypes[value.name] = dtype
         if tensor.HasField("shape"):
             dims = tensor.shape.dim
             self._ranks[value.name] = len(dims)
+            self._lengths[value.name] = tuple(d.dim_value for d in dims)
             if len(dims) > 1 and dims[0].dim_value != 1:
                 self._many.add(value.name)
         return True
@@ -293,6 +303,10 @@ class Scan:
                 return "the axes of Transpose"
             if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
                 return f"{op_type} of an empty constant"
+            if op_type in INDEXED and not self._is_within(node, names):
+                return f"the indices of {op_type}"
+            if op_type in CHECKED and not self._takes_constants(op_type, names):
+                return f"the operands of {op_type}"
             if op_type in _SIZED and not all(map(self._is_bounded, names)):
                 return f"the sizes of {op_type}"
             results = row.results
@@ -334,6 +348,29 @@ class Scan:
         """Note results that have several rows, as these operands of the node have."""
         if not self._many.isdisjoint(names) and not any(a.name == "transA" and a.i for a in node.attribute):
             self._many.update(node.output)
+
+    def _takes_constants(self, op_type: str, names: Sequence[str]) -> bool:
+        """Return whether constant operands hold numbers that the operator takes."""
+        if self._tensors.keys().isdisjoint(names):
+            return True
+        places = CHECKED[op_type]
+        arrays = [self._values(name) if i in places and self._is_short(name) else None for i, name in enumerate(names)]
+        try:
+            check_constants(op_type, arrays, op_type)
+        except GraphcoreError:
+            return False
+        return True
+
+    def _is_short(self, name: str) -> bool:
+        return math.prod(self.dims.get(name, ())) <= LONGEST
+
+    def _is_within(self, node: onnx.NodeProto, names: Sequence[str]) -> bool:
+        """Return whether constant indices lie within a length that the file tells; true where it tells none."""
+        name = names[INDEXED[node.op_type]]
+        dims = self.dims.get(names[0]) or self._lengths.get(names[0], ())
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+        is_known = name in self._tensors and -len(dims) <= axis < len(dims) and dims[axis] > 0
+        return not is_known or is_within(self._values(name), dims[axis])
 
     def _row(self, op_type: str) -> tuple[Row, Operator] | None:
         """Return the row of an operator and its schema at the model's opset; None where it has none."""

@@ -57,6 +57,8 @@ def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Dire
         return "it is no model"
     if not _is_of_others(proto):
         return "graphcore wrote it"
+    if model.limits.looks_at_nodes or len(proto.graph.node) > model.limits.nodes:
+        return "limits that reading it tells of"
     scan = Scan(legality("cpu", runtime()), keeps_halves=keeps_halves)
     if not scan.run(proto, lambda: model.proto):
         return scan.reason or ""

@@ -140,7 +140,7 @@ def test_debug_optimize_jit_and_files_work_with_them() -> None:
     np.testing.assert_array_equal(np.asarray(gc.jit(lambda x: twice(x) + 1)(X)), 2 * X + 1)
     proto = g.to_onnx(target="onnx")
     assert [(n.domain, n.op_type) for n in proto.graph.node] == [(DOMAIN, "Twice"), ("", "Mul")]
-    np.testing.assert_array_equal(gc.InferenceSession().load(proto)(X)[0], 4 * X)
+    np.testing.assert_array_equal(gc.InferenceSession().load(proto, custom_ops=["tests.python::Twice"])(X)[0], 4 * X)
     onnx.checker.check_model(proto)
 
 

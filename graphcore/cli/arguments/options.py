@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from graphcore.arrays.external_data import ExternalData
+from graphcore.arrays.resource_limits import Limits
 
 if TYPE_CHECKING:
     from graphcore.ir.graph import Precision, TargetName
@@ -108,7 +109,7 @@ def links(args: argparse.Namespace) -> Links:
     return {"external_data": "links" if args.external_links or root else "plain", "external_data_root": root}
 
 
-class Limits(TypedDict):
+class Walls(TypedDict):
     """Arguments of an IsolatedSession."""
 
     memory: int
@@ -116,10 +117,35 @@ class Limits(TypedDict):
     run_seconds: float
 
 
-def limits() -> Limits:
+def walls() -> Walls:
     """Return the limits of isolated models: what the machine has, since it runs one model that its user chose."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"memory": memory, "load_seconds": 600, "run_seconds": 600}
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        type=limit,
+        metavar="NAME=N",
+        help="what the model may take: bytes, nodes, elements, depth or seconds (docs/security.md); repeatable",
+    )
+
+
+def limits(args: argparse.Namespace) -> Limits:
+    """Return the limits that `add_limits` stands for. Raises `GraphError` for one that there is not."""
+    return Limits.of(dict(args.limit))
+
+
+def limit(text: str) -> tuple[str, float]:
+    """Return the parts of `name=number` of a limit."""
+    name, value = pair(text)
+    try:
+        return name, float(value) if name == "seconds" else int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=N, such as nodes=100000") from None
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from graphcore.cli.arguments.options import (
     add_dims,
     add_feeds,
     add_json,
+    add_limits,
     add_links,
     add_model,
     add_precision,
@@ -156,6 +157,7 @@ def add_check(commands: Commands) -> None:
         help="load it in a process of its own first, so that nothing in it ends this one (on the CPU it is)",
     )
     add_links(parser)
+    add_limits(parser)
     parser.set_defaults(failure=2)
 
 

@@ -7,6 +7,7 @@ from graphcore.cli.arguments.options import (
     Commands,
     add_feeds,
     add_json,
+    add_limits,
     add_links,
     add_model,
     add_precision,
@@ -67,6 +68,7 @@ def add_run(commands: Commands) -> None:
     add_feeds(parser)
     add_provider(parser)
     add_links(parser)
+    add_limits(parser)
     add_precision(parser)
     parser.add_argument(
         "--isolated",

@@ -34,7 +34,11 @@ _KINDS = (
     _Kind(_begins(b"{", b"["), "text of JSON", "give the .onnx file; a server may have answered with an error"),
     _Kind(_begins(b"GGUF"), "a GGUF checkpoint", "gc.load_tensors reads it, and models.llama.build takes it"),
     _Kind(lambda first: first[8:10] == b'{"', "a safetensors checkpoint", "gc.load_tensors reads it"),
-    _Kind(_begins(b"ORTM", at=4), "a model in onnxruntime's own format", "give the path of an .ort file"),
+    _Kind(
+        _begins(b"ORTM", at=4),
+        "a model in onnxruntime's own format",
+        'where you trust who made it, since nothing checks it: InferenceSession().load(path, format="ort")',
+    ),
     _Kind(_begins(b"TFL3", at=4), "a TensorFlow Lite model", "convert it with tf2onnx"),
     _Kind(_begins(b"\x89HDF"), "an HDF5 file", "convert the Keras model with tf2onnx"),
     _Kind(_begins(b"PK\3\4"), "a zip archive, as PyTorch's checkpoints are", "export the model with torch.onnx.export"),

@@ -6,13 +6,19 @@ The tables say for each operator which numbers an attribute may have, and which 
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from graphcore.arrays.resource_limits import Limits
 from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.onnx.proto.ranges import ATTRIBUTES, CHECKED, INDEXED, LONGEST, MOST_ELEMENTS, OPERANDS
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
@@ -136,9 +142,9 @@ _SHOWN = 100
 """Characters of a name that errors show."""
 
 
-def has_limits(op_type: str) -> bool:
-    """Return whether `check_values` looks at the attributes of an operator."""
-    return op_type in _HAVE_VALUES
+def has_limits(op_type: str, attribute: str) -> bool:
+    """Return whether `check_values` looks at an attribute of an operator."""
+    return attribute in ATTRIBUTES or op_type in _HAVE_VALUES
 
 
 def check_text(names: Iterable[str | bytes], what: str) -> None:
@@ -165,25 +171,36 @@ def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> 
                 f"load: {place}: {name} is {_short(word)}, and {words.replace(' ', ', ')} are taken",
                 help="write the model again",
             )
-    rules = RANGES.get(op_type, {})
-    for name, (least, most) in rules.items():
-        said = attributes.get(name)
+    rules = RANGES.get(op_type, _NO_RULES)
+    for name, said in attributes.items():
+        found = rules.get(name) or ATTRIBUTES.get(name)
+        if found is None:
+            continue
+        least, most = found
         numbers: Sequence[Any] = said if isinstance(said, list) else [said]
-        for number in numbers:
-            if isinstance(number, int) and not least <= number <= most:
-                raise ModelError(
-                    f"load: {place}: {name} is {_short(said)}, and {least} to {most} are taken",
-                    help="write the model again",
-                )
+        if not all(least <= number <= most for number in numbers if isinstance(number, int)):
+            raise ModelError(
+                f"load: {place}: {name} is {_short(said)}, and {least} to {most} are taken",
+                help="write the model again",
+            )
+
+
+_NO_RULES: dict[str, tuple[int, int]] = {}
+
+_WITH_OPERANDS = frozenset({*AXES, *AXES_OF, *OPERANDS, *INDEXED, "GatherND", "Range", "Transpose"})
 
 
 def has_axes(op_type: str) -> bool:
     """Return whether `check_axes` looks at the nodes of an operator."""
-    return op_type in AXES or op_type in AXES_OF or op_type in ("GatherND", "Transpose")
+    return op_type in _WITH_OPERANDS
 
 
 def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object) -> None:
-    """Raise `ModelError` for an axis that the first operand has not, and for a permutation that is none."""
+    """Raise `ModelError` for an axis that the first operand has not, a permutation that is none, and a constant operand
+    whose numbers are none of the operator's.
+    """
+    if op_type in CHECKED:
+        check_constants(op_type, [constant_array(s, weights=True, outer=True) for s in inputs], place)
     if op_type == "GatherND" and not all(_has_axes(s) for s in inputs):
         raise ModelError(
             f"load: {place}: data and indices have at least one axis",
@@ -203,6 +220,10 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
     if first is None or not isinstance(first.type, TensorType) or not first.type.shape.is_ranked:
         return
     rank = len(first.type.shape)
+    if op_type in INDEXED:
+        _check_indices(op_type, first, inputs, attributes, place)
+    if op_type == "GatherND":
+        _check_batch(first, inputs, attributes, place)
     if op_type == "Transpose" and isinstance(perm := attributes.get("perm"), list) and sorted(perm) != [*range(rank)]:
         raise ModelError(
             f"load: {place}: perm is {_short(perm)}, no permutation of {rank} axes",
@@ -221,6 +242,63 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
                     operands={"operand": first},
                     help="name an axis that there is",
                 )
+
+
+def check_constants(op_type: str, arrays: Sequence[np.ndarray[Any, Any] | None], place: object) -> None:
+    """Raise `ModelError` for a constant operand whose numbers are none of the operator's.
+
+    arrays: the operands' values, None for those that are no constants.
+    """
+    for position, (least, most) in OPERANDS.get(op_type, {}).items():
+        array = arrays[position] if position < len(arrays) else None
+        if array is None or not 0 < array.size <= LONGEST or array.dtype.kind not in "iu":
+            continue
+        numbers = array.ravel().tolist()
+        if min(numbers) < least or max(numbers) > most:
+            is_size = most == MOST_ELEMENTS and min(numbers) >= least
+            raise (ResourceLimitError if is_size else ModelError)(
+                f"load: {place}: input {position} is {_short(numbers)}, and {least} to {most} are taken",
+                help="write the model again",
+            )
+    if op_type == "Range" and len(arrays) > 2:
+        step = arrays[2]
+        if step is not None and step.dtype.kind in "iuf" and step.size == 1 and not step.any():
+            raise ModelError(f"load: {place}: its steps are 0, and it never ends", help="step by another number")
+
+
+def _check_indices(
+    op_type: str, data: Symbol, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object
+) -> None:
+    """Raise `ModelError` for constant indices that lie beyond a length that is known."""
+    position, axis = INDEXED[op_type], attributes.get("axis", 0)
+    array = constant_array(inputs[position], weights=True, outer=True) if position < len(inputs) else None
+    shape = data.type.shape if isinstance(data.type, TensorType) else None
+    if array is None or shape is None or not array.size or not -len(shape) <= axis < len(shape):
+        return
+    if not shape[axis].is_static:
+        return
+    length, least, most = int(shape[axis]), int(array.min()), int(array.max())
+    if not -length <= least <= most < length:
+        wrong = least if least < -length else most
+        raise ModelError(
+            f"load: {place}: the index {wrong} lies beyond an axis of {length}",
+            operands={"data": data},
+            help="name an element that there is",
+        )
+
+
+def _check_batch(data: Symbol, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object) -> None:
+    """Raise `ModelError` for a GatherND of more batch dims than there are before the last axis of the indices."""
+    batch = attributes.get("batch_dims", 0)
+    for symbol in inputs:
+        if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
+            continue
+        if batch >= len(symbol.type.shape):
+            raise ModelError(
+                f"load: {place}: batch_dims is {batch}, and an operand has {len(symbol.type.shape)} axes",
+                operands={"data": data},
+                help="have fewer batch dims than axes",
+            )
 
 
 _MOST_REMEMBERED = 10_000
@@ -295,6 +373,15 @@ def check_size(type_: Type, place: object) -> None:
         )
     if len(_small) < _MOST_REMEMBERED:
         _small.add(type_)
+
+
+def check_elements(type_: Type, limits: Limits, name: str) -> None:
+    """Raise `ResourceLimitError` for a tensor that is known to have more elements than a limit says."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        check_elements(type_.element, limits, name)
+    if isinstance(type_, TensorType) and type_.shape.is_ranked:
+        count = math.prod(int(dim) for dim in type_.shape if dim.is_static)
+        limits.check("elements", count, f"{name[:_SHOWN]!r} is {str(type_)[:200]}, of at least {count} elements")
 
 
 def _short(said: object) -> str:

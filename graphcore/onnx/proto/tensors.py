@@ -61,6 +61,8 @@ def array_of(proto: onnx.TensorProto, folder: Folder, content: memoryview | None
         content = memoryview(proto.raw_data)
     if content is not None:
         return _raw(content, dtype, dims, count, name), dtype
+    if dtype is DType.bool and proto.int32_data and not 0 <= min(proto.int32_data) <= max(proto.int32_data) <= 1:
+        raise _no_bool(name)
     field, kind = _FIELDS.get(dtype, _NARROW)
     values = getattr(proto, field)
     expected = -(-count * dtype.bits // 8) if dtype.bits in (2, 4) else count
@@ -178,8 +180,15 @@ def _raw(content: memoryview, dtype: DType, dims: tuple[int, ...], count: int, n
     if len(content) != count * dtype.numpy.itemsize:
         raise _size(name, dims, dtype, f"{len(content)} bytes")
     if dtype is DType.bool:
-        return np.not_equal(np.frombuffer(content, np.uint8), 0).reshape(dims)
+        bits = np.frombuffer(content, np.uint8)
+        if bits.size and bits.max() > 1:
+            raise _no_bool(name)
+        return bits.view(np.bool_).reshape(dims)
     return np.frombuffer(content, dtype.numpy.newbyteorder("<")).astype(dtype.numpy, copy=False).reshape(dims)
+
+
+def _no_bool(name: object) -> ModelError:
+    return ModelError(f"load: {name} is of bool, and has bytes other than 0 and 1", help="write the model again")
 
 
 def _unpacked(packed: Array, dtype: DType, count: int) -> Array:

@@ -6,21 +6,20 @@ Names, arity, nesting, and of attributes the kind and the numbers: what can be t
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
 
-from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.arrays.resource_limits import USUAL, Limits
+from graphcore.errors import ModelError
 from graphcore.onnx.proto import trees
 from graphcore.onnx.proto.limits import check_text, check_values, has_limits
 from graphcore.onnx.read.statements import Body, Statement, key_of
 from graphcore.onnx.schemas.node_inference import MISREAD, as_meant, is_misread
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
-
-DEEPEST = 40
-"""The greatest depth of nested bodies and calls of functions."""
 
 Versions = Mapping[str, int]
 
@@ -36,25 +35,39 @@ _SHOWN = 100
 """Characters of a name that errors show."""
 
 
+_MOST_SHOWN = 64
+"""Dims that errors show."""
+
+_UNKNOWN_DIM = -1
+"""The dim that PaddlePaddle writes for one that is not known, in files that are in use."""
+
+
 @dataclass(slots=True)
 class Checked:
     """A model whose nodes were checked.
 
     statements: its nodes. op_types: the names of all operators in it. count: of its nodes, those in bodies included,
-    those of functions not.
+    those of functions not. limits: that they keep to. functions: the domains and names of the model's own.
     """
 
+    limits: Limits = USUAL
+    functions: Set[tuple[str, str]] = frozenset()
     statements: list[Statement] = field(default_factory=list)
     op_types: set[str] = field(default_factory=set)
     count: int = 0
 
 
-def check_model(model: onnx.ModelProto, versions: Versions) -> Checked:
+def check_model(model: onnx.ModelProto, versions: Versions, limits: Limits = USUAL) -> Checked:
     """Return the nodes of a model.
 
     Raises `ModelError` for one that its operator's schema rules out, `ResourceLimitError` for deep nesting.
     """
-    made = Checked()
+    if not 0 <= model.ir_version <= onnx.IR_VERSION:
+        raise ModelError(
+            f"load: the model has the IR version {model.ir_version}, and 0 to {onnx.IR_VERSION} are read",
+            help="install a newer onnx, or write the model again",
+        )
+    made = Checked(limits, {(_domain(f.domain), f.name) for f in model.functions})
     made.statements = _check_graph(model.graph, versions, False, 0, made)
     made.count = sum(map(_size, made.statements))
     seen: set[tuple[str, str, str]] = set()
@@ -78,8 +91,7 @@ def _size(statement: Statement) -> int:
 def _check_graph(
     graph: onnx.GraphProto, versions: Versions, in_function: bool, depth: int, into: Checked
 ) -> list[Statement]:
-    if depth > DEEPEST:
-        raise ResourceLimitError(f"load: the model nests bodies deeper than {DEEPEST}", help="flatten it")
+    into.limits.check("depth", depth, f"the model nests bodies {depth} deep")
     for what, names in (
         ("an input", [v.name for v in graph.input]),
         ("an output", [v.name for v in graph.output]),
@@ -93,7 +105,21 @@ def _check_graph(
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
             raise ModelError(f"load: {what} is called {twice[:_SHOWN]!r}, and another too", help="name it otherwise")
+    for sparse in graph.sparse_initializer:
+        _check_dense(sparse, into)
+    for value in (*graph.input, *graph.output):
+        dims = value.type.tensor_type.shape.dim
+        if any(dim.dim_value < _UNKNOWN_DIM for dim in dims):
+            raise ModelError(
+                f"load: {value.name[:_SHOWN]!r} has the dims {[dim.dim_value for dim in dims][:_MOST_SHOWN]}",
+                help="write the model again: no dim is negative",
+            )
     return checked(graph.node, versions, into, in_function=in_function, depth=depth)
+
+
+def _check_dense(tensor: onnx.SparseTensorProto, into: Checked) -> None:
+    count = math.prod(tensor.dims)
+    into.limits.check("elements", count, f"a sparse tensor has {count} elements")
 
 
 def checked(
@@ -101,6 +127,7 @@ def checked(
 ) -> list[Statement]:
     """Return nodes and those of their bodies, all of which were checked. into: is told their operators."""
     made = []
+    is_strict = into.limits.strict is not None
     for node in nodes:
         op_type, name, given = node.op_type, node.name, node.domain
         inputs, outputs = tuple(node.input), tuple(node.output)
@@ -117,6 +144,8 @@ def checked(
         statement = Statement(node, op_type, domain, inputs, outputs, name, key, True)
         made.append(statement)
         into.op_types.add(op_type)
+        if is_strict and (domain, op_type) not in into.functions:
+            into.limits.check_operator(domain, op_type, statement)
         if key is not None and key in _sound:
             continue
         place = f"{op_type[:_SHOWN]} {(name or next(iter(outputs), ''))[:_SHOWN]!r}"
@@ -130,6 +159,8 @@ def checked(
             _sound.add(key)
             continue
         for attribute in node.attribute:
+            if attribute.type == _Kinds.SPARSE_TENSOR:
+                _check_dense(attribute.sparse_tensor, into)
             if attribute.type == _Kinds.GRAPH and attribute.ref_attr_name:
                 into.op_types |= _op_types(attribute.g.node)
             elif attribute.type == _Kinds.GRAPH:
@@ -187,10 +218,9 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
         )
     check_arity(op, [bool(name) for name in node.input], place)  # inference reads one that is missing all the same
     said: dict[str, Any] = {}
-    is_limited = has_limits(node.op_type)
     for attribute in node.attribute:
         _check_attribute(attribute, kinds, place, in_function)
-        if is_limited and attribute.type in _READ and not attribute.ref_attr_name:
+        if attribute.type in _READ and not attribute.ref_attr_name and has_limits(node.op_type, attribute.name):
             said[attribute.name] = _READ[attribute.type](attribute)
     if node.op_type in trees.OPERATORS:
         trees.check_trees(node.attribute, place)

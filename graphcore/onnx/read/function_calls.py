@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import onnx
 
-from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.arrays.resource_limits import USUAL, Limits
+from graphcore.errors import ModelError
 from graphcore.onnx.proto.attributes import with_attributes
-from graphcore.onnx.read.checks import DEEPEST
+from graphcore.onnx.read.checks import check_node
 from graphcore.onnx.read.statements import Statement, used
-
-_MOST_NODES = 2_000_000
 
 _SHOWN = 20
 """Members of a ring that errors name."""
+_LONGEST = 40
+"""Characters of their names."""
 
 _Key = tuple[str, str, str]
 
@@ -32,7 +34,7 @@ class Functions:
     def get(self, domain: str, op_type: str, overload: str) -> onnx.FunctionProto | None:
         return self._by_key.get((domain, op_type, overload))
 
-    def check(self, nodes: Sequence[onnx.NodeProto], count: int) -> None:
+    def check(self, nodes: Sequence[onnx.NodeProto], count: int, limits: Limits = USUAL) -> None:
         """Raise `ModelError` for functions that call themselves, `ResourceLimitError` for too many nodes in all.
 
         nodes: of the graph. count: of them and those in their bodies.
@@ -42,22 +44,48 @@ class Functions:
         try:
             calls = {key: {k for k in self._keys(p.node) if k in self._by_key} for key, p in self._by_key.items()}
             for key in graphlib.TopologicalSorter(calls).static_order():
-                sizes[key] = min(_MOST_NODES + 1, sum(sizes.get(k, 1) for k in self._keys(self._by_key[key].node)))
+                sizes[key] = min(limits.nodes + 1, sum(sizes.get(k, 1) for k in self._keys(self._by_key[key].node)))
                 depths[key] = 1 + max((depths[k] for k in calls[key]), default=0)
         except graphlib.CycleError as error:
             names = " -> ".join(key[1] for key in error.args[1][:_SHOWN])
             raise ModelError(f"load: functions call themselves: {names}", help="ONNX has no recursion") from None
-        if max(depths.values(), default=0) > DEEPEST:
-            raise ResourceLimitError(
-                f"load: the model's functions call each other deeper than {DEEPEST}", help="flatten them"
-            )
+        deepest = max(depths.values(), default=0)
+        limits.check("depth", deepest, f"the model's functions call each other {deepest} deep")
         if sizes:
             count = sum(sizes.get(key, 1) for key in self._keys(nodes))
-        if count > _MOST_NODES:
-            raise ResourceLimitError(
-                f"load: the model has more than {_MOST_NODES} nodes once its functions are expanded",
-                help="call fewer functions, or smaller ones",
-            )
+        limits.check("nodes", count, "the model has more nodes once its functions are expanded")
+
+    def check_calls(self, nodes: Sequence[onnx.NodeProto], versions: Mapping[str, int]) -> None:
+        """Raise `ModelError` where a call gives an attribute that the nodes of its function cannot have: inference of
+        the whole model puts it there. nodes: of the graph, after `check`.
+        """
+        if not self:
+            return
+        seen: set[tuple[object, ...]] = set()
+        waiting = [(node, versions) for node in self._calls(nodes)]
+        while waiting:
+            call, outer = waiting.pop()
+            key = _domain(call.domain), call.op_type, call.overload
+            known = *key, *(a.SerializeToString() for a in call.attribute)
+            function = self._by_key[key]
+            if known in seen:
+                continue
+            seen.add(known)
+            own = {**outer, **{_domain(o.domain): o.version for o in function.opset_import}}
+            made = self.instance(function, call)
+            if function.attribute or function.attribute_proto:
+                for node in made:
+                    check_node(node, own, f"{node.op_type} {node.name or next(iter(node.output), '')!r}")
+            waiting += [(node, own) for node in self._calls(made)]
+
+    def _calls(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+        """Yield the calls of functions among nodes and those of their bodies."""
+        for node in nodes:
+            if (_domain(node.domain), node.op_type, node.overload) in self._by_key:
+                yield node
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    yield from self._calls(attribute.g.node)
 
     def _keys(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[_Key]:
         for node in nodes:
@@ -100,8 +128,18 @@ def _sorted(statements: Sequence[Statement], is_known: Callable[[str], bool]) ->
     try:
         return [statements[i] for i in sorter.static_order()]
     except graphlib.CycleError as error:
-        ring = " -> ".join(statements[i].op_type for i in error.args[1][:_SHOWN])
-        raise ModelError(f"load: nodes need each other: {ring}", help="a graph has no rings") from None
+        ring = error.args[1][:_SHOWN]  # each of which the next one needs
+        shown = [_value_between(statements[i], statements[j]) for i, j in pairwise(ring)]
+        operators = " -> ".join(statements[i].op_type[:_LONGEST] for i in ring)
+        raise ModelError(
+            f"load: nodes need each other: {operators}, by the values {', '.join(shown)}", help="a graph has no rings"
+        ) from None
+
+
+def _value_between(maker: Statement, user: Statement) -> str:
+    """Return the name of a value that one node makes and another one uses."""
+    wanted = set(used(user))
+    return next((repr(name[:_LONGEST]) for name in maker.outputs if name in wanted), "")
 
 
 def _domain(name: str) -> str:

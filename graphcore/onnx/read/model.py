@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 import onnx
 
 from graphcore.arrays.external_data import Folder
-from graphcore.errors import GraphcoreError, ResourceLimitError
+from graphcore.arrays.resource_limits import USUAL, Limits, Watch, exceeded
+from graphcore.errors import GraphcoreError
 from graphcore.onnx import notes
 from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.type_protos import read_type
@@ -20,7 +21,8 @@ from graphcore.support.source_lines import Imported, Loaded, user_line
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
-_MOST_NODES = 4_000_000
+_STEP = 64
+"""Nodes after which the time is looked at."""
 
 
 class Model:
@@ -35,6 +37,9 @@ class Model:
     is_inferred: whether ONNX's inference went over the whole model.
     origin: of the nodes where they keep the numbers of the kernels that the model was written for.
     runtime: gives what is asked for operators of other domains.
+    limits, watch: what the model may take, and the time that it has.
+    custom_ops: the declared ones whose Python functions may be called; None for all.
+    sees_elements: whether each tensor is checked against a limit of elements.
     """
 
     def __init__(
@@ -44,7 +49,14 @@ class Model:
         folder: Folder,
         implicit_casts: bool,
         runtime: Callable[[], RuntimeOperators | None] = installed,
+        limits: Limits = USUAL,
+        watch: Watch | None = None,
+        custom_ops: Set[str] | None = None,
     ) -> None:
+        self.limits = limits
+        self.watch = watch or Watch(limits)
+        self.custom_ops = custom_ops
+        self.sees_elements = limits.elements < USUAL.elements
         self.proto = proto
         self.large = large
         self.folder = folder
@@ -76,10 +88,10 @@ class Model:
         Raises `ResourceLimitError` for too many.
         """
         self._count += 1
-        if self._count > _MOST_NODES:
-            raise ResourceLimitError(
-                f"load: more than {_MOST_NODES} nodes are to be read", help="make the model smaller"
-            )
+        if self._count > 2 * self.limits.nodes:
+            raise exceeded("nodes", self.limits.nodes, f"more than {2 * self.limits.nodes} nodes are to be read")
+        if not self._count % _STEP:
+            self.watch.look()
 
     def dtype(self, name: str, stored: DType) -> DType:
         """Return the dtype that the model notes for a value, if that is stored as `stored`; else `stored`."""

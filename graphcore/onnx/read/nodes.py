@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graphcore.errors import ModelError, ResourceLimitError
+from graphcore.custom_ops.calling import require_callable
+from graphcore.errors import ModelError
 from graphcore.ir.bodies import new_body
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
@@ -16,16 +17,18 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.onnx.opset import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.attributes import constant_value, dtype_value, read_attributes
-from graphcore.onnx.proto.limits import check_axes, check_size
+from graphcore.onnx.proto.limits import check_axes, check_elements, check_size
+from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read import bodies
-from graphcore.onnx.read.checks import DEEPEST, check_node, checked_call
+from graphcore.onnx.read.checks import check_node, checked_call
 from graphcore.onnx.read.function_calls import ordered
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.opsets import version_of, versions_of
 from graphcore.onnx.read.result_types import ResultTypes, declared
 from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked
+from graphcore.onnx.schemas.positions import with_one_position
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
 from graphcore.onnx.versions import Read, convert, is_unchanged, runtime_own
 from graphcore.onnx.versions.adapters import casts
@@ -58,10 +61,7 @@ class Reader:
         self.depth = depth
         self._types = ResultTypes(model, versions, known)
         self.is_top = outer is None and not depth
-        if depth > DEEPEST:
-            raise ResourceLimitError(
-                f"load: the model nests bodies and functions deeper than {DEEPEST}", help="flatten it"
-            )
+        model.limits.check("depth", depth, f"the model nests bodies and functions {depth} deep")
 
     # Graphs
 
@@ -125,6 +125,8 @@ class Reader:
     def define(self, name: str, symbol: Symbol) -> None:
         if name in self.values:
             raise ModelError(f"load: two values are called {name!r}", help="names of values are unique in ONNX")
+        if self.model.sees_elements:
+            check_elements(symbol.type, self.model.limits, name)
         self.values[name] = symbol
 
     def _name(self, symbol: Symbol, name: str) -> None:
@@ -212,12 +214,16 @@ class Reader:
             )
         if schema is not None:
             inputs = checked_operands(self.graph, operator(schema), inputs, self.model.implicit_casts, statement)
+            if op_type in POSITIONS:
+                inputs = with_one_position(self.graph, op_type, inputs, statement)
         attributes, inner = self._attributes(statement, signature)
         if schema is not None:
             check_axes(op_type, inputs, attributes, statement)
             missing = [n for n in required_attributes(schema) if n not in attributes and n not in inner]
             if missing:
                 raise ModelError(f"load: {statement} lacks the attribute {missing[0]!r}", help="write the model again")
+        if domain not in ONNX_DOMAINS:
+            require_callable(domain, op_type, self.model.custom_ops, statement)
         if inner:
             outputs = len(proto.output) or None
             typed, found = bodies.read(

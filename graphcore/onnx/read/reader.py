@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import Any
 
 import onnx
 
 from graphcore.arrays.external_data import ExternalData, Folder, Links, links_of, model_bytes
+from graphcore.arrays.resource_limits import USUAL, Limits, Watch, limits_of
+from graphcore.custom_ops.calling import called
+from graphcore.custom_ops.declaration import CustomOp
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
@@ -27,7 +31,7 @@ from graphcore.onnx.read.checks import check_model, survivable
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.nodes import Reader, graph_name
 from graphcore.onnx.read.statements import Body
-from graphcore.onnx.schemas.checked_dims import with_checked_dims
+from graphcore.onnx.schemas.checked_dims import inferred_whole
 from graphcore.onnx.schemas.runtime_operators import RuntimeOperators, installed
 from graphcore.promotion import PromotionSystem
 from graphcore.support.gc_pause import uncollected
@@ -38,14 +42,19 @@ _IN_GRAPH = (notes.PROMOTION, notes.DTYPES, notes.TARGET)
 class Opened:
     """A model that is opened: its bytes, where they lie, and its message once that was parsed.
 
-    path: of the file; None of what is in memory. folder: where its external data may lie. name: for errors.
+    path: of the file; None of what is in memory. folder: where its external data may lie. name: for errors. limits:
+    that it keeps to. watch: the time that has passed since it was opened.
     """
 
-    def __init__(self, source: object, links: Links | None) -> None:
+    def __init__(self, source: object, links: Links | None, limits: Limits = USUAL) -> None:
+        self.limits = limits
+        self.watch = Watch(limits)
         is_path = isinstance(source, (str, os.PathLike))
         self.path = os.fsdecode(os.fspath(source)) if is_path else None  # type: ignore[call-overload]
         self._written = self._stamp()
-        self.content, self.folder, self.name = _content(source, links)
+        self.content, self.folder, self.name = _content(source, links, self._admit)
+        self._bytes = 0
+        self._count(len(self.content))
         self._split: tuple[onnx.ModelProto, Large] | None = None
 
     @property
@@ -57,6 +66,23 @@ class Opened:
     def large(self) -> Large:
         """Return the content of the graph's large tensors by the position of their initializer."""
         return self._parsed()[1]
+
+    def _admit(self, found: os.stat_result, tensor: str) -> None:
+        """Raise an error for a file of external data that is not read."""
+        if (found.st_dev, found.st_ino) == self._written[:2]:
+            raise ModelError(
+                f"load: the data of {tensor} lies in the model's own file", help="save the model with its data inside"
+            )
+        if self.limits.strict is not None:
+            raise ModelError(
+                f"load: {tensor} lies in another file, and limit strict allows no external data",
+                help="save the model with its data inside, or load it without strict",
+            )
+        self._count(found.st_size)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self.limits.check("bytes", self._bytes, f"{self.name} has {self._bytes} bytes with its data")
 
     def is_unchanged(self) -> bool:
         """Return whether the file is the one that was opened, as far as its times, size and number tell."""
@@ -110,11 +136,14 @@ def load(
     promotion: str | PromotionSystem | None = None,
     external_data: ExternalData = "plain",
     external_data_root: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
+    custom_ops: Iterable[str | CustomOp[..., Any]] = (),
     runtime: Callable[[], RuntimeOperators | None] = installed,
 ) -> Graph:
     """Return the graph of a model; see `Graph.load`. runtime: gives what is asked for operators of other domains."""
-    found = Opened(source, links_of(external_data, external_data_root))
-    return read(found, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime)
+    named = called(custom_ops)
+    found = Opened(source, links_of(external_data, external_data_root), limits_of(limits))
+    return read(found, implicit_casts=implicit_casts, promotion=promotion, runtime=runtime, custom_ops=named)
 
 
 def read(
@@ -123,12 +152,15 @@ def read(
     implicit_casts: bool = False,
     promotion: str | PromotionSystem | None = None,
     runtime: Callable[[], RuntimeOperators | None] = installed,
+    custom_ops: Set[str] = frozenset(),
 ) -> Graph:
-    """Return the graph of a model that is opened; see `load`."""
+    """Return the graph of a model that is opened; see `load`. custom_ops: labels of those that may be called."""
     proto, large, name = opened.proto, opened.large, opened.name
     try:
         with uncollected():
-            return buffer_notes.read(_read(Model(proto, large, opened.folder, implicit_casts, runtime), promotion))
+            allowed = custom_ops if opened.limits.strict is None else frozenset()
+            model = Model(proto, large, opened.folder, implicit_casts, runtime, opened.limits, opened.watch, allowed)
+            return buffer_notes.read(_read(model, promotion))
     except GraphcoreError:
         raise
     except RecursionError:
@@ -137,7 +169,9 @@ def read(
         raise ResourceLimitError(f"load: there is not enough memory to read {name}", help="make it smaller") from None
 
 
-def _content(source: object, links: Links | None = None) -> tuple[memoryview, Folder, str]:
+def _content(
+    source: object, links: Links | None = None, admit: Callable[[os.stat_result, str], None] | None = None
+) -> tuple[memoryview, Folder, str]:
     """Return the bytes of a model, the folder where its external data may lie, and its name in errors."""
     if isinstance(source, onnx.ModelProto):
         if source.ByteSize() > LIMIT:
@@ -147,7 +181,7 @@ def _content(source: object, links: Links | None = None) -> tuple[memoryview, Fo
         return memoryview(bytes(source)), Folder(None), "the model"
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(os.fspath(source))
-        return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path)), links), path
+        return model_bytes(path), Folder(os.path.dirname(os.path.abspath(path)), links, admit), path
     raise ModelError(f"load: a {type(source).__name__} is no model", help="give a path, bytes or a ModelProto")
 
 
@@ -162,9 +196,12 @@ def _read(model: Model, promotion: str | PromotionSystem | None) -> Graph:
     proto = model.proto
     if not proto.graph.output:
         raise ModelError("load: the model has no outputs", help="check that the file is whole and is an .onnx file")
-    checked = check_model(proto, model.versions)
-    model.functions.check(proto.graph.node, checked.count)
+    checked = check_model(proto, model.versions, model.limits)
+    model.functions.check(proto.graph.node, checked.count, model.limits)
+    model.functions.check_calls(proto.graph.node, model.versions)
+    model.watch.look()
     found = None if model.implicit_casts else _inferred(proto, checked.op_types)
+    model.watch.look()
     model.is_inferred = found is not None
     known = found if found is not None else {v.name: v.type for v in proto.graph.value_info}
     values = (*proto.graph.input, *proto.graph.output, *proto.graph.initializer)
@@ -188,8 +225,7 @@ def _metadata(model: Model) -> dict[str, str]:
 def _inferred(model: onnx.ModelProto, op_types: Set[str]) -> dict[str, onnx.TypeProto] | None:
     """Return the types of the graph's values as ONNX infers them over the whole model; None if it fails."""
     try:
-        safe = with_checked_dims(survivable(model, op_types), op_types)
-        found = onnx.shape_inference.infer_shapes(safe, strict_mode=True, data_prop=True)
+        found = inferred_whole(survivable(model, op_types), op_types)
     except Exception:  # each node is inferred by itself then, and says what is wrong with it
         return None
     values = (*found.graph.value_info, *found.graph.output, *found.graph.input)

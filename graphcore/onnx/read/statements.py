@@ -17,6 +17,7 @@ from graphcore.ir.state.closed import Attributes
 from graphcore.onnx.opset import ONNX_DOMAINS
 from graphcore.onnx.proto.attributes import read_attributes
 from graphcore.onnx.proto.limits import has_axes
+from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.read.opsets import version_of
 from graphcore.onnx.schemas.schemas import Operator, operator, required_attributes, schema_of
 from graphcore.onnx.versions import is_unchanged
@@ -38,7 +39,7 @@ _Kinds = onnx.AttributeProto
 _SHORT = frozenset({_Kinds.INT, _Kinds.FLOAT, _Kinds.STRING, _Kinds.INTS, _Kinds.FLOATS, _Kinds.STRINGS})
 """The kinds of attributes that signatures have; tensors, types and graphs are read node by node."""
 
-_APART = frozenset({"BitCast", "Cast", "CastLike", "Pow", "QuantizeLinear"})
+_APART = frozenset({"BitCast", "Cast", "CastLike", "Pow", "QuantizeLinear", *POSITIONS})
 """Operators that are read by rules of their own."""
 
 

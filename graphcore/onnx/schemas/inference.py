@@ -34,7 +34,7 @@ def infer_types(
     count = _outputs(schema, attributes)
     proto = _model(op_type, inputs, attributes, domain, count)
     try:
-        inferred = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
     except Exception as error:
         reason = str(error).strip().split("\n")[-1]
         shown = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}

@@ -12,7 +12,7 @@ import onnx
 from graphcore import runtime
 from graphcore.arrays.external_data import links_of, model_bytes
 from graphcore.cli import output
-from graphcore.cli.arguments.options import limits, links
+from graphcore.cli.arguments.options import limits, links, walls
 from graphcore.ir.graph import Graph
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.split_weights import split
@@ -30,8 +30,8 @@ def check(args: argparse.Namespace) -> int:
     is_isolated = args.provider == "cpu" and os.name == "posix" if args.isolated is None else args.isolated
     with output.working(f"reading {args.model}"):
         if is_isolated:  # before the file is read here: what ends a process or never ends is an error then
-            runtime.IsolatedSession(args.provider, **limits()).load(args.model, **links(args)).close()
-        graph = Graph.load(args.model, **links(args))
+            runtime.IsolatedSession(args.provider, **walls()).load(args.model, **links(args)).close()
+        graph = Graph.load(args.model, limits=limits(args), **links(args))
         if not is_isolated:
             session.load(graph)
         made = report(graph, session.target, release.runtime(), session.optimize)
@@ -57,7 +57,8 @@ def _needs_graph(args: argparse.Namespace) -> str | None:
     if args.provider not in (None, "cpu"):
         return f"it is lowered for {args.provider}"
     given = links(args)
-    found = start.found(start.Opened(args.model, links_of(given["external_data"], given["external_data_root"])), "auto")
+    opened = start.Opened(args.model, links_of(given["external_data"], given["external_data_root"]), limits(args))
+    found = start.found(opened, "auto")
     return found if isinstance(found, str) else None
 
 

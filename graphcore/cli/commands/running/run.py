@@ -6,17 +6,19 @@ import argparse
 
 from graphcore import runtime
 from graphcore.cli import arrays, output
-from graphcore.cli.arguments.options import limits, links
+from graphcore.cli.arguments.options import limits, links, walls
 from graphcore.cli.measuring.feeds import feeds_of
+from graphcore.errors import GraphError
 
 
 def run(args: argparse.Namespace) -> int:
+    model: runtime.Model | runtime.IsolatedModel
     with output.working(f"loading {args.model}"):
-        session: runtime.InferenceSession | runtime.IsolatedSession
-        session = runtime.InferenceSession(args.provider, precision=args.precision)
         if args.isolated:
-            session = runtime.IsolatedSession(args.provider, precision=args.precision, **limits())
-        model = session.load(args.model, **links(args))
+            model = _isolated(args)
+        else:
+            session = runtime.InferenceSession(args.provider, precision=args.precision)
+            model = session.load(args.model, limits=limits(args), **links(args))
     feeds = feeds_of("run", model.name, model.inputs, args, fills=args.random)
     with output.working(f"running {args.model}"):
         results = dict(zip(model.outputs, model(**feeds), strict=True))
@@ -30,3 +32,13 @@ def run(args: argparse.Namespace) -> int:
     for text in said:
         output.line(text)
     return 0
+
+
+def _isolated(args: argparse.Namespace) -> runtime.IsolatedModel:
+    if args.limit:
+        raise GraphError(
+            "run: --limit is of models that this process reads, and --isolated has limits of its own",
+            help="leave one of them out",
+        )
+    session = runtime.IsolatedSession(args.provider, precision=args.precision, **walls())
+    return session.load(args.model, **links(args))

@@ -1,0 +1,21 @@
+"""What a user says of how a file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from graphcore.arrays.external_data import Links
+from graphcore.arrays.resource_limits import USUAL, Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a file is read. links: that are followed to its data. custom_ops: labels of those that it may call."""
+
+    links: Links | None = None
+    limits: Limits = USUAL
+    custom_ops: Set[str] = frozenset()
+
+
+__all__ = ["Reading"]

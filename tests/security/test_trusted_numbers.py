@@ -1,0 +1,223 @@
+"""Numbers that inference in C++ and kernels trust: refused before either sees them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import graphcore as gc
+from graphcore.errors import ModelError, ResourceLimitError, RunError
+from graphcore.onnx.schemas.checked_dims import PROPAGATED
+from tests.support.hostile import FLOAT, INT64, model, refused, value
+
+_PROPAGATE: dict[str, tuple[dict[str, Any], int]] = {
+    "Cast": ({"to": INT64}, 1),
+    "Concat": ({"axis": 0}, 2),
+    "Add": ({}, 2),
+    "Squeeze": ({}, 1),
+    "GreaterOrEqual": ({}, 2),
+}
+
+
+def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str] = ("y",), **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, inputs, outputs, "culprit", **attributes)
+
+
+def long_vector(maker: str, length: int, op_type: str) -> onnx.ModelProto:
+    """A model of 106 bytes that gives an operator whose data ONNX propagates a vector of this length."""
+    attributes, count = _PROPAGATE[op_type]
+    inputs = ["n"] if maker == "ConstantOfShape" else ["x", "n"]
+    nodes = [node(maker, inputs, ["a"]), node(op_type, ["a"] * count, **attributes)]
+    return model(
+        nodes,
+        [] if maker == "ConstantOfShape" else [value("x", FLOAT, None)],
+        [value("y", FLOAT, None)],
+        [helper.make_tensor("n", INT64, [1], [length])],
+    )
+
+
+@pytest.mark.parametrize("maker", ["ConstantOfShape", "Reshape"])
+@pytest.mark.parametrize("op_type", _PROPAGATE)
+def test_vector_is_refused_when_no_machine_holds_it(maker: str, op_type: str) -> None:
+    refused(long_vector(maker, 1 << 62, op_type), f"{maker} 'culprit'", kind=ResourceLimitError, run=True)
+
+
+def test_load_takes_no_memory_for_the_elements_of_long_vectors() -> None:
+    """Data propagation took 140 bytes for each of 10^7 elements: 1.4 GB."""
+    proto = long_vector("ConstantOfShape", 10**7, "Cast")
+    proto.graph.node[1].attribute[0].i = FLOAT
+    code = f"""
+import resource, graphcore as gc
+gc.Graph.load(bytes.fromhex({long_vector("ConstantOfShape", 8, "Cast").SerializeToString().hex()!r}))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+gc.Graph.load(bytes.fromhex({proto.SerializeToString().hex()!r}))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 64 << 10
+
+
+def test_types_are_told_when_vectors_are_long() -> None:
+    graph = gc.Graph.load(long_vector("ConstantOfShape", 10**7, "Concat"))
+    assert graph.outputs[0].shape == (2 * 10**7,)
+
+
+def test_every_operator_whose_data_onnx_propagates_has_a_stop() -> None:
+    schemas: Sequence[Any] = onnx.defs.get_all_schemas_with_history()
+    propagate = {s.name for s in schemas if s.has_data_propagation_function} - {"Shape", "Size"}
+    by_function = {
+        s.name
+        for s in schemas
+        if (s.has_function or s.has_context_dependent_function) and not s.has_type_and_shape_inference_function
+    }
+    assert propagate | by_function == PROPAGATED
+
+
+_FAR = [1 << 31, 1 << 62, -(1 << 40), (1 << 63) - 1, -(1 << 63), 65, -65]
+
+
+@pytest.mark.parametrize("axis", _FAR)
+@pytest.mark.parametrize("op_type", ["LayerNormalization", "RMSNormalization"])
+def test_axis_is_refused_before_inference_when_it_is_far_out(op_type: str, axis: int) -> None:
+    proto = model(
+        [node(op_type, ["x", "x"], axis=axis)], [value("x", FLOAT, [2, 3])], [value("y", FLOAT, None)], opset=23
+    )
+    refused(proto, f"{op_type} 'culprit'", "axis", run=True)
+
+
+@pytest.mark.parametrize("axis", _FAR)
+def test_axis_is_refused_before_inference_when_a_call_gives_it_to_a_function(axis: int) -> None:
+    inner = node("LayerNormalization", ["a", "a"], ["b"])
+    inner.attribute.append(onnx.AttributeProto(name="axis", type=onnx.AttributeProto.INT, ref_attr_name="at"))
+    function = helper.make_function("f", "Norm", ["a"], ["b"], [inner], [helper.make_opsetid("", 20)], ["at"])
+    proto = model([helper.make_node("Norm", ["x"], ["y"], domain="f", at=axis)], functions=[function], f=1)
+    refused(proto, "LayerNormalization", "axis", run=True)
+
+
+@pytest.mark.parametrize("batch", [-1, -5, 1 << 40, 2, -(1 << 63)])
+def test_batch_dims_are_refused(batch: int) -> None:
+    inputs = [value("x", FLOAT, [2, 3]), value("i", INT64, [2, 1])]
+    proto = model([node("GatherND", ["x", "i"], batch_dims=batch)], inputs, [value("y", FLOAT, None)])
+    refused(proto, "GatherND 'culprit'", "batch_dims", run=True)
+
+
+def sequences(op_type: str, position: onnx.ValueInfoProto | None) -> onnx.ModelProto:
+    """A model in which an operator on a sequence of two takes a position: an input, or a constant without elements."""
+    inputs = ["s", "x", "p"] if op_type == "SequenceInsert" else ["s", "p"]
+    nodes = [node("SequenceConstruct", ["x", "x"], ["s"]), node(op_type, inputs, ["r"])]
+    last = "Identity" if op_type == "SequenceAt" else "SequenceLength"
+    return model(
+        [*nodes, helper.make_node(last, ["r"], ["y"])],
+        [value("x"), *([] if position is None else [position])],
+        [value("y", FLOAT if op_type == "SequenceAt" else INT64, None)],
+        [] if position is not None else [helper.make_tensor("p", INT64, [0], [])],
+    )
+
+
+@pytest.mark.parametrize("op_type", ["SequenceAt", "SequenceErase", "SequenceInsert"])
+def test_position_is_refused_when_it_has_no_elements(op_type: str) -> None:
+    refused(sequences(op_type, None), f"{op_type} 'culprit'", "position", run=True)
+
+
+@pytest.mark.parametrize("op_type", ["SequenceAt", "SequenceErase", "SequenceInsert"])
+def test_run_raises_when_a_position_turns_out_to_have_no_elements(op_type: str) -> None:
+    session = gc.InferenceSession().load(sequences(op_type, value("p", INT64, ["n"])))
+    x = np.array([1, 2], np.float32)
+    assert len(session(x, np.array([1]))) == 1
+    with pytest.raises(RunError, match="Reshape"):
+        session(x, np.empty(0, np.int64))
+
+
+_ML: dict[str, Any] = {"ai.onnx.ml": 3}
+
+
+def trees(depth: int, **labels: Any) -> onnx.ModelProto:
+    """A classifier of one tree that goes on to the left for `depth` nodes."""
+    count = 2 * depth + 1
+    leaves = [*range(depth, count)]
+    made = helper.make_node(
+        "TreeEnsembleClassifier",
+        ["x"],
+        ["label", "scores"],
+        "culprit",
+        domain="ai.onnx.ml",
+        nodes_treeids=[0] * count,
+        nodes_nodeids=[*range(count)],
+        nodes_featureids=[0] * count,
+        nodes_values=[0.5] * count,
+        nodes_modes=["BRANCH_LEQ"] * depth + ["LEAF"] * (depth + 1),
+        nodes_truenodeids=[*range(1, depth + 1)] + [0] * (depth + 1),
+        nodes_falsenodeids=[*range(depth + 1, count)] + [0] * (depth + 1),
+        class_treeids=[0] * len(leaves),
+        class_nodeids=leaves,
+        class_ids=[0] * len(leaves),
+        class_weights=[1.0] * len(leaves),
+        **labels,
+    )
+    outputs = [value("label", TensorProto.STRING, None), value("scores", FLOAT, None)]
+    return model([made], [value("x", FLOAT, [2, 3])], outputs, **_ML)
+
+
+def test_trees_are_refused_when_they_have_one_string_label() -> None:
+    refused(trees(1, classlabels_strings=["a"]), "TreeEnsembleClassifier 'culprit'", "one label", run=True)
+
+
+def test_trees_are_refused_when_their_labels_are_of_two_kinds() -> None:
+    proto = trees(1, classlabels_strings=["a", "b"], classlabels_int64s=[1, 2])
+    refused(proto, "TreeEnsembleClassifier 'culprit'", "strings and integers", run=True)
+
+
+def test_trees_are_refused_when_a_chain_is_deeper_than_the_runtime_can_go() -> None:
+    proto = trees(200_000, classlabels_strings=["a", "b", "c"])
+    refused(proto, "nodes deep", kind=ResourceLimitError, within=20, run=True)
+
+
+def test_trees_run_when_they_are_as_deep_as_may_be() -> None:
+    label, _ = gc.InferenceSession().load(trees(4000, classlabels_strings=["a", "b", "c"]))(
+        np.zeros((2, 3), np.float32)
+    )
+    assert label.tolist() == ["a", "a"]
+
+
+@pytest.mark.parametrize("step", [0, 0.0])
+def test_range_is_refused_when_its_steps_are_0(step: float) -> None:
+    dtype = INT64 if isinstance(step, int) else FLOAT
+    constants = [helper.make_tensor(name, dtype, [], [n]) for name, n in (("a", 0), ("b", 5), ("c", step))]
+    proto = model([node("Range", ["a", "b", "c"])], [], [value("y", dtype, None)], constants)
+    refused(proto, "Range 'culprit'", "steps are 0", run=True)
+
+
+@pytest.mark.parametrize("index", [2, -3, 1 << 40])
+@pytest.mark.parametrize("op_type", ["Gather", "GatherElements"])
+def test_index_is_refused_when_it_lies_beyond_a_known_end(op_type: str, index: int) -> None:
+    constants = [helper.make_tensor("i", INT64, [1], [index])]
+    proto = model([node(op_type, ["x", "i"])], outputs=[value("y", FLOAT, None)], constants=constants)
+    refused(proto, f"{op_type} 'culprit'", str(index), run=True)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "position", "said"),
+    [
+        ("Reshape", 1, -2),
+        ("Tile", 1, -1),
+        ("TopK", 1, -1),
+        ("Squeeze", 1, 1 << 40),
+        ("ReduceSum", 1, -(1 << 62)),
+        ("Split", 1, -1),
+    ],
+)
+def test_constant_operand_is_refused_when_it_is_no_number_of_the_operator(
+    op_type: str, position: int, said: int
+) -> None:
+    constants = [helper.make_tensor("n", INT64, [1], [said])]
+    outputs = [value("y", FLOAT, None)]
+    results = ["y", "z"] if op_type == "TopK" else ["y"]
+    proto = model([node(op_type, ["x", "n"], results)], [value("x", FLOAT, None)], outputs, constants)
+    refused(proto, f"{op_type} 'culprit'", kind=ModelError, run=True)
