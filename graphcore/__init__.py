@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphcore._version import FOLDER as _FOLDER
 from graphcore._version import __version__ as __version__
+from graphcore.support import telemetry as _telemetry
 
 if not os.path.isdir(os.path.join(_FOLDER, "ops")):  # a checkout without symlinks: the rooms lie beside this folder
     __path__.append(os.path.dirname(_FOLDER))
+
+_telemetry.turn_off()
 
 if TYPE_CHECKING:
     from graphcore import array_api, checkpoints, errors, models, ops, promotion, runtime

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, Self, runtime_checkable
 
+from graphcore.support.escaping import escaped, escaped_lines
 from graphcore.support.source_lines import Line, user_line
 
 
@@ -40,18 +41,18 @@ class GraphcoreError(Exception):
         raw: str = "",
     ) -> None:
         """line: the user's line, where that is not the one that runs. raw: what another program said, word by word."""
-        self.summary = summary
-        self.help = help
+        self.summary = summary = escaped_lines(summary)
+        self.help = help = escaped_lines(help)
         self.line = user_line(2) if line is None else line
-        self._rows = [(role, *_described(value)) for role, value in (operands or {}).items()]
-        closing = [*_closing(help, self.line), *([f"  {raw}"] if raw else [])]
+        self._rows = [(escaped(role), *_described(value)) for role, value in (operands or {}).items()]
+        closing = [*_closing(help, self.line), *([f"  {escaped_lines(raw)}"] if raw else [])]
         super().__init__("\n".join([summary, *_table(self._rows), *closing]))
 
     def with_help(self, summary: str, help: str) -> Self:
         """Return the error with the same operands, that says something else and what to do about it."""
         made = type(self)(summary, help=help)
         made._rows = self._rows
-        made.args = ("\n".join([summary, *_table(made._rows), *_closing(help, made.line)]),)
+        made.args = ("\n".join([made.summary, *_table(made._rows), *_closing(made.help, made.line)]),)
         return made
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -138,8 +139,9 @@ def _restore(kind: type[GraphcoreError], text: str, summary: str, help: str, lin
 
 def _described(value: object) -> tuple[str, str, str]:
     if isinstance(value, Described):
-        return value._describe()
-    return ("", value if isinstance(value, str) else repr(value), "")
+        name, type_, line = value._describe()
+        return escaped(name), escaped(type_), escaped(line)
+    return ("", escaped(value if isinstance(value, str) else repr(value)), "")
 
 
 def _table(rows: list[tuple[str, str, str, str]]) -> list[str]:
@@ -152,5 +154,5 @@ def _table(rows: list[tuple[str, str, str, str]]) -> list[str]:
 def _closing(help: str, line: Line | None) -> list[str]:
     closing = [f"  help: {help}"] if help else []
     if line is not None:
-        closing.append(f"  at {line}   {line.text}".rstrip())
+        closing.append(escaped(f"  at {line}   {line.text}").rstrip())
     return closing

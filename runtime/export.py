@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, file_version
 from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime
 from graphcore.runtime.openvino.support import require
-from graphcore.support.atomic_files import replace_files
+from graphcore.support.atomic_files import replace_files, replace_pair
 from graphcore.support.progress import ProgressOption, shown_by
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
@@ -152,9 +153,9 @@ def export(
         if not external_data:
             _write([(file, within_limit(made.encoded()))], progress)
             return
-        data = _Data(os.path.basename(file) + ".data")
-        model = made.encoded(data.place)
-        _write([(os.path.join(os.path.dirname(file), data.name), data.chunks), (file, within_limit(model))], progress)
+        data = _Data(made, f"{os.path.basename(file)}.data")
+        with _told(progress, sum(map(len, data.chunks))) as pieces:
+            replace_pair(file, data.model, f"{file}.data", pieces(data.chunks))
     except OSError as error:
         raise ExportError(
             f"export: {os.fspath(path)} cannot be written: {error.strerror or error}",
@@ -164,9 +165,16 @@ def export(
 
 def _write(files: Sequence[tuple[str, Sequence[Chunk]]], progress: ProgressOption) -> None:
     """Write files whole or not at all. progress: told the bytes."""
-    shown = shown_by(progress, sum(len(chunk) for _, chunks in files for chunk in chunks), "bytes")
+    with _told(progress, sum(len(chunk) for _, chunks in files for chunk in chunks)) as pieces:
+        replace_files([(path, pieces(chunks)) for path, chunks in files])
+
+
+@contextlib.contextmanager
+def _told(progress: ProgressOption, most: int) -> Iterator[Callable[[Sequence[Chunk]], Iterable[Chunk]]]:
+    """Yield what cuts chunks into pieces that are counted as they are written. progress: told the bytes."""
+    shown = shown_by(progress, most, "bytes")
     if shown is None:
-        replace_files(files)
+        yield lambda chunks: chunks
         return
     done = 0
 
@@ -180,26 +188,44 @@ def _write(files: Sequence[tuple[str, Sequence[Chunk]]], progress: ProgressOptio
                 shown.show(done)
 
     try:
-        replace_files([(path, pieces(chunks)) for path, chunks in files])
+        yield pieces
     finally:
         shown.close()
 
 
 class _Data:
-    """The file of weights beside the model: each at a page boundary."""
+    """The file of weights beside a model: each at a page boundary."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.chunks: list[Chunk] = []
+    def __init__(self, made: Written, name: str) -> None:
+        """name: of the file, as a rule."""
+        self._made = made
+        self._name = name
+        self._offsets: list[int | None] = []
+        """Where each tensor is, in the order in which the model is encoded; None for one that stays in the model."""
         self._size = 0
+        self.chunks: list[Chunk] = []
+        self._usual = made.encoded(self._place)
 
-    def place(self, name: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
-        """Return where a tensor goes: the name of the file and the byte; None for one that stays in the model."""
+    def model(self, name: str) -> list[Chunk]:
+        """Return the ModelProto that finds its weights in the file of this name. Raises `ExportError`."""
+        if name == self._name:
+            return within_limit(self._usual)
+        offsets = iter(self._offsets)
+
+        def placed(_: str, __: np.ndarray[Any, Any]) -> tuple[str, int] | None:
+            offset = next(offsets)
+            return None if offset is None else (name, offset)
+
+        return within_limit(self._made.encoded(placed))
+
+    def _place(self, _: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
         if array.nbytes < _SMALLEST or array.dtype == object:
+            self._offsets.append(None)
             return None
         content = raw(array, DType.of(array.dtype))
         padding = -self._size % _ALIGNMENT
         self.chunks += [bytes(padding), content]
         offset = self._size + padding
         self._size = offset + len(content)
-        return self.name, offset
+        self._offsets.append(offset)
+        return self._name, offset

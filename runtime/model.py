@@ -40,6 +40,7 @@ from graphcore.runtime.calls.user_nodes import UserNodes
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
+from graphcore.support.escaping import escaped
 from graphcore.support.markup import table
 from graphcore.support.progress import ProgressOption
 from graphcore.support.suggestions import suggestion
@@ -623,4 +624,4 @@ class Model:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._inputs.items())
         outputs = ", ".join(f"{name}: {type_}" for name, type_ in self._typed_outputs().items())
         kept = ", ".join(f"{k.name}: {k.type}" for k in self._kept)
-        return f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {kept}' if kept else ''}>"
+        return escaped(f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {kept}' if kept else ''}>")

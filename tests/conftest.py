@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import settings
 
+import graphcore  # noqa: F401  before a test imports onnxruntime: it turns onnxruntime's telemetry off
+
 # A busy machine makes slow examples, not wrong ones. In CI the examples are the same every time, so that a change is
 # never blamed for one that it did not bring.
 settings.register_profile("local", deadline=None)

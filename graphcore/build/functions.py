@@ -22,6 +22,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.promotion import PromotionSystem
+from graphcore.support.escaping import escaped
 from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import user_origin
 from graphcore.types.dims import Dim
@@ -209,7 +210,7 @@ class Function(Generic[P, R]):
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<function {self.name}, traced for {len(self._traced)} signatures>"
+        return escaped(f"<function {self.name}, traced for {len(self._traced)} signatures>")
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         """A call, in the graph of the Symbols given or the current one. Returns what the function returns."""
@@ -290,7 +291,7 @@ class Subgraph:
         self._traced = traced(name, self._types, graph.build.innermost(), build)
 
     def __repr__(self) -> str:
-        return f"<subgraph {self.name}({', '.join(map(str, self._types.values()))})>"
+        return escaped(f"<subgraph {self.name}({', '.join(map(str, self._types.values()))})>")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """A call. Operands have the declared types; dims that are named there may be any. Returns what it returned."""

@@ -18,6 +18,7 @@ from graphcore.ir.graph import Graph, _current
 from graphcore.ir.scope import size_of
 from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike
 from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
+from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import promoted, user_line
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -230,7 +231,8 @@ def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DTy
     path, number = line or ("<unknown>", 0)
     where = f" at {line}   {line.text}" if line else ""
     registry = _warned.setdefault(path, {})
-    warnings.warn_explicit(f"{reason}; {fix}{where}", LossyCastWarning, path, number, registry=registry)
+    text = escaped(f"{reason}; {fix}{where}")
+    warnings.warn_explicit(text, LossyCastWarning, path, number, registry=registry)
 
 
 _warned: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}

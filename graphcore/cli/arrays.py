@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.cli import files
 from graphcore.errors import DTypeError, ExportError, FeedError, ResourceLimitError
+from graphcore.support.member_names import member_name, value_name
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -44,7 +45,10 @@ def read(path: str, name: str, type_: Type) -> Array:
 
 
 def write(path: str, results: Mapping[str, Array]) -> list[str]:
-    """Write a .npz file; return a line for each array that is stored as something else. Raises `ExportError`."""
+    """Write a .npz file; return a line for each array that is stored as something else. Raises `ExportError`.
+
+    Members are called as the results, with what could lead out of a folder percent-encoded: `member_name`.
+    """
     held: dict[str, Any] = {}
     said = []
     for name, array in results.items():
@@ -60,7 +64,7 @@ def write(path: str, results: Mapping[str, Array]) -> list[str]:
         else:
             held[name] = array
     buffer = io.BytesIO()
-    np.savez(buffer, **held)
+    _write_members(buffer, held)
     files.write("run", path, [buffer.getbuffer()])
     return said
 
@@ -69,15 +73,26 @@ def read_all(path: str) -> dict[str, Array]:
     """Return the arrays of a file that `write` wrote, of their own dtypes."""
     with np.load(path, allow_pickle=False) as held:
         made: dict[str, Array] = {}
-        for name in held.files:
-            wanted = f"{name}.dtype"
-            if wanted not in held.files:
-                made[name] = held[name]
+        members = {value_name(member): member for member in held.files}
+        for name, member in members.items():
+            wanted = members.get(f"{name}.dtype")
+            if wanted is None:
+                made[name] = held[member]
                 continue
             dtype = DType.of(str(held[wanted])).numpy
-            made[name] = held[name].astype(dtype) if _is_integer(dtype) else held[name].view(dtype)
+            made[name] = held[member].astype(dtype) if _is_integer(dtype) else held[member].view(dtype)
     notes = {f"{name}.dtype" for name in made}
     return {name: array for name, array in made.items() if name not in notes}
+
+
+def _write_members(file: IO[bytes], held: Mapping[str, Array]) -> None:
+    """Write an archive as `numpy.savez` does, which takes the names of members for those of its own arguments too."""
+    import zipfile  # few commands write archives
+
+    with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for name, array in held.items():
+            with archive.open(zipfile.ZipInfo(f"{member_name(name)}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
 def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array:

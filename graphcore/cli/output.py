@@ -14,11 +14,11 @@ import os
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TextIO, TypeAlias, TypeVar, cast
 
+from graphcore.support.escaping import escaped
 from graphcore.support.progress import Progress
 
 Record = TypeVar("Record")
@@ -31,20 +31,6 @@ _PATIENCE = 1.0
 
 _REDRAWN = 0.2
 """Seconds between two pictures of a bar."""
-
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn"})
-"""Unicode's categories of what moves the cursor, turns text around, cannot be encoded or shows nothing."""
-
-
-def escaped(text: str) -> str:
-    """Return text whose control and invisible characters are written as escapes: names of models hold anything."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(c if unicodedata.category(c) not in _UNSEEN else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def escaped_record(record: Record) -> Record:

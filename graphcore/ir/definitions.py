@@ -14,6 +14,7 @@ from typing import TypeAlias
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
+from graphcore.support.escaping import escaped
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
 
@@ -36,7 +37,7 @@ class Definition:
     """Those that calls of such a function have in a file. Its body was made for their values."""
 
     def __repr__(self) -> str:
-        return f"<function {self.name}>"
+        return escaped(f"<function {self.name}>")
 
     def __copy__(self) -> Definition:
         return self

@@ -103,9 +103,9 @@ class Names:
         return name
 
     def check_output(self, label: str | None, value: Symbol) -> None:
-        """Raise `GraphError` where an output cannot be called so: something else is, or it is an input or constant."""
+        """Raise `GraphError` where an output cannot be called so: something else is, or it is an input."""
         taken = None if label is None else self.taken.get(label)
-        if taken is not None and (taken is not value or not isinstance(value.producer, Node)):
+        if taken is not None and (taken is not value or isinstance(value.producer, Input)):
             raise GraphError(
                 f"output: the name {label!r} is taken",
                 operands={"taken by": taken, "output": value},

@@ -13,6 +13,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.support.escaping import escaped
 from graphcore.types.dtypes import DType
 
 
@@ -23,7 +24,7 @@ def graph_text(graph: Graph) -> str:
         *((f"function {name}", _rows(definition.body, "  ", called)) for definition, name in called.items()),
         (f"graph {graph.name} ({graph.promotion})", _rows(graph, "  ", called)),
     ]
-    return "\n".join(line for title, rows in parts for line in (f"{title} {{", *_aligned(rows), "}"))
+    return "\n".join(escaped(line) for title, rows in parts for line in (f"{title} {{", *_aligned(rows), "}"))
 
 
 def _aligned(rows: list[tuple[str, str]]) -> list[str]:

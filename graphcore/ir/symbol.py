@@ -10,6 +10,7 @@ import numpy as np
 
 from graphcore.errors import GraphError, SymbolError
 from graphcore.ir.state.closed import change, closed
+from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import Line, Origin, line_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -277,7 +278,7 @@ class Symbol:
         return _symbol_of, (self.graph, self.id)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.type}"
+        return escaped(f"{self.name}: {self.type}")
 
     def __repr__(self) -> str:
         return f"<Symbol {self}>"
@@ -418,7 +419,7 @@ class Match:
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={'None' if s is None else s.name}" for name, s in self.values.items())
-        return f"<Match of {self.node.op_type} {self.result.name!r}{': ' * bool(values)}{values}>"
+        return escaped(f"<Match of {self.node.op_type} {self.result.name!r}{': ' * bool(values)}{values}>")
 
 
 def _symbol_of(graph: Graph, id: int) -> Symbol:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias, overload
 
 from graphcore.errors import ShapeError
+from graphcore.support.escaping import escaped
 from graphcore.support.markup import code
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -104,7 +105,7 @@ class Shape(tuple[Dim, ...]):
         return code(str(self))
 
     def __repr__(self) -> str:
-        return f"Shape({', '.join(map(str, self))})"
+        return escaped(f"Shape({', '.join(map(str, self))})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Shape, (tuple(self),)

@@ -10,6 +10,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.buffers.state import Kept, Program, State
+from graphcore.support.escaping import escaped
 
 
 class Slots:
@@ -73,7 +74,7 @@ class Slots:
         return self._arrays
 
     def __repr__(self) -> str:
-        return f"<Slots of {self._program.name}: {self._count} rows>"
+        return escaped(f"<Slots of {self._program.name}: {self._count} rows>")
 
     def _rows(self, kept: Kept, dim: str) -> Array:
         first = kept.at_first({dim: self._count})

@@ -22,6 +22,7 @@ from graphcore.runtime.buffers.in_place import Sharing
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.memory import sparse
 from graphcore.runtime.stopping.limit import Limit, seconds_of
+from graphcore.support.escaping import escaped
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -258,7 +259,8 @@ class State:
             return {**feed, **{k.name: program.runner.read(k, held[k.name]) for k in program.kept}}
 
     def __repr__(self) -> str:
-        return f"<State of {self._program.name}: {', '.join(f'{k.name}: {k.type}' for k in self._program.kept)}>"
+        kept = ", ".join(f"{k.name}: {k.type}" for k in self._program.kept)
+        return escaped(f"<State of {self._program.name}: {kept}>")
 
     def _ready(self, feed: Mapping[str, Any]) -> dict[str, Value]:
         """Return what all buffers hold: those that were not set, what they hold at first."""
@@ -346,4 +348,5 @@ class Buffers:
         return name in self.keys()
 
     def __repr__(self) -> str:
-        return f"<Buffers: {', '.join(f'{k.name}: {k.type}' for k in self._state._program.kept) or 'none'}>"
+        kept = ", ".join(f"{k.name}: {k.type}" for k in self._state._program.kept)
+        return escaped(f"<Buffers: {kept or 'none'}>")

@@ -19,6 +19,7 @@ from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.transport_dtypes import from_value
 from graphcore.runtime.ort.values import PLAIN
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
+from graphcore.support.escaping import escaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -175,7 +176,7 @@ class Bound:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {type_}" for name, type_ in self._feeds.types.items())
-        return f"<Bound {self.name}({inputs}) -> {', '.join(self._outputs)}>"
+        return escaped(f"<Bound {self.name}({inputs}) -> {', '.join(self._outputs)}>")
 
     def _slot(self, name: str, type_: TensorType, shape: Sequence[int]) -> Slot:
         try:

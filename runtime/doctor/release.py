@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from graphcore.runtime.doctor.findings import Notebook, Release, Trap
 from graphcore.runtime.lowering.targets.releases import Range, Registry, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force, seen
 from graphcore.runtime.ort.kernel_registry import is_safe
+from graphcore.support import telemetry
 
 TELEMETRY = Range("1.29.0")
 """The releases, of 1.27.0 to 1.32.0 on Linux, that look up a host for events within a minute of their first session."""
 
-_SWITCH = "ORT_DISABLE_TELEMETRY"
 _MOST = 40
 """The number of versions that are asked for, one after the other, to find the newest that a release takes."""
 
@@ -102,13 +101,18 @@ def _note_unmeasured(book: Notebook, version: str, table: str, is_read: bool, is
 
 
 def _note_telemetry(book: Notebook, version: str) -> None:
-    if TELEMETRY.includes(version) and os.environ.get(_SWITCH) != "1":
-        book.add(
-            "note",
-            "telemetry",
-            f"onnxruntime, seen from {TELEMETRY.first} on, looks up mobile.events.data.microsoft.com to send events",
-            f"to switch it off: {_SWITCH}=1 in the environment, before onnxruntime is imported",
-        )
+    if not TELEMETRY.includes(version) or telemetry.is_off():
+        return
+    text = (
+        f"onnxruntime, seen from {TELEMETRY.first} on, keeps events in the user's cache folder, and looks up"
+        " mobile.events.data.microsoft.com to send them"
+    )
+    if telemetry.came_late():
+        text += ": it was imported before graphcore, which then could only turn off new events"
+        wayout = f"import graphcore first, or set {telemetry.SWITCH}=1 in the environment"
+    else:
+        wayout = f"as the environment asks: to switch it off, unset {telemetry.WANTED} and set {telemetry.SWITCH}=1"
+    book.add("note", "telemetry", text, wayout)
 
 
 __all__ = ["TELEMETRY", "beside_table", "describe_release", "list_traps"]

@@ -20,6 +20,7 @@ from graphcore.runtime.lowering.functions.inline import inlined
 from graphcore.runtime.lowering.pipeline import Pass
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime
+from graphcore.support.escaping import escaped
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -49,7 +50,7 @@ class Change:
         shown = ", ".join(self.names[:_SHOWN])
         more = f" and {len(self.names) - _SHOWN} more" if len(self.names) > _SHOWN else ""
         head = " ".join(part for part in (self.op_type, self.dtype, f"x{len(self.names)}") if part)
-        return f"{head}: {self.reason}; {self.action} ({shown}{more})"
+        return escaped(f"{head}: {self.reason}; {self.action} ({shown}{more})")
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from graphcore.support.escaping import escaped
 from graphcore.support.markup import table
 
 
@@ -98,9 +99,9 @@ _NUMBERS = frozenset({"before", "after", "error"})
 def _cells(row: Row) -> tuple[str, ...]:
     shape = "x".join(map(str, row.shape))
     place = row.layer or row.name
-    first = (place, row.operator, row.weight, shape)
+    first = (escaped(place), escaped(row.operator), escaped(row.weight), shape)
     if not row.scheme:
-        return (*first, f"- {row.reason}")
+        return (*first, escaped(f"- {row.reason}"))
     scheme = row.scheme if row.block_size is None else f"{row.scheme} by {row.block_size}"
     if not row.before and not row.after:
         return (*first, scheme, "shared", "", f"{row.error:.2%}")

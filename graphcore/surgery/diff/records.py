@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from graphcore.support.escaping import escaped
+
 _SHOWN = 12
 
 
@@ -25,7 +27,7 @@ class NodeChange:
     place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.text}" + (f": {'; '.join(self.details)}" if self.details else "")
+        return escaped(f"{self.kind} {self.text}" + (f": {'; '.join(self.details)}" if self.details else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class TypeChange:
     place: str = ""
 
     def __str__(self) -> str:
-        return f"~ {self.name}: {self.before} -> {self.after}"
+        return escaped(f"~ {self.name}: {self.before} -> {self.after}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,13 @@ class WeightChange:
 
     def __str__(self) -> str:
         if self.kind != "~":
-            return f"{self.kind} {self.name}: {self.before or self.after}"
+            return escaped(f"{self.kind} {self.name}: {self.before or self.after}")
         types = self.before if self.before == self.after else f"{self.before} -> {self.after}"
         text = f"~ {_renamed(self.name, self.other)}: {types}"
         if self.differing:
             text += f", {self.differing} of {self.size} differ"
             text += "" if self.largest is None else f", by {self.largest:.4g} at most"
-        return text
+        return escaped(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class EdgeChange:
     details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.text}" + (f": {'; '.join(self.details)}" if self.details else "")
+        return escaped(f"{self.kind} {self.text}" + (f": {'; '.join(self.details)}" if self.details else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class DimChange:
     other: str
 
     def __str__(self) -> str:
-        return f"~ {self.name} -> {self.other}"
+        return escaped(f"~ {self.name} -> {self.other}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,10 @@ class MetadataChange:
 
     def __str__(self) -> str:
         if self.before is None:
-            return f"+ {self.key}: {self.after}"
+            return escaped(f"+ {self.key}: {self.after}")
         if self.after is None:
-            return f"- {self.key}: {self.before}"
-        return f"~ {self.key}: {self.before} -> {self.after}"
+            return escaped(f"- {self.key}: {self.before}")
+        return escaped(f"~ {self.key}: {self.before} -> {self.after}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class Diff:
     def __str__(self) -> str:
         if not self:
             return "no differences"
-        return "\n".join(line for field in fields(self) for line in self._section(field.name))
+        return "\n".join(escaped(line) for field in fields(self) for line in self._section(field.name))
 
     def _section(self, name: str) -> Iterator[str]:
         found = getattr(self, name)

@@ -131,6 +131,8 @@ class Casts:
 
     def _cast(self, symbol: Symbol, source: DType, target: DType) -> Symbol:
         if not self._b.rules.decomposes:
+            if source.is_float and target.is_integer and target.bits < 8:
+                return self._to_integer(symbol, target)
             made = self.native(symbol, target.storage)
             return self.round_tf32(made) if target is DType.tensor_float32 else made
         if (source, target) in _DIRECT:
@@ -257,8 +259,9 @@ class Casts:
             clipped = b.native("Clip", wide, b.scalar(float(least), own), b.scalar(float(greatest), own))
             unknown = b.native("IsNaN", wide, dtype=DType.bool)
             whole = b.native("Where", unknown, zero, clipped, dtype=own)
-            carrier = DType.int32 if target.bits < 32 or target is DType.int32 else DType.int64
-            return self.native(self.native(whole, carrier), target)
+            if target.bits < 32:
+                return self._narrowed(whole, target)
+            return self.native(self.native(whole, target if target is DType.int32 else DType.int64), target)
         over = b.native("GreaterOrEqual", wide, b.scalar(float(greatest + 1), own), dtype=DType.bool)
         below = b.scalar(float(least), own) if least else b.scalar(-1.0, own)
         fits = b.native("GreaterOrEqual" if least else "Greater", wide, below, dtype=DType.bool)
@@ -279,7 +282,18 @@ class Casts:
             wide = symbol if symbol.dtype in (DType.float32, DType.float64) else self.native(symbol, DType.float32)
             unknown = b.native("IsNaN", wide, dtype=DType.bool)
             symbol = b.native("Where", unknown, b.scalar(0.0, wide.dtype), wide, dtype=wide.dtype)
-        return self.native(self.native(symbol, DType.int32) if target.bits < 32 else symbol, target)
+        return self._narrowed(symbol, target) if target.bits < 32 else self.native(symbol, target)
+
+    def _narrowed(self, whole: Symbol, target: DType) -> Symbol:
+        """Numbers in the range of an integer of under 32 bits, truncated.
+
+        ONNX wraps where it casts floats to 2 or 4 bits, and runtimes round there: files of every target go by int32,
+        and keep the runtime from making one cast of the two.
+        """
+        carried = self.native(whole, DType.int32)
+        if target.bits < 8 and not self._b.rules.decomposes:
+            carried = casts_without_bitcast.barrier(self._b, carried)
+        return self.native(carried, target)
 
     def _to_float8(self, symbol: Symbol, target: DType) -> Symbol:
         """Overflow to NaN (e4m3fn) or infinity (e5m2), which the kernel gets wrong near the top."""

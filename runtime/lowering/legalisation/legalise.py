@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
-from graphcore.ir.symbol import Input, Node, Symbol
+from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Draft, Rewrite, storage_type
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.build.builder import Builder, Call
@@ -87,7 +87,7 @@ class Legaliser:
             name = label or symbol.name
             value = control_flow.stored(self.builder, self.rewrite.of(symbol), self._stored)
             fits = isinstance(value.producer, Node) and value.given_name in (None, name)
-            fits = fits or (isinstance(value.producer, Input) and value.given_name == name)
+            fits = fits or (isinstance(value.producer, (Input, Constant)) and value.given_name == name)
             if not fits or any(value is other for _, other in outputs):
                 value = self._again(value)
                 if not isinstance(value.producer, Node) or any(value is other for _, other in outputs):
