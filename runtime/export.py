@@ -154,8 +154,9 @@ def export(
             _write([(file, within_limit(made.encoded()))], progress)
             return
         data = _Data(made, f"{os.path.basename(file)}.data")
-        with _told(progress, sum(map(len, data.chunks))) as pieces:
-            replace_pair(file, data.model, f"{file}.data", pieces(data.chunks))
+        usual = data.model(os.path.basename(file) + ".data")
+        with _told(progress, sum(map(len, [*usual, *data.chunks]))) as pieces:
+            replace_pair(file, lambda name: pieces(data.model(name)), f"{file}.data", pieces(data.chunks))
     except OSError as error:
         raise ExportError(
             f"export: {os.fspath(path)} cannot be written: {error.strerror or error}",
@@ -185,7 +186,7 @@ def _told(progress: ProgressOption, most: int) -> Iterator[Callable[[Sequence[Ch
                 piece = chunk[start : start + _PIECE]
                 yield piece
                 done += len(piece)
-                shown.show(done)
+                shown.show(min(done, most))  # a model that takes the place of another is written twice
 
     try:
         yield pieces

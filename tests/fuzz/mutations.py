@@ -260,9 +260,10 @@ def initializer_is_other(model: onnx.ModelProto, rng: random.Random) -> None:
     action = rng.randrange(4)
     if action == 0:
         flat = array.reshape(-1).copy()
-        flat[rng.randrange(flat.size)] = np.array(rng.choice(EXTREME)).astype(array.dtype)
+        other = rng.choice(EXTREME)
+        flat[rng.randrange(flat.size)] = str(other) if array.dtype == object else np.array(other).astype(array.dtype)
         array = flat.reshape(array.shape)
-    elif action == 1:
+    elif action == 1 and array.dtype != object:
         array = array.astype(rng.choice((np.float32, np.int64, np.int32, np.float64, np.bool_, np.uint8, np.float16)))
     elif action == 2:
         array = array.reshape(rng.choice(((-1,), (1, *array.shape), (*array.shape, 1), array.shape[::-1])))

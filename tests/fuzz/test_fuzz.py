@@ -23,8 +23,8 @@ from tests.support import promoted
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("ignore")]
 
-SHORT = {"graphs": 300, "files": 300, "ops": 120, "states": 2}
-SEEDS = {"graphs": 1, "files": 1, "ops": 1, "states": 3}
+SHORT = {"graphs": 300, "files": 300, "ops": 120, "states": 4}
+SEEDS = {"graphs": 1, "files": 1, "ops": 1, "states": 0}
 """How many of each kind a run of the tests tries."""
 
 

@@ -7,6 +7,7 @@ import math
 import os
 import stat
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -484,3 +485,14 @@ def test_export_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         graph.export(tmp_path / "m.onnx", external_data=True, progress=interrupt)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("optimize", ["off", "exact", "all"])
+def test_names_of_a_body_are_unlike_each_other_where_an_output_keeps_its_number(optimize: Any) -> None:
+    graph = Graph("g", {"a": TensorType("float16", []), "b": TensorType("int32", ["n"])})
+    a, b = graph.inputs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gc.LossyCastWarning)
+        graph.output(z=ops.for_loop(2, lambda i, s: b - a, b - a))
+    (made,) = gc.InferenceSession(optimize=optimize).load(graph)(np.float16(1), np.array([3, 4], np.int32))
+    assert made.tolist() == [2, 3]

@@ -207,7 +207,7 @@ def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
         operator = (node.op_type, node.domain, node.layer)
         known = shared.get(operator)
         if known is None:
-            stem = f"{prefix}{node.layer}{snake(node.op_type)}_"
+            stem = f"{node.layer}{snake(node.op_type)}_"
             known = shared[operator] = stem, _tail(*operator)
         stem, tail = known
         inputs, outputs = node.inputs, node.outputs
@@ -216,13 +216,11 @@ def _nodes(graph: Graph, names: list[bytes], scope: _Scope) -> list[bytes]:
         else:  # what most nodes are, in a third of the time
             (lhs, rhs), (made,) = inputs, outputs
             name = made.given_name
-            if name is not None:
-                name = prefix + name
-            else:  # the rule of Names.automatic, without its calls
+            if name is None:  # the rule of Names.automatic, without its calls
                 name = f"{stem}{made.id}"
                 while name in taken:
                     name += "_"
-            encoded = name.encode()
+            encoded = f"{prefix}{name}".encode()
             size = len(encoded)
             result = names[made.id] = (SMALL[size] if size < 128 else varint(size)) + encoded
             first = _ABSENT if lhs is None else names[lhs.id] or _given(lhs, names, prefix)
