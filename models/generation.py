@@ -85,9 +85,9 @@ def stream(
     cache and changes nothing else. timeout: seconds from the first token asked for to the last one. Raises as
     `generate` does, before the first token.
     """
-    limit = Limit(model.name, None if timeout is None else seconds_of("generate", timeout))
     prompts, _ = prompts_of("generate", tokens)
     known = decoder("generate", model)
+    limit = Limit(model.name, None if timeout is None else seconds_of("generate", timeout))
     most = whole("generate", "max_new_tokens", max_new_tokens, 0)
     ends = stops("generate", stop)
     known.check("generate", prompts, most, ends)

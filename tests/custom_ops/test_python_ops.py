@@ -173,7 +173,7 @@ def raising(error: BaseException) -> Callable[[Array], Array]:
     return function
 
 
-@pytest.mark.parametrize("error", [Unlucky("no luck"), KeyboardInterrupt(), SystemExit(3), MemoryError()])
+@pytest.mark.parametrize("error", [Unlucky("no luck"), SystemExit(3), MemoryError()])
 def test_exception_becomes_a_run_error_with_it_as_cause(error: BaseException) -> None:
     model = of(raising(error), f"Raises{type(error).__name__}")
     for _ in range(2):
@@ -181,6 +181,13 @@ def test_exception_becomes_a_run_error_with_it_as_cause(error: BaseException) ->
             model(X)
         assert caught.value.__cause__ is error
         assert "test_python_ops.py" in str(caught.value)
+
+
+def test_interrupt_in_a_function_is_raised_as_it_is() -> None:
+    model = of(raising(KeyboardInterrupt()), "RaisesInterrupt")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            model(X)
 
 
 @pytest.mark.parametrize(

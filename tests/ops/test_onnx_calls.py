@@ -174,7 +174,7 @@ WRONG: list[tuple[type[GraphcoreError], str, Callable[..., Any]]] = [
     (GraphError, r"then_branch gives nothing", lambda x, s, i, b: _if(b, lambda: None, lambda: i)),
     (GraphError, r"then_branch does not take 0 Symbols", lambda x, s, i, b: _if(b, lambda y: y, lambda: i)),
     (GraphError, r"graph 'body', which is no body here", lambda x, s, i, b: _if(b, BODY, lambda: i)),
-    (ResourceLimitError, r"deeper than 40", lambda x, s, i, b: _deep(b, x, 50)),
+    (ResourceLimitError, r"41 deep: the limit is depth=40", lambda x, s, i, b: _deep(b, x, 50)),
     (ResourceLimitError, r"more than \d+ TiB", lambda x, s, i, b: on.ConstantOfShape([1 << 40, 1 << 20])),
 ]
 

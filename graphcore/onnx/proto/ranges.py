@@ -63,7 +63,7 @@ OPERANDS: Mapping[str, Mapping[int, tuple[int, int]]] = MappingProxyType(
         "Slice": {3: _AXIS},
         "Squeeze": {1: _AXIS},
         "Unsqueeze": {1: _AXIS},
-        "Split": {1: _SIZE},
+        "Split": {1: (-1, MOST_ELEMENTS)},  # ONNX's AffineGrid has -1 in a branch that is not taken; kernels refuse it
         "SplitToSequence": {1: _SIZE},
         "TopK": {1: _SIZE},
         "CumSum": {1: _AXIS},
