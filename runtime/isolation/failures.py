@@ -27,7 +27,7 @@ What = Literal["load", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """What a worker may use: bytes of memory, seconds to start and load, and seconds of a run; None for no limit."""
 
     memory: int
@@ -62,7 +62,7 @@ def told(error: BaseException, what: What, line: str) -> dict[str, str]:
     }
 
 
-def received(said: Any, name: str, what: What, limits: Limits) -> GraphcoreError:
+def received(said: Any, name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
     """Return the error that a worker tells of. Raises `Malformed` for what tells of none."""
     if not isinstance(said, dict):
         raise Malformed("no error")
@@ -83,7 +83,7 @@ def clean(text: Any) -> str:
     return "".join(c if c == "\n" or c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def too_long(name: str, what: What, limits: Limits) -> GraphcoreError:
+def too_long(name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
     """Return the error of a request that was ended when its time was over."""
     return ResourceLimitError(
         f"{what}: {name} takes longer than {what}_seconds={limits.seconds(what):g}; its worker was ended",
@@ -91,14 +91,14 @@ def too_long(name: str, what: What, limits: Limits) -> GraphcoreError:
     )
 
 
-def _no_memory(name: str, what: What, limits: Limits) -> GraphcoreError:
+def _no_memory(name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
     return ResourceLimitError(
         f"{what}: {name} needs more than memory={limits.memory} bytes",
         help="give IsolatedSession a larger memory, if the model is worth it",
     )
 
 
-def died(status: int, last_words: str, name: str, what: What, limits: Limits) -> GraphcoreError:
+def died(status: int, last_words: str, name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
     """Return the error of a request in which a worker ended.
 
     status: of the process, the negative number of a signal. last_words: what it wrote on stderr.
@@ -144,4 +144,4 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-__all__ = ["Limits", "What", "clean", "died", "received", "senseless", "told", "too_long", "unfit"]
+__all__ = ["What", "WorkerLimits", "clean", "died", "received", "senseless", "told", "too_long", "unfit"]

@@ -20,7 +20,7 @@ from graphcore.runtime.isolation import blocks, failures, spawning
 from graphcore.runtime.isolation.blocks import Block, Lease
 from graphcore.runtime.isolation.codec import Layout, Reader
 from graphcore.runtime.isolation.described import read, types_of, written
-from graphcore.runtime.isolation.failures import Limits, What
+from graphcore.runtime.isolation.failures import What, WorkerLimits
 from graphcore.runtime.isolation.framing import Channel, Kind, Malformed
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -41,7 +41,7 @@ class Program:
     """
 
     name: str
-    limits: Limits
+    limits: WorkerLimits
     session: Mapping[str, Any]
     asked: Mapping[str, Any]
     content: bytes | None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphcore.arrays.external_data import ExternalData, links_of
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision
-from graphcore.runtime.isolation.failures import Limits
+from graphcore.runtime.isolation.failures import WorkerLimits
 from graphcore.runtime.isolation.model import IsolatedModel
 from graphcore.runtime.isolation.process import Program
 from graphcore.support.source_lines import user_line
@@ -77,7 +77,7 @@ class IsolatedSession:
                     f"IsolatedSession: {provider!r:.80} runs on a device, whose driver lies outside of the walls",
                     help='run it on "cpu", or the whole program in a container',
                 )
-        self.limits = Limits(int(memory), _seconds(load_seconds), _seconds(run_seconds))
+        self.limits = WorkerLimits(int(memory), _seconds(load_seconds), _seconds(run_seconds))
         self.workers = int(workers)
         self._session = {
             "providers": None if asked is None else list(asked),
@@ -103,11 +103,11 @@ class IsolatedSession:
     ) -> IsolatedModel:
         """Return a model that runs in workers.
 
-        model: an ONNX model or one in onnxruntime's own format as a path or as bytes, a ModelProto, or a Graph; it is
-        read, checked, lowered and run in the worker alone. Of a path the worker may read the whole folder. A Graph is
-        copied, with its weights. external_data, external_data_root: whether and where symbolic links are followed to
-        the data of a model in a file, as in `Graph.load`; "links" without a root lets the worker read the Hugging Face
-        repository that the file lies in, if it lies in one.
+        model: an ONNX model as a path or as bytes, a file in onnxruntime's own format (.ort), a ModelProto, or a Graph;
+        it is read, checked, lowered and run in the worker alone. Of a path the worker may read the whole folder. A
+        Graph is copied, with its weights. external_data, external_data_root: whether and where symbolic links are
+        followed to the data of a model in a file, as in `Graph.load`; "links" without a root lets the worker read the
+        Hugging Face repository that the file lies in, if it lies in one.
 
         Raises what `InferenceSession.load` raises; `ModelError` for a model that ends the process, and
         `ResourceLimitError` for one whose load is beyond a limit of the session.

@@ -17,14 +17,14 @@ from graphcore import DType, OptionalType, SequenceType, TensorType
 from graphcore.errors import ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation.codec import Layout, Reader
 from graphcore.runtime.isolation.described import described, read, types_of, written
-from graphcore.runtime.isolation.failures import Limits, died, received, told
+from graphcore.runtime.isolation.failures import WorkerLimits, died, received, told
 from graphcore.runtime.isolation.framing import Malformed
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import ForeignType, Shape, Type
 
 PLAIN = [np.dtype(kind) for kind in ("?", "i1", "i8", "u2", "f2", "f4", "f8", "c8")]
 NARROW = [np.dtype(kind) for kind in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint2)]
-LIMITS = Limits(1 << 30, 5.0, 5.0)
+LIMITS = WorkerLimits(1 << 30, 5.0, 5.0)
 
 
 @st.composite

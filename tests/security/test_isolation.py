@@ -23,7 +23,7 @@ import graphcore as gc
 from graphcore import DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation import process
-from graphcore.runtime.isolation.failures import Limits
+from graphcore.runtime.isolation.failures import WorkerLimits
 from graphcore.runtime.isolation.process import Program
 from graphcore.runtime.isolation.walls import landlock
 from tests.support.hostile import FLOAT, INT64, model, one, value
@@ -66,7 +66,7 @@ session.InferenceSession.load = lambda *_: Model()
 def taken_over(run_seconds: float = START) -> gc.IsolatedModel:
     program = Program(
         name="taken over",
-        limits=Limits(MEMORY, START, run_seconds),
+        limits=WorkerLimits(MEMORY, START, run_seconds),
         session=gc.IsolatedSession()._session,
         asked={"kind": "graph", "line": ""},
         content=pickle.dumps(TakenOver()),

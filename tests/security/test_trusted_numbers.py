@@ -210,7 +210,7 @@ def test_index_is_refused_when_it_lies_beyond_a_known_end(op_type: str, index: i
         ("TopK", 1, -1),
         ("Squeeze", 1, 1 << 40),
         ("ReduceSum", 1, -(1 << 62)),
-        ("Split", 1, -1),
+        ("Split", 1, -2),
     ],
 )
 def test_constant_operand_is_refused_when_it_is_no_number_of_the_operator(
