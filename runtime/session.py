@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal
 
 import onnxruntime
@@ -12,8 +12,6 @@ import onnxruntime
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import ExternalData, links_of
 from graphcore.arrays.resource_limits import USUAL, Limits, limits_of
-from graphcore.custom_ops.calling import called
-from graphcore.custom_ops.declaration import CustomOp
 from graphcore.errors import GraphcoreError, GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.state.dim_minima import minima, with_minima
@@ -42,6 +40,7 @@ from graphcore.support.suggestions import suggestion
 if TYPE_CHECKING:
     import onnx
 
+    from graphcore.custom_ops.declaration import CustomOp
     from graphcore.onnx.read.reader import Opened
     from graphcore.runtime.warm_start.start import WarmStart
 
@@ -153,7 +152,13 @@ class InferenceSession:
             if weights:
                 raise ModelError("load: weights can be given for a graph or an ONNX model only", help="leave them out")
             return self._load_compiled(model)
-        reading = Reading(links_of(external_data, external_data_root), limits_of(limits), called(custom_ops))
+        allowed: Set[str] = frozenset()
+        if custom_ops:
+            # what declares operators, which most loads do not need
+            from graphcore.custom_ops.calling import called
+
+            allowed = called(custom_ops)
+        reading = Reading(links_of(external_data, external_data_root), limits_of(limits), allowed)
         again = functools.partial(self._loaded, model, {}, prepack, None, reading)
         warm, links = None, reading.links
         is_usual = isinstance(model, Graph) or reading.limits == USUAL

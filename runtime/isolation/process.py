@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import GraphcoreError
+from graphcore.errors import GraphcoreError, ResourceLimitError
 from graphcore.runtime.isolation import blocks, failures, spawning
 from graphcore.runtime.isolation.blocks import Block, Lease
 from graphcore.runtime.isolation.codec import Layout, Reader
@@ -164,7 +164,10 @@ class Worker:
             self._is_asked = False
             if kind is Kind.FAILED:
                 self._results.append(block)
-                raise self._received(read(content), "run")
+                failed = self._received(read(content), "run")
+                if isinstance(failed, ResourceLimitError):
+                    self.end()  # an allocator that failed may fail again, for what there is room for
+                raise failed
             return self._taken(content, block)
 
     def _taken(self, content: bytes, block: Block) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -176,7 +177,9 @@ def stopped() -> bool:
             task = asyncio.current_task()
         except RuntimeError:  # no loop is running
             task = None
-        if task is not None and task.cancelling():
+        # `asyncio.run` cancels its main task, which may be waiting for the one that runs.
+        main = getattr(signal.getsignal(signal.SIGINT), "keywords", {}).get("main_task")
+        if any(each is not None and each.cancelling() for each in (task, main)):
             raise asyncio.CancelledError
     return True
 

@@ -312,7 +312,7 @@ def test_every_error_is_covered_by_these_tests() -> None:
     assert named == {
         "GraphcoreError", "DTypeError", "ShapeError", "PromotionError", "GraphError", "SymbolError", "ImmutableError",
         "ModelError", "FeedError", "RunError", "ExportError", "MissingExtraError", "UnsafePathError",
-        "ResourceLimitError",
+        "ResourceLimitError", "RunTimeoutError", "RunCancelledError", "BusyError",
     }  # fmt: skip
     assert issubclass(LossyCastWarning, UserWarning)
 

@@ -34,7 +34,7 @@ ATTRIBUTES: Mapping[str, tuple[int, int]] = MappingProxyType(
         "scan_input_directions": _FLAG,
         "scan_output_directions": _FLAG,
         "num_scan_inputs": (1, 1 << 15),
-        "shape": _SIZE,
+        "shape": (0, (1 << 63) - 1),
         "sample_size": _NUMBER,
         "k": (-_INT, _INT),
         "group": (1, _INT),
