@@ -308,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\n{len(sentences)} sentences: {first * 1e3:.0f} ms with building and loading, {again * 1e3:.1f} ms again")
     if options.demo:
         build(load_tensors(os.path.join(folder(), "model.safetensors"))).export("minilm.onnx")
-        print(f"minilm.onnx: {os.path.getsize('minilm.onnx') / 1e6:.0f} MB, for any onnxruntime")
+        print(f"minilm.onnx: {os.path.getsize('minilm.onnx') / 1e6:.0f} MB, for a plain onnxruntime")
     return 0
 
 
