@@ -33,6 +33,7 @@ from graphcore.runtime.calls.bound import Bound, bound
 from graphcore.runtime.calls.empties import emptied, is_of_nothing, nothing
 from graphcore.runtime.calls.failures import failed
 from graphcore.runtime.calls.feeds import Feeds, NoElements
+from graphcore.runtime.calls.named_outputs import requested
 from graphcore.runtime.calls.rows.mapping import WINDOW, Mapped
 from graphcore.runtime.calls.rows.pace import Pace
 from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
@@ -43,7 +44,6 @@ from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.support.escaping import escaped
 from graphcore.support.markup import table
 from graphcore.support.progress import ProgressOption
-from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -270,26 +270,7 @@ class Model:
         and what a call raises.
         """
         known = self._outputs
-        names = [*known] if output_names is None else output_names
-        if isinstance(names, str) or not isinstance(names, Sequence):
-            raise FeedError(
-                f"run: {self.name}: {names!r:.80} is no list of outputs", help='give names: model.run(["y"], {"x": x})'
-            )
-        for name in names:
-            if name not in known:
-                raise FeedError(
-                    f"run: {self.name}: there is no output {name!r:.80}",
-                    help=f"{suggestion(name, known)}the outputs: {', '.join(known)}",
-                )
-        if not isinstance(input_feed, Mapping) or not all(isinstance(name, str) for name in input_feed):
-            raise FeedError(
-                f"run: {self.name}: the feed is {input_feed!r:.80}",
-                help='give a dict by name: model.run(None, {"x": x})',
-            )
-        if run_options is not None:
-            raise FeedError(
-                f"run: {self.name}: a call takes no run_options", help="give options to gc.InferenceSession(...)"
-            )
+        names = requested(self.name, known, output_names, input_feed, run_options, "gc.InferenceSession(...)")
         results = dict(zip(known, self(**input_feed), strict=True))
         return [results[name] for name in names]
 

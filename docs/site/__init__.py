@@ -1,1 +1,1 @@
-"""What `make docs` builds the site with, beside mkdocs.yml."""
+"""Generators and hooks of the site that `make docs` builds, beside mkdocs.yml."""

@@ -29,7 +29,7 @@ _HELP: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a model may take while it is loaded: `gc.Graph.load(path, limits=gc.Limits(nodes=10_000))`.
+    """Bounds of the resources that loading a model may take: `gc.Graph.load(path, limits=gc.Limits(nodes=10_000))`.
 
     bytes: of the model's file and of the external data that it names (default 2^40).
     nodes: once functions are expanded (2,000,000). Twice as many are read in all: bodies again until types settle.

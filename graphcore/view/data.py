@@ -38,7 +38,7 @@ _MOST_READ = 1 << 27
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is shown beside a graph.
+    """Options of the page of a graph.
 
     targets: those that it is lowered for. None: "cpu" where the graph has outputs and can be lowered. precision,
     optimize: of lowering, as for `InferenceSession`. profile, placement: of a Model of the graph. quantization: the

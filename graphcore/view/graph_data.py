@@ -41,7 +41,7 @@ class GraphData:
         self.source_values: list[Symbol] = []
         """The values, by their indices."""
         self.lowered: list[Any] = []
-        """What it was lowered to."""
+        """The result of its lowering."""
         self._values: dict[tuple[int, int], int] = {}
         self._names: set[str] = set()
         self._places: dict[str, int] | None = None

@@ -1,4 +1,4 @@
-"""What the methods of Graph and Symbol that draw are made of, in one place to import from."""
+"""Functions of the drawing methods of Graph and Symbol, in one place to import from."""
 
 from graphcore.view.data import Shown
 from graphcore.view.html import save_html, view

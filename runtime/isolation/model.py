@@ -12,9 +12,9 @@ from typing import Any, NoReturn, Self
 from graphcore.arrays import big_integers
 from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.runtime.calls.feeds import Feeds
+from graphcore.runtime.calls.named_outputs import requested
 from graphcore.runtime.isolation.pool import Pool
 from graphcore.runtime.isolation.process import Program
-from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType, Type
 
 
@@ -80,24 +80,7 @@ class IsolatedModel:
         None. Raises `FeedError` for names that are no outputs and for run_options, and what a call raises.
         """
         known = self._signature.outputs
-        names = [*known] if output_names is None else output_names
-        if isinstance(names, str) or not isinstance(names, Sequence):
-            raise FeedError(
-                f"run: {self.name}: {names!r:.80} is no list of outputs", help='give names: model.run(["y"], {"x": x})'
-            )
-        for name in names:
-            if name not in known:
-                raise FeedError(
-                    f"run: {self.name}: there is no output {name!r:.80}",
-                    help=f"{suggestion(name, known)}the outputs: {', '.join(known)}",
-                )
-        if not isinstance(input_feed, Mapping):
-            raise FeedError(
-                f"run: {self.name}: the feed is {input_feed!r:.80}",
-                help='give a dict by name: model.run(None, {"x": x})',
-            )
-        if run_options is not None:
-            raise FeedError(f"run: {self.name}: a call takes no run_options", help="give options to gc.IsolatedSession")
+        names = requested(self.name, known, output_names, input_feed, run_options, "gc.IsolatedSession")
         results = dict(zip(known, self(dict(input_feed)), strict=True))
         return [results[name] for name in names]
 
