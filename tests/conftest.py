@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
 
 import graphcore  # noqa: F401  before a test imports onnxruntime: it turns onnxruntime's telemetry off
+
+# A shell that runs the tests in the background has SIGINT ignored, and what tests start would inherit that: Ctrl-C
+# would end none of it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine makes slow examples, not wrong ones. In CI the examples are the same every time, so that a change is
 # never blamed for one that it did not bring.

@@ -250,7 +250,10 @@ def test_interrupt_from_another_process_ends_the_program() -> None:
         assert program.stdout.readline() == "ready\n"
         time.sleep(0.2)
         program.send_signal(signal.SIGINT)
-        _, errors = program.communicate(timeout=20)
+        try:
+            _, errors = program.communicate(timeout=20)
+        finally:
+            program.kill()  # `with` waits for it without an end
     assert program.returncode == -signal.SIGINT
     assert errors.strip().endswith("KeyboardInterrupt")
 
