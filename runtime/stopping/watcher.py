@@ -118,7 +118,9 @@ class Watcher:
     def settle(self) -> None:
         """Return when what has arrived so far was heeded: it does not stop a later run."""
         with self._lock:
-            self._heed()
+            told = self._heed()
+            if told:  # the thread waits for what was read here
+                self._tell(_END if _END in told else _NOTHING)
 
     # The thread
 
@@ -159,7 +161,7 @@ class Watcher:
             if seconds > 0:
                 readable.poll(None if seconds == float("inf") else min(seconds, 3600.0) * 1000 + 1)
             with self._lock:
-                if self._heed():
+                if _END in self._heed():
                     self._thread = None
                     return
                 self._expire()
@@ -177,19 +179,19 @@ class Watcher:
         self._wakes = min((limit.deadline for limit in self._ends), default=float("inf"))
         self._wakes = min(self._wakes, self._stale)
 
-    def _heed(self) -> bool:
-        """Heed what was written; return whether the thread is to end."""
+    def _heed(self) -> bytes:
+        """Heed what was written, and return it."""
         if self._pipe is None:
-            return False
+            return b""
         try:
             told = os.read(self._pipe[0], 4096)
         except BlockingIOError:
-            return False
+            return b""
         for number in set(told) - {_NOTHING, _END}:
             self._tell_others(number)
             if number in _SIGNALS:
                 self._stop_main(number)
-        return _END in told
+        return told
 
     def _stop_main(self, number: int) -> None:
         handler, main = signal.getsignal(number), self.main

@@ -21,6 +21,7 @@ import graphcore as gc
 from graphcore import Buffer, Graph, TensorType, ops
 from graphcore.errors import FeedError, RunError, RunTimeoutError
 from graphcore.runtime.stopping.limit import current
+from graphcore.runtime.stopping.watcher import Watcher
 
 SLACK = 3.0
 """Seconds that a loaded machine may take for what takes milliseconds."""
@@ -102,6 +103,20 @@ def test_input_may_be_called_timeout() -> None:
     assert made(timeout=3)[0] == made({"timeout": 3})[0] == made(3)[0] == made.run_async(timeout=3).result(20)[0] == 6
     assert made.bind()(timeout=np.float32(3))[0] == 6
     assert made.execute({"timeout": 3}, timeout=20)[0] == 6
+
+
+def test_limit_ends_in_time_when_the_main_thread_settles_signals_meanwhile() -> None:
+    class Ending(threading.Event):
+        deadline = 0.0
+        expire = threading.Event.set
+
+    watcher = Watcher()
+    for _ in range(50):
+        ending = Ending()
+        ending.deadline = time.monotonic() + 0.001
+        watcher.add(ending)
+        watcher.settle()
+        assert ending.wait(20)
 
 
 def test_shorter_of_two_limits_counts_however_they_are_nested() -> None:
