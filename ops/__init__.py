@@ -13,6 +13,9 @@ from graphcore.ops.activation import *
 from graphcore.ops.attention import *
 from graphcore.ops.axes import *
 from graphcore.ops.bands import *
+from graphcore.ops.bitcasting import *
+from graphcore.ops.bitcounts import *
+from graphcore.ops.bitfields import *
 from graphcore.ops.bits import *
 from graphcore.ops.buffers import *
 from graphcore.ops.comparison import *
@@ -32,6 +35,7 @@ from graphcore.ops.normalization import *
 from graphcore.ops.padding import *
 from graphcore.ops.pooling import *
 from graphcore.ops.printing import *
+from graphcore.ops.quantiles import *
 from graphcore.ops.quantization import *
 from graphcore.ops.random import *
 from graphcore.ops.rearranging import *
@@ -42,6 +46,7 @@ from graphcore.ops.scattering import *
 from graphcore.ops.sequences import *
 from graphcore.ops.shape import *
 from graphcore.ops.sorting import *
+from graphcore.ops.special import *
 from graphcore.ops.strings import *
 from graphcore.ops.vectors import *
 from graphcore.support.suggestions import suggestion

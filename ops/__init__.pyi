@@ -9,7 +9,9 @@ from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import microsoft as microsoft
 from graphcore.ops import onnx as onnx
+from graphcore.ops.bitfields import Offset
 from graphcore.ops.padding import PadMode
+from graphcore.ops.quantiles import QuantileMethod
 from graphcore.ops.random import Seed
 from graphcore.ops.reduction import Axes
 from graphcore.ops.sequences import Index
@@ -27,33 +29,36 @@ from graphcore.types.tensor_types import DimLike
 __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "arg_max", "argmax", "argmin", "argsort", "as_complex",
     "as_interleaved_complex", "as_real", "asin", "asinh", "atan", "atan2", "atanh", "avg_pool", "avg_pool1d",
-    "avg_pool2d", "avg_pool3d", "band_part", "batch_norm", "bernoulli", "bitwise_and", "bitwise_not", "bitwise_or",
-    "bitwise_xor", "blackman_window", "bottom_k", "broadcast_to", "buffer_create", "buffer_load", "buffer_store",
-    "buffer_store_slice", "cast", "categorical", "ceil", "celu", "chunk", "clip", "concat", "cond", "constant",
-    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosh",
-    "count_nonzero", "cumprod", "cumsum", "depth_to_space", "dequantize", "div", "divmod", "dropout", "einsum",
-    "elu", "equal", "erf", "exp", "exp2", "expm1", "fft", "flatten", "flip", "floor", "floor_div", "fma", "fold",
-    "for_loop", "full", "gather", "gather_nd", "gelu", "getitem", "glu", "greater", "greater_equal", "grid_sample",
-    "group_norm", "gru", "hamming_window", "hann_window", "hardsigmoid", "hardswish", "hardtanh", "ifft",
-    "instance_norm", "into_vec", "irfft", "is_finite", "is_inf", "is_nan", "layer_norm", "leaky_relu", "left_shift",
-    "less", "less_equal", "linear", "linspace", "list_append", "list_concat", "list_empty", "list_erase",
-    "list_get", "list_insert", "list_length", "list_map", "list_of", "list_pop", "list_split", "list_stack",
-    "list_unstack", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsoftmax", "logsumexp", "lp_normalize", "lstm", "masked_scatter", "matmul", "max", "max_pool", "max_pool1d",
-    "max_pool2d", "max_pool3d", "maximum", "mean", "min", "minimum", "mish", "mod", "mul", "mul_complex", "negate",
+    "avg_pool2d", "avg_pool3d", "band_part", "batch_norm", "bernoulli", "bit_concat", "bit_extract", "bit_insert",
+    "bit_reverse", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "blackman_window",
+    "bottom_k", "broadcast_to", "buffer_create", "buffer_load", "buffer_store", "buffer_store_slice", "cast",
+    "categorical", "cbrt", "ceil", "celu", "chunk", "clip", "concat", "cond", "constant", "conv1d",
+    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosh", "count_nonzero",
+    "cumprod", "cumsum", "depth_to_space", "dequantize", "digamma", "div", "divmod", "dropout", "einsum", "elu",
+    "equal", "erf", "erfc", "erfinv", "exp", "exp10", "exp2", "expm1", "fft", "flatten", "flip", "floor",
+    "floor_div", "fma", "fmod", "fold", "for_loop", "full", "gather", "gather_nd", "gelu", "getitem", "glu",
+    "greater", "greater_equal", "grid_sample", "group_norm", "gru", "hamming_window", "hann_window", "hardsigmoid",
+    "hardswish", "hardtanh", "ifft", "instance_norm", "into_vec", "irfft", "is_finite", "is_inf", "is_nan",
+    "layer_norm", "leading_zeros", "leaky_relu", "left_shift", "less", "less_equal", "lgamma", "linear", "linspace",
+    "list_append", "list_concat", "list_empty", "list_erase", "list_get", "list_insert", "list_length", "list_map",
+    "list_of", "list_pop", "list_split", "list_stack", "list_unstack", "log", "log10", "log1p", "log2",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logsoftmax", "logsumexp", "lp_normalize", "lstm",
+    "mag", "masked_scatter", "matmul", "max", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
+    "mean", "median", "min", "minimum", "mish", "mod", "modf", "mul", "mul_complex", "negate",
     "non_maximum_suppression", "nonzero", "not_equal", "one_hot", "ones", "outer", "pad", "permutation", "permute",
-    "positive", "pow", "prelu", "print", "prod", "qmatmul", "quantize", "random_int", "random_normal",
-    "random_uniform", "range", "rebind", "reciprocal", "relu", "repeat_interleave", "reshape", "reshape_like",
-    "resize", "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "right_shift", "rms_norm", "rnn",
-    "roi_align", "roll", "rotary_embedding", "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter",
-    "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_max",
-    "scatter_nd_min", "scatter_nd_mul", "select", "selu", "shape_of", "shape_to_tensor", "shuffle", "sigmoid",
-    "sign", "silu", "sin", "sinh", "slice", "slice_tensor", "softmax", "softplus", "softsign", "sort",
-    "space_to_depth", "split", "sqrt", "square", "squeeze", "stack", "stdev", "stft", "string_concat",
-    "string_join", "string_lower", "string_matches", "string_of", "string_parse", "string_remove", "string_split",
-    "string_upper", "sub", "sum", "swapaxes", "swiglu", "take_along_axis", "tan", "tanh", "tensordot",
-    "thresholded_relu", "tile", "top_k", "transpose", "transpose_matrix", "tril", "triu", "trunc", "unique",
-    "unsqueeze", "var", "vec", "vecdot", "where", "while_loop", "zeros"
+    "popcount", "positive", "pow", "prelu", "print", "prod", "qmatmul", "quantile", "quantize", "random_int",
+    "random_normal", "random_uniform", "range", "rcbrt", "rebind", "reciprocal", "relu", "repeat_interleave",
+    "reshape", "reshape_like", "resize", "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "right_shift",
+    "rint", "rms_norm", "rnn", "roi_align", "roll", "rotary_embedding", "round", "rsqrt",
+    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul",
+    "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min", "scatter_nd_mul", "select", "selu",
+    "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "silu", "sin", "sinh", "slice", "slice_tensor",
+    "softmax", "softplus", "softsign", "sort", "space_to_depth", "split", "sqrt", "square", "squeeze", "stack",
+    "stdev", "stft", "string_concat", "string_join", "string_lower", "string_matches", "string_of", "string_parse",
+    "string_remove", "string_split", "string_upper", "sub", "sum", "swapaxes", "swiglu", "take_along_axis", "tan",
+    "tanh", "tensordot", "tgamma", "thresholded_relu", "tile", "top_k", "trailing_zeros", "transpose",
+    "transpose_matrix", "tril", "triu", "trunc", "unique", "unsqueeze", "var", "vec", "vecdot", "where",
+    "while_loop", "zeros"
 ]
 
 # activation
@@ -131,6 +136,31 @@ def tril(x: TensorLike, k: int = 0) -> Symbol:
     """The lower triangle of matrices, with 0 above it."""
 def triu(x: TensorLike, k: int = 0) -> Symbol:
     """The upper triangle of matrices, with 0 below it."""
+
+# bitcasting
+
+def bitcast(x: TensorLike, dtype: object) -> Symbol:
+    """The same bits read as another dtype."""
+
+# bitcounts
+
+def bit_reverse(x: TensorLike) -> Symbol:
+    """The bits of an integer in the opposite order."""
+def leading_zeros(x: TensorLike) -> Symbol:
+    """The number of bits that are 0 above the highest that is 1; the width for 0."""
+def popcount(x: TensorLike) -> Symbol:
+    """The number of bits that are 1, of negative numbers in two's complement."""
+def trailing_zeros(x: TensorLike) -> Symbol:
+    """The number of bits that are 0 below the lowest that is 1; the width for 0."""
+
+# bitfields
+
+def bit_concat(*values: TensorLike) -> Symbol:
+    """The bits of integers one after the other, those of the first the highest, as one unsigned integer."""
+def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
+    """The bits of an integer from `offset` on, `width` of them, as an unsigned integer of that width."""
+def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> Symbol:
+    """The integer with the bits from `offset` on, `width` of them, set to those of `value`."""
 
 # bits
 
@@ -245,12 +275,16 @@ def floor(x: TensorLike) -> Symbol:
     """The greatest whole number not above x. ONNX Floor."""
 def floor_div(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps. NumPy's floor_divide."""
+def fmod(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The remainder of the truncated quotient, with x's sign; 0 for integers modulo 0. C's fmod; ONNX Mod with fmod=1."""
 def maximum(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The greater of two; NaN if either is. ONNX Max."""
 def minimum(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The lesser of two; NaN if either is. ONNX Min."""
 def mod(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The remainder of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder."""
+def modf(x: TensorLike) -> tuple[Symbol, Symbol]:
+    """The fractional and the whole part of x, both with its sign."""
 def mul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
 def negate(x: TensorLike) -> Symbol:
@@ -261,6 +295,8 @@ def pow(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow."""
 def reciprocal(x: TensorLike) -> Symbol:
     """1 / x. ONNX Reciprocal."""
+def rint(x: TensorLike) -> Symbol:
+    """The nearest whole number, ties to even, as a float. C's and NumPy's rint; ONNX Round."""
 def round(x: TensorLike) -> Symbol:
     """The nearest whole number, ties to even. ONNX Round."""
 def sign(x: TensorLike) -> Symbol:
@@ -446,6 +482,13 @@ def max_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilatio
 def print(x: TensorLike, label: str = 'debug_tensor') -> Symbol:
     """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label."""
 
+# quantiles
+
+def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The median over axes: the middle element in order, or the mean of the two in the middle."""
+def quantile(x: TensorLike, q: TensorLike | Sequence[float], axis: Axes = None, keepdims: bool = False, method: QuantileMethod = 'linear') -> Symbol:
+    """The quantiles over axes: the elements at the fractions `q` of the way through all in order."""
+
 # quantization
 
 def dequantize(encoding: str | Encoding | Quantized | QuantizedTensor, quantized: Quantized | QuantizedTensor | TensorLike | None = None) -> Symbol:
@@ -630,6 +673,25 @@ def top_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, S
 def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = None) -> Unique:
     """The different values in ascending order, where each is first, which of them each element is, and their counts."""
 
+# special
+
+def cbrt(x: TensorLike) -> Symbol:
+    """The cube root, negative for negative numbers. C's and NumPy's cbrt."""
+def digamma(x: TensorLike) -> Symbol:
+    """The derivative of log(gamma(x)); NaN of negative whole numbers. SciPy's digamma."""
+def erfc(x: TensorLike) -> Symbol:
+    """1 - erf(x), accurate where that is small. C's erfc."""
+def erfinv(x: TensorLike) -> Symbol:
+    """The number whose error function is x; NaN outside -1 to 1."""
+def exp10(x: TensorLike) -> Symbol:
+    """10 to the power of x."""
+def lgamma(x: TensorLike) -> Symbol:
+    """The logarithm of the magnitude of the gamma function. C's lgamma."""
+def rcbrt(x: TensorLike) -> Symbol:
+    """1 / cbrt(x). CUDA's rcbrt."""
+def tgamma(x: TensorLike) -> Symbol:
+    """The gamma function; NaN of negative whole numbers. C's tgamma."""
+
 # strings
 
 def string_concat(lhs: StringLike, rhs: StringLike) -> Symbol:
@@ -657,5 +719,7 @@ def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
     """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed."""
 def into_vec(x: TensorLike) -> Symbol:
     """`x` as a vector: a scalar becomes one of length 1."""
+def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The magnitude of a vector: the square root of the sum of squares over axes, without intermediate overflow."""
 def vec(*values: TensorLike) -> Symbol:
     """A vector of the concatenated values, in their common dtype."""

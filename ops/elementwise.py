@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import expansion, op
+from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.elementwise import binary, unary
+from graphcore.build.operands import promote_one
 from graphcore.ir.constants import constant_array, constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.types.dtypes import DType, Kind
+from graphcore.types.tensor_types import tensor_type
 
 _WHOLE = (Kind.bool, Kind.signed, Kind.unsigned)
 _BOOL = (Kind.bool,)
@@ -161,6 +163,14 @@ mod = binary(
     for_bool="BoolMod",
     for_float="FloorMod",
 )
+fmod = binary(
+    "fmod",
+    "Mod",
+    "arithmetic",
+    "The remainder of the truncated quotient, with x's sign; 0 for integers modulo 0. C's fmod; ONNX Mod with fmod=1.",
+    for_bool="BoolMod",
+    attributes={"fmod": 1},
+)
 pow = binary(
     "pow",
     "IntegerPow",
@@ -194,6 +204,9 @@ floor = unary(
 )
 ceil = unary("ceil", "Ceil", "number", "The least whole number not below x. ONNX Ceil.", dunder="ceil", same_on=_WHOLE)
 round = unary("round", "Round", "number", "The nearest whole number, ties to even. ONNX Round.", same_on=_WHOLE)
+rint = unary(
+    "rint", "Round", "float", "The nearest whole number, ties to even, as a float. C's and NumPy's rint; ONNX Round."
+)
 trunc = unary(
     "trunc",
     "Trunc",
@@ -203,6 +216,27 @@ trunc = unary(
     same_on=_WHOLE,
     body=lambda x: e.where(e.less(x, e.const(x, 0)), e.emit("Ceil", x), e.emit("Floor", x)),
 )
+
+
+@op(onnx="Modf", rule="float")
+def modf(x: TensorLike) -> tuple[Symbol, Symbol]:
+    """The fractional and the whole part of x, both with its sign.
+
+    x: any shape, numbers or bools; integers become the float that holds their range. Returns two Symbols of x's shape,
+    whose sum is x; of an infinity the fraction is 0. Raises `DTypeError` for strings. C's and NumPy's modf.
+    """
+    symbol, dtype = promote_one("modf", "float", x)
+    type_ = tensor_type(dtype, symbol.shape, symbol.ambiguous)
+    fraction, whole = symbol.graph.build.emit_many("Modf", (symbol,), [type_, type_], None, LIBRARY)
+    return fraction, whole
+
+
+@expansion("Modf")
+def _modf(x: Symbol) -> tuple[Symbol, Symbol]:
+    whole = e.where(e.less(x, e.const(x, 0)), e.emit("Ceil", x), e.emit("Floor", x))
+    held = e.where(e.emit("IsInf", x, dtype=DType.bool), e.emit("Sign", x), x)
+    nothing = e.emit("Mul", held, e.const(x, 0))  # of the sign of x
+    return e.where(e.equal(x, whole), nothing, e.emit("Sub", x, whole)), whole
 
 
 def _round_method(self: Symbol, digits: int = 0) -> Symbol:

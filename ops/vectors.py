@@ -1,14 +1,17 @@
-"""kernel_float's vectors, and the fused multiply-add."""
+"""kernel_float's vectors, their magnitude, and the fused multiply-add."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphcore.build import primitives as e
-from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import operand, promote
-from graphcore.build.shapes import broadcast
+from graphcore.build.declare import IN_DOUBLE, LIBRARY, expansion, op
+from graphcore.build.operands import operand, promote, promote_one
+from graphcore.build.shapes import axes_of, broadcast
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.joining import concat
+from graphcore.ops.reduction import Axes, _emit_reduction, _reduced_shape
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
@@ -46,6 +49,53 @@ def vec(*values: TensorLike) -> Symbol:
         raise ShapeError("vec: no values given", help="give one or more: ops.vec(x, y)")
     symbols, _ = promote("vec", "join", {f"value {i}": value for i, value in enumerate(values)})
     return concat([into_vec(s) for s in symbols])
+
+
+@op(onnx="Magnitude", rule="float")
+def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
+    """The magnitude of a vector: the square root of the sum of squares over axes, without intermediate overflow.
+
+    x: any shape, numbers or bools; integers become the float that holds their range. axis: one, several, or None for
+    all; () gives the absolute values. keepdims: keep the axes, with length 1. The magnitude of no elements is 0. Raises
+    `ShapeError` for what is no axis, `DTypeError` for strings. kernel_float's `mag`; ONNX ReduceL2.
+    """
+    symbol, dtype = promote_one("mag", "float", x)
+    axes = axes_of("mag", axis, symbol.rank, {"x": symbol})
+    type_ = tensor_type(dtype, _reduced_shape(symbol.shape, axes, keepdims), symbol.ambiguous)
+    # Squares of narrower floats do not overflow in float64.
+    attributes = {"axes": sorted(axes), "keepdims": int(keepdims), "scaled": int(dtype is DType.float64)}
+    return symbol.graph.build.emit("Magnitude", (symbol,), type_, attributes, LIBRARY)
+
+
+IN_DOUBLE.add("Magnitude")
+
+
+@expansion("Magnitude")
+def _magnitude(x: Symbol, *, axes: Sequence[int], keepdims: int, scaled: int) -> Symbol:
+    size = e.emit("Abs", x)
+    if not axes:
+        return size
+
+    def squares(of: Symbol) -> Symbol:
+        return _emit_reduction("ReduceSum", e.emit("Mul", of, of), axes, bool(keepdims))
+
+    if not scaled:
+        return e.emit("Sqrt", squares(x))
+    # Blue's algorithm: sums of their own for large and for small numbers, brought near 1 by a power of two.
+    down, up, nothing = (e.const(x, value) for value in (2.0**-600, 2.0**600, 0.0))
+    is_large, is_small = e.greater(size, e.const(x, 2.0**500)), e.less(size, e.const(x, 2.0**-400))
+    large = squares(e.where(is_large, e.emit("Mul", size, down), nothing))
+    small = squares(e.where(is_small, e.emit("Mul", size, up), nothing))
+    middle = squares(e.where(e.either(is_large, is_small), nothing, size))
+
+    def lowered(total: Symbol) -> Symbol:
+        return e.emit("Mul", e.emit("Mul", total, down), down)
+
+    of_large = e.emit("Mul", e.emit("Sqrt", e.emit("Add", large, lowered(middle))), up)
+    of_middle = e.emit("Sqrt", e.emit("Add", middle, lowered(small)))
+    of_small = e.emit("Mul", e.emit("Sqrt", small), down)
+    found = e.where(e.equal(middle, nothing), of_small, of_middle)
+    return e.where(e.equal(large, nothing), found, of_large)
 
 
 @op(onnx="Fma", rule="arithmetic")

@@ -94,6 +94,14 @@ def _mean(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fals
     return xp.mean(_as(a, dtype), axis=axis, keepdims=keepdims)
 
 
+_reduces("median", ops.median)
+
+
+@_implements("quantile")
+def _quantile(a: Any, q: Any, axis: Axis = None, *, method: Any = "linear", keepdims: bool = False) -> Any:
+    return ops.quantile(a, q, axis=axis, keepdims=keepdims, method=method)
+
+
 _reduces("max amax", xp.max)
 _reduces("min amin", xp.min)
 _reduces("all", xp.all)

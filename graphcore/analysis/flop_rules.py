@@ -234,6 +234,13 @@ def _top(has: Shapes) -> Size:
     return product(has.operand(0)) * math.ceil(math.log2(wanted + 1))
 
 
+def _ordered(has: Shapes) -> Size:
+    length = has.operand(0)[-1]
+    if isinstance(length, Dim):
+        raise UnknownShapeError("how many elements are put in order is not known")
+    return product(has.operand(0)) * math.ceil(math.log2(length + 1))
+
+
 _SOFTMAX = 5
 """Of each element: the maximum, a difference, the exponential, the sum, the quotient."""
 
@@ -249,7 +256,8 @@ _ELEMENTWISE = """
     Tanh ThresholdedRelu Trunc Where Xor Gelu FastGelu BiasGelu Dropout Resize Upsample Det Bernoulli RandomNormalLike
     RandomUniformLike RandomNormal RandomUniform Multinomial CounterNormal CounterUniform CounterBits DequantizeLinear
     QuantizeLinear Dequantize Quantize QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu GridSample CosineWindow
-    BlackmanWindow HannWindow HammingWindow SwiGlu Glu Range EyeLike
+    BlackmanWindow HannWindow HammingWindow SwiGlu Glu Range EyeLike Modf Cbrt ReciprocalCbrt Exp10 Erfc Erfinv Lgamma
+    Tgamma Digamma PopCount LeadingZeros TrailingZeros BitReverse
 """.split()
 _MOVES = """
     Cast CastLike BitCast Identity Reshape Transpose Concat Split Slice Gather GatherElements GatherND Scatter
@@ -268,7 +276,10 @@ RULES: dict[tuple[str, str], Rule] = {
     **{("", name): _each() for name in _ELEMENTWISE},
     **{("", name): _none for name in _MOVES},
     **{("", name): _each_operand() for name in _REDUCTIONS},
-    **{("", name): _each_operand(2) for name in ("ReduceL2", "ReduceSumSquare", "ReduceLogSum", "Variance")},
+    **{
+        ("", name): _each_operand(2)
+        for name in ("ReduceL2", "ReduceSumSquare", "ReduceLogSum", "Variance", "Magnitude")
+    },
     **{("", name): _each_operand(3) for name in ("ReduceLogSumExp", "StandardDeviation")},
     **{("", name): _terms for name in ("Sum", "Mean", "Max", "Min", "SumOfTerms", "ProductOfTerms")},
     ("", "MatMul"): _matmul(),
@@ -299,6 +310,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "MulComplex"): _each(3),
     ("", "RotaryEmbedding"): _each(3),
     ("", "TopK"): _top,
+    ("", "Quantile"): _ordered,
     ("", "STFT"): _transformed,
     ("", "DynamicQuantizeLinear"): _each(4),
     ("", "LRN"): lambda has: product(has.result()) * (2 * has.number("size", 1) + 3),

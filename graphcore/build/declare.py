@@ -50,6 +50,9 @@ The function is called while lowering, on Symbols of the dtype to compute in (fl
 with ops. It sees None for an optional operand left out.
 """
 
+IN_DOUBLE: set[str] = set()
+"""Those of the library's own operators whose expansion computes floats in float64, from which each is rounded once."""
+
 MEANINGS: dict[Rule, str] = {
     "join": "any dtypes meet in a common one",
     "arithmetic": "numbers and bools meet in a common dtype",

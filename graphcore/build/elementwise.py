@@ -82,12 +82,13 @@ def binary(
     body: Callable[..., Symbol] | None = None,
     for_bool: str = "",
     for_float: str = "",
+    attributes: dict[str, Any] | None = None,
 ) -> Callable[[TensorLike, TensorLike], Symbol]:
     """Declare an element-wise op of two operands that broadcast.
 
-    onnx: the operator emitted, or the name of the library's own one that `body` says how to make. for_bool, for_float:
-    the operators emitted where the operands meet in bool or in a float, if they are others: `And` for `&`; those that
-    `EXPANSIONS` knows are the library's own.
+    onnx: the operator emitted, with `attributes`, or the name of the library's own one that `body` says how to make.
+    for_bool, for_float: the operators emitted where the operands meet in bool or in a float, if they are others: `And`
+    for `&`; those that `EXPANSIONS` knows are the library's own.
     """
     if body:
         EXPANSIONS[onnx] = body
@@ -127,7 +128,7 @@ def binary(
         if type(right) is not Symbol:
             right = graph.build.scalar(right, plan.rhs, plan.type.ambiguous)  # type: ignore[arg-type]
         if plan.is_plain:
-            return graph.build.emit(plan.op_type, (left, right), plan.type, None, plan.domain)
+            return graph.build.emit(plan.op_type, (left, right), plan.type, plan.attributes, plan.domain)
         if plan.lossy:
             cast = {"lhs": (left, plan.lhs), "rhs": (right, plan.rhs)}
             operands.report_lossy(graph, name, {role: (s, to) for role, (s, to) in cast.items() if to is not None})
@@ -135,7 +136,7 @@ def binary(
             left = operands.cast_operand(left, plan.lhs, plan.type.ambiguous, kinds)
         if plan.rhs is not None and right.type.dtype is not plan.rhs:
             right = operands.cast_operand(right, plan.rhs, plan.type.ambiguous, kinds)
-        made = graph.build.emit(plan.op_type, (left, right), plan.type, None, plan.domain)
+        made = graph.build.emit(plan.op_type, (left, right), plan.type, plan.attributes, plan.domain)
         return made if plan.result is None else operands.cast_operand(made, plan.result, plan.type.ambiguous, kinds)
 
     def plan_of(graph: Graph, given: Roles, left: Symbol | Scalar, right: Symbol | Scalar) -> _Plan:
@@ -154,7 +155,8 @@ def binary(
         lossy = _loses(lhs, to_left) or _loses(rhs, to_right)
         stay = all(to is None or operand.type.dtype is to for operand, to in ((lhs, to_left), (rhs, to_right)))
         is_plain = stay and not lossy and result is None
-        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain)
+        given_attributes = attributes if op_type == onnx else None
+        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain, given_attributes)
 
     _dress(function, name, f"{doc}\n\n{_contract_of_two(rule)}")
     register(name, function, onnx, rule, 2, dunder)
@@ -181,6 +183,7 @@ class _Plan:
     """The dtype the result is cast to, where a system wants truth values to be numbers."""
     is_plain: bool
     """It is one node on the operands as they are, numbers being constants of the dtype."""
+    attributes: dict[str, Any] | None
 
 
 def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous: bool) -> Symbol:

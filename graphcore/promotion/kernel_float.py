@@ -43,7 +43,7 @@ _LABELS = {
 _DTYPES = {label: dtype for dtype, label in _LABELS.items()}
 
 # Functions of the library that take floats and nothing else, although they keep their dtype.
-_FLOATS_ONLY = frozenset({"abs", "floor", "ceil", "round", "trunc", "sign", "pow"})
+_FLOATS_ONLY = frozenset({"abs", "floor", "ceil", "round", "trunc", "sign", "pow", "fmod"})
 # Ops of vectors that are not declared as element-wise, and those that join vectors of any lengths.
 _OF_EQUAL_LENGTHS = frozenset({"where", "select", "fma", "vecdot"})
 _OF_ANY_LENGTHS = frozenset({"concat", "vec"})

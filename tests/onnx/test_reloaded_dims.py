@@ -21,6 +21,8 @@ LOST: dict[str, tuple[tuple[str, ...], str]] = {
     "argsort": (("cpu",), "as sort"),
     "top_k": (("cpu",), "as sort"),
     "bottom_k": (("cpu",), "as sort"),
+    "median": (("cpu",), "as sort"),
+    "quantile": (("cpu",), "as sort"),
     "list_empty": (("onnx", "cpu"), "ONNX's SequenceEmpty has a dtype and no shape"),
     "list_map": (("onnx", "cpu"), "as list_empty"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcore.build.declare import EXPANSIONS, LIBRARY
+from graphcore.build.declare import EXPANSIONS, IN_DOUBLE, LIBRARY
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
@@ -82,10 +82,14 @@ _WIDER = {
     DType.tensor_float32: DType.float32,
     DType.float8_e4m3fn: DType.float32,
     DType.float8_e5m2: DType.float32,
+    DType.float8_e4m3fnuz: DType.float32,
+    DType.float8_e5m2fnuz: DType.float32,
+    DType.float8_e8m0: DType.float32,
     DType.index: DType.uint64,
     DType.address: DType.uint64,
 }
 _NIBBLES = {DType.int4: DType.int8, DType.uint4: DType.uint8}
+_DOUBLE = {d: DType.float64 for d in (DType.float32, *_WIDER) if d.is_float}
 _OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight", "QMatMul", "Dequantize"})
 """Operators that count bits, so they see the dtype as it is."""
 
@@ -93,7 +97,7 @@ _OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight", "QMatMul", "Dequantize"})
 def _expanded(
     node: Node, inputs: tuple[Symbol | None, ...], around: set[int], rules: Legality, done: packed_weights.Packed
 ) -> tuple[Symbol, ...]:
-    table = _WIDER if node.op_type in _OWN_WIDTH else {**_WIDER, **_NIBBLES}
+    table = _WIDER if node.op_type in _OWN_WIDTH else _DOUBLE if node.op_type in IN_DOUBLE else {**_WIDER, **_NIBBLES}
     wide = [s if s is None else s.graph.build.cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
     made = packed_weights.fitted(node, wide, rules, done)
     if made is None:

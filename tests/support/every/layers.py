@@ -233,6 +233,11 @@ CASES: dict[str, Case] = {
     "mean": average(WHOLE, lambda x: ops.mean(x, axis=1), lambda x: x.mean(axis=1), near=False),
     "var": average(UNIT, lambda x: ops.var(x, axis=1), spread),
     "stdev": average(UNIT, lambda x: ops.stdev(x, axis=1), lambda x: spread(x, root=True)),
+    "median": average(UNIT, lambda x: ops.median(x, axis=1), lambda x: np.median(x, axis=1)),
+    "quantile": average(
+        UNIT, lambda x: ops.quantile(x, [0.1, 0.75], axis=1), lambda x: np.quantile(x, [0.1, 0.75], axis=1)
+    ),
+    "mag": real(UNIT, lambda x: ops.mag(x, axis=1), lambda x: np.sqrt((x * x).sum(axis=1))),
     "logsumexp": real(UNIT, lambda x: ops.logsumexp(x, axis=1), log_sum),
     "max": number(X, lambda x: ops.max(x, axis=1), lambda x: np.maximum.reduce(x, axis=1)),
     "min": number(X, lambda x: ops.min(x, axis=1), lambda x: np.minimum.reduce(x, axis=1)),

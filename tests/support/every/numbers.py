@@ -28,6 +28,7 @@ from tests.support.every.case import (
     to_bool,
     truth,
 )
+from tests.support.special_functions import SPECIAL
 
 D = DType
 PAIR = ("n 4", "n 4")
@@ -79,6 +80,17 @@ def quotient(dtype: DType, x: Array, y: Array) -> Array:
 
 def both(dtype: DType, x: Array, y: Array) -> list[Array]:
     return [reference.arithmetic(symbol, x, y, dtype).reshape(x.shape).astype(x.dtype) for symbol in ("//", "%")]
+
+
+def remainder(dtype: DType, x: Array, y: Array) -> Array:
+    """The remainder of the truncated quotient, which is exact."""
+    if dtype is D.bool:
+        return np.zeros_like(x)
+    if dtype.is_float:
+        return reference._float(np.fmod, dtype, x, y)
+    pairs = zip(exact(x).ravel(), exact(y).ravel(), strict=True)
+    made = [a - b * int(Fraction(a, b)) if b else 0 for a, b in ((int(a), int(b)) for a, b in pairs)]
+    return reference.wrapped(made, dtype).reshape(x.shape)
 
 
 def fused(dtype: DType, x: Array, y: Array, z: Array) -> Array:
@@ -139,6 +151,9 @@ CASES: dict[str, Case] = {
     "div": Case(operands(*PAIR), operator.truediv, quotient, double_of_integers),
     "floor_div": arithmetic("floor_div", "//"),
     "mod": arithmetic("mod", "%"),
+    "fmod": Case(operands(*PAIR), ops.fmod, remainder, own),
+    "modf": real(["n 4"], ops.modf, np.modf, near=False),
+    "rint": real(["n 4"], ops.rint, np.rint, near=False),
     "divmod": Case(operands(*PAIR), divmod, both, own),
     "pow": arithmetic("pow", "**"),
     "maximum": arithmetic("maximum", "max"),
@@ -173,7 +188,10 @@ CASES: dict[str, Case] = {
     "is_finite": truth(ONE, ops.is_finite, lambda x: np.isfinite(x.astype(np.longdouble))),
     "fma": Case(operands(*PAIR, "n 4"), ops.fma, fused, own),
     "atan2": real(["n 4: tame", "n 4: tame"], ops.atan2, wide(np.arctan2)),
-    **{name: real(["n 8: tame"], REGISTRY[name].function, wide(formula)) for name, formula in REAL.items()},
+    **{
+        name: real(["n 8: tame"], REGISTRY[name].function, wide(formula))
+        for name, formula in {**REAL, **SPECIAL}.items()
+    },
     "relu": Case(operands(*ONE), ops.relu, positive_part, own),
     "clip": Case(operands("n 4", "n 4", "n 4"), ops.clip, clipped, own),
     "swiglu": real(["n 8: unit", "n 8: unit"], ops.swiglu, wide(lambda x, y: ACTIVATIONS["silu"][1](x) * y)),

@@ -1,0 +1,241 @@
+"""Fields of bits of integers, read, set and joined; `x.bits`.
+
+Integers have any width. Bit 0 is the lowest; a field is named as in hardware, the higher end first, and both ends are
+part of it. What has one bit is a bool.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY, op
+from graphcore.build.operands import graph_of, operand
+from graphcore.build.shapes import broadcast, broadcast_shapes
+from graphcore.errors import DTypeError, ShapeError, SymbolError
+from graphcore.ir.buffers import BufferValue
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.buffers import buffer_store
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import tensor_type
+
+__all__ = ["bit_concat", "bit_extract", "bit_insert"]
+
+Offset: TypeAlias = int | Symbol
+"""The place of a bit, counted from the lowest: known now, or an integer of any shape that broadcasts."""
+
+
+@op(onnx="BitShift, Cast", rule="keep")
+def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
+    """The bits of an integer from `offset` on, `width` of them, as an unsigned integer of that width.
+
+    x: integers of any width or bools, any shape. offset: the place of the lowest bit taken, 0 for that of x: an int, or
+    integers that broadcast with x; what lies beyond x is 0. width: how many, from 1 on. Returns `uint<width>`, bool for
+    one bit. Raises `DTypeError` for floats and strings, `ShapeError` for an int of a field that is not inside x.
+    `x.bits[high:low]`; SPIR-V's BitFieldUExtract.
+    """
+    symbol, place = _given("bit_extract", x, offset, width)
+    moved = shifted("ShiftRight", unsigned(symbol), place)
+    return as_field(moved, width)
+
+
+@op(onnx="BitShift, BitwiseAnd, BitwiseOr", rule="keep")
+def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> Symbol:
+    """The integer with the bits from `offset` on, `width` of them, set to those of `value`.
+
+    x: integers of any width or bools, any shape. value: integers or bools that broadcast with x, of which the lowest
+    `width` bits are taken; a Python number must fit. offset: the place of the lowest bit set: an int, or integers that
+    broadcast with x; what would lie beyond x is dropped. Returns the dtype of x. Raises `DTypeError` for floats,
+    strings and a number that does not fit, `ShapeError` for an int of a field that is not inside x.
+    `x.with_bits(high, low, value)`; SPIR-V's BitFieldInsert.
+    """
+    symbol, place = _given("bit_insert", x, offset, width)
+    own = unsigned(symbol)
+    field = _field(symbol, value, width, own.dtype)
+    ones = (1 << width) - 1
+    if isinstance(place, Symbol):
+        mask = shifted("ShiftLeft", e.const(own, ones), place)
+        kept = e.emit("BitwiseAnd", own, e.emit("BitwiseNot", mask))
+    else:
+        kept = e.emit("BitwiseAnd", own, e.const(own, ((1 << own.dtype.bits) - 1) ^ (ones << place)))
+    made = e.emit("BitwiseOr", kept, shifted("ShiftLeft", field, place))
+    return symbol.graph.build.cast(made, symbol.dtype)
+
+
+@op(onnx="BitShift, BitwiseOr", rule="keep")
+def bit_concat(*values: TensorLike) -> Symbol:
+    """The bits of integers one after the other, those of the first the highest, as one unsigned integer.
+
+    values: one or more Symbols or arrays of integers of any widths or bools, which broadcast. Returns `uint<n>` for n
+    bits in all, bool for one. Raises `DTypeError` for floats, strings and Python numbers, which have no width,
+    `ShapeError` for none and for shapes that do not broadcast. Verilog's {a, b}; Chisel's Cat.
+    """
+    if not values:
+        raise ShapeError("bit_concat: no values given", help="give one or more: ops.bit_concat(high, low)")
+    graph = graph_of("bit_concat", values)
+    fields = [unsigned(whole("bit_concat", _sized(graph, value, i), f"value {i}")) for i, value in enumerate(values)]
+    broadcast("bit_concat", {f"value {i}": field for i, field in enumerate(fields)})
+    made = joined(fields)
+    return as_field(made, made.dtype.bits)
+
+
+def _given(name: str, x: TensorLike, offset: Offset, width: int) -> tuple[Symbol, Offset]:
+    """Return the operand of a field, and its offset, both checked."""
+    symbol = whole(name, operand(name, x), "x")
+    roles: dict[str, object] = {"x": symbol, "offset": offset}
+    bits = symbol.dtype.bits
+    if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or not 1 <= width <= bits:
+        raise ShapeError(f"{name}: width={width!r} of {bits} bits", operands={"x": symbol}, help=f"1 to {bits}")
+    if isinstance(offset, np.ndarray):
+        offset = symbol.graph.build.operand(offset, name, "offset")
+    if isinstance(offset, Symbol):
+        if not offset.dtype.is_integer:
+            raise DTypeError(f"{name}: offset is {offset.type}", operands=roles, help="offset is integers")
+        place = operand(name, offset, "offset")
+        broadcast(name, {"x": symbol, "offset": place})
+        return symbol, place
+    if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
+        raise DTypeError(f"{name}: offset={offset!r} is no integer", operands={"x": symbol}, help="give an int")
+    if not 0 <= offset <= bits - width:
+        raise ShapeError(
+            f"{name}: bits {offset + width - 1} to {offset} of {symbol.dtype}, which has bits {bits - 1} to 0",
+            operands={"x": symbol},
+            help="bits count from 0, the lowest",
+        )
+    return symbol, int(offset)
+
+
+def _sized(graph: Graph, value: TensorLike, position: int) -> Symbol:
+    if isinstance(value, (bool, int, float)):
+        raise DTypeError(
+            f"bit_concat: value {position} is the Python number {value!r}, which has no width",
+            help="give it one: graph.constant(value, DType.uint(4))",
+        )
+    return graph.build.operand(value, "bit_concat", f"value {position}")
+
+
+def _field(x: Symbol, value: TensorLike, width: int, own: DType) -> Symbol:
+    """Return a value of a field in the unsigned dtype that it is inserted in, with zeros above its width."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if not -(1 << (width - 1)) <= value < 1 << width:
+            raise DTypeError(
+                f"bit_insert: {value} does not fit into {width} bits",
+                operands={"x": x},
+                help=f"0 to {(1 << width) - 1}",
+            )
+        return e.const(x, int(value) % (1 << width), own)
+    symbol = whole("bit_insert", x.graph.build.operand(value, "bit_insert", "value"), "value")
+    broadcast("bit_insert", {"x": x, "value": symbol})
+    build = x.graph.build
+    return build.cast(build.cast(unsigned(symbol), DType.uint(width)), own)
+
+
+# Unsigned integers of the width of what they are the bits of
+
+
+def whole(name: str, symbol: Symbol, role: str) -> Symbol:
+    """Return the Symbol if it is of integers or bools. Raises `DTypeError`."""
+    if symbol.dtype.is_integer or symbol.dtype is DType.bool:
+        return symbol
+    fix = "read its bits as an integer first: ops.bitcast(x, DType.uint32)" if symbol.dtype.is_float else ""
+    raise DTypeError(f"{name} has no meaning for {symbol.dtype}", operands={role: symbol}, help=fix or "use integers")
+
+
+def unsigned(symbol: Symbol) -> Symbol:
+    """Return the same bits as an unsigned integer of the same width."""
+    return symbol.graph.build.cast(symbol, DType.uint(symbol.dtype.bits))
+
+
+def as_field(symbol: Symbol, width: int) -> Symbol:
+    """Return the lowest bits of an unsigned integer."""
+    made = symbol.graph.build.cast(symbol, DType.uint(width))
+    return symbol.graph.build.cast(made, DType.bool) if width == 1 else made
+
+
+def shifted(op_type: str, x: Symbol, count: Offset) -> Symbol:
+    if isinstance(count, Symbol):
+        shape = broadcast_shapes([x.shape, count.shape])
+        return x.graph.build.emit(op_type, (x, count), tensor_type(x.dtype, shape), None, LIBRARY)
+    if not count:
+        return x
+    return x.graph.build.emit(op_type, (x, e.const(x, count)), tensor_type(x.dtype, x.shape), None, LIBRARY)
+
+
+def joined(fields: Sequence[Symbol]) -> Symbol:
+    """Return the bits of unsigned integers one after the other, those of the first the highest, as one such integer."""
+    total = DType.uint(sum(field.dtype.bits for field in fields))
+    place, parts = total.bits, []
+    for field in fields:
+        place -= field.dtype.bits
+        parts.append(shifted("ShiftLeft", field.graph.build.cast(field, total), place))
+    return functools.reduce(lambda a, b: e.emit("BitwiseOr", a, b), parts)
+
+
+# x.bits
+
+
+class Bits:
+    """The bits of a Symbol of integers, as `x.bits` has them.
+
+    `x.bits[3]` is a bool, `x.bits[7:4]` the four bits from 7 down to 4 as uint4: the higher end first, both ends
+    included. `x.bits[i]` takes an integer Symbol. Bits of a buffer are set by `buffer.bits[7:4] = value`; a Symbol does
+    not change: `x.with_bits(7, 4, value)` is a new one.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Symbol) -> None:
+        self._of = of
+
+    def __getitem__(self, place: Any) -> Symbol:
+        return bit_extract(self._of, *_place(self._of, place))
+
+    def __setitem__(self, place: Any, value: TensorLike) -> None:
+        if not isinstance(self._of, BufferValue):
+            raise SymbolError(
+                "bits: a Symbol does not change",
+                operands={"value": self._of},
+                help="make a new one: x.with_bits(high, low, value)",
+            )
+        buffer_store(self._of, bit_insert(self._of, value, *_place(self._of, place)))
+
+    def __repr__(self) -> str:
+        return f"<bits of {self._of}>"
+
+
+def _place(x: Symbol, place: Any) -> tuple[Offset, int]:
+    """Return the offset and width that an index of bits means."""
+    if not isinstance(place, slice):
+        return place, 1
+    bits = whole("bits", x, "x").dtype.bits
+    high = bits - 1 if place.start is None else place.start
+    low = 0 if place.stop is None else place.stop
+    if isinstance(high, Symbol) or isinstance(low, Symbol):
+        raise ShapeError(
+            "bits: how many bits lie between two Symbols is not known while the graph is being built",
+            operands={"x": x},
+            help="say how many: ops.bit_extract(x, low, width)",
+        )
+    known = all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in (high, low))
+    if place.step is not None or not known or not 0 <= low <= high:
+        raise ShapeError(
+            f"bits: {place.start}:{place.stop}{'' if place.step is None else f':{place.step}'} is no range of bits",
+            operands={"x": x},
+            help="give the higher end first, both included: x.bits[3:0] is the lowest four",
+        )
+    return int(low), int(high - low) + 1
+
+
+def with_bits(self: Symbol, high: int, low: int, value: TensorLike) -> Symbol:
+    """The integer with the bits from `high` down to `low`, both included, set to those of `value`. See `bit_insert`."""
+    return bit_insert(self, value, *_place(self, slice(high, low)))
+
+
+_BITS: Callable[[Symbol], Bits] = Bits
+setattr(Symbol, "bits", property(_BITS, doc=Bits.__doc__))  # noqa: B010 - an assignment would be checked
+setattr(Symbol, "with_bits", with_bits)  # noqa: B010
