@@ -13,13 +13,16 @@ _SECTIONS = {
     "bench_decode": "A decoding step",
     "bench_decoders": "Decoders beside llama.cpp",
     "bench_embed": "Embeddings",
+    "bench_encoder": "Building and writing nodes",
     "bench_fewer_nodes": "Nodes that are left",
     "bench_foreign": "Calls of a few microseconds",
+    "bench_isolation": "Isolated calls",
     "bench_load": "Loads of files",
     "bench_lower": "Building and writing nodes",
+    "bench_minilm": "Encoders and images in float32",
     "bench_openvino": "OpenVINO",
     "bench_optimize": "Optimising 10,000 nodes",
-    "bench_peers": "A decoding step",  # other figures name theirs in reach.py
+    "bench_peers": "Encoders and images in float32",  # other figures name theirs in reach.py
     "bench_quantized_encoders": "int8",
     "bench_quantized_layers": "Layers in bytes",
     "bench_quantized_minilm": "int8_split",

@@ -530,7 +530,7 @@ class Model:
             binding.bind_ortvalue_input(name, value)
         for name in self._output_names:
             binding.bind_output(name)
-        run(self.session.run_with_iobinding, binding)
+        run(self.session._sess.run_with_iobinding, binding._iobinding)  # a fifth of the time of the public one
         binding.synchronize_outputs()
         results = []
         for (name, type_), value in zip(self._outputs.items(), binding.get_outputs(), strict=True):

@@ -91,7 +91,7 @@ class IoBindingRunner:
         for name in self._outputs:
             binding.bind_output(name)
         targets = [self._bind(binding, kept, held[kept.name], spare.get(kept.name)) for kept in self._changed]
-        self._run(self._session.run_with_iobinding, binding)
+        self._run(self._session._sess.run_with_iobinding, binding._iobinding)  # a fifth of the time of the public one
         binding.synchronize_outputs()
         made = binding.get_outputs()
         count = len(self._outputs)
