@@ -11,10 +11,11 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, astype, checked
-from graphcore.array_api._eager.array import Array, check_device
+from graphcore.array_api._eager.array import Array
 from graphcore.array_api._eager.dispatch import Tensor, computed, function
 from graphcore.array_api._manipulation import broadcast_arrays
 from graphcore.arrays.casting import cast_array
+from graphcore.arrays.eager_array import check_device
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import array_of, held_as, scalar_array
 from graphcore.ir.symbol import Symbol

@@ -9,9 +9,10 @@ import ml_dtypes
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._eager.array import DTYPES, Array, check_device
+from graphcore.array_api._eager.array import DTYPES, Array
 from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._eager.scalars import is_scalar, joined
+from graphcore.arrays.eager_array import check_device
 from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, PromotionError
 from graphcore.ir.symbol import Symbol

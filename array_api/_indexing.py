@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._eager.array import Array, OutOfBounds
+from graphcore.array_api._eager.array import Array
 from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._eager.scalars import as_arrays, is_scalar, joined
 from graphcore.array_api._manipulation import checked_axis
+from graphcore.arrays.eager_array import OutOfBounds
 from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, KINDS
-from graphcore.array_api._eager.array import DEVICE, check_device
+from graphcore.arrays.eager_array import DEVICE, check_device
 from graphcore.errors import DTypeError
 from graphcore.types.dtypes import DType
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from graphcore.errors import GraphcoreError, LossyCastWarning
     from graphcore.ir.buffers import Buffer, BufferValue
     from graphcore.ir.graph import Graph
+    from graphcore.ir.state.accuracy import accuracy
     from graphcore.ir.symbol import Symbol, SymbolTuple
-    from graphcore.promotion import PromotionSystem, implicit_cast_type
+    from graphcore.promotion import PromotionSystem, common_dtype, implicit_cast_type
     from graphcore.runtime import (
         Batcher,
         Bound,
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
         IsolatedSession,
         Model,
         Quantization,
+        Tensor,
         jit,
         quantize,
+        tensor,
     )
     from graphcore.surgery.composing import compose
     from graphcore.surgery.replacement import patterns
@@ -71,9 +74,12 @@ __all__ = [
     "Shape",
     "Symbol",
     "SymbolTuple",
+    "Tensor",
     "TensorType",
+    "accuracy",
     "array_api",
     "checkpoints",
+    "common_dtype",
     "compose",
     "custom_op",
     "errors",
@@ -89,6 +95,7 @@ __all__ = [
     "quantize",
     "runtime",
     "save_tensors",
+    "tensor",
 ]
 
 _HOMES = {
@@ -115,7 +122,10 @@ _HOMES = {
     "Shape": "types.tensor_types",
     "Symbol": "ir.symbol",
     "SymbolTuple": "ir.symbol",
+    "Tensor": "runtime",
     "TensorType": "types.tensor_types",
+    "accuracy": "ir.state.accuracy",
+    "common_dtype": "promotion",
     "compose": "surgery",
     "custom_op": "custom_ops.declaration",
     "function": "build.functions",
@@ -125,6 +135,7 @@ _HOMES = {
     "load_tensors": "checkpoints",
     "quantize": "runtime",
     "save_tensors": "checkpoints",
+    "tensor": "runtime",
 }
 """The module that each name is of."""
 

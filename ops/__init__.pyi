@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from graphcore.ir.buffers import Buffer, BufferValue
+from graphcore.ir.state.accuracy import Accuracy
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import microsoft as microsoft
 from graphcore.ops import onnx as onnx
@@ -75,7 +76,7 @@ def glu(x: TensorLike, axis: int = -1) -> Symbol:
     """The first half of an axis times the sigmoid of the second: a gated linear unit."""
 def hardsigmoid(x: TensorLike, alpha: float = 0.16666666666666666, beta: float = 0.5) -> Symbol:
     """min(max(alpha * x + beta, 0), 1)."""
-def hardswish(x: TensorLike) -> Symbol:
+def hardswish(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * min(max(x / 6 + 1 / 2, 0), 1). ONNX HardSwish."""
 def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Symbol:
     """x clipped to lie between `min` and `max`."""
@@ -83,7 +84,7 @@ def leaky_relu(x: TensorLike, alpha: float = 0.01) -> Symbol:
     """x where it is not negative, alpha * x elsewhere."""
 def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The logarithm of `softmax`, without its underflow."""
-def mish(x: TensorLike) -> Symbol:
+def mish(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * tanh(softplus(x)). ONNX Mish."""
 def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
     """x where it is not negative, slope * x elsewhere."""
@@ -91,15 +92,15 @@ def relu(x: TensorLike) -> Symbol:
     """max(x, 0); NaN stays."""
 def selu(x: TensorLike) -> Symbol:
     """The scaled `elu` whose outputs keep mean 0 and variance 1."""
-def sigmoid(x: TensorLike) -> Symbol:
+def sigmoid(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / (1 + exp(-x)). ONNX Sigmoid."""
-def silu(x: TensorLike) -> Symbol:
+def silu(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * sigmoid(x), also called swish. ONNX Swish."""
 def softmax(x: TensorLike, axis: int = -1) -> Symbol:
     """The exponentials of x divided by their sum over an axis: weights that sum to 1."""
-def softplus(x: TensorLike) -> Symbol:
+def softplus(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """log(1 + exp(x)), without overflow. ONNX Softplus."""
-def softsign(x: TensorLike) -> Symbol:
+def softsign(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x / (1 + abs(x)). ONNX Softsign."""
 def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
     """gate * sigmoid(gate) * up, the gated unit of most language models."""
@@ -164,25 +165,25 @@ def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> 
 
 # bits
 
-def bitwise_and(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def bitwise_and(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """Bits set in both; *and* of bools. ONNX BitwiseAnd, And."""
-def bitwise_not(x: TensorLike) -> Symbol:
+def bitwise_not(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """Every bit flipped; *not* of bools. ONNX BitwiseNot, Not."""
-def bitwise_or(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def bitwise_or(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """Bits set in either; *or* of bools. ONNX BitwiseOr, Or."""
-def bitwise_xor(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def bitwise_xor(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """Bits set in one only; *xor* of bools. ONNX BitwiseXor, Xor."""
-def left_shift(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def left_shift(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
-def logical_and(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def logical_and(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where both are true. ONNX And."""
-def logical_not(x: TensorLike) -> Symbol:
+def logical_not(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where x is not true. ONNX Not."""
-def logical_or(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def logical_or(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where either is true. ONNX Or."""
-def logical_xor(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def logical_xor(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where exactly one is true. ONNX Xor."""
-def right_shift(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def right_shift(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift."""
 
 # buffers
@@ -198,17 +199,17 @@ def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
 
 # comparison
 
-def equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where both are equal. ONNX Equal."""
-def greater(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def greater(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the first is greater. ONNX Greater."""
-def greater_equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def greater_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the first is not less. ONNX GreaterOrEqual."""
-def less(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def less(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the first is less. ONNX Less."""
-def less_equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def less_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the first is not greater. ONNX LessOrEqual."""
-def not_equal(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def not_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
 
 # complex
@@ -261,51 +262,51 @@ def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_bo
 
 # elementwise
 
-def abs(x: TensorLike) -> Symbol:
+def abs(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The magnitude; MIN stays MIN. ONNX Abs."""
-def add(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def add(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The sum. Integers wrap; bools are *or*ed. ONNX Add."""
-def ceil(x: TensorLike) -> Symbol:
+def ceil(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The least whole number not below x. ONNX Ceil."""
-def div(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The true quotient; integers and bools give float64. ONNX Div."""
 def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
     """`floor_div` and `mod` of two tensors."""
-def floor(x: TensorLike) -> Symbol:
+def floor(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The greatest whole number not above x. ONNX Floor."""
-def floor_div(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def floor_div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps. NumPy's floor_divide."""
-def fmod(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def fmod(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The remainder of the truncated quotient, with x's sign; 0 for integers modulo 0. C's fmod; ONNX Mod with fmod=1."""
-def maximum(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def maximum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The greater of two; NaN if either is. ONNX Max."""
-def minimum(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def minimum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The lesser of two; NaN if either is. ONNX Min."""
-def mod(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def mod(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The remainder of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder."""
 def modf(x: TensorLike) -> tuple[Symbol, Symbol]:
     """The fractional and the whole part of x, both with its sign."""
-def mul(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def mul(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
-def negate(x: TensorLike) -> Symbol:
+def negate(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The number with the other sign; integers wrap. ONNX Neg."""
-def positive(x: TensorLike) -> Symbol:
+def positive(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The tensor itself."""
-def pow(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def pow(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow."""
-def reciprocal(x: TensorLike) -> Symbol:
+def reciprocal(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / x. ONNX Reciprocal."""
-def rint(x: TensorLike) -> Symbol:
+def rint(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The nearest whole number, ties to even, as a float. C's and NumPy's rint; ONNX Round."""
-def round(x: TensorLike) -> Symbol:
+def round(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The nearest whole number, ties to even. ONNX Round."""
-def sign(x: TensorLike) -> Symbol:
+def sign(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """-1, 0 or 1 by the sign; NaN stays. ONNX Sign."""
-def square(x: TensorLike) -> Symbol:
+def square(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * x. Integers wrap."""
-def sub(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def sub(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The difference. Integers wrap; bools have none. ONNX Sub."""
-def trunc(x: TensorLike) -> Symbol:
+def trunc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The whole number towards zero."""
 
 # fourier
@@ -383,57 +384,57 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
 
 # mathematics
 
-def acos(x: TensorLike) -> Symbol:
+def acos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
-def acosh(x: TensorLike) -> Symbol:
+def acosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The inverse hyperbolic cosine; NaN below 1. ONNX Acosh."""
-def asin(x: TensorLike) -> Symbol:
+def asin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The angle in radians whose sine is x; NaN outside -1 to 1. ONNX Asin."""
-def asinh(x: TensorLike) -> Symbol:
+def asinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The inverse hyperbolic sine. ONNX Asinh."""
-def atan(x: TensorLike) -> Symbol:
+def atan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The angle in radians whose tangent is x. ONNX Atan."""
-def atan2(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+def atan2(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The angle in radians of the point (y, x), from -pi to pi."""
-def atanh(x: TensorLike) -> Symbol:
+def atanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh."""
-def cos(x: TensorLike) -> Symbol:
+def cos(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The cosine of x in radians. ONNX Cos."""
-def cosh(x: TensorLike) -> Symbol:
+def cosh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The hyperbolic cosine. ONNX Cosh."""
-def erf(x: TensorLike) -> Symbol:
+def erf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The error function. ONNX Erf."""
-def exp(x: TensorLike) -> Symbol:
+def exp(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """e to the power of x. ONNX Exp."""
-def exp2(x: TensorLike) -> Symbol:
+def exp2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """2 to the power of x."""
-def expm1(x: TensorLike) -> Symbol:
+def expm1(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """exp(x) - 1, accurate near 0."""
-def is_finite(x: TensorLike) -> Symbol:
+def is_finite(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where x is neither NaN nor an infinity."""
-def is_inf(x: TensorLike) -> Symbol:
+def is_inf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where x is an infinity; integers never are. ONNX IsInf."""
-def is_nan(x: TensorLike) -> Symbol:
+def is_nan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where x is NaN; integers never are. ONNX IsNaN."""
-def log(x: TensorLike) -> Symbol:
+def log(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The natural logarithm; NaN below 0. ONNX Log."""
-def log10(x: TensorLike) -> Symbol:
+def log10(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The logarithm to base 10."""
-def log1p(x: TensorLike) -> Symbol:
+def log1p(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """log(1 + x), accurate near 0."""
-def log2(x: TensorLike) -> Symbol:
+def log2(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The logarithm to base 2."""
-def rsqrt(x: TensorLike) -> Symbol:
+def rsqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / sqrt(x)."""
-def sin(x: TensorLike) -> Symbol:
+def sin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The sine of x in radians. ONNX Sin."""
-def sinh(x: TensorLike) -> Symbol:
+def sinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The hyperbolic sine. ONNX Sinh."""
-def sqrt(x: TensorLike) -> Symbol:
+def sqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The square root; NaN below 0. ONNX Sqrt."""
-def tan(x: TensorLike) -> Symbol:
+def tan(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The tangent of x in radians. ONNX Tan."""
-def tanh(x: TensorLike) -> Symbol:
+def tanh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The hyperbolic tangent. ONNX Tanh."""
 
 # normalization
@@ -675,21 +676,21 @@ def unique(x: TensorLike, axis: int | None = None, out_dim: DimLike | None = Non
 
 # special
 
-def cbrt(x: TensorLike) -> Symbol:
+def cbrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The cube root, negative for negative numbers. C's and NumPy's cbrt."""
-def digamma(x: TensorLike) -> Symbol:
+def digamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The derivative of log(gamma(x)); NaN of negative whole numbers. SciPy's digamma."""
-def erfc(x: TensorLike) -> Symbol:
+def erfc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 - erf(x), accurate where that is small. C's erfc."""
-def erfinv(x: TensorLike) -> Symbol:
+def erfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The number whose error function is x; NaN outside -1 to 1."""
-def exp10(x: TensorLike) -> Symbol:
+def exp10(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """10 to the power of x."""
-def lgamma(x: TensorLike) -> Symbol:
+def lgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The logarithm of the magnitude of the gamma function. C's lgamma."""
-def rcbrt(x: TensorLike) -> Symbol:
+def rcbrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / cbrt(x). CUDA's rcbrt."""
-def tgamma(x: TensorLike) -> Symbol:
+def tgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The gamma function; NaN of negative whole numbers. C's tgamma."""
 
 # strings
@@ -717,8 +718,8 @@ def string_upper(x: StringLike) -> Symbol:
 
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
     """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed."""
-def into_vec(x: TensorLike) -> Symbol:
-    """`x` as a vector: a scalar becomes one of length 1."""
+def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:
+    """`x` as a vector: a scalar becomes one of length 1, a list one of its length."""
 def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The magnitude of a vector: the square root of the sum of squares over axes, without intermediate overflow."""
 def vec(*values: TensorLike) -> Symbol:

@@ -57,9 +57,9 @@ def buffer_store(buffer: Symbol, value: TensorLike) -> None:
     """Store a value to a buffer, from here on in the order in which the graph is built.
 
     value: a Symbol or array of a dtype that the buffer's holds exactly, to which it is cast, or a Python number that it
-    holds; of the buffer's rank, and of its dims where they are numbers. Raises `DTypeError` for another dtype and for
-    anything but a buffer, `ShapeError` for another shape, `GraphError` within the body of a branch, loop or function
-    that the buffer does not belong to.
+    holds; under Allo's promotion systems a Symbol of any dtype but string, which is cast; of the buffer's rank, and of
+    its dims where they are numbers. Raises `DTypeError` for another dtype and for anything but a buffer, `ShapeError`
+    for another shape, `GraphError` within the body of a branch, loop or function that the buffer does not belong to.
     """
     held = _checked("buffer_store", buffer)
     graph = _open("buffer_store", held)
@@ -134,7 +134,7 @@ def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
             why = error.summary.removeprefix("constant: ")
             raise DTypeError(f"{op}: {why}", operands={"buffer": held}, help=f"give what {dtype} holds") from None
     made = graph.build.operand(value, op, "value")
-    if made.ambiguous:
+    if made.ambiguous or (graph.promotion.converts_stores and DType.string not in (made.dtype, dtype)):
         return cast(made, dtype)
     if made.dtype is dtype or holds(dtype, made.dtype):
         return operands.cast_operand(made, dtype)

@@ -85,6 +85,12 @@ def cond(pred: TensorLike, then_fn: Callable[..., Any], else_fn: Callable[..., A
     return rebuilt(like, iter(graph.build.emit_many("If", (test,), met, attributes)))
 
 
+def _counter(index: Symbol) -> Symbol:
+    """Return the number of an iteration in the dtype that the promotion system has for it."""
+    wanted = index.graph.promotion.counter_dtype
+    return as_index(index) if wanted is None else cast_operand(index, wanted)
+
+
 def _met(graph: Graph, pair: dict[str, Any]) -> Type:
     """Return the common type of the values of two branches."""
     types = [v.type for v in pair.values() if isinstance(v, Symbol)]
@@ -155,9 +161,10 @@ def for_loop(trip_count: TensorLike, body_fn: Callable[..., Any], init: Any = No
     """The last state of a loop with a number of iterations.
 
     trip_count: an int or integer scalar Symbol; 0 or less means no iterations. body_fn: from the iteration number (from
-    0, an int64 scalar) and the state to the next state, or with `collect` to (next state, outputs). init: the state at
-    first, a Symbol, a tuple, list or dict of them, or None. A tuple or list is given to body_fn as arguments of their
-    own, a dict by its names. body_fn may use any other Symbol of the graph, and may be called more than once.
+    0, an int64 scalar, under Allo's promotion systems an index) and the state to the next state, or with `collect` to
+    (next state, outputs). init: the state at first, a Symbol, a tuple, list or dict of them, or None. A tuple or list
+    is given to body_fn as arguments of their own, a dict by its names. body_fn may use any other Symbol of the graph,
+    and may be called more than once.
     Returns the last state, in the structure of init, or with `collect` (last state, outputs): each output stacked along
     a new first axis, that of the iterations. Raises as `while_loop` does. ONNX Loop.
     """
@@ -341,7 +348,7 @@ def _loop(
         body = new_body(graph, "body", named)
         index, _, *state = body.inputs
         with building(body):
-            goes_on, after, collected = turn(body, as_index(index), state)
+            goes_on, after, collected = turn(body, _counter(index), state)
         wider = [joined(a, b.type) for a, b in zip(types, after, strict=True)]
         if wider == types:
             break

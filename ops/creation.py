@@ -26,7 +26,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 
-@op(onnx="Constant")
+@op(onnx="Constant", computes=False)
 def constant(value: Any, dtype: object = None, ambiguous: bool = False) -> Symbol:
     """A value known now, in the current graph.
 

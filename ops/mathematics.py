@@ -41,8 +41,22 @@ def _expm1(x: Symbol) -> Symbol:
 
 _LOG_2, _LOG_10 = 0.6931471805599453, 2.302585092994046
 
-log1p = unary("log1p", "Log1p", "float", "log(1 + x), accurate near 0.", body=_log1p)
-expm1 = unary("expm1", "Expm1", "float", "exp(x) - 1, accurate near 0.", body=_expm1)
+log1p = unary(
+    "log1p",
+    "Log1p",
+    "float",
+    "log(1 + x), accurate near 0.",
+    body=_log1p,
+    fast=lambda x: e.emit("Log", e.emit("Add", x, e.const(x, 1))),
+)
+expm1 = unary(
+    "expm1",
+    "Expm1",
+    "float",
+    "exp(x) - 1, accurate near 0.",
+    body=_expm1,
+    fast=lambda x: e.emit("Sub", e.emit("Exp", x), e.const(x, 1)),
+)
 log2 = unary(
     "log2",
     "Log2",
@@ -57,7 +71,14 @@ log10 = unary(
     "The logarithm to base 10.",
     body=lambda x: e.emit("Div", e.emit("Log", x), e.const(x, _LOG_10)),
 )
-exp2 = unary("exp2", "Exp2", "float", "2 to the power of x.", body=lambda x: e.emit("Pow", e.const(x, 2.0), x))
+exp2 = unary(
+    "exp2",
+    "Exp2",
+    "float",
+    "2 to the power of x.",
+    body=lambda x: e.emit("Pow", e.const(x, 2.0), x),
+    fast=lambda x: e.emit("Exp", e.emit("Mul", x, e.const(x, _LOG_2))),
+)
 erf = unary("erf", "Erf", "float", "The error function. ONNX Erf.")
 
 # Trigonometry

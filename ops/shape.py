@@ -40,7 +40,7 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
     already. Raises `DTypeError` for an unknown dtype and for strings. ONNX Cast.
     """
     symbol = operand("cast", x)
-    target = operands.dtype_of("cast", dtype)
+    target = operands.dtype_of("cast", dtype, symbol.graph)
     if target is not symbol.dtype and DType.string in (target, symbol.dtype):
         raise DTypeError(
             f"cast: {symbol.dtype} values do not become {target}",

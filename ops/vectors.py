@@ -6,25 +6,28 @@ from collections.abc import Sequence
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import IN_DOUBLE, LIBRARY, expansion, op
-from graphcore.build.operands import operand, promote, promote_one
+from graphcore.build.operands import operand, promote, promote_one, vector_of_one
 from graphcore.build.shapes import axes_of, broadcast
 from graphcore.errors import ShapeError
-from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
+from graphcore.ops.creation import constant
 from graphcore.ops.joining import concat
 from graphcore.ops.reduction import Axes, _emit_reduction, _reduced_shape
-from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import _shape, tensor_type
+from graphcore.types.tensor_types import tensor_type
 
 
 @op(onnx="Unsqueeze", rule="keep")
-def into_vec(x: TensorLike) -> Symbol:
-    """`x` as a vector: a scalar becomes one of length 1.
+def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:
+    """`x` as a vector: a scalar becomes one of length 1, a list one of its length.
 
-    x: a scalar or a vector of any dtype. Returns `x` itself where it is a vector. Raises `ShapeError` for more axes.
-    kernel_float's `into_vec`; ONNX Unsqueeze.
+    x: a scalar or a vector of any dtype, or a list or tuple of one or more scalars, in their common dtype. Returns `x`
+    itself where it is a vector. Raises `ShapeError` for more axes and an empty list, `PromotionError` where elements
+    have no common dtype. kernel_float's `into_vec`; ONNX Unsqueeze and Concat.
     """
-    symbol = operand("into_vec", x)
+    if isinstance(x, (list, tuple)) and not isinstance(x, SymbolTuple):
+        return _of_list(x)
+    symbol = operand("into_vec", x)  # type: ignore[arg-type]  # no list
     if symbol.rank > 1:
         raise ShapeError(
             f"into_vec: a tensor of rank {symbol.rank} is no vector",
@@ -33,8 +36,23 @@ def into_vec(x: TensorLike) -> Symbol:
         )
     if symbol.rank:
         return symbol
-    type_ = tensor_type(symbol.dtype, _shape([Dim(1)]), symbol.ambiguous)
-    return symbol.graph.build.emit("Unsqueeze", (symbol, symbol.graph.build.vector([0])), type_)
+    return vector_of_one(symbol)
+
+
+def _of_list(values: Sequence[TensorLike]) -> Symbol:
+    if not values:
+        raise ShapeError("into_vec: an empty list has no elements", help="give one or more: ops.into_vec([x, y])")
+    symbols, dtype = promote("into_vec", "join", {f"element {i}": value for i, value in enumerate(values)})
+    for i, symbol in enumerate(symbols):
+        if symbol.rank:
+            raise ShapeError(
+                f"into_vec: element {i} of the list is a tensor of rank {symbol.rank}, no scalar",
+                operands={f"element {i}": symbol},
+                help="ops.vec(x, y) puts vectors one after the other",
+            )
+    if all(type(value) in (bool, int, float) for value in values):
+        return constant(list(values), dtype, symbols[0].ambiguous)
+    return concat([vector_of_one(s) for s in symbols])
 
 
 @op(onnx="Concat", rule="join")
@@ -120,6 +138,11 @@ def _fma(x: Symbol, y: Symbol, z: Symbol) -> Symbol:
     # float64 holds the product; the sum is rounded from there to the dtype of the op, which may be narrower still.
     wide = [e.cast(s, DType.float64) for s in (x, y, z)]
     return _odd_sum(e.emit("Mul", *wide[:2]), wide[2])
+
+
+@expansion("Fma", fast=True)
+def _fma_rounded_twice(x: Symbol, y: Symbol, z: Symbol) -> Symbol:
+    return e.emit("Add", e.emit("Mul", x, y), z)
 
 
 def _odd_sum(a: Symbol, b: Symbol) -> Symbol:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from graphcore.runtime.model import Model
     from graphcore.runtime.quantizer import Quantization, quantize
     from graphcore.runtime.session import InferenceSession
-    from graphcore.runtime.tracing import jit
+    from graphcore.runtime.tracing.jit import jit
+    from graphcore.runtime.tracing.tensor import Tensor, tensor
 
 __all__ = [
     "Batcher",
@@ -25,8 +26,10 @@ __all__ = [
     "IsolatedSession",
     "Model",
     "Quantization",
+    "Tensor",
     "jit",
     "quantize",
+    "tensor",
 ]
 
 _HOMES = {
@@ -37,8 +40,10 @@ _HOMES = {
     "IsolatedSession": "isolation.session",
     "Model": "model",
     "Quantization": "quantizer",
-    "jit": "tracing",
+    "Tensor": "tracing.tensor",
+    "jit": "tracing.jit",
     "quantize": "quantizer",
+    "tensor": "tracing.tensor",
 }
 
 

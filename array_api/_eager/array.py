@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.arrays.eager_array import EagerArray
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:
@@ -29,25 +30,14 @@ DTYPES: tuple[DType, ...] = (
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
 
-DEVICE = "cpu"
-"""The one device that Arrays are on."""
 
-
-class OutOfBounds(ShapeError, IndexError):
-    """Positions, or masks, that an Array has not."""
-
-
-class Array:
+class Array(EagerArray):
     """An array of the standard that holds its values. Made by `asarray` and the other creation functions.
 
     Its operators, methods and attributes are the standard's.
     """
 
-    __slots__ = ("__weakref__", "_data")
-
-    __array_ufunc__ = None  # ndarray + array is the Array's business
-
-    _data: np.ndarray[Any, Any]
+    __slots__ = ()
 
     def __init__(self, data: np.ndarray[Any, Any] | np.generic) -> None:
         if not isinstance(data, (np.ndarray, np.generic)) or data.dtype not in _BY_NUMPY:
@@ -65,98 +55,14 @@ class Array:
         return _BY_NUMPY[self._data.dtype]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the axes."""
-        return tuple(self._data.shape)
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return self._data.ndim
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self._data.size
-
-    @property
-    def device(self) -> str:
-        """The device that has the values: "cpu"."""
-        return DEVICE
-
-    @property
     def T(self) -> Array:  # noqa: N802 - the standard's name
         """The matrix with rows and columns exchanged. Raises `ShapeError` for what is not of rank 2."""
         if self.ndim != 2:
             raise ShapeError(f"T: an array of rank {self.ndim} is no matrix", help="x.mT transposes the last two axes")
         return self.mT
 
-    def to_device(self, device: str, /, *, stream: object = None) -> Array:
-        """The array on a device, which can only be "cpu". Raises `GraphError` for another and for a stream."""
-        check_device("to_device", device)
-        if stream is not None:
-            raise GraphError("to_device: the cpu has no streams", help="leave stream out")
-        return self
-
-    # Values, for Python and other libraries
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.asarray(self._data, dtype=dtype) if copy is None else np.array(self._data, dtype=dtype, copy=copy)
-
-    def __dlpack__(
-        self,
-        /,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[Any, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-
-    def __dlpack_device__(self, /) -> tuple[Any, int]:
-        return self._data.__dlpack_device__()
-
-    def _scalar(self, wanted: str) -> Any:
-        if self.ndim:
-            raise DTypeError(f"{wanted}: an array of rank {self.ndim} is no scalar", help="take one element: x[0]")
-        return self._data[()]
-
-    def __bool__(self, /) -> bool:
-        return bool(self._scalar("bool"))
-
-    def __int__(self, /) -> int:
-        return int(self._scalar("int"))
-
-    def __float__(self, /) -> float:
-        return float(self._scalar("float"))
-
-    def __complex__(self, /) -> complex:
-        return complex(self._scalar("complex"))
-
-    def __index__(self, /) -> int:
-        value = self._scalar("index")
-        if not self.dtype.is_integer:
-            raise DTypeError(f"index: {self.dtype} is no integer", help="cast it: astype(x, int64)")
-        return int(value)
-
-    def __len__(self) -> int:
-        if not self.ndim:
-            raise DTypeError("len: a scalar has no first axis")
-        return self.shape[0]
-
-    def __iter__(self) -> Any:
-        if not self.ndim:
-            raise DTypeError("iter: a scalar has no first axis to go along")
-        return (self[i] for i in range(self.shape[0]))
-
-    __hash__ = None  # type: ignore[assignment]  # it can change, and == compares elements
-
     def __repr__(self) -> str:
         return f"Array({np.array2string(self._data, separator=', ', prefix='Array(')}, dtype={self.dtype})"
-
-    def __str__(self) -> str:
-        return str(self._data)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Array, (self._data,)
@@ -166,9 +72,6 @@ class Array:
 
     def __deepcopy__(self, memo: object) -> Array:
         return Array(self._data.copy())
-
-    def _describe(self) -> tuple[str, str, str]:
-        return "", f"{self.dtype}{list(self.shape)}", ""
 
     # Operators and elements. `_operators` attaches them: each is the function of the namespace, so that Symbols, Arrays
     # and scalars mix in all orders.
@@ -200,9 +103,3 @@ class Array:
         __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _of_two
         __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _in_place
         __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _of_two  # type: ignore[assignment]
-
-
-def check_device(op: str, device: object) -> None:
-    """Refuse a device that is not there."""
-    if device is not None and device != DEVICE:
-        raise GraphError(f"{op}: there is no device {device!r}", help='Arrays are on the device "cpu"')

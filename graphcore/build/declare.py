@@ -6,10 +6,12 @@ that lowering uses where ONNX has no such operator, and the sweep over dtypes in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.promotion.system import Rule
 
@@ -53,6 +55,47 @@ with ops. It sees None for an optional operand left out.
 IN_DOUBLE: set[str] = set()
 """Those of the library's own operators whose expansion computes floats in float64, from which each is rounded once."""
 
+FAST_EXPANSIONS: dict[str, Callable[..., Any]] = {}
+"""Those of nodes that may be less accurate, where they are shorter."""
+
+
+def expanded(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Any:
+    """Return what one of the library's own operators is made of on these operands, as accurate as its node says."""
+    body = FAST_EXPANSIONS.get(op_type) if accuracies.is_fast(attributes) else None
+    return (body or EXPANSIONS[op_type])(*inputs, **accuracies.without(attributes))
+
+
+# Ops on eager tensors
+
+AtOnce: TypeAlias = "Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]"
+
+_at_once: list[tuple[type, AtOnce]] = []
+"""The class of eager tensors and what computes a function of Symbols on them; empty until there are any."""
+
+NOT_EAGER = object()
+"""The answer of `at_once` for arguments of which none is an eager tensor, or some are Symbols."""
+
+
+def at_once_by(kind: type, run: AtOnce) -> None:
+    """Have ops that are called on a class of eager tensors computed by `run`: (function, arguments, named)."""
+    _at_once.append((kind, run))
+
+
+def at_once(function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """Return what an op gives for eager tensors, or `NOT_EAGER`."""
+    for kind, run in _at_once:
+        if any(_has(kind, value) for value in (*arguments, *named.values())):
+            return run(function, arguments, dict(named))
+    return NOT_EAGER
+
+
+def _has(kind: type, value: object) -> bool:
+    return type(value) is kind or (
+        isinstance(value, (list, tuple, dict))
+        and any(_has(kind, v) for v in (value.values() if isinstance(value, dict) else value))
+    )
+
+
 MEANINGS: dict[Rule, str] = {
     "join": "any dtypes meet in a common one",
     "arithmetic": "numbers and bools meet in a common dtype",
@@ -82,30 +125,43 @@ _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
 def op(
-    *, onnx: str, rule: Rule = "keep", dunder: str = "", method: str | bool = False, name: str = ""
+    *,
+    onnx: str,
+    rule: Rule = "keep",
+    dunder: str = "",
+    method: str | bool = False,
+    name: str = "",
+    computes: bool = True,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a function as an op.
 
     onnx: the operator it emits. rule: its promotion rule. dunder: the Python operator it answers ("matmul" for `@`).
-    method: attach it to Symbol, under its own name or the one given. name: where it is not the function's.
+    method: attach it to Symbol, under its own name or the one given. name: where it is not the function's. computes:
+    eager tensors are its operands; otherwise they are values like arrays.
     """
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
-        register(name or function.__name__.rstrip("_"), function, onnx, rule, None, dunder)
+        @functools.wraps(function)
+        def call(*arguments: P.args, **named: P.kwargs) -> R:
+            if computes and _at_once and (made := at_once(function, arguments, named)) is not NOT_EAGER:
+                return made  # type: ignore[no-any-return]
+            return function(*arguments, **named)
+
+        register(name or function.__name__.rstrip("_"), call, onnx, rule, None, dunder)
         if dunder:
             attach_operator(dunder, function)
         if method:
             setattr(Symbol, method if isinstance(method, str) else function.__name__, function)
-        return function
+        return call
 
     return declare
 
 
-def expansion(op_type: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare what one of the library's own operators is made of. See `EXPANSIONS`."""
+def expansion(op_type: str, *, fast: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declare what one of the library's own operators is made of. See `EXPANSIONS`; fast: `FAST_EXPANSIONS`."""
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
-        EXPANSIONS[op_type] = function
+        (FAST_EXPANSIONS if fast else EXPANSIONS)[op_type] = function
         return function
 
     return declare

@@ -8,10 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphcore.build import operands
-from graphcore.build.declare import EXPANSIONS, LIBRARY, MEANINGS, attach_operator, register
+from graphcore.build.declare import (
+    EXPANSIONS,
+    FAST_EXPANSIONS,
+    LIBRARY,
+    MEANINGS,
+    NOT_EAGER,
+    at_once,
+    attach_operator,
+    register,
+)
 from graphcore.build.nary import Pair, combined
 from graphcore.build.shapes import Roles, broadcast
+from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.state.accuracy import Accuracy
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.promotion.system import Key, Resolution, Rule, Scalar
 from graphcore.types.dtypes import DType, Kind
@@ -30,38 +42,54 @@ def unary(
     same_on: tuple[Kind, ...] = (),
     for_bool: str = "",
     body: Callable[[Symbol], Symbol] | None = None,
+    fast: Callable[[Symbol], Symbol] | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> Callable[[TensorLike], Symbol]:
     """Declare an element-wise op of one operand.
 
     onnx: the operator emitted, or the name of the library's own one that `body` says how to make. same_on: the
-    kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another.
+    kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another. fast: what
+    `body` is where the node may be less accurate.
     """
+    if fast:
+        FAST_EXPANSIONS[onnx] = fast
     domain = LIBRARY if body else ""
     key = Key(name, rule, True)
 
-    def function(x: TensorLike) -> Symbol:
-        graph = x.graph if type(x) is Symbol and x.graph.scope.is_open else operands.graph_of(name, (x,))
+    def function(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+        if accuracy is not None:
+            with _at(name, onnx, accuracy):
+                return function(x)
+        if type(x) is Symbol and x.graph.scope.is_open:
+            graph = x.graph
+        elif (made := at_once(function, (x,), {})) is not NOT_EAGER:
+            return made  # type: ignore[no-any-return]
+        else:
+            graph = operands.graph_of(name, (x,))
         symbol = graph.build.operand(x, name, "x")
         kinds = (name, symbol.type)
         plan = graph.memory.plans.get(kinds)
         if plan is None or not graph.promotion.remembered:
             plan = graph.memory.plans[kinds] = plan_of(graph, symbol)
-        dtype, op_type, type_, result = plan
+        dtype, op_type, type_, result, is_vector = plan
         symbol = operands.cast_operand(symbol, dtype, type_.ambiguous, kinds)
+        if is_vector:
+            symbol = operands.vector_of_one(symbol)
         if not op_type:
             return symbol
         made = graph.build.emit(op_type, (symbol,), type_, attributes, domain)
         return made if result is None else operands.cast_operand(made, result, type_.ambiguous, kinds)
 
-    def plan_of(graph: Graph, symbol: Symbol) -> tuple[DType | None, str, TensorType, DType | None]:
+    def plan_of(graph: Graph, symbol: Symbol) -> tuple[DType | None, str, TensorType, DType | None, bool]:
         resolution = operands.resolve(graph, key, {"x": symbol}, (symbol,), (None,))
         (dtype,) = resolution.operands
         own = dtype or symbol.dtype
         is_same = own.kind in same_on and own is resolution.result
         op_type = "" if is_same else for_bool if for_bool and own is DType.bool else onnx
         made, result = _made_in(resolution)
-        return dtype, op_type, tensor_type(made, symbol.type.shape, resolution.ambiguous), result
+        is_vector = operands.makes_vector(graph, name, (symbol,))
+        shape = operands.VECTOR_OF_ONE if is_vector else symbol.type.shape
+        return dtype, op_type, tensor_type(made, shape, resolution.ambiguous), result, is_vector
 
     _dress(function, name, f"{doc}\n\n{_contract_of_one(rule)}")
     register(name, function, onnx, rule, 1, dunder)
@@ -94,7 +122,10 @@ def binary(
         EXPANSIONS[onnx] = body
     key = Key(name, rule, True)
 
-    def function(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    def function(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+        if accuracy is not None:
+            with _at(name, onnx, accuracy):
+                return function(lhs, rhs)
         if (
             type(lhs) is Symbol
             and lhs.graph.scope.is_open
@@ -103,6 +134,8 @@ def binary(
             graph = lhs.graph
             left: Symbol | Scalar = lhs
             right: Symbol | Scalar = rhs  # type: ignore[assignment]
+        elif (made := at_once(function, (lhs, rhs), {})) is not NOT_EAGER:
+            return made  # type: ignore[no-any-return]
         else:
             graph, (left, right) = operands.given(name, {"lhs": lhs, "rhs": rhs})
         kinds = (
@@ -136,6 +169,8 @@ def binary(
             left = operands.cast_operand(left, plan.lhs, plan.type.ambiguous, kinds)
         if plan.rhs is not None and right.type.dtype is not plan.rhs:
             right = operands.cast_operand(right, plan.rhs, plan.type.ambiguous, kinds)
+        if plan.is_vector:
+            left = operands.vector_of_one(left)
         made = graph.build.emit(plan.op_type, (left, right), plan.type, plan.attributes, plan.domain)
         return made if plan.result is None else operands.cast_operand(made, plan.result, plan.type.ambiguous, kinds)
 
@@ -151,18 +186,27 @@ def binary(
         op_type = for_bool if for_bool and met is DType.bool else for_float if for_float and met.is_float else onnx
         domain = LIBRARY if op_type in EXPANSIONS else ""
         computed, result = _made_in(answer)
-        type_ = tensor_type(computed, broadcast(name, {"lhs": lhs, "rhs": rhs}), answer.ambiguous)
+        is_vector = operands.makes_vector(graph, name, (lhs, rhs))
+        shape = operands.VECTOR_OF_ONE if is_vector else broadcast(name, {"lhs": lhs, "rhs": rhs})
+        type_ = tensor_type(computed, shape, answer.ambiguous)
         lossy = _loses(lhs, to_left) or _loses(rhs, to_right)
         stay = all(to is None or operand.type.dtype is to for operand, to in ((lhs, to_left), (rhs, to_right)))
-        is_plain = stay and not lossy and result is None
-        given_attributes = attributes if op_type == onnx else None
-        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain, given_attributes)
+        is_plain = stay and not lossy and result is None and not is_vector
+        own = attributes if op_type == onnx else None
+        return _Plan(to_left, to_right, op_type, domain, type_, lossy, result, is_plain, own, is_vector)
 
     _dress(function, name, f"{doc}\n\n{_contract_of_two(rule)}")
     register(name, function, onnx, rule, 2, dunder)
     if dunder:
         attach_operator(dunder, function)
     return function
+
+
+def _at(name: str, onnx: str, level: Accuracy) -> accuracies.accuracy:
+    """Return the block of one op of this accuracy. Raises `GraphError` for an op that has no other than "exact"."""
+    if onnx not in accuracies.OPERATORS and level == accuracies.FAST:
+        raise GraphError(f"{name}: it is exact, and no form of it is faster", help="leave accuracy out")
+    return accuracies.accuracy(level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +228,8 @@ class _Plan:
     is_plain: bool
     """It is one node on the operands as they are, numbers being constants of the dtype."""
     attributes: dict[str, Any] | None
+    is_vector: bool
+    """Its scalar operands are vectors of one element."""
 
 
 def _symbol(graph: Graph, value: Symbol | Scalar, dtype: DType | None, ambiguous: bool) -> Symbol:

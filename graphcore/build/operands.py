@@ -22,7 +22,7 @@ from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import promoted, user_line
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 _SCALARS = (bool, int, float)
 
@@ -168,7 +168,28 @@ def apply(
             made.append(graph.build.scalar(literal, dtype or resolution.result, resolution.ambiguous))
         else:
             made.append(cast_operand(symbol, dtype, resolution.ambiguous, cause))
+    if op in _FUNCTIONS and makes_vector(graph, op, made):
+        made[0] = vector_of_one(made[0])
     return made
+
+
+_FUNCTIONS = frozenset({"where", "select", "fma"})
+"""Ops that are not declared as element-wise, and make vectors of scalars where element-wise functions do."""
+
+VECTOR_OF_ONE = _shape((Dim(1),))
+
+
+def makes_vector(graph: Graph, op: str, symbols: Sequence[Symbol]) -> bool:
+    """Return whether the promotion system has an op make a vector of these operands, which are all scalars."""
+    return graph.promotion.makes_vector(op) and all(s.shape.is_ranked and not len(s.shape) for s in symbols)
+
+
+def vector_of_one(scalar: Symbol) -> Symbol:
+    """Return a scalar as a vector of one element."""
+    build = scalar.graph.build
+    return build.emit(
+        "Unsqueeze", (scalar, build.vector([0])), tensor_type(scalar.dtype, VECTOR_OF_ONE, scalar.ambiguous)
+    )
 
 
 def kinds_of(values: Iterable[object]) -> list[object]:
@@ -238,9 +259,10 @@ def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DTy
 _warned: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}
 
 
-def dtype_of(op: str, dtype: object) -> DType:
-    """`DType.of` for an argument of an op."""
+def dtype_of(op: str, dtype: object, graph: Graph | None = None) -> DType:
+    """`DType.of` for an argument of an op, as the promotion system of the graph, or of the current one, spells it."""
+    graph = graph or _current.get()
     try:
-        return DType.of(dtype)
+        return DType.of(dtype) if graph is None else graph.promotion.dtype_of(dtype)
     except DTypeError as error:
         raise DTypeError(f"{op}: {error.summary}", help=error.help) from None

@@ -19,6 +19,7 @@ from graphcore.ir.literals import (
     require_text,
     scalar_array,
 )
+from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.promotion.system import Scalar
@@ -140,6 +141,8 @@ def emit(
             type_ = result_type(op_type, inputs, type_)
         if graph.memory.expressions:
             end_expressions(builder, inputs)
+        if accuracies.current.get() is not None and op_type in accuracies.OPERATORS and _is_float(type_):
+            attributes = {**(attributes or {}), accuracies.KEY: accuracies.FAST}
     else:
         origin = site.origin
     node: Node = OpenNode()
@@ -165,6 +168,10 @@ def emit(
     symbols.append(made)
     graph._nodes.append(node)
     return made
+
+
+def _is_float(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype.is_float
 
 
 def emit_many(
@@ -238,9 +245,9 @@ def given_constant(graph: Graph, value: Any, dtype: object, name: str | None, am
             f"constant: in {graph.promotion} no dtype is ambiguous",
             help="leave it out, or build the graph with promotion='anvil' or 'kernel_float'",
         )
-    array, own = array_of(value, dtype)
-    default = own if holds_numpy(value) else python_dtype(array, own, graph.promotion)
-    wanted = default if dtype is None else DType.of(dtype)
+    given = None if dtype is None else graph.promotion.dtype_of(dtype)
+    array, own = array_of(value, given)
+    wanted = given or (own if holds_numpy(value) else python_dtype(array, own, graph.promotion))
     if wanted is not own:
         array = held_as(array, own, wanted, "constant")
     if array is value or array.base is not None:
@@ -256,7 +263,7 @@ def given_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
             f"weight {name!r}: a {type(array).__name__} is no array", help="give a NumPy array: np.asarray(value)"
         )
     own = array_dtype(array, "weight", repr(name))
-    wanted = own if dtype is None else DType.of(dtype)
+    wanted = own if dtype is None else graph.promotion.dtype_of(dtype)
     held = casting.native(array)
     if wanted is not own and not (wanted in (DType.index, DType.address) and own is DType.uint64):
         held = held_as(held, own, wanted, "weight")

@@ -34,6 +34,7 @@ from graphcore.types.tensor_types import (
     TensorType,
     Type,
     known_type,
+    tensor_type,
 )
 
 if TYPE_CHECKING:
@@ -105,6 +106,10 @@ class Graph(GraphMethods, metaclass=Attached):
                     f"Graph: the type of input {label!r} is {type_!r}",
                     help="give a TensorType: TensorType(DType.float32, ['batch', 4])",
                 )
+            if isinstance(type_, TensorType) and type_.dtype in self.promotion.aliases:
+                type_ = tensor_type(self.promotion.aliases[type_.dtype], type_.shape, type_.ambiguous)
+                if isinstance(given, Buffer):
+                    given = Buffer(type_.dtype, type_.shape, initial=given.initial, in_place=given.in_place)
             if not isinstance(given, Buffer):
                 type_ = without_minima(type_, self.metadata)
             made = self.build.input(type_, self.names.claim(label, "input"), user_origin())

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
+from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError
 from graphcore.promotion.system import NoPromotion, PromotionSystem, Scalar, check_literal
 from graphcore.types.dtypes import DType
@@ -50,7 +51,9 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
     """
     if dtype is not None and DType.of(dtype).bits > 64 and (array := big_integers.integers(value)) is not None:
         return array, big_integers.least_dtype(array)
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, EagerArray):
+        array, own = value._data, value.dtype
+    elif isinstance(value, (np.ndarray, np.generic)):
         own = array_dtype(value, "constant", "value")
         array = casting.native(np.asarray(value))
     else:
@@ -113,10 +116,10 @@ def _no_tensor(value: object) -> DTypeError:
 
 
 def holds_numpy(value: Any) -> bool:
-    """Return whether it is a NumPy value or nested lists of them, which keep their own dtype."""
+    """Return whether it is a NumPy value, an eager array or nested lists of them, which keep their own dtype."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
-    return isinstance(value, (np.ndarray, np.generic))
+    return isinstance(value, (np.ndarray, np.generic, EagerArray))
 
 
 def held_as(array: Array, own: DType, wanted: DType, op: str) -> Array:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcore.arrays import casting
+from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.literals import array_dtype
+from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import tensor_type
 
 if TYPE_CHECKING:
     from graphcore.ir.builder import GraphBuilder
@@ -72,6 +75,10 @@ def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
         return builder.scalar(value, dtype, promotion.guesses_literals and dtype is not DType.bool)
     if isinstance(value, Dim):
         return operand(builder, size_of(value, op, role), op, role)
+    if isinstance(value, EagerArray):
+        made = builder.constant(value._data.copy(), value.dtype)
+        is_guess = getattr(value, "ambiguous", False) and builder.graph.promotion.knows_ambiguous
+        return change(made, type=tensor_type(value.dtype, made.shape, True)) if is_guess else made
     if hasattr(type(value), "__array_namespace__"):  # an array of another kind
         array = np.asarray(value)
         return builder.constant(array.copy(), array_dtype(array, op, role))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
+from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import GraphError, SymbolError
 from graphcore.ir.state.closed import change, closed
 from graphcore.support.escaping import escaped
@@ -19,7 +20,7 @@ from graphcore.types.tensor_types import Shape, TensorType
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
 
-TensorLike: TypeAlias = "Symbol | np.ndarray[Any, Any] | np.generic | Dim | bool | int | float"
+TensorLike: TypeAlias = "Symbol | EagerArray | np.ndarray[Any, Any] | np.generic | Dim | bool | int | float"
 
 
 class Node:

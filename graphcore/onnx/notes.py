@@ -28,6 +28,9 @@ DTYPES = "graphcore.dtypes"
 BUFFERS = exposed_buffers.NOTE
 """The key under which it notes which inputs are buffers, and which outputs are what they hold afterwards."""
 
+NODE_ACCURACY = "graphcore.accuracy"
+"""The key under which a node notes that it may be less accurate."""
+
 VALUE_DTYPE = "graphcore.dtype"
 VALUE_BUFFER = "graphcore.buffer"
 """The keys under which a value notes its own dtype, and that it is a buffer."""

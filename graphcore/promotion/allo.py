@@ -7,7 +7,9 @@ the whole expression, so that no bit is lost; in cpp every pair meets in a commo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from graphcore.errors import DTypeError, PromotionError
@@ -57,6 +59,7 @@ _LIKE = {
     "logical": "logical_and", "float": "sin", "mean": "sin", "test": "sin", "number": "pos", "keep": "pos",
     "sum": "pos",
 }  # fmt: skip
+_APINT = re.compile(r"apint\(([1-9]\d{0,17})(?:, *signed=(True|False))?\)")
 # Sums of products: their elements are of the product's type. The third operand, where there is one, is added.
 _PRODUCTS = frozenset({"matmul", "linear", "outer", "vecdot", "einsum", "fma"})
 _PLUS_THIRD = frozenset({"linear", "fma"})
@@ -81,6 +84,9 @@ class Allo(PromotionSystem):
     keeps_sign = False
     """Integers of both signs meet in a signed one."""
     result_type = staticmethod(wide.check)
+    counter_dtype = DType.index
+    converts_stores = True
+    aliases: Mapping[DType, DType] = MappingProxyType({DType.uint(1): DType.bool})
 
     def __init__(self, revision: str = "seed") -> None:
         if revision not in REVISIONS:
@@ -89,6 +95,12 @@ class Allo(PromotionSystem):
             )
         self.revision = revision
         self.options: dict[str, Any] = {} if revision == "seed" else {"revision": revision}
+
+    def dtype_of(self, x: object) -> DType:
+        """`DType.of`, with `apint(23, signed=True)`, `apint(17)`, and u1, which is bool. Raises `DTypeError`."""
+        if isinstance(x, str) and (written := _APINT.fullmatch(x)):
+            return integer(int(written[1]), written[2] == "True")
+        return super().dtype_of("uint1" if x == "u1" else x)
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """The dtype of Python numbers that meet no Symbol: float32, int32 or bool."""

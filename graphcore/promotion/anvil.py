@@ -7,7 +7,8 @@ travels: what is made of ambiguous values alone is ambiguous.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from graphcore.errors import DTypeError
@@ -71,12 +72,13 @@ class CommonDType(NamedTuple):
 def common_dtype(lhs: object, rhs: object, lhs_ambiguous: bool = False, rhs_ambiguous: bool = False) -> CommonDType:
     """The dtype in which two dtypes meet in anvil, and whether it is ambiguous.
 
-    lhs, rhs: DTypes or anything `DType.of` takes. Raises `PromotionError` for dtypes that anvil has not, `DTypeError`
-    for what is no dtype. anvil's `common_dtype`.
+    lhs, rhs: DTypes, anything `DType.of` takes, or anvil's own spelling; one with a question mark, "i32?", is
+    ambiguous. lhs_ambiguous, rhs_ambiguous: whether the dtype is only a default. Raises `PromotionError` for dtypes
+    that anvil has not, `DTypeError` for what is no dtype. anvil's `common_dtype`.
     """
-    left, right = DType.of(lhs), DType.of(rhs)
+    (left, left_guessed), (right, right_guessed) = _ANVIL.read(lhs), _ANVIL.read(rhs)
     try:
-        return _common(left, right, lhs_ambiguous, rhs_ambiguous)
+        return _common(left, right, lhs_ambiguous or left_guessed, rhs_ambiguous or right_guessed)
     except NoPromotion as refusal:
         raise refusal.error(f"common_dtype: {refusal.reason}", help=refusal.help) from None
 
@@ -101,6 +103,7 @@ class Anvil(PromotionSystem):
     name = "anvil"
     dtypes = frozenset(SHORT[name] for name in COLUMNS)
     index_dtype = DType.int32
+    spellings: Mapping[str, DType] = MappingProxyType({"i1": DType.bool, "pred": DType.bool})
     knows_ambiguous = True
     guesses_literals = True
 
@@ -174,6 +177,9 @@ class Anvil(PromotionSystem):
             return tensor_type(type_.dtype, type_.shape, same)
         values = [s for s in inputs[_VALUES.get(operator, _ALL)] if s is not None and not _is_made_by_ops(s)]
         return tensor_type(type_.dtype, type_.shape, all(s.ambiguous for s in values))
+
+
+_ANVIL = Anvil()
 
 
 def _check_number(key: Key, dtype: DType) -> None:

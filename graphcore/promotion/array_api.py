@@ -8,6 +8,7 @@ leave open is an error here that says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from graphcore.errors import PromotionError
 from graphcore.promotion.system import (
@@ -132,6 +133,8 @@ class ArrayApi(PromotionSystem):
     A Python scalar takes the array's dtype: bools go with bools, ints with integers that hold them and with floats,
     floats with floats. The seed leaves scalars open, so that its profile has the standard's.
     """
+
+    spellings = MappingProxyType(_CODES)
 
     def __init__(self, profile: str = "2025.12") -> None:
         if profile not in PROFILES:

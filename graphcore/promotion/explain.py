@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphcore.errors import DTypeError
 from graphcore.promotion.allo import Allo, AlloHls
 from graphcore.promotion.allo_rules import FLOATS, is_integer
 from graphcore.promotion.anvil import Anvil
@@ -70,12 +69,12 @@ class _Pair:
 def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> Explanation:
     """The dtype in which two dtypes meet under a system, as `implicit_cast_type` gives it, and why.
 
-    lhs, rhs: DTypes or anything `DType.of` takes; a name with a question mark, "int32?", is a dtype that is only a
+    lhs, rhs: as for `implicit_cast_type`; a name with a question mark, "int32?", is a dtype that is only a
     default, as a literal's is in anvil and a constant's in kernel_float. Refusals are answers here: `dtype` is None
     and `kind` says which sort. Raises `DTypeError` for what is no dtype, `PromotionError` for what is no system.
     """
     rules = find(system)
-    (left, left_ambiguous), (right, right_ambiguous) = _read(lhs), _read(rhs)
+    (left, left_ambiguous), (right, right_ambiguous) = rules.read(lhs), rules.read(rhs)
     pair = _Pair(left, right, left_ambiguous, right_ambiguous)
     name = str(rules)
     if (left_ambiguous or right_ambiguous) and not rules.knows_ambiguous:
@@ -87,15 +86,6 @@ def explain(lhs: object, rhs: object, system: str | PromotionSystem = "max") -> 
         kind, reason = _refusal(rules, pair, refusal)
         return Explanation(name, None, reason, kind)
     return Explanation(name, answer.result, _reason(rules, pair, answer.result), "common", answer.ambiguous)
-
-
-def _read(given: object) -> tuple[DType, bool]:
-    if isinstance(given, str) and given.endswith("?"):
-        try:
-            return DType.of(given[:-1]), True
-        except DTypeError as error:
-            raise DTypeError(f"no dtype is called {given!r}", help=error.help) from None
-    return DType.of(given), False
 
 
 def _refusal(rules: PromotionSystem, pair: _Pair, refusal: NoPromotion) -> tuple[Kind, str]:

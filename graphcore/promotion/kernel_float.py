@@ -6,7 +6,8 @@ length 1; signed and unsigned integers do not mix; a constant takes the dtype of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar, check_literal
@@ -49,6 +50,16 @@ _OF_EQUAL_LENGTHS = frozenset({"where", "select", "fma", "vecdot"})
 _OF_ANY_LENGTHS = frozenset({"concat", "vec"})
 
 
+# The operators that C++ has for plain scalars itself; all else is a function, which makes vectors of its arguments.
+_OPERATORS = frozenset(
+    {
+        "add", "sub", "mul", "div", "floor_div", "mod", "equal", "not_equal", "less", "less_equal", "greater",
+        "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift",
+        "logical_and", "logical_or", "logical_xor", "logical_not", "negate", "positive",
+    }
+)  # fmt: skip
+
+
 class KernelFloat(PromotionSystem):
     """kernel_float's table, constants, vectors and results."""
 
@@ -56,6 +67,12 @@ class KernelFloat(PromotionSystem):
     dtypes = frozenset(_LABELS)
     reads_operands = True
     index_dtype = DType.int32
+    spellings: Mapping[str, DType] = MappingProxyType({
+        "f8": DType.float8_e4m3fn, "signed char": DType.int8, "short": DType.int16, "int": DType.int32,
+        "long": DType.int64, "unsigned char": DType.uint8, "unsigned short": DType.uint16, "unsigned int": DType.uint32,
+        "unsigned long": DType.uint64, "size_t": DType.uint64, "__half": DType.float16,
+        "__nv_bfloat16": DType.bfloat16, "__nv_fp8_e4m3": DType.float8_e4m3fn, "__nv_fp8_e5m2": DType.float8_e5m2,
+    })  # fmt: skip
     knows_ambiguous = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
@@ -113,6 +130,10 @@ class KernelFloat(PromotionSystem):
             )
         return operand.dtype
 
+    def makes_vector(self, op: str) -> bool:
+        """Return whether an op is a function of kernel_float, rather than an operator that C++ has for scalars."""
+        return op not in _OPERATORS
+
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         if key.elementwise or key.op in _OF_EQUAL_LENGTHS or key.op in _OF_ANY_LENGTHS:
             _check_vectors(key, operands)
@@ -128,6 +149,12 @@ class KernelFloat(PromotionSystem):
             )  # fmt: skip
         is_constant = all(o.ambiguous for o in operands)
         same = (dtype,) * len(operands)
+        if key.rule in ("compare", "logical") and all(map(_is_plain_scalar, operands)):
+            # Of plain scalars it is C++'s own operator.
+            return Resolution(same if key.rule == "compare" else (DType.bool,) * len(operands), DType.bool, is_constant)
+        if key.rule == "subtract" and dtype is DType.bool and key.elementwise:
+            # As C++ computes it, in an integer that is then made a bool again.
+            return Resolution((DType.int8,) * len(operands), dtype, is_constant, computed=DType.int8)
         if key.rule in ("compare", "test"):
             return Resolution(same, dtype, is_constant, computed=DType.bool)
         if key.rule == "logical" or (key.rule == "bitwise" and dtype.is_float and len(operands) > 1):
@@ -136,6 +163,10 @@ class KernelFloat(PromotionSystem):
             return Resolution(same, dtype, is_constant)
         plain = super().resolve(key, [Operand(dtype)] * len(operands))
         return Resolution(plain.operands, plain.result, is_constant)
+
+
+def _is_plain_scalar(operand: Operand) -> bool:
+    return operand.literal is not None or (operand.rank == 0 and not operand.ambiguous)
 
 
 def _check_float(key: Key, dtype: DType) -> None:

@@ -55,3 +55,4 @@ DTYPES: tuple[DType, ...] = tuple(SHORT.values())
 
 max_system = LatticeSystem("max", LATTICE)
 max_published = TableSystem("max_published", dtypes_of(read_table(_PUBLISHED, tuple(SHORT))))
+max_system.is_closed = max_published.is_closed = True

@@ -83,11 +83,12 @@ setattr(PromotionSystem, "__reduce__", _reduced)  # noqa: B010 - here, where the
 def implicit_cast_type(lhs: Any, rhs: Any, system: str | PromotionSystem = "max") -> DType:
     """Return the dtype in which values of two dtypes meet under a promotion system.
 
-    lhs, rhs: DTypes or anything `DType.of` takes. Raises `PromotionError` naming both dtypes and the system where
-    they do not meet, `DTypeError` for an unknown dtype.
+    lhs, rhs: DTypes, anything `DType.of` takes, or the publication's own spelling. Raises `PromotionError` naming both
+    dtypes and the system where they do not meet, or where one is not of the lattice or table; `DTypeError` for an
+    unknown dtype.
     """
     rules = _find(system)
-    left, right = DType.of(lhs), DType.of(rhs)
+    left, right = rules.dtype_of(lhs), rules.dtype_of(rhs)
     try:
         return rules.resolve(Key("implicit_cast", "join"), [Operand(left), Operand(right)]).result
     except NoPromotion as refusal:

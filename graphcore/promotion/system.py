@@ -141,6 +141,8 @@ class PromotionSystem:
     """The dtypes that the system has rows for; others only meet themselves."""
     options: Mapping[str, Any] = MappingProxyType({})
     """The options of `promotion.system(name, **options)` that are not the defaults."""
+    is_closed: bool = False
+    """Asked for the dtype in which two dtypes meet, it refuses those that it has no row for, also with themselves."""
     reads_operands: bool = False
     """Answers depend on the rank or length of operands, which it is told then."""
     remembered: bool = True
@@ -151,6 +153,14 @@ class PromotionSystem:
     """Operands may have a dtype that is only a default."""
     guesses_literals: bool = False
     """The dtype of numbers written in Python is only a default."""
+    counter_dtype: DType | None = None
+    """The dtype of the numbers of iterations that bodies of loops are given; None: `index_dtype`."""
+    converts_stores: bool = False
+    """A value that is stored is cast to the dtype of what it is stored to, whatever that holds."""
+    spellings: Mapping[str, DType] = MappingProxyType({})
+    """The names of dtypes that mean something else, or nothing, to `DType.of`, as the publication has them."""
+    aliases: Mapping[DType, DType] = MappingProxyType({})
+    """Dtypes that are another one under a second name, and that one."""
     result_type: Callable[[str, Sequence[Any], Type], Type] | None = None
     """Looks at each node as it is made: (operator, operand Symbols or None, type of a result) -> that type as the
     system has it. May raise."""
@@ -168,6 +178,25 @@ class PromotionSystem:
         """The dtype of Python scalars that meet no Symbol."""
         return default_dtype(literals)
 
+    def dtype_of(self, x: object) -> DType:
+        """`DType.of`, which knows the publication's spellings too. Raises `DTypeError`."""
+        named = self.spellings.get(x) if isinstance(x, str) else None
+        dtype = DType.of(x) if named is None else named
+        return self.aliases.get(dtype, dtype)
+
+    def read(self, x: object) -> tuple[DType, bool]:
+        """`dtype_of`, and whether a name says by a question mark that the dtype is only a default: "int32?"."""
+        if isinstance(x, str) and x.endswith("?"):
+            try:
+                return self.dtype_of(x[:-1]), True
+            except DTypeError as error:
+                raise DTypeError(f"no dtype is called {x!r}", help=error.help) from None
+        return self.dtype_of(x), False
+
+    def makes_vector(self, op: str) -> bool:
+        """Return whether an op makes a vector of one element of scalars."""
+        return False
+
     def common(self, lhs: DType, rhs: DType) -> DType:
         """The dtype in which two different dtypes meet. Raises `NoPromotion`."""
         raise NotImplementedError
@@ -181,6 +210,11 @@ class PromotionSystem:
         if key.rule == "shift":
             return self._shift(key, operands)
         joined = self.join(key, operands)
+        if self.is_closed and key.op == "implicit_cast" and joined not in self.dtypes:
+            raise NoPromotion(
+                f"{joined} isn't supported by promotion in {self.name}",
+                help=f"it has {', '.join(sorted(d.name for d in self.dtypes))}; in ops {joined} goes with itself",
+            )
         return _RULES[key.rule](key, joined, len(operands))
 
     def join(self, key: Key, operands: Sequence[Operand]) -> DType:

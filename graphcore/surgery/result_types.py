@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import onnx
 
-from graphcore.build.declare import EXPANSIONS, LIBRARY
+from graphcore.build.declare import EXPANSIONS, LIBRARY, expanded
 from graphcore.build.shapes import broadcast_shapes
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.constants import constant_array
+from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Draft
@@ -246,7 +247,7 @@ def _proto(node: Node, inputs: Operands) -> onnx.NodeProto:
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if s is None else f"x{i}" for i, s in enumerate(inputs))
     proto.output.extend(f"y{i}" for i in range(len(node.outputs)))
-    for key, value in node.attributes.items():
+    for key, value in accuracies.without(node.attributes).items():
         proto.attribute.append(onnx.AttributeProto.FromString(attribute(key, value)))
     return proto
 
@@ -299,7 +300,7 @@ def _of_library(change: Change) -> list[Type]:
     aside = Draft("aside")
     given = [None if s is None else _copied(aside, s) for s in inputs]
     try:
-        made = EXPANSIONS[node.op_type](*given, **node.attributes)
+        made = expanded(node.op_type, given, node.attributes)
     except GraphcoreError as error:
         raise type(error)(f"{place}: {error.summary}", operands=roles(inputs), help=error.help) from None
     results = made if isinstance(made, tuple) else (made,)

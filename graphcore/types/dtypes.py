@@ -75,6 +75,7 @@ class DType:
     float16: ClassVar[DType]
     bfloat16: ClassVar[DType]
     tensor_float32: ClassVar[DType]
+    tensor_float_32: ClassVar[DType]
     tf32: ClassVar[DType]
     float32: ClassVar[DType]
     float64: ClassVar[DType]
@@ -249,7 +250,7 @@ for _name, _kind, _bits, _storage in _SEMANTIC:
     _NAMED[_name] = _make(_name, _kind, _bits, _NAMED[_storage].onnx, _NAMED[_storage])
 for _name, _dtype in _NAMED.items():
     setattr(DType, _name, _dtype)
-DType.tf32 = DType.tensor_float32
+DType.tf32 = DType.tensor_float_32 = DType.tensor_float32
 
 _ALIASES = {
     "tf32": "tensor_float32", "tensor_float_32": "tensor_float32", "bf16": "bfloat16", "f16": "float16",

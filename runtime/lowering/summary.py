@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph
+from graphcore.ir.state import accuracy as accuracies
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -18,7 +19,7 @@ class Summary:
 
     operators: with their domains, those in bodies and in called functions included. op_types: their names. domains:
     theirs but ONNX's own. parts: the graph itself, then the bodies in it. called: the bodies of the functions that are
-    called, and the bodies in those.
+    called, and the bodies in those. is_marked: whether some node says how accurate it is to be.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -26,6 +27,7 @@ class Summary:
         self.operators: set[tuple[str, str]] = set()
         self.parts = [graph]
         self.called: list[Graph] = []
+        self.is_marked = False
         self._types: set[Type] | None = None
         self._walk()
         self.op_types = frozenset([op_type for op_type, _ in self.operators])
@@ -39,6 +41,8 @@ class Summary:
                 nodes = graph.nodes
                 self.operators |= {(node.op_type, node.domain) for node in nodes}
                 for node in [node for node in nodes if node.attributes]:
+                    if accuracies.KEY in node.attributes:
+                        self.is_marked = True
                     for value in node.attributes.values():
                         if not isinstance(value, (Graph, Definition)):
                             continue

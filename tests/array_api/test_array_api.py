@@ -218,7 +218,7 @@ def test_arrays_beside_symbols_become_constants() -> None:
     graph = Graph("g", {"x": TensorType(DType.float32, [2])}, promotion="array_api")
     (x,) = graph.inputs
     array = xp.asarray([1.0, 2.0])
-    joined = gc.ops.concat([x, array])  # type: ignore[list-item]
+    joined = gc.ops.concat([x, array])
     made = [x + array, array + x, xp.add(array, x), joined, array.__array_namespace__().exp(x)]
     assert all(type(value) is gc.Symbol for value in made)
     graph.output(*made)

@@ -13,8 +13,9 @@ import pytest
 import graphcore as gc
 import graphcore.array_api as xp
 from graphcore import DType
-from graphcore.array_api._eager import dispatch
+from graphcore.array_api._eager.dispatch import function as over_arrays
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
+from graphcore.runtime.tracing import dispatch
 from tests.support.eager import ALL, FLOATS, INTEGERS, NUMBERS, assert_same
 
 # Signatures
@@ -47,7 +48,7 @@ def test_functions_are_found_by_all_arguments_that_are_no_arrays() -> None:
         low: Any
         high: Any
 
-    @dispatch.function
+    @over_arrays
     def spread(arrays: list[Any], factor: float, *, part: slice = slice(None)) -> Any:
         low, high = gc.ops.min(arrays[0]) * factor, gc.ops.max(arrays[1][part])
         return Pair(low, high) if factor else [low, high]
@@ -67,7 +68,7 @@ def test_functions_are_found_by_all_arguments_that_are_no_arrays() -> None:
 
 
 def test_static_functions_know_all_sizes() -> None:
-    @dispatch.function(static=True)
+    @over_arrays(static=True)
     def sizes(x: Any) -> Any:
         return tuple(x[i] for i in range(int(x.shape[0])))
 

@@ -194,7 +194,12 @@ def test_system_raises_when_there_is_none_of_that_name(name: str) -> None:
 
 @pytest.mark.parametrize("outside", [D.int4, D.uint4, D.float8_e4m3fn, D.float8_e5m2, D.string, D.int(7)], ids=str)
 def test_dtypes_outside_the_lattice_go_only_with_themselves(outside: DType) -> None:
-    assert implicit_cast_type(outside, outside) is outside
+    x, y = symbols(outside, outside)
+    assert (x == y).dtype is D.bool
+    for name in ("max", "max_published"):
+        with pytest.raises(PromotionError) as raised:
+            implicit_cast_type(outside, outside, name)
+        assert raised.value.summary == f"implicit_cast_type: {outside} isn't supported by promotion in {name}"
     for other in LATTICE:
         for pair in ((outside, other), (other, outside)):
             with pytest.raises(PromotionError) as raised:

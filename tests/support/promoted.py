@@ -193,6 +193,13 @@ def outcome(system: str, op: str, given: Sequence[Operand]) -> Value | Refused:
 
 def compute(system: str, op: str, given: Sequence[Operand]) -> Value:
     """An op of `OPS` on operands of a system. Raises `Refused`."""
+    made = _compute(system, op, given)
+    if system == "kernel_float" and op in ("max", "min", "abs", "sqrt", "where") and not made.array.ndim:
+        return replace(made, array=made.array.reshape(1))  # functions make vectors of their arguments
+    return made
+
+
+def _compute(system: str, op: str, given: Sequence[Operand]) -> Value:
     if op in ("where", "cast", "sum"):
         return {"where": _where, "cast": _cast, "sum": _sum}[op](system, given)
     dtype, ambiguous = joined(system, given)
@@ -206,7 +213,7 @@ def compute(system: str, op: str, given: Sequence[Operand]) -> Value:
     made = Value(arrays[0], dtype, ambiguous)
     if op in COMPARISONS:
         array = reference.compare(op, *arrays)
-        to = dtype if system == "kernel_float" else D.bool
+        to = dtype if system == "kernel_float" and not all(map(_is_plain_scalar, given)) else D.bool
         return Value(reference.cast(array, D.bool, to), to, ambiguous, unsure)
     if op in BITWISE:
         if dtype.is_float:
@@ -227,6 +234,10 @@ def compute(system: str, op: str, given: Sequence[Operand]) -> Value:
     return replace(made, array=array, unsure=unsure)
 
 
+def _is_plain_scalar(value: Operand) -> bool:
+    return not isinstance(value, Value) or not (value.array.ndim or value.ambiguous)
+
+
 def _of_literal(system: str, literal: Literal, dtype: DType, ambiguous: bool) -> Array:
     own = D.float64 if isinstance(literal, float) else D.bool if isinstance(literal, bool) else D.int64
     return reference.cast(np.array(literal, own.numpy), own, dtype)
@@ -235,7 +246,9 @@ def _of_literal(system: str, literal: Literal, dtype: DType, ambiguous: bool) ->
 def _check(system: str, op: str, dtype: DType) -> None:
     wrong = PromotionError if system == "array_api" else DTypeError
     is_bool = dtype is D.bool
-    if op in ("-", "neg") and (is_bool or (system == "kernel_float" and op == "neg" and dtype in FLOAT8)):
+    if op in ("-", "neg") and is_bool and system != "kernel_float":
+        raise Refused(wrong)
+    if op == "neg" and system == "kernel_float" and dtype in FLOAT8:
         raise Refused(wrong)
     if op == "~" and dtype.is_float:
         raise Refused(wrong)
@@ -276,6 +289,8 @@ def _truncated(x: int, y: int) -> int:
 
 def _arithmetic(op: str, arrays: Sequence[Array], dtype: DType) -> Array:
     x = arrays[0]
+    if dtype is D.bool and op in ("-", "neg"):  # as C++: through int, and back to bool
+        return x ^ arrays[1] if op == "-" else x
     if op in ("+", "-", "*", "max", "min"):
         return reference.arithmetic(op, x, arrays[1], dtype).reshape(x.shape).astype(x.dtype)
     if op == "~":

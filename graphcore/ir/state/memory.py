@@ -33,7 +33,8 @@ class Memory(Generic[Symbol]):
     in place of a cast that the user did not write, by the number of the cast. expressions: the terms of Symbols that a
     longer expression may still take over, by number. tensors: quantised tensors and the constants of their arrays, by
     the identity of the tensor, which is kept alive. functions: graphs that are called as functions, and what was made
-    of each for operands of some types, by both. loose: the numbers of casts that `precision="fast"` may omit.
+    of each for operands of some types, by both. loose: by the numbers of casts that `precision="fast"`
+    may omit, whether all the nodes that they belong to may be less accurate of themselves.
     """
 
     __slots__ = (
@@ -63,7 +64,7 @@ class Memory(Generic[Symbol]):
         self.expressions: dict[int, Any] = {}
         self.tensors: dict[int, tuple[Any, Any]] = {}
         self.functions: dict[Hashable, tuple[Any, Any]] = {}
-        self.loose: set[int] = set()
+        self.loose: dict[int, bool] = {}
 
     def copy(self) -> Memory[Symbol]:
         """Return caches of their own with the same entries."""
@@ -71,7 +72,7 @@ class Memory(Generic[Symbol]):
         made.plans, made.reshapes, made.indices = dict(self.plans), dict(self.reshapes), dict(self.indices)
         made.sizes, made.values, made.casts = dict(self.sizes), dict(self.values), dict(self.casts)
         made.tensors, made.functions = dict(self.tensors), dict(self.functions)
-        made.implicit, made.expressions, made.loose = dict(self.implicit), dict(self.expressions), set(self.loose)
+        made.implicit, made.expressions, made.loose = dict(self.implicit), dict(self.expressions), dict(self.loose)
         return made
 
     # Told by an edit of the graph
@@ -89,7 +90,7 @@ class Memory(Generic[Symbol]):
         self.casts = {(numbers[own], dtype, flag): s for (own, dtype, flag), s in self.casts.items()}
         self.implicit = {numbers[own]: s for own, s in self.implicit.items()}
         self.expressions = {numbers[own]: found for own, found in self.expressions.items()}
-        self.loose = {numbers[own] for own in self.loose}
+        self.loose = {numbers[own]: is_fast for own, is_fast in self.loose.items()}
         self.dim_places = DimPlaces()
 
 

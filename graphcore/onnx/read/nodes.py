@@ -12,7 +12,8 @@ from graphcore.custom_ops.calling import require_callable
 from graphcore.errors import ModelError
 from graphcore.ir.bodies import new_body
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.closed import change
+from graphcore.ir.state.accuracy import FAST, KEY, OPERATORS
+from graphcore.ir.state.closed import Attributes, change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.onnx.opset import ONNX_DOMAINS
 from graphcore.onnx.proto import tensors
@@ -184,6 +185,10 @@ class Reader:
             for node in self.graph.nodes[before:]:
                 # After that of the function it is in.
                 change(node, layer=f"{self.graph.site.layer}{statement.layer}/")
+        if statement.is_fast:
+            for node in self.graph.nodes[before:]:
+                if node.op_type in OPERATORS:
+                    change(node, attributes=Attributes({**node.attributes, KEY: FAST}))
         for name, symbol in zip(statement.outputs, made, strict=False):
             if not name:
                 continue

@@ -13,7 +13,9 @@ from typing import Any
 import onnx
 
 from graphcore.arrays.external_data import Folder
+from graphcore.ir.state.accuracy import FAST
 from graphcore.ir.state.closed import Attributes
+from graphcore.onnx.notes import NODE_ACCURACY
 from graphcore.onnx.opset import ONNX_DOMAINS
 from graphcore.onnx.proto.attributes import read_attributes
 from graphcore.onnx.proto.limits import has_axes
@@ -93,13 +95,14 @@ class Statement:
 
     domain: "" for ONNX's own. label: its place in errors, where that is none of a file. key: what its signature is
     found by, None where it is to be read by itself. is_checked: whether the checks of a whole model went over it.
+    is_fast: it notes that it may be less accurate.
     content: the bytes of a large Constant.
     """
 
     # fmt: off
     __slots__ = (
-        "bodies", "content", "domain", "inputs", "is_checked", "key", "label", "layer", "name", "op_type", "outputs",
-        "proto",
+        "bodies", "content", "domain", "inputs", "is_checked", "is_fast", "key", "label", "layer", "name", "op_type",
+        "outputs", "proto",
     )
     # fmt: on
 
@@ -125,6 +128,7 @@ class Statement:
         self.label: str | None = None
         self.content: memoryview | None = None
         self.layer = _layer(proto)
+        self.is_fast = any(p.key == NODE_ACCURACY and p.value == FAST for p in proto.metadata_props)
         self.bodies: dict[str, Body] | None = None
 
     def __str__(self) -> str:

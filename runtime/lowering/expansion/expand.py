@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from graphcore.build.declare import EXPANSIONS, IN_DOUBLE, LIBRARY
+from graphcore.build.declare import EXPANSIONS, IN_DOUBLE, LIBRARY, expanded
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
+from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import bodies
@@ -27,7 +28,7 @@ def _expands(graph: Graph, rules: Legality) -> bool:
 
 def _expand(graph: Graph, rules: Legality, outer: Rewrite | None) -> Graph:
     rewrite = Rewrite(graph, outer=outer)
-    around: set[int] = set()
+    around: dict[int, bool] = {}
     rewrite.new.memory.loose = around
     done: packed_weights.Packed = {}
     for node, inputs in rewrite.nodes():
@@ -95,14 +96,17 @@ _OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight", "QMatMul", "Dequantize"})
 
 
 def _expanded(
-    node: Node, inputs: tuple[Symbol | None, ...], around: set[int], rules: Legality, done: packed_weights.Packed
+    node: Node, inputs: tuple[Symbol | None, ...], around: dict[int, bool], rules: Legality, done: packed_weights.Packed
 ) -> tuple[Symbol, ...]:
     table = _WIDER if node.op_type in _OWN_WIDTH else _DOUBLE if node.op_type in IN_DOUBLE else {**_WIDER, **_NIBBLES}
     wide = [s if s is None else s.graph.build.cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
     made = packed_weights.fitted(node, wide, rules, done)
     if made is None:
-        made = EXPANSIONS[node.op_type](*wide, **node.attributes)
+        made = expanded(node.op_type, wide, node.attributes)
     results = made[: len(node.outputs)] if isinstance(made, tuple) else (made,)
     narrow = [r.graph.build.cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True)]
-    around.update(s.id for s in (*wide, *narrow) if s is not None and s.dtype.is_float)
+    is_fast = accuracies.is_fast(node.attributes)
+    for symbol in (*wide, *narrow):
+        if symbol is not None and symbol.dtype.is_float:
+            around[symbol.id] = around.get(symbol.id, True) and is_fast
     return tuple(narrow)

@@ -25,6 +25,8 @@ def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bo
     """
     if sequences.are_held(has):
         return False
+    if rules.decomposes and has.is_marked:
+        return False
     dtypes = has.dtypes
     if any(dtype.storage is not dtype or (dtype is FOUR and rules.decomposes) for dtype in dtypes):
         return False

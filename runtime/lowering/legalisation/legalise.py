@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
-from graphcore.ir.transform.rewrite import Draft, Rewrite, storage_type
+from graphcore.ir.transform.rewrite import Rewrite, storage_type
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.casts import Casts
@@ -60,7 +61,7 @@ class Legaliser:
         self.casts = casts
         self._stored = stored
         self._old = graph
-        self._around = graph.memory.loose if fast and isinstance(graph, Draft) else frozenset()
+        self._around = {number for number, own in graph.memory.loose.items() if fast or own}
 
     def run(self) -> Graph:
         """Return the new graph."""
@@ -111,6 +112,9 @@ class Legaliser:
         """Return what computes the results of a node on new operands."""
         self.builder.is_read = is_read = self.rewrite.is_read
         self.builder.keeps_halves = is_read and self.keeps_halves
+        is_fast = self.rules.decomposes and accuracies.is_fast(node.attributes)
+        self.builder.fast = self.fast or is_fast
+        self._selector.shortens = is_fast
         types = [s.type for s in node.outputs]
         if node.op_type == "Cast" and not node.domain:
             return (self._cast(node, inputs, types[0].dtype),)
@@ -118,7 +122,9 @@ class Legaliser:
         if node.op_type in CONTROL and not node.domain:
             return self._control_flow(node, inputs, stored)
         attributes = self.rewrite.attributes(node, self._body)
-        if self.fast and not node.domain:
+        if self.rules.decomposes:
+            attributes = accuracies.without(attributes)
+        if self.builder.fast and not node.domain:
             inputs = tuple([self.casts.unrounded(s, old) for s, old in zip(inputs, node.inputs, strict=True)])
         call = Call(node.op_type, inputs, stored, dict(attributes), node.domain)
         self._selector.keeps_kernels = is_read and chosen_dtype(call) is DType.float32

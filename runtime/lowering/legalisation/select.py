@@ -30,6 +30,9 @@ from graphcore.types.tensor_types import TensorType, Type
 
 _TENSORS = frozenset({TensorType})
 
+_LESS_ACCURATE = frozenset({("Sigmoid", DType.float32)})
+"""Kernels that are right but for accuracy, so that a node which may be less accurate keeps them."""
+
 _DEEPEST = 8
 """The depth to which a replacement may need the kernel that it replaces, on operands of other sizes, say."""
 
@@ -53,11 +56,13 @@ class Selector:
     """The selection of one run over one graph.
 
     legal_node: makes a node legal, as the nodes of an operator's function body are. keeps_kernels: whether the node
-    being looked at is one of float32 in a model that was imported, which was written for its kernels.
+    being looked at is one of float32 in a model that was imported, which was written for its kernels. shortens: whether
+    that node may be less accurate.
     """
 
     def __init__(self, legal_node: LegalNode) -> None:
         self.keeps_kernels = False
+        self.shortens = False
         self._legal_node = legal_node
         self._depths: dict[tuple[str, DType], int] = {}
         """The depth to which each missing kernel is being replaced, within replacements of itself."""
@@ -81,6 +86,8 @@ class Selector:
             if folded is not None:
                 return (folded,)
             decomposition = self._replaced(rules).rows.get((op_type, dtype))
+            if self.shortens and (op_type, dtype) in _LESS_ACCURATE:
+                decomposition = None
             if decomposition is not None and not (self.keeps_kernels and _keeps_kernel(call, dtype)):
                 made = decomposition(b, call)
                 if made is not None:

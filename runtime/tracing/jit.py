@@ -10,22 +10,25 @@ from typing import Any, Generic, Protocol, TypeAlias, overload
 
 import numpy as np
 
+from graphcore.arrays.eager_array import EagerArray
 from graphcore.build.pytree import Structure, labels_of, rebuilt, structure_of
-from graphcore.errors import DTypeError, FeedError, GraphError
+from graphcore.errors import DTypeError, FeedError, GraphError, PromotionError
 from graphcore.ir.definitions import unlike
 from graphcore.ir.graph import Graph
 from graphcore.ir.scope import size_of
+from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion import NoPromotion, PromotionSystem, system
-from graphcore.promotion.system import Scalar, check_literal
+from graphcore.promotion import PromotionSystem, system
+from graphcore.promotion.system import Scalar
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
+from graphcore.runtime.tracing.tensor import Tensor, guessed, of_symbol
 from graphcore.support.parameters import Arrays, P, R
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.dtypes import DType, is_wide
+from graphcore.types.tensor_types import TensorType, Type
 
-Compiled: TypeAlias = tuple[Model, Structure]
+Compiled: TypeAlias = tuple[Model, Structure, list[Type]]
 
 
 class Jitted(Generic[P, R, Arrays]):
@@ -54,11 +57,13 @@ class Jitted(Generic[P, R, Arrays]):
     def __call__(self, /, *arguments: Any, **named: Any) -> Arrays: ...
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         operands: list[Any] = []
-        key: list[Hashable] = [len(arguments)]
+        key: list[Hashable] = [len(arguments), accuracies.current.get()]
+        is_plain = is_eager = False  # whether there are NumPy arrays, and Tensors
         for label, value in (*enumerate(arguments), *(sorted(named.items()) if named else ())):
             if isinstance(value, np.ndarray):
                 operands.append(value)
                 key += label, value.dtype, value.ndim
+                is_plain = True
                 continue
             found: list[Any] = []
             key += label, structure_of(value, self._leaf_of(value), found, "jit: argument ", str(label), FeedError)
@@ -68,6 +73,11 @@ class Jitted(Generic[P, R, Arrays]):
                 if isinstance(operand, (np.ndarray, np.generic)):
                     array = np.asarray(operand)
                     key += "array", array.dtype, array.ndim
+                    is_plain = True
+                elif isinstance(operand, EagerArray):
+                    array = operand._data
+                    key += "eager", operand.dtype, getattr(operand, "ambiguous", False), array.ndim
+                    is_eager = is_eager or self._is_tensor(operand)
                 else:
                     array = self._guessed(operand)
                     key += type(operand).__name__, array.dtype, 0
@@ -76,8 +86,12 @@ class Jitted(Generic[P, R, Arrays]):
         compiled = self._compiled.get(signature)
         if compiled is None:
             compiled = self._trace_once(signature, arguments, named)
-        model, results = compiled
-        return rebuilt(results, iter(model(*operands)))
+        model, results, types = compiled
+        if not (is_eager or (self._guesses and not is_plain)):
+            return rebuilt(results, iter(model(*operands)))
+        made = model.execute(*operands, wide="object") if any(map(_is_wide, types)) else model(*operands)
+        tensors = [of_symbol(values, type_, self._system) for values, type_ in zip(made, types, strict=True)]
+        return rebuilt(results, iter(tensors))
 
     def graph(self, /, *arguments: Any, **named: Any) -> Graph:
         """Return the graph of a call with these arguments, traced anew and not run: to print, export or change.
@@ -94,7 +108,7 @@ class Jitted(Generic[P, R, Arrays]):
                     operands={"given": operand},
                     help="give an array of the dtype and rank, or call the function to build in the Symbol's graph",
                 )
-            if not isinstance(operand, (np.ndarray, np.generic)):
+            if not isinstance(operand, (np.ndarray, np.generic, EagerArray)):
                 self._guessed(operand)  # which raises for a number that the dtype does not hold
         return self._traced(arguments, named)[0]
 
@@ -117,10 +131,10 @@ class Jitted(Generic[P, R, Arrays]):
         return found
 
     def _trace(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Compiled:
-        graph, structure = self._traced(arguments, named)
-        return (self._session or InferenceSession()).load(graph), structure
+        graph, structure, types = self._traced(arguments, named)
+        return (self._session or InferenceSession()).load(graph), structure, types
 
-    def _traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Graph, Structure]:
+    def _traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Graph, Structure, list[Type]]:
         places = (*_positional_labels(self.function, len(arguments), named), *sorted(named))
         values = (*arguments, *(named[label] for label in sorted(named)))
         structures: dict[str, Structure] = {}
@@ -143,20 +157,26 @@ class Jitted(Generic[P, R, Arrays]):
         structure = structure_of(made, _is_result, results, "jit: ")
         if not results:
             raise _no_result(made)
-        graph.output(*[_as_symbol(graph, result) for result in results])
-        return graph, structure
+        symbols = [_as_symbol(graph, result) for result in results]
+        types_made = [symbol.type for symbol in symbols]
+        graph.output(*symbols)
+        return graph, structure, types_made
+
+    def _is_tensor(self, operand: EagerArray) -> bool:
+        """Return whether an eager array is a Tensor. Raises `PromotionError` for one of another promotion system."""
+        if not isinstance(operand, Tensor):
+            return False
+        if operand.promotion is not self._system:
+            raise PromotionError(
+                f"jit: a Tensor of {operand.promotion} for a function that is traced under {self._system}",
+                operands={"given": operand},
+                help=f"jit(function, promotion={operand.promotion.name!r})",
+            )
+        return True
 
     def _guessed(self, value: Scalar) -> np.ndarray[Any, Any]:
         """Return a Python number as an array of the dtype that it is guessed to have."""
-        dtype = self._system.default_dtype([value])
-        try:
-            check_literal(value, dtype)
-        except NoPromotion as refusal:
-            raise DTypeError(
-                f"jit: {refusal.reason}, the dtype of such a Python number in {self._system}",
-                help="give a NumPy array of the dtype that is meant",
-            ) from None
-        return np.asarray(value, dtype.numpy)
+        return guessed(value, self._system, "jit")._data
 
     def _leaf_of(self, argument: Any) -> Callable[[Any], bool]:
         """Return which of an argument are operands: arrays, and numbers that are arguments themselves where those
@@ -167,6 +187,9 @@ class Jitted(Generic[P, R, Arrays]):
         """Return the type of the input that an operand becomes."""
         if isinstance(value, (np.ndarray, np.generic)):
             return TensorType(_dtype(label, value), [Dim.dynamic()] * value.ndim)
+        if isinstance(value, EagerArray):
+            is_guess = getattr(value, "ambiguous", False)
+            return TensorType(value.dtype, [Dim.dynamic()] * value.ndim, ambiguous=is_guess)
         return TensorType(self._system.default_dtype([value]), [], ambiguous=True)
 
 
@@ -269,8 +292,9 @@ def jit(
     arguments themselves are traced too, as scalars of an ambiguous dtype. Called with Symbols, while another function
     is traced, it builds into that one's graph. promotion: a system's name or a `PromotionSystem`. session: where to
     load; by default the CPU's. The result has the structure of what the function returned, with arrays in place of
-    Symbols. `function.graph(...)` returns the graph that a call with these arguments runs. Calling it raises
-    `FeedError` for unhashable arguments and `GraphError` where the function returns no Symbols.
+    Symbols: Tensors where an argument is a Tensor, which must be of the same promotion system, and where "anvil" has
+    none that is a NumPy array. `function.graph(...)` returns the graph that a call with these arguments runs. Calling
+    it raises `FeedError` for unhashable arguments and `GraphError` where the function returns no Symbols.
 
         @gc.jit
         def scaled(x, y): return ops.softmax(x * y)
@@ -284,9 +308,13 @@ def jit(
 
 def _is_tensor(value: object) -> bool:
     # What a NumPy scalar of text or of time says is no number: it belongs to the signature.
-    return isinstance(value, (np.ndarray, Symbol)) or (
+    return isinstance(value, (np.ndarray, Symbol, EagerArray)) or (
         isinstance(value, np.generic) and not isinstance(value, (np.flexible, np.datetime64, np.timedelta64))
     )
+
+
+def _is_wide(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and is_wide(type_.dtype)
 
 
 def _is_anything(value: object) -> bool:
@@ -303,7 +331,11 @@ def _as_symbol(graph: Graph, result: object) -> Symbol:
         return result
     if isinstance(result, Dim):
         return graph.constant(size_of(result, "jit", "a result"))
-    if isinstance(result, (bool, int, float, np.ndarray, np.generic)):
+    if isinstance(result, (bool, int, float)):
+        return graph.build.operand(result, "jit", "a result")  # ambiguous where the system guesses its dtype
+    if isinstance(result, EagerArray):
+        return graph.build.operand(result, "jit", "a result")
+    if isinstance(result, (np.ndarray, np.generic)):
         return graph.constant(result)
     raise _no_result(result)
 

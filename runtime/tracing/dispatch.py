@@ -1,0 +1,168 @@
+"""Functions over Symbols that are computed at once on eager arrays: traced once for each signature, kept, and run."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from graphcore.arrays.eager_array import EagerArray
+from graphcore.build.pytree import Structure, rebuilt, structure_of
+from graphcore.errors import DTypeError, GraphcoreError, RunError
+from graphcore.ir.graph import Graph
+from graphcore.ir.state import accuracy as accuracies
+from graphcore.ir.symbol import Symbol
+from graphcore.promotion.system import PromotionSystem
+from graphcore.types.dtypes import is_wide
+from graphcore.types.tensor_types import DimLike, TensorType
+
+if TYPE_CHECKING:
+    from graphcore.runtime.session import InferenceSession
+
+Values: TypeAlias = "np.ndarray[Any, Any]"
+
+Given: TypeAlias = tuple[Structure, ...]
+"""The arguments of a call without their operands: those by position, and those by name."""
+
+KEPT = 512
+"""The number of compiled functions that are kept: those used last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Eager:
+    """A sort of eager arrays, and how functions over Symbols are computed on them.
+
+    promotion: the system of the graphs. kind_of: what of an operand, beside its shape, tells the type of the input that
+    it is. type_of: that type, from the kind and the dims. made: the eager array of a result's values, which have the
+    type of its Symbol.
+    """
+
+    promotion: PromotionSystem
+    kind_of: Callable[[Any], Hashable]
+    type_of: Callable[[Any, Iterable[DimLike]], TensorType]
+    made: Callable[[Values, TensorType], Any]
+
+
+def taken_apart(
+    body: Callable[..., Any], arguments: Any, named: Any, found: list[Any], is_operand: Callable[[Any], bool]
+) -> Given:
+    """Return how the arguments of a call are nested; the operands among them are appended to `found`."""
+    place = f"{body.__name__}: argument "
+    return tuple([structure_of(part, is_operand, found, place, "", DTypeError) for part in (arguments, named)])
+
+
+def called(body: Callable[..., Any], given: Given, operands: Sequence[Any]) -> Any:
+    """The function, called with these operands in the places of those that were taken out."""
+    taken = iter(operands)
+    arguments, named = [rebuilt(part, taken) for part in given]
+    return body(*arguments, **named)
+
+
+# Compiled functions
+
+_Compiled: TypeAlias = "tuple[Callable[..., list[Any]], Callable[[list[Any]], Any]]"
+
+_compiled: OrderedDict[Hashable, _Compiled] = OrderedDict()
+_refused: OrderedDict[Hashable, None] = OrderedDict()
+"""Signatures that build only where all sizes are known."""
+_lock = threading.RLock()
+
+
+def run(eager: Eager, body: Callable[..., Any], found: list[Any], given: Given, *, static: bool = False) -> Any:
+    """Return what a function over Symbols gives for operands and other arguments, as eager arrays.
+
+    found: eager arrays and NumPy arrays. static: trace with the sizes of all axes, rather than with names for those
+    above 1.
+    """
+    arrays = [value._data if isinstance(value, EagerArray) else value for value in found]
+    kinds = [eager.kind_of(value) for value in found]
+    own = _pattern(kinds, arrays)
+    if not static and (eager, body, own, given) not in _refused:
+        try:
+            model, rebuild = compiled_for(eager, body, own, given)
+            return rebuild(model(*arrays))
+        except GraphcoreError as error:
+            # What cannot be built, or run, without sizes is tried with them: it works, or says better what is wrong.
+            if not isinstance(error, RunError):
+                with _lock:
+                    _refused[eager, body, own, given] = None
+                    if len(_refused) > KEPT:
+                        _refused.popitem(last=False)
+    own = tuple([(kind, array.shape) for kind, array in zip(kinds, arrays, strict=True)])
+    model, rebuild = compiled_for(eager, body, own, given)
+    return rebuild(model(*arrays))
+
+
+def _pattern(kinds: list[Hashable], arrays: list[Values]) -> tuple[Hashable, ...]:
+    """Kinds and shapes: sizes of 0 and 1 as they are, others by names, so that equal ones have one name.
+
+    What does not go together is seen while building; that two sizes are equal may decide which nodes are needed.
+    """
+    names: dict[int, int | str] = {0: 0, 1: 1}
+    return tuple(
+        [
+            (kind, tuple([names.setdefault(n, f"n{len(names) - 2}") for n in array.shape]))
+            for kind, array in zip(kinds, arrays, strict=True)
+        ]
+    )
+
+
+def compiled_for(eager: Eager, body: Callable[..., Any], own: Any, given: Given) -> _Compiled:
+    """Return what runs a function on operands of these kinds and dims, and what makes its result of the values."""
+    key = eager, body, own, given, accuracies.current.get()
+    found = _compiled.get(key)
+    with _lock:
+        if found is None:
+            found = _trace(eager, body, own, given)
+            _compiled[key] = found
+            if len(_compiled) > KEPT:
+                _compiled.popitem(last=False)
+        elif key in _compiled:
+            _compiled.move_to_end(key)
+    return found
+
+
+def _trace(eager: Eager, body: Callable[..., Any], own: Any, given: Given) -> _Compiled:
+    types = {f"x{i}": eager.type_of(kind, shape) for i, (kind, shape) in enumerate(own)}
+    graph = Graph(body.__name__.strip("_") or "function", types, promotion=eager.promotion)
+    results: list[Any] = []
+    with graph:
+        made = called(body, given, graph.inputs)
+        structure = structure_of(made, _is_symbol, results, f"{body.__name__}: result ")
+    made_types = [symbol.type for symbol in results]
+
+    def rebuild(arrays: list[Any]) -> Any:
+        values = [eager.made(array, type_) for array, type_ in zip(arrays, made_types, strict=True)]
+        return rebuilt(structure, iter(values))
+
+    if not results:
+        return _nothing, rebuild
+    graph.output(*results)
+    model = session().load(graph)
+    if any(isinstance(t, TensorType) and is_wide(t.dtype) for t in made_types):
+        return functools.partial(model.execute, wide="object"), rebuild
+    return model, rebuild
+
+
+def _is_symbol(value: object) -> bool:
+    return isinstance(value, Symbol)
+
+
+def _nothing(*arrays: Any) -> list[Any]:
+    """In place of a Model without outputs."""
+    return []
+
+
+@functools.cache
+def session() -> InferenceSession:
+    """Return the session that all compiled functions share."""
+    # Imported here so that graphs are built without onnxruntime. Hundreds of sessions, each with threads of its own,
+    # would be thousands of threads: each computes in the thread that calls it.
+    from graphcore.runtime.session import InferenceSession
+
+    return InferenceSession(intra_op_num_threads=1)

@@ -1,0 +1,358 @@
+"""The eager tensor of a promotion system: values that know their dtype, and whether that is only a default."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from graphcore.arrays.eager_array import EagerArray, OutOfBounds
+from graphcore.build.declare import at_once_by
+from graphcore.build.operands import graph_of
+from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
+from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
+from graphcore.ir.state.attaching import attach
+from graphcore.ir.symbol import Symbol
+from graphcore.promotion import PromotionSystem, system
+from graphcore.promotion.system import NoPromotion, check_literal
+from graphcore.runtime.tracing.dispatch import Eager, called, run, taken_apart
+from graphcore.runtime.tracing.tensor_text import printed
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import DimLike, TensorType, Type
+
+Values = np.ndarray[Any, Any]
+
+
+class Tensor(EagerArray):
+    """An array that computes at once under a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
+
+    Python's operators, the methods of Symbol and the functions of `ops` take Tensors, with NumPy arrays, which are of
+    known dtypes, and Python numbers beside them, and give Tensors: what the graph of that system gives, traced once for
+    each signature. Immutable; `==` compares elements, so that it has no hash.
+    """
+
+    __slots__ = ("_type", "promotion")
+
+    _type: _Kind
+    promotion: PromotionSystem
+    """The promotion system that it computes by."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        raise GraphError("Tensor(): Tensors are made by tensor(value, dtype, promotion=...)", help="call gc.tensor")
+
+    # Attributes
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._type.dtype
+
+    @property
+    def ambiguous(self) -> bool:
+        """True where the dtype is only a default, which gives way to one that is known."""
+        return self._type.ambiguous
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return self.ndim
+
+    @property
+    def type(self) -> TensorType:
+        """The type that a Symbol of it has."""
+        return TensorType(self.dtype, self.shape, ambiguous=self.ambiguous)
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - NumPy's name
+        """The matrix with rows and columns exchanged. Raises `ShapeError` for what is no matrix."""
+        return at_once(_transposed, (self,), {})  # type: ignore[no-any-return]
+
+    # Values
+
+    def numpy(self) -> Values:
+        """Return the values as a NumPy array that shares their memory and cannot be written to.
+
+        Its dtype is `dtype.numpy`: of index uint64, of tensor_float32 float32, of more than 64 bits Python integers.
+        """
+        return self.__array__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        if copy:
+            return np.array(self._data, dtype=dtype)
+        view = self._data.view()
+        view.flags.writeable = False
+        return np.asarray(view, dtype=dtype) if copy is None else np.array(view, dtype=dtype, copy=False)
+
+    def item(self) -> Any:
+        """Return the only element as a Python number or text. Raises `ShapeError` where there is not one."""
+        if self.size != 1:
+            raise ShapeError(
+                f"item: a Tensor of shape {list(self.shape)} has {self.size} elements",
+                help="take one: x[0].item(), or all: x.numpy().tolist()",
+            )
+        value = self._data.reshape(())[()]
+        return float(value) if self.dtype.is_float else value.item() if isinstance(value, np.generic) else value
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python numbers."""
+        return (self._data.astype(np.float64) if self.dtype.is_float else self._data).tolist()
+
+    # Elements
+
+    def __getitem__(self, key: Any, /) -> Tensor:
+        """Return elements as a Symbol gives them; integers, slices, None and `...` need no graph."""
+        entries = key if isinstance(key, tuple) else (key,)
+        if not all(entry is None or entry is ... or type(entry) in (int, slice) for entry in entries):
+            return at_once(_subscript, (self, key), {})  # type: ignore[no-any-return]
+        if any(type(e) is slice and not all(type(b) in (int, type(None)) for b in _bounds(e)) for e in entries):
+            return at_once(_subscript, (self, key), {})  # type: ignore[no-any-return]
+        try:
+            return _made(np.asarray(self._data[key]), self._type, self.promotion)
+        except (IndexError, ValueError) as error:
+            raise OutOfBounds(f"getitem: {error}", operands={"x": self}, help="give an index that it has") from None
+
+    def __setitem__(self, key: object, value: object, /) -> None:
+        raise GraphError(
+            "setitem: a Tensor does not change", operands={"x": self}, help="ops.where(mask, value, x) makes another"
+        )
+
+    def __contains__(self, item: object, /) -> bool:
+        return bool((self._data == (item._data if isinstance(item, EagerArray) else item)).any())
+
+    # Text
+
+    def __repr__(self) -> str:
+        values = np.array2string(self._data, separator=", ", prefix="Tensor(")
+        return f"Tensor({values}, dtype={self._type}, promotion={self.promotion})"
+
+    def __str__(self) -> str:
+        """The publication's print under "anvil", otherwise `repr`."""
+        return printed(self._data, str(self.dtype)) if self.promotion.name == "anvil" else repr(self)
+
+    def _describe(self) -> tuple[str, str, str]:
+        return "", f"{self._type}{list(self.shape)}", ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self._data, self._type, self.promotion)
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self
+
+    def __bool__(self, /) -> bool:
+        return bool(self._scalar("bool"))
+
+    # Operators and methods: those of Symbol. `_attach_operators` attaches what Python looks up on the class.
+
+    if TYPE_CHECKING:
+
+        def _of_one(self, /) -> Tensor: ...
+        def _of_two(self, other: Any, /) -> Tensor: ...
+
+        __abs__ = __neg__ = __pos__ = __invert__ = _of_one
+        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _of_two
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _of_two
+        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _of_two
+        __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _of_two
+        __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _of_two  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of Symbol, which computes at once. Raises `AttributeError`."""
+        found = None if name.startswith("_") else getattr(Symbol, name, None)
+        if not callable(found):
+            raise AttributeError(f"a Tensor has no attribute {name!r}")
+        return functools.partial(_method, found, self)
+
+
+class _Kind(NamedTuple):
+    """The part of a type that is no shape; printed as `int32?`."""
+
+    dtype: DType
+    ambiguous: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{'?' if self.ambiguous else ''}"
+
+
+_put = {slot: Tensor.__dict__[slot].__set__ for slot in Tensor.__slots__}
+_put_data = EagerArray.__dict__["_data"].__set__
+
+
+def _made(values: Values, kind: _Kind, promotion: PromotionSystem) -> Tensor:
+    made: Tensor = object.__new__(Tensor)
+    _put_data(made, values)
+    _put["_type"](made, kind)
+    _put["promotion"](made, promotion)
+    return made
+
+
+def tensor(
+    value: Any, dtype: object = None, *, promotion: str | PromotionSystem = "max", ambiguous: bool = False
+) -> Tensor:
+    """Make a Tensor of values, which are copied.
+
+    value: a NumPy array, a Tensor or another eager array, a Python number or text, or nested lists of them, of any
+    shape. dtype: a DType, anything `DType.of` takes or the publication's spelling; by default the array's own, or what
+    the system makes of Python numbers. promotion: a system's name or a `PromotionSystem`. ambiguous: the dtype is only
+    a default, in "anvil" and "kernel_float". Raises `DTypeError` for what is no tensor and for values that `dtype`
+    does not hold, `PromotionError` for an unknown system and a dtype that it has not, `GraphError` for `ambiguous`
+    under another system. Of a Tensor it also keeps whether it is ambiguous, where no dtype is given.
+
+        x = gc.tensor([1, 2], "i16", promotion="anvil")
+        print(x * 3)
+    """
+    rules = system(promotion)
+    if ambiguous and not rules.knows_ambiguous:
+        raise GraphError(
+            f"tensor: in {rules} no dtype is ambiguous",
+            help="leave it out, or give promotion='anvil' or 'kernel_float'",
+        )
+    wanted = None if dtype is None else rules.dtype_of(dtype)
+    if isinstance(value, EagerArray):
+        own = value.dtype
+        if isinstance(value, Tensor):
+            ambiguous = ambiguous or (wanted is None and value.ambiguous and rules.knows_ambiguous)
+        array = value._data
+    else:
+        array, own = _array_of(value, wanted)
+    if wanted is None:
+        is_given = isinstance(value, EagerArray) or holds_numpy(value)
+        wanted = rules.aliases.get(own, own) if is_given else python_dtype(array, own, rules)
+    if wanted is not own:
+        array = held_as(array, own, wanted, "tensor")
+    return _made(np.array(array), _Kind(wanted, ambiguous), rules)
+
+
+def _array_of(value: Any, wanted: DType | None) -> tuple[Values, DType]:
+    try:
+        return array_of(value, wanted)
+    except DTypeError as error:
+        raise DTypeError(f"tensor: {error.summary.removeprefix('constant: ')}", help=error.help) from None
+
+
+def of_symbol(values: Values, type_: Type, promotion: PromotionSystem) -> Any:
+    """Return the values of a Symbol of a type as a Tensor; those of lists and optionals as they are."""
+    if not isinstance(type_, TensorType):
+        return values
+    return _made(np.asarray(values), _Kind(type_.dtype, type_.ambiguous), promotion)
+
+
+def guessed(value: bool | int | float, promotion: PromotionSystem, op: str) -> Tensor:
+    """Return a Python number as a Tensor of the dtype that it is guessed to have. Raises `DTypeError`."""
+    dtype = promotion.default_dtype([value])
+    try:
+        check_literal(value, dtype)
+    except NoPromotion as refusal:
+        raise DTypeError(
+            f"{op}: {refusal.reason}, the dtype of such a Python number in {promotion}",
+            help="give a NumPy array of the dtype that is meant",
+        ) from None
+    return _made(np.asarray(value, dtype.numpy), _Kind(dtype, True), promotion)
+
+
+# Computing
+
+
+@functools.cache
+def _eager(promotion: PromotionSystem) -> Eager:
+    """Return how the Tensors of a system compute."""
+    return Eager(
+        promotion,
+        lambda value: value._type if type(value) is Tensor else _Kind(_dtype_of(value)),
+        _input_type,
+        lambda values, type_: of_symbol(values, type_, promotion),
+    )
+
+
+def _input_type(kind: _Kind, shape: Iterable[DimLike]) -> TensorType:
+    return TensorType(kind.dtype, shape, ambiguous=kind.ambiguous)
+
+
+def _dtype_of(value: Any) -> DType:
+    return value.dtype if isinstance(value, EagerArray) else DType.of(value.dtype)
+
+
+def at_once(body: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Return what a function over Symbols gives for arguments of which one is a Tensor.
+
+    With a Symbol among them it builds in that one's graph, where Tensors are constants. Raises `PromotionError` for
+    Tensors of different systems, `DTypeError` for arguments that are neither operands nor hashable.
+    """
+    found: list[Any] = []
+    given = taken_apart(body, arguments, named, found, _is_operand)
+    operands = [np.asarray(value) if isinstance(value, np.generic) else value for value in found]
+    if any(isinstance(value, Symbol) for value in operands):
+        graph = graph_of(body.__name__, operands)
+        role = f"an operand of {body.__name__}"
+        made = [v if isinstance(v, Symbol) else graph.build.operand(v, body.__name__, role) for v in operands]
+        return called(body, given, made)
+    return run(_eager(common_system(body.__name__, operands)), body, operands, given)
+
+
+def common_system(op: str, values: Iterable[Any]) -> PromotionSystem:
+    """Return the promotion system of the Tensors among values. Raises `PromotionError` where they have several."""
+    tensors = [value for value in values if type(value) is Tensor]
+    first = tensors[0].promotion
+    for other in tensors[1:]:
+        if other.promotion is not first:
+            raise PromotionError(
+                f"{op}: Tensors of {first} and of {other.promotion} do not mix",
+                operands={"x": tensors[0], "y": other},
+                help=f"make one of the other's system: gc.tensor(y, promotion={first.name!r})",
+            )
+    return first
+
+
+def _is_operand(value: object) -> bool:
+    return isinstance(value, (EagerArray, Symbol, np.ndarray, np.generic))
+
+
+def _method(function: Callable[..., Any], self: Tensor, /, *arguments: Any, **named: Any) -> Any:
+    return at_once(function, (self, *arguments), named)
+
+
+def _subscript(x: Symbol, key: Any) -> Symbol:
+    return x[key]
+
+
+def _transposed(x: Symbol) -> Symbol:
+    return x.T
+
+
+def _bounds(part: slice) -> tuple[Any, Any, Any]:
+    return part.start, part.stop, part.step
+
+
+_OF_ONE = ("abs", "ceil", "floor", "invert", "neg", "pos", "round", "trunc")
+_OF_TWO = (
+    "add", "and", "divmod", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"
+)  # fmt: skip
+_COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
+_OTHERS = (EagerArray, Symbol, np.ndarray, np.generic, bool, int, float, str)
+
+
+def _attach_operators() -> None:
+    """Give Tensor the operators that Symbol has."""
+    attach()  # of Symbol
+    names = [f"__{n}__" for n in (*_OF_ONE, *_OF_TWO, *_COMPARISONS)] + [f"__r{n}__" for n in _OF_TWO]
+    for name in names:
+        if name in Symbol.__dict__:
+            setattr(Tensor, name, _operator(name, Symbol.__dict__[name]))
+
+
+def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Tensor, /, *others: Any) -> Any:
+        if not all(isinstance(other, _OTHERS) for other in others):
+            return NotImplemented
+        return at_once(function, (self, *others), {})
+
+    call.__name__, call.__qualname__ = name, f"Tensor.{name}"
+    return call
+
+
+_attach_operators()
+at_once_by(Tensor, at_once)
