@@ -21,6 +21,8 @@ WEIGHTS := --no-deps --require-hashes -r weights.lock
 # Models that others trained, which tests cut and mend; a test of one that a system has no wheel of is skipped.
 TRAINED := basic-pitch==0.4.0 magika==1.0.3 nudenet==3.4.2 onnx-asr==0.12.0 rapidocr-onnxruntime==1.4.4 \
            silero-vad==6.2.3 speechmos==0.0.1.1
+# It asks for older releases of ml_dtypes and greenlet than the lock has, and does with these.
+TRITON  := tritonclient==2.73.0
 MINUTES ?= 20
 UV      := $(shell command -v uv 2>/dev/null)
 PYTHON  ?=
@@ -40,11 +42,12 @@ NEEDS     = sys, venv, ensurepip
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz lint docs browser page test-newest test-releases newest lock bench peers clean
+.PHONY: help demo test test-ray fuzz lint docs browser page test-newest test-releases newest lock bench peers clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
 	@echo "make test    run the tests"
+	@echo "make test-ray    run the tests of docs/scale.md with a local Ray cluster and the client of Triton; installs both"
 	@echo "make browser install what drives the page of a graph in a browser, and Chromium where there is none"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
 	@echo "make fuzz    hunt for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops files states'"
@@ -61,7 +64,11 @@ demo: $(VENV)/.demo-stamp
 	$(PY) -m graphcore.models.minilm --demo
 
 test: $(VENV)/.dev-stamp
-	$(PY) -m pytest -n 2 --junit-xml=build/test.xml
+	$(PY) -m pytest -n 2 -m "not ray" --junit-xml=build/test.xml
+
+# In one process: all of these tests share one cluster.
+test-ray: $(VENV)/.ray-stamp
+	$(PY) -m pytest -n 0 tests/scale --junit-xml=build/test-ray.xml
 
 fuzz: $(VENV)/.dev-stamp
 	PYTHONPATH="$(CURDIR)" $(PY) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(foreach kind,$(KIND),--kind $(kind))
@@ -102,9 +109,9 @@ newest: $(NEWEST)/.stamp
 lock:
 	@[ -n "$(UV)" ] || { echo "error: make lock needs uv: pip install uv" >&2; exit 1; }
 	@{ echo "# What make demo, make test, make docs and make lint install: the exact versions, for Python 3.11 or newer on any system."; \
-	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras browser, dev, docs and models in pyproject.toml."; \
+	  echo "# Made by 'make lock' (uv pip compile --universal) of the dependencies and the extras browser, dev, docs, models, ray and triton in pyproject.toml."; \
 	  echo "# Do not edit: to take newer releases, or after a change of pyproject.toml, run make lock, then make test."; \
-	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --no-header pyproject.toml; \
+	  "$(UV)" pip compile --quiet --universal --upgrade --python-version 3.11 --extra browser --extra dev --extra docs --extra models --extra ray --extra triton --no-header pyproject.toml; \
 	} > $(LOCK).new && mv $(LOCK).new $(LOCK) || { rm -f $(LOCK).new; exit 1; }
 
 # With ONLY="cli load" those programs run again, and the figures of the others stay.
@@ -153,6 +160,11 @@ $(VENV)/.browser-stamp: $(VENV)/.dev-stamp
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
 	  || $(PY) -m playwright install chromium; } && touch $@ \
 	  || echo "no browser could be installed: the tests of the page are skipped" >&2
+
+$(VENV)/.ray-stamp: $(VENV)/.dev-stamp
+	$(INSTALL) $(LOCKED) -e '.[ray,triton]'
+	$(INSTALL) --no-deps $(TRITON)
+	@touch $@
 
 $(VENV)/.bench-stamp: $(VENV)/.dev-stamp
 	$(INSTALL) $(LOCKED) -e '.[bench]'

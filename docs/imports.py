@@ -25,6 +25,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "": (
         "__main__ __init__",
         "cli",
+        "scale",
         "surgery_methods",
         "graph_methods",
         "view",
@@ -66,6 +67,12 @@ ORDER: dict[str, tuple[str, ...]] = {
         "decompositions functions",
         "build dtypes expansion fuse_bias to_opset",
         "guards summary targets",
+    ),
+    "scale": (
+        "__init__",
+        "batch serving deploy",
+        "placing recipes graphs protocol",
+        "carriers extras",
     ),
     "onnx": (
         "operators",

@@ -19,7 +19,7 @@ if not os.path.isdir(os.path.join(_FOLDER, "ops")):  # a checkout without symlin
 _telemetry.turn_off()
 
 if TYPE_CHECKING:
-    from graphcore import array_api, checkpoints, errors, models, ops, promotion, runtime
+    from graphcore import array_api, checkpoints, errors, models, ops, promotion, runtime, scale
     from graphcore.arrays.resource_limits import Limits
     from graphcore.build.functions import Function, function
     from graphcore.build.operands import implicit_cast
@@ -95,6 +95,7 @@ __all__ = [
     "quantize",
     "runtime",
     "save_tensors",
+    "scale",
     "tensor",
 ]
 
@@ -146,7 +147,7 @@ _MODULES = {"patterns": "surgery.replacement.patterns"} | {
     name: name
     for name in (
         "array_api", "arrays", "build", "checkpoints", "errors", "graph_methods", "ir", "models", "ops", "promotion",
-        "quantization", "runtime", "support", "surgery_methods", "types",
+        "quantization", "runtime", "scale", "support", "surgery_methods", "types",
     )
 }  # fmt: skip
 """Modules that are attributes of the package without being imported by name."""

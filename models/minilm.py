@@ -255,14 +255,50 @@ def embed(sentences: Sequence[str]) -> Array:
         raise DTypeError(
             f"embed: {sentences!r:.80} are no sentences", help="give a list of strings, such as ['a sentence']"
         )
-    tokenizer, model = _tokenizer(), load()
+    return _embedded(load(), sentences)
+
+
+def _embedded(model: Model, sentences: Sequence[str], batch: int | None = None) -> Array:
+    """Return the embeddings that a model gives, run in batches of sentences that are of similar length.
+
+    batch: sentences of one run; None for the quickest number."""
     # Sentences of similar length lie beside each other, so that little padding is computed; the longest come first.
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
     vectors = np.empty((len(order), 384), np.float32)
-    rows = _rows(tokenizer, [sentences[i] for i in order])
-    for i, (vector,) in zip(order, model.map(rows, pad=0, padding=PADDING, window=CHUNK), strict=True):
+    rows = _rows(_tokenizer(), [sentences[i] for i in order])
+    for i, (vector,) in zip(order, model.map(rows, batch=batch, pad=0, padding=PADDING, window=CHUNK), strict=True):
         vectors[i] = vector
     return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """Text to tokens to embeddings, as a recipe of `graphcore.scale.map_batches`: `embed` in workers of a cluster.
+
+    It takes a column of strings for `text`, and gives a column `embedding` of float32[384]. batch: sentences of one
+    run. With one thread 16 take as long as 64, within 2 %, and a fourth of the memory, which each worker has alone.
+    """
+
+    batch: int | None = 16
+
+    @property
+    def inputs(self) -> dict[str, TensorType]:
+        """Return the type of a batch of texts."""
+        return {"text": TensorType(DType.string, ["batch"])}
+
+    @property
+    def outputs(self) -> dict[str, TensorType]:
+        """Return the type of a batch of embeddings."""
+        return {"embedding": TensorType(DType.float32, ["batch", 384])}
+
+    def graph(self) -> Graph:
+        """Return the graph that workers load. Raises `MissingExtraError` where weights or tokenizer are missing."""
+        _tokenizer()
+        return build(load_tensors(os.path.join(folder(), "model.safetensors")), packed=True)
+
+    def run(self, model: Model, rows: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
+        """Return the embedding of each row's `text`. model: of the graph."""
+        return [[vector] for vector in _embedded(model, [str(row["text"].item()) for row in rows], self.batch)]
 
 
 def _rows(tokenizer: Tokenizer, sentences: Sequence[str]) -> Iterator[tuple[Array, Array]]:

@@ -28,7 +28,7 @@ from docs.imports import (
 )
 
 THIRD_PARTY: dict[str, set[str]] = {
-    "graphcore": {"onnx", "numpy", "ml_dtypes", "rich", "shtab"},
+    "graphcore": {"onnx", "numpy", "ml_dtypes", "rich", "shtab", "ray", "pyarrow", "starlette"},
     "ops": {"numpy", "ml_dtypes"},
     "runtime": {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "rich", "ray"},
     "array_api": {"numpy", "ml_dtypes"},

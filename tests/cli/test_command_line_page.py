@@ -52,6 +52,7 @@ def test_page_has_every_command() -> None:
         ("convert", ["{m}", "o.onnx"], 0),
         ("quantize", ["{m}", "o.onnx"], 0),
         ("rename", ["{m}", "o.onnx", "bytes=tokens"], 0),
+        ("deploy", ["{m}", "--triton", "repository"], 0),
         ("promote", ["int8", "uint8"], 0),
     ],
 )

@@ -39,6 +39,7 @@ def test_every_example_is_tested() -> None:
         "generate",
         "serve",
         "detector",
+        "scale",  # in tests/scale/test_map_batches.py
     }
 
 

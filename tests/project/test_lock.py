@@ -26,10 +26,10 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
 def asked() -> list[Requirement]:
-    """Return what make demo, make test, make docs and make browser install."""
+    """Return what make demo, make test, make docs, make browser and make test-ray install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    locked = (extras[name] for name in ("browser", "dev", "docs", "models"))
+    locked = (extras[name] for name in ("browser", "dev", "docs", "models", "ray", "triton"))
     return [Requirement(line) for line in (*project["dependencies"], *itertools.chain(*locked))]
 
 

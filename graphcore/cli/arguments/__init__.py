@@ -20,6 +20,7 @@ _EXAMPLES = """examples:
   graphcore quantize model.onnx small.onnx --scheme int8_dynamic
   graphcore extract model.onnx head.onnx --inputs features --outputs scores
   graphcore set-dims model.onnx fixed.onnx batch=1
+  graphcore deploy model.onnx --triton repository/
   graphcore promote int8 uint64
   graphcore doctor
 """
@@ -38,6 +39,7 @@ _COMMANDS = (
     writing.add_rename,
     writing.add_set_dims,
     writing.add_astype,
+    writing.add_deploy,
     reading.add_promote,
     reading.add_doctor,
     reading.add_completion,

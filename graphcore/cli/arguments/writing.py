@@ -65,6 +65,17 @@ examples:
   graphcore astype half.onnx whole.onnx float32 --io
 """
 
+_DEPLOY = "Writes what other servers read: a model repository for Triton, a manifest for KServe, a folder for Docker."
+_DEPLOY_HELP = """\
+Several models are a pipeline: values of one that another takes go to it by name. docs/scale.md says what was run of
+this, and what was only checked.
+
+examples:
+  graphcore deploy model.onnx --triton repository/ --batch 32 --instances 2 --provider cuda
+  graphcore deploy encoder.onnx head.onnx --triton repository/ --name classifier --runtime 1.22
+  graphcore deploy model.onnx --docker image/ --kserve model.yaml
+"""
+
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="IN", help="the .onnx file to read")
@@ -183,3 +194,23 @@ def add_astype(commands: Commands) -> None:
     )
     parser.add_argument("--io", action="store_true", help="inputs and outputs become of the dtype too")
     _add_written(parser)
+
+
+def add_deploy(commands: Commands) -> None:
+    parser = command(commands, _HOME, "deploy", _DEPLOY, _DEPLOY_HELP)
+    parser.add_argument("sources", nargs="+", metavar="MODEL", help="the .onnx files, those of a pipeline in its order")
+    parser.add_argument("--triton", metavar="FOLDER", help="write a model repository for Triton, or add to one")
+    parser.add_argument("--kserve", metavar="FILE", help="write the manifest of an InferenceService")
+    parser.add_argument("--docker", metavar="FOLDER", help="write a Dockerfile of our own server, with the models")
+    parser.add_argument("--name", help="of the model, or of the pipeline (the file's; pipeline)")
+    parser.add_argument("--batch", type=int, default=32, metavar="N", help="rows of a batch at most; 0 for none (32)")
+    parser.add_argument("--wait", type=float, default=2.0, metavar="MS", help="ms that a request waits for others (2)")
+    parser.add_argument("--instances", type=int, default=1, metavar="N", help="copies that run side by side (1)")
+    parser.add_argument("--provider", choices=("cpu", "cuda"), default="cpu", help="what the server runs it on (cpu)")
+    parser.add_argument("--model-version", type=int, metavar="N", help="in the repository (one more than the latest)")
+    parser.add_argument("--runtime", metavar="RELEASE", help="the server's onnxruntime, such as 1.22 (most of them)")
+    parser.add_argument("--opset", type=int, metavar="N", help="ONNX's opset (the oldest that will do)")
+    parser.add_argument("--storage", metavar="URI", help="of --kserve: where the repository for Triton will lie")
+    parser.add_argument("--image", metavar="NAME", help="of --kserve: the image of our own server (NAME:1)")
+    add_json(parser)
+    add_links(parser)

@@ -1,0 +1,139 @@
+"""Arrow types of dtypes, and the check of a table's columns against the types of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow
+
+from graphcore.errors import FeedError
+from graphcore.scale.carriers import carrier
+from graphcore.support.suggestions import suggestion
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+NOTE = b"graphcore.dtype"
+"""The metadata of a field whose values are carried: the dtype that they are of."""
+
+_TYPES: dict[DType, pyarrow.DataType] = {
+    DType.bool: pyarrow.bool_(),
+    DType.int8: pyarrow.int8(),
+    DType.int16: pyarrow.int16(),
+    DType.int32: pyarrow.int32(),
+    DType.int64: pyarrow.int64(),
+    DType.uint8: pyarrow.uint8(),
+    DType.uint16: pyarrow.uint16(),
+    DType.uint32: pyarrow.uint32(),
+    DType.uint64: pyarrow.uint64(),
+    DType.float16: pyarrow.float16(),
+    DType.float32: pyarrow.float32(),
+    DType.float64: pyarrow.float64(),
+    DType.string: pyarrow.string(),
+}
+
+
+def value_type(dtype: DType) -> pyarrow.DataType:
+    """Return the Arrow type of values of a dtype: that of its carrier."""
+    return _TYPES[carrier(dtype)]
+
+
+def field(name: str, type_: TensorType) -> pyarrow.Field:
+    """Return the field of a column whose rows are tensors of a type, without the batch.
+
+    Numbers are themselves, vectors of one size fixed_size_list, tensors of one shape Arrow's fixed_shape_tensor, and
+    those with a dim of any size nested lists. Where a carrier stands for the dtype, the field's metadata names it.
+    """
+    made = value_type(type_.dtype)
+    dims = list(type_.shape)
+    if all(dim.is_static for dim in dims) and 0 not in [int(dim) for dim in dims] and type_.dtype is not DType.string:
+        if len(dims) == 1:
+            made = pyarrow.list_(made, int(dims[0]))
+        elif dims:
+            made = pyarrow.fixed_shape_tensor(made, [int(dim) for dim in dims])
+    else:
+        for _ in dims:
+            made = pyarrow.list_(made)
+    notes = {NOTE: type_.dtype.name.encode()} if carrier(type_.dtype) is not type_.dtype else None
+    return pyarrow.field(name, made, metadata=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What the type of a column says. rank: of a row, None where each has its own. dims: sizes, None for any."""
+
+    value: Any
+    rank: int | None
+    dims: tuple[int | None, ...] = ()
+
+    def __str__(self) -> str:
+        if self.rank is None:
+            return f"{name_of(self.value)}[...]"
+        return f"{name_of(self.value)}[{', '.join('?' if dim is None else str(dim) for dim in self.dims)}]"
+
+
+def name_of(value: Any) -> str:
+    """Return the name of an Arrow type as dtypes are called here: "float64" for Arrow's "double"."""
+    return next((dtype.name for dtype, arrow in _TYPES.items() if arrow == value), str(value))
+
+
+def column_of(type_: Any) -> Column:
+    """Return what the type of a column says: Arrow's, or one of Ray's tensors."""
+    dims: list[int | None] = []
+    while True:
+        shape, value = (
+            getattr(type_, "shape", None),
+            getattr(type_, "scalar_type", None) or getattr(type_, "value_type", None),
+        )
+        if not isinstance(type_, pyarrow.DataType):
+            return Column(type_, len(dims), tuple(dims))
+        if isinstance(type_, pyarrow.BaseExtensionType) and value is not None:
+            if shape is None:  # of Ray, whose rows have shapes of their own
+                rank = getattr(type_, "ndim", None)
+                return Column(value, rank, (None,) * (rank or 0))
+            dims += [None if size is None else int(size) for size in shape]
+            type_ = value
+        elif pyarrow.types.is_fixed_size_list(type_):
+            dims.append(type_.list_size)
+            type_ = type_.value_type
+        elif pyarrow.types.is_list(type_) or pyarrow.types.is_large_list(type_):
+            dims.append(None)
+            type_ = type_.value_type
+        else:
+            if pyarrow.types.is_large_string(type_):
+                type_ = pyarrow.string()
+            return Column(type_, len(dims), tuple(dims))
+
+
+def check(model: str, columns: Mapping[str, Any], chosen: Mapping[str, str], rows: Mapping[str, TensorType]) -> None:
+    """Check the columns of a table against the inputs of a model, before any row is read.
+
+    columns: their types. chosen: the column of each input. rows: the type of a row of each input, without the batch.
+    Raises `FeedError` that names the column, its dtype and its shape.
+    """
+    for name, type_ in rows.items():
+        column = chosen[name]
+        if column not in columns:
+            raise FeedError(
+                f"{model}: there is no column {column!r} for input {name!r}",
+                help=f"{suggestion(column, columns)}there are {', '.join(columns)}: give inputs={{{name!r}: ...}}",
+            )
+        found = column_of(columns[column])
+        wanted = value_type(type_.dtype)
+        carries = "" if carrier(type_.dtype) is type_.dtype else f", which travels as {name_of(wanted)}"
+        summary = f"{model}: column {column!r} is {found}, and a row of input {name!r} is {type_}{carries}"
+        if found.value != wanted:
+            raise FeedError(summary, help=f"cast the column to {name_of(wanted)}, or give another one")
+        if found.rank is not None and type_.shape.is_ranked and not _fits(found.dims, type_):
+            raise FeedError(summary, help="give a column of this shape, or another one: inputs={...}")
+
+
+def _fits(dims: tuple[int | None, ...], type_: TensorType) -> bool:
+    wanted = tuple(type_.shape)
+    if len(dims) != len(wanted):
+        return False
+    return all(size is None or not dim.is_static or int(dim) == size for size, dim in zip(dims, wanted, strict=True))
+
+
+__all__ = ["NOTE", "Column", "check", "column_of", "field", "value_type"]

@@ -1,0 +1,15 @@
+"""The Open Inference Protocol: requests and answers as functions of bytes and dicts, independent of any server.
+
+https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol, and Triton's extension of it
+for tensors as bytes.
+"""
+
+from __future__ import annotations
+
+from graphcore.scale.protocol.endpoint import Endpoint, Response, Served
+from graphcore.scale.protocol.infer import Requested, decode_request, encode_response
+from graphcore.scale.protocol.problems import ProtocolError, problem
+
+__all__ = [
+    "Endpoint", "ProtocolError", "Requested", "Response", "Served", "decode_request", "encode_response", "problem",
+]  # fmt: skip

@@ -1,0 +1,269 @@
+"""An endpoint of the protocol: a method, a path, headers and a body in, a response out, for any server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from graphcore._version import __version__
+from graphcore.arrays.casting import Array
+from graphcore.scale.protocol.infer import decode_request, encode_response, tensors_of
+from graphcore.scale.protocol.metrics import merged
+from graphcore.scale.protocol.problems import ProtocolError, problem
+from graphcore.support.suggestions import suggestion
+from graphcore.types.tensor_types import TensorType
+
+Submit: TypeAlias = Callable[[Mapping[str, Array], "float | None"], "Future[list[Array]]"]
+Generate: TypeAlias = Callable[[Mapping[str, Any]], "Tokens"]
+
+MOST_BYTES = 64 << 20
+"""Bytes of a body, also unpacked, that are read at most."""
+
+VERSION = "1"
+_JSON = "application/json"
+_HEADER_LENGTH = "inference-header-content-length"
+_EXTENSIONS = ["binary_tensor_data", "model_repository"]
+
+
+class Tokens:
+    """Tokens that are being generated: an iterator of them, and what ends it early."""
+
+    def __init__(self, tokens: Iterator[int], cancel: Callable[[], object]) -> None:
+        self._tokens = tokens
+        self.cancel = cancel
+
+    def __iter__(self) -> Iterator[int]:
+        return self._tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that is served. submit: takes arrays by name and seconds, gives a future of the outputs. metrics: text
+    in Prometheus' format. generate: of a decoder, takes the JSON of a request; such a model has no submit."""
+
+    name: str
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
+    submit: Submit | None
+    metrics: Callable[[], str] = str
+    generate: Generate | None = None
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the metadata of the model as the protocol has it."""
+        ends = {"inputs": tensors_of(self.inputs), "outputs": tensors_of(self.outputs)}
+        return {"name": self.name, "versions": [VERSION], "platform": "graphcore", **ends}
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer. stream: events that follow one by one, where there is no body. cancel: ends the stream early."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": _JSON})
+    stream: Iterator[bytes] | None = None
+    cancel: Callable[[], object] | None = None
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(status, json.dumps(value).encode())
+
+
+def _done(response: Response) -> Future[Response]:
+    made: Future[Response] = Future()
+    made.set_result(response)
+    return made
+
+
+def failure(error: BaseException) -> Response:
+    """Return the answer to a request that failed."""
+    status, body = problem(error)
+    headers = {"Content-Type": _JSON} | ({"Retry-After": "1"} if status == 503 else {})
+    return Response(status, body, headers)
+
+
+class Endpoint:
+    """Serves models: `endpoint.respond("POST", "/v2/models/m/infer", headers, body)` gives a future of a Response."""
+
+    def __init__(self, models: Sequence[Served], *, most_bytes: int = MOST_BYTES) -> None:
+        self.models = {model.name: model for model in models}
+        self.most_bytes = most_bytes
+        self.is_ready = True
+
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Future[Response]:
+        """Return a future of the answer, which is never an error: those are answers too.
+
+        headers: by names in lower case. Cancelling the future cancels a request that waits.
+        """
+        try:
+            return self._routed(method.upper(), path.partition("?")[0].strip("/"), headers, body)
+        except Exception as error:
+            return _done(failure(error))
+
+    def _routed(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Future[Response]:
+        parts = path.split("/") if path else []
+        match parts:
+            case ["metrics"]:
+                _require(method, "GET")
+                text = merged(model.metrics() for model in self.models.values())
+                return _done(Response(200, text.encode(), {"Content-Type": "text/plain; version=0.0.4"}))
+            case ["v2"]:
+                _require(method, "GET")
+                return _done(_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS}))
+            case ["v2", "health", "live"]:
+                _require(method, "GET")
+                return _done(_json({"live": True}))
+            case ["v2", "health", "ready"]:
+                _require(method, "GET")
+                return _done(_json({"ready": self.is_ready}, 200 if self.is_ready else 503))
+            case ["v2", "repository", "index"]:
+                _require(method, "POST")
+                rows = [{"name": name, "version": VERSION, "state": "READY", "reason": ""} for name in self.models]
+                return _done(_json(rows))
+            case ["v2", "models", name, "versions", version, *rest]:
+                if version != VERSION:
+                    raise ProtocolError(f"model {name!r:.80} has no version {version!r:.40}", status=404)
+                return self._of_model(method, name, rest, headers, body)
+            case ["v2", "models", name, *rest]:
+                return self._of_model(method, name, rest, headers, body)
+        raise ProtocolError(f"there is nothing at /{path:.100}", status=404, help="models are at /v2/models/NAME")
+
+    def _of_model(
+        self, method: str, name: str, rest: list[str], headers: Mapping[str, str], body: bytes
+    ) -> Future[Response]:
+        model = self.models.get(name)
+        if model is None:
+            close = suggestion(name, self.models)
+            raise ProtocolError(
+                f"there is no model {name!r:.80}", status=404, help=f"{close}the models are {', '.join(self.models)}"
+            )
+        match rest:
+            case []:
+                _require(method, "GET")
+                return _done(_json(model.metadata()))
+            case ["ready"]:
+                _require(method, "GET")
+                return _done(_json({"name": name, "ready": self.is_ready}, 200 if self.is_ready else 503))
+            case ["infer"]:
+                _require(method, "POST")
+                return self._infer(model, headers, body)
+            case ["generate" | "generate_stream" as kind]:
+                _require(method, "POST")
+                return self._generate(model, kind == "generate_stream", headers, body)
+        raise ProtocolError(f"model {name!r} has nothing at /{'/'.join(rest):.80}", status=404)
+
+    def _infer(self, model: Served, headers: Mapping[str, str], body: bytes) -> Future[Response]:
+        if model.submit is None:
+            raise ProtocolError(
+                f"model {model.name!r} is a decoder", status=400, help=f"post to /v2/models/{model.name}/generate"
+            )
+        content = self._content(headers, body)
+        requested = decode_request(content, _length(headers), model.inputs, list(model.outputs))
+        answer: Future[Response] = Future()
+        running = model.submit(requested.arrays, requested.timeout)
+
+        def finish(done: Future[list[Array]]) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                encoded, length = encode_response(model.name, requested, done.result(), model.outputs, VERSION)
+            except BaseException as error:
+                answer.set_result(failure(error))
+                return
+            if length is None:
+                answer.set_result(Response(200, encoded))
+            else:
+                kinds = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(length)}
+                answer.set_result(Response(200, encoded, kinds))
+
+        def forward(done: Future[Response]) -> None:
+            if done.cancelled():
+                running.cancel()
+
+        answer.add_done_callback(forward)
+        running.add_done_callback(finish)
+        return answer
+
+    def _generate(self, model: Served, streams: bool, headers: Mapping[str, str], body: bytes) -> Future[Response]:
+        if model.generate is None:
+            raise ProtocolError(f"model {model.name!r} is no decoder", help=f"post to /v2/models/{model.name}/infer")
+        try:
+            given = json.loads(self._content(headers, body))
+        except (ValueError, RecursionError):
+            raise ProtocolError("the body is no JSON", help='send {"tokens": [...], "max_new_tokens": 64}') from None
+        if not isinstance(given, dict):
+            raise ProtocolError("the body is no JSON object", help='send {"tokens": [...], "max_new_tokens": 64}')
+        made = model.generate(given)
+        head = {"model_name": model.name, "model_version": VERSION}
+        if streams:
+            kinds = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+            return _done(Response(200, b"", kinds, _events(head, made), made.cancel))
+
+        return _gathered(head, made)
+
+    def _content(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        if len(body) > self.most_bytes:
+            raise ProtocolError(f"a body of more than {self.most_bytes} bytes", status=413)
+        encoding = headers.get("content-encoding", "identity").lower()
+        if encoding in ("", "identity"):
+            return body
+        if encoding not in ("gzip", "deflate"):
+            raise ProtocolError(f"content-encoding {encoding!r:.40} is not read", status=415, help="use gzip")
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
+        try:
+            made = unpacker.decompress(body, self.most_bytes)
+        except zlib.error:
+            raise ProtocolError(f"the body is not {encoding}") from None
+        if unpacker.unconsumed_tail:
+            raise ProtocolError(f"a body that unpacks to more than {self.most_bytes} bytes", status=413)
+        if not unpacker.eof:
+            raise ProtocolError(f"the body is not {encoding}")
+        return made
+
+
+def _events(head: Mapping[str, str], tokens: Tokens) -> Iterator[bytes]:
+    """Yield each token as an event of its own, and an error as the last one."""
+    try:
+        for token in tokens:
+            yield b"data: " + json.dumps({**head, "token": token}).encode() + b"\n\n"
+    except Exception as error:
+        yield b"data: " + problem(error)[1] + b"\n\n"
+
+
+def _gathered(head: Mapping[str, str], tokens: Tokens) -> Future[Response]:
+    """Return a future of all tokens in one answer; cancelling it ends them."""
+    answer: Future[Response] = Future()
+    answer.add_done_callback(lambda done: tokens.cancel() if done.cancelled() else None)
+
+    def gather() -> None:
+        try:
+            response = _json({**head, "tokens": list(tokens)})
+        except Exception as error:
+            response = failure(error)
+        if answer.set_running_or_notify_cancel():
+            answer.set_result(response)
+
+    threading.Thread(target=gather, name="graphcore generate", daemon=True).start()
+    return answer
+
+
+def _require(method: str, wanted: str) -> None:
+    if method != wanted and not (method == "HEAD" and wanted == "GET"):
+        raise ProtocolError(f"{method:.20} is not served here", status=405, help=f"use {wanted}")
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    given = headers.get(_HEADER_LENGTH)
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise ProtocolError(f"Inference-Header-Content-Length: {given!r:.40} is no number of bytes")
+    return int(given)
+
+
+__all__ = ["Endpoint", "Response", "Served", "Tokens", "failure"]

@@ -1,0 +1,182 @@
+"""Tensors of the protocol: names of dtypes, elements as JSON and as bytes."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.errors import FeedError
+from graphcore.scale.carriers import carried, carrier, restored
+from graphcore.scale.protocol.problems import ProtocolError
+from graphcore.types.dtypes import DType
+
+_NAMES: dict[DType, str] = {
+    DType.bool: "BOOL",
+    DType.uint8: "UINT8",
+    DType.uint16: "UINT16",
+    DType.uint32: "UINT32",
+    DType.uint64: "UINT64",
+    DType.int8: "INT8",
+    DType.int16: "INT16",
+    DType.int32: "INT32",
+    DType.int64: "INT64",
+    DType.float16: "FP16",
+    DType.bfloat16: "BF16",
+    DType.float32: "FP32",
+    DType.float64: "FP64",
+    DType.string: "BYTES",
+}
+
+_LENGTH = struct.Struct("<I")
+_MOST_DIMS = 64
+
+
+def datatype(dtype: DType) -> str:
+    """Return the protocol's name of a dtype; of its carrier, where it has none."""
+    return _NAMES.get(dtype) or _NAMES[carrier(dtype)]
+
+
+def _wire(dtype: DType) -> DType:
+    """Return the dtype in which elements travel."""
+    return dtype if dtype in _NAMES else carrier(dtype)
+
+
+def shape_of(name: str, shape: object) -> tuple[int, ...]:
+    """Return the shape that a request gives. Raises `ProtocolError` for what is none."""
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMS or not all(map(_is_size, shape)):
+        raise ProtocolError(f"input {name!r}: shape {shape!r:.80} is no list of sizes")
+    return tuple(shape)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def from_bytes(name: str, data: memoryview, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Return an array of elements in row-major order, little endian; strings each after its length, a uint32.
+
+    Raises `ProtocolError` where there are more bytes than the shape has, or fewer.
+    """
+    count = math.prod(shape)
+    if dtype is DType.string:
+        return _array_of(_texts(name, data, count), shape)
+    wire = _wire(dtype)
+    wanted = count * wire.numpy.itemsize
+    if len(data) != wanted:
+        raise ProtocolError(
+            f"input {name!r}: {len(data)} bytes of data, and {datatype(dtype)}{list(shape)} has {wanted}"
+        )
+    array = np.frombuffer(data, wire.numpy)
+    if sys.byteorder == "big" and wire.numpy.itemsize > 1:
+        array = array.byteswap()
+    return _restored(name, array.reshape(shape), dtype)
+
+
+def _restored(name: str, array: Array, dtype: DType) -> Array:
+    try:
+        return restored(array, dtype, f"input {name!r}")
+    except FeedError as error:
+        raise ProtocolError(error.summary, help=error.help) from None
+
+
+def _texts(name: str, data: memoryview, count: int) -> list[str]:
+    texts: list[str] = []
+    at = 0
+    while at < len(data):
+        if len(texts) == count:
+            raise ProtocolError(f"input {name!r}: more strings than its shape has elements")
+        if at + _LENGTH.size > len(data):
+            raise ProtocolError(f"input {name!r}: the length of string {len(texts)} is cut off")
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        if at + length > len(data):
+            raise ProtocolError(f"input {name!r}: string {len(texts)} of {length} bytes is cut off")
+        texts.append(_text(name, bytes(data[at : at + length])))
+        at += length
+    if len(texts) != count:
+        raise ProtocolError(f"input {name!r}: {len(texts)} strings, and its shape has {count} elements")
+    return texts
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ProtocolError(f"input {name!r}: a string is not UTF-8", help="send text") from None
+
+
+def _array_of(texts: Sequence[str], shape: tuple[int, ...]) -> Array:
+    made = np.empty(len(texts), object)
+    made[:] = texts
+    return made.reshape(shape)
+
+
+def to_bytes(array: Array, dtype: DType) -> bytes:
+    """Return the elements as `from_bytes` reads them."""
+    if dtype is DType.string:
+        pieces = (text.encode() if isinstance(text, str) else bytes(text) for text in array.flat)
+        return b"".join(_LENGTH.pack(len(piece)) + piece for piece in pieces)
+    wire = carried(array, dtype) if dtype not in _NAMES else array
+    if sys.byteorder == "big" and wire.dtype.itemsize > 1:
+        wire = wire.byteswap()
+    return np.ascontiguousarray(wire).tobytes()
+
+
+def from_json(name: str, data: object, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Return an array of the numbers, bools or strings of JSON, nested or flat. Raises `ProtocolError`."""
+    flat: list[Any] = []
+    _flatten(name, data, flat, 0)
+    if len(flat) != math.prod(shape):
+        raise ProtocolError(f"input {name!r}: {len(flat)} elements of data, and its shape {list(shape)} has others")
+    kinds: tuple[type, ...] = (int, float)
+    if dtype is DType.string:
+        kinds = (str,)
+    elif dtype is DType.bool:
+        kinds = (bool, int)
+    elif dtype.is_integer:
+        kinds = (int,)
+    for value in flat:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise ProtocolError(f"input {name!r}: {value!r:.40} among elements of {datatype(dtype)}")
+    if dtype is DType.string:
+        return _array_of(flat, shape)
+    wire = _wire(dtype)
+    try:
+        with np.errstate(over="ignore"):
+            if wire.is_float:
+                array = np.array(flat, np.float64).astype(wire.numpy)
+            else:
+                array = np.array(flat, wire.numpy)
+    except OverflowError:
+        raise ProtocolError(f"input {name!r}: a number that {datatype(dtype)} does not hold") from None
+    return _restored(name, array.reshape(shape), dtype)
+
+
+def _flatten(name: str, data: object, flat: list[Any], depth: int) -> None:
+    if not isinstance(data, list):
+        if depth == 0:
+            raise ProtocolError(f"input {name!r}: data is no list")
+        flat.append(data)
+        return
+    if depth > _MOST_DIMS:
+        raise ProtocolError(f"input {name!r}: data of more than {_MOST_DIMS} levels")
+    for each in data:
+        _flatten(name, each, flat, depth + 1)
+
+
+def to_json(array: Array, dtype: DType) -> list[Any]:
+    """Return the elements in row-major order, as JSON has them."""
+    if dtype is DType.string:
+        return [text if isinstance(text, str) else bytes(text).decode("utf-8", "replace") for text in array.flat]
+    wide = array.astype(np.float64) if dtype.is_float else carried(array, dtype)
+    listed: list[Any] = wide.reshape(-1).tolist()
+    return listed
+
+
+__all__ = ["datatype", "from_bytes", "from_json", "shape_of", "to_bytes", "to_json"]

@@ -1,0 +1,82 @@
+"""A local Ray cluster for tests, and the processes of its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_MARK = "GRAPHCORE_TEST_CLUSTER"
+
+
+@contextmanager
+def cluster(cpus: int, store: int = 200 << 20) -> Iterator[str]:
+    """Start a cluster of this machine's, and yield a mark that the environment of its processes has."""
+    import ray
+
+    mark = uuid.uuid4().hex
+    os.environ[_MARK] = mark
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112
+    # It is 15, which on a busy machine is next to no time.
+    os.environ["RAY_worker_niceness"] = str(os.nice(0))  # noqa: SIM112
+    ray.init(num_cpus=cpus, include_dashboard=False, object_store_memory=store, log_to_driver=True)
+    try:
+        yield mark
+    finally:
+        ray.shutdown()
+        del os.environ[_MARK]
+
+
+def processes(mark: str, name: str) -> list[int]:
+    """Return the ids of a cluster's processes whose command begins with a name, such as "ray::MapWorker"."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit():
+            continue
+        try:
+            command = (place / "cmdline").read_bytes()
+            environment = (place / "environ").read_bytes()
+        except OSError:
+            continue
+        if command.startswith(name.encode()) and f"{_MARK}={mark}".encode() in environment:
+            found.append(int(place.name))
+    return found
+
+
+@contextmanager
+def killing(mark: str, name: str) -> Iterator[list[int]]:
+    """Kill one process of a cluster, half a second after the first of this name is there; yield the list of whom."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        for _ in range(600):
+            found = processes(mark, name)
+            if found:
+                time.sleep(0.5)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(found[0], signal.SIGKILL)
+                    killed.append(found[0])
+                return
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    yield killed
+    killer.join()
+
+
+def rows_of(dataset: Any, key: str = "id") -> dict[Any, Any]:
+    """Return the rows of a dataset by a column, each of which must be there once."""
+    rows = dataset.take_all()
+    made = {row[key]: row for row in rows}
+    assert len(made) == len(rows)
+    return made

@@ -1,0 +1,238 @@
+"""What is written for Triton, KServe and Docker: read by Triton's own messages, by YAML, and line by line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import graphcore as gc
+from graphcore import Graph, TensorType, ops
+from graphcore.cli import main
+from graphcore.errors import GraphError, ModelError
+from graphcore.scale.deploy.manifests import kubernetes_name, yaml
+from graphcore.scale.deploy.text_format import Word, written
+from graphcore.scale.deploy.triton import Settings, configured
+from graphcore.scale.deploy.writing import Lowering, triton_repository
+from tests.scale.support import graphs
+
+
+def _message(path: Path) -> Any:
+    """Return what Triton reads of a configuration; its own messages refuse what has no such field."""
+    messages = pytest.importorskip(
+        "tritonclient.grpc.model_config_pb2", reason="tritonclient[grpc] is not installed: the extra triton"
+    )
+    text_format = pytest.importorskip("google.protobuf.text_format", reason="protobuf is not installed")
+    return text_format.Parse(path.read_text(), messages.ModelConfig())
+
+
+def _encoder() -> Graph:
+    graph = Graph("encoder", {"ids": TensorType("int64", ["batch", "n"])})
+    graph.output(features=graph["ids"].cast("float32").unsqueeze(-1) * np.ones(4, np.float32))
+    return graph
+
+
+def _head() -> Graph:
+    graph = Graph("head", {"features": TensorType("float32", ["batch", "n", 4])})
+    graph.output(score=ops.sum(graph["features"], axis=(1, 2)))
+    return graph
+
+
+def _counter(initial: Any = None) -> Graph:
+    graph = Graph("counter", {"x": TensorType("float32", [3]), "total": gc.Buffer("float32", [3], initial=initial)})
+    ops.buffer_store(graph["total"], graph["total"] + graph["x"])
+    graph.output(y=graph["total"] + graph["x"])
+    return graph
+
+
+def _exported(folder: Path, graph: Graph) -> str:
+    path = folder / f"{graph.name}.onnx"
+    graph.export(path)
+    return str(path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_repository_has_types_dims_and_batches_as_triton_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = _exported(tmp_path, _encoder())
+    repository = tmp_path / "repository"
+    arguments = ["deploy", source, "--triton", str(repository), "--batch", "16", "--instances", "2", "--wait", "1.5"]
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"]["triton"][0].endswith("encoder/1/model.onnx")
+    read = _message(repository / "encoder" / "config.pbtxt")
+    assert (read.name, read.platform, read.max_batch_size) == ("encoder", "onnxruntime_onnx", 16)
+    assert [(t.name, t.data_type, [*t.dims]) for t in read.input] == [("ids", 9, [-1])]
+    assert [(t.name, t.data_type, [*t.dims]) for t in read.output] == [("features", 11, [-1, 4])]
+    assert read.dynamic_batching.max_queue_delay_microseconds == 1500
+    assert [(g.count, g.kind) for g in read.instance_group] == [(2, 2)]
+    assert main(arguments) == 0
+    assert sorted(each.name for each in (repository / "encoder").iterdir()) == ["1", "2", "config.pbtxt"]
+    session = onnxruntime.InferenceSession(str(repository / "encoder" / "2" / "model.onnx"))
+    assert session.run(None, {"ids": np.ones((2, 3), np.int64)})[0].shape == (2, 3, 4)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in graphs() if name != "nibbles"])
+def test_each_dtype_has_its_type(tmp_path: Path, name: str) -> None:
+    triton_repository(tmp_path, {name: graphs()[name]}, Settings(), Lowering())
+    read = _message(tmp_path / name / "config.pbtxt")
+    assert {t.data_type for t in (*read.input, *read.output)} == {
+        {"floats": 11, "brains": 14, "integers": 9, "texts": 13}[name]
+    }
+
+
+def test_type_that_triton_has_not_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nibbles: 'x' is int4"):
+        triton_repository(tmp_path / "r", {"nibbles": graphs()["nibbles"]}, Settings(), Lowering())
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pipeline_is_an_ensemble_whose_values_meet_by_name(tmp_path: Path) -> None:
+    sources = [_exported(tmp_path, _encoder()), _exported(tmp_path, _head())]
+    assert main(["deploy", *sources, "--triton", str(tmp_path / "r"), "--name", "scorer"]) == 0
+    read = _message(tmp_path / "r" / "scorer" / "config.pbtxt")
+    assert (read.platform, read.max_batch_size) == ("ensemble", 32)
+    assert [t.name for t in read.input] == ["ids"]
+    assert [(t.name, [*t.dims]) for t in read.output] == [("score", [1])]
+    steps = [(s.model_name, dict(s.input_map), dict(s.output_map)) for s in read.ensemble_scheduling.step]
+    assert steps == [
+        ("encoder", {"ids": "ids"}, {"features": "features"}),
+        ("head", {"features": "features"}, {"score": "score"}),
+    ]
+    assert (tmp_path / "r" / "scorer" / "1").is_dir()
+
+
+def test_pipeline_whose_types_differ_is_refused(tmp_path: Path) -> None:
+    other = Graph("other", {"features": TensorType("int64", ["batch", "n", 4])})
+    other.output(y=other["features"] + other["features"])
+    with pytest.raises(ModelError, match=r"'features' is TYPE_FP32\[-1, 4\], and other takes TYPE_INT64\[-1, 4\]"):
+        triton_repository(tmp_path, {"encoder": _encoder(), "other": other}, Settings(), Lowering(), pipeline="p")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("initial", [None, [1.0, 2.0, 3.0]])
+def test_buffers_are_the_state_of_sequences(tmp_path: Path, initial: Any) -> None:
+    triton_repository(tmp_path, {"counter": _counter(initial)}, Settings(), Lowering())
+    read = _message(tmp_path / "counter" / "config.pbtxt")
+    assert [t.name for t in read.input] == ["x"]
+    assert [t.name for t in read.output] == ["y"]
+    (state,) = read.sequence_batching.state
+    assert (state.input_name, state.output_name, state.data_type, [*state.dims]) == ("total", "total_out", 11, [3])
+    (begins,) = state.initial_state
+    assert begins.zero_data is (initial is None)
+    session = onnxruntime.InferenceSession(str(tmp_path / "counter" / "1" / "model.onnx"))
+    assert {i.name for i in session.get_inputs()} == {"x", "total"}
+    assert {o.name for o in session.get_outputs()} == {"y", "total_out"}
+    if initial is not None:
+        content = (tmp_path / "counter" / "initial_state" / begins.data_file).read_bytes()
+        assert np.frombuffer(content, np.float32).tolist() == initial
+
+
+def test_model_without_a_batch_dim_gets_none(tmp_path: Path) -> None:
+    graph = Graph("whole", {"x": TensorType("float32", ["n", 3])})
+    graph.output(y=ops.sum(graph["x"], axis=0))
+    config = configured("whole", graph, Settings())
+    assert config["max_batch_size"] == 0
+    assert config["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 3]}]
+    assert "dynamic_batching" not in config
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"batch": -1},
+        {"instances": 0},
+        {"wait": -1},
+        {"provider": "tpu"},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(arguments: Any) -> None:
+    with pytest.raises(GraphError):
+        Settings(**arguments)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_text_format_escapes_as_protobuf_reads_it() -> None:
+    messages = pytest.importorskip("tritonclient.grpc.model_config_pb2", reason="the extra triton is not installed")
+    text_format = pytest.importorskip("google.protobuf.text_format", reason="protobuf is not installed")
+    name = "a\"b\\c\nü\x01'"
+    read = text_format.Parse(
+        written({"name": name, "max_batch_size": 3, "input": [{"data_type": Word("TYPE_INT8"), "dims": [1, -1]}]}),
+        messages.ModelConfig(),
+    )
+    assert (read.name, read.max_batch_size, read.input[0].data_type, [*read.input[0].dims]) == (name, 3, 6, [1, -1])
+
+
+@pytest.mark.parametrize("storage", [None, "s3://models/repository"])
+def test_manifest_is_the_yaml_of_an_inference_service(tmp_path: Path, storage: str | None) -> None:
+    reader = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    more = ["--storage", storage] if storage else []
+    path = tmp_path / "model.yaml"
+    assert main(["deploy", _exported(tmp_path, _head()), "--kserve", str(path), "--instances", "3", *more]) == 0
+    read = reader.safe_load(path.read_text())
+    assert (read["apiVersion"], read["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
+    assert read["metadata"] == {"name": "head"}
+    predictor = read["spec"]["predictor"]
+    assert (predictor["minReplicas"], predictor["maxReplicas"]) == (1, 3)
+    if storage:
+        assert predictor["model"]["modelFormat"] == {"name": "triton"}
+        assert (predictor["model"]["protocolVersion"], predictor["model"]["storageUri"]) == ("v2", storage)
+    else:
+        (container,) = predictor["containers"]
+        assert container["image"] == "head:1"
+        assert container["readinessProbe"]["httpGet"] == {"path": "/v2/health/ready", "port": 8080}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": "yes", "b": "1", "c": 1, "d": True, "e": None, "f": []},
+        {"a": [{"b": [1, {"c": "x: y"}]}, "#"]},
+        {"null": "a:"},
+    ],
+)
+def test_yaml_is_read_as_it_was(value: Any) -> None:
+    reader = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    assert reader.safe_load(yaml(value)) == value
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("My Model_1", "my-model-1"), ("a" * 80, "a" * 63), ("-x-", "x")])
+def test_names_become_those_of_kubernetes(name: str, wanted: str) -> None:
+    assert kubernetes_name(name) == wanted
+
+
+def test_name_of_no_letters_is_refused() -> None:
+    with pytest.raises(GraphError, match="no name for Kubernetes"):
+        kubernetes_name("__")
+
+
+_INSTRUCTIONS = {"FROM", "RUN", "COPY", "USER", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+
+
+def test_dockerfile_has_known_instructions_and_its_files_are_there(tmp_path: Path) -> None:
+    folder = tmp_path / "image"
+    assert main(["deploy", _exported(tmp_path, _head()), "--docker", str(folder), "--runtime", "1.30"]) == 0
+    lines = (folder / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    parsed = [line.split(" ", 1) for line in lines if line]
+    assert {name for name, _ in parsed} <= _INSTRUCTIONS
+    assert parsed[0] == ["FROM", "python:3.13-slim"]
+    assert "'onnxruntime==1.30.*'" in parsed[1][1]
+    (source, _target) = next(rest for name, rest in parsed if name == "COPY").split()
+    assert (folder / source / "head.onnx").is_file()
+    start = json.loads(next(rest for name, rest in parsed if name == "ENTRYPOINT"))
+    assert start[:4] == ["python", "-m", "graphcore.scale.serving.http_server", "/models/head.onnx"]
+    assert json.loads(next(rest for name, rest in parsed if name == "CMD")) == ["--batch", "32"]
+    assert [name for name, _ in parsed].index("USER") < [name for name, _ in parsed].index("ENTRYPOINT")
+
+
+def test_deploy_says_what_to_give_when_there_is_nothing_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deploy", _exported(tmp_path, _head())]) == 1
+    assert "give --triton, --kserve or --docker" in capsys.readouterr().err

