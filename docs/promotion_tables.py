@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from graphcore import ops
 from graphcore.build.declare import REGISTRY
@@ -16,6 +15,7 @@ from graphcore.promotion import Key, NoPromotion, Operand, PromotionSystem, expl
 from graphcore.promotion.anvil import common_dtype
 from graphcore.promotion.kernel_float import COLUMNS as KERNEL_FLOAT
 from graphcore.promotion.max import DTYPES
+from graphcore.promotion.packages import numpy, torch
 from graphcore.promotion.tables import SHORT
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -26,6 +26,7 @@ INTEGERS = (
 SHARED = (*INTEGERS, DType.float32, DType.float64)
 """The dtypes that all published systems have."""
 FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2)
+FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
 
 
 def rows_of(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
@@ -53,7 +54,9 @@ def given(rules: PromotionSystem, op: str, *dtypes: DType) -> str:
 
 # docs/promotion.md
 
-COMPARED = ("max", "kernel_float", "anvil", "array_api", "allo_cpp", "allo_hls")
+PUBLISHED = ("max", "kernel_float", "anvil", "array_api", "allo_cpp")
+PACKAGES = ("numpy", "jax", "torch")
+COMPARED = (*PUBLISHED, "allo_hls", *PACKAGES)
 _EXPRESSIONS: dict[str, Callable[..., Symbol]] = {
     "bool + bool": lambda g: g["bool"] + g["bool"],
     "int8 + int8": lambda g: g["int8"] + g["int8"],
@@ -107,20 +110,18 @@ def verdict(cells: Sequence[str]) -> str:
 
 
 def disagreements() -> list[tuple[str, ...]]:
-    """Return, for each pair of the shared dtypes, the results of every system and of NumPy, and the verdict."""
-    compared = ("max", "kernel_float", "anvil", "array_api", "allo_cpp")
+    """Return, for each pair of the shared dtypes, the results of every system, and the verdict on the publications."""
     hls = system("allo_hls")
     found = []
     for lhs, rhs in itertools.combinations_with_replacement(SHARED, 2):
-        cells = [explain(lhs, rhs, name).result for name in compared]
-        numpy = DType.of(np.result_type(lhs.numpy, rhs.numpy)).name
-        found.append((str(lhs), str(rhs), *cells, given(hls, "add", lhs, rhs), numpy, verdict(cells)))
+        cells = [explain(lhs, rhs, name).result for name in PUBLISHED]
+        packages = [explain(lhs, rhs, name).result for name in PACKAGES]
+        found.append((str(lhs), str(rhs), *cells, given(hls, "add", lhs, rhs), *packages, verdict(cells)))
     return found
 
 
 def systems() -> str:
-    head = ("", "", "max", "kernel_float", "anvil", "array_api", "allo_cpp", "allo_hls `x + y`", "NumPy", "verdict")
-    return rows_of(head, disagreements())
+    return rows_of(("", "", *PUBLISHED, "allo_hls `x + y`", *PACKAGES, "verdict"), disagreements())
 
 
 def counts() -> str:
@@ -132,14 +133,13 @@ def counts() -> str:
 def agreement() -> str:
     """Return, for each two systems, the numbers of pairs on which they agree, differ, and are defined alone."""
     table = disagreements()
-    columns = ("max", "kernel_float", "anvil", "array_api", "allo_cpp", "allo_hls", "NumPy")
     rows = []
-    for i, j in itertools.combinations(range(len(columns)), 2):
+    for i, j in itertools.combinations(range(len(COMPARED)), 2):
         both = [(row[i + 2], row[j + 2]) for row in table]
         agree = sum(a == b != "-" for a, b in both)
         differ = sum(a != b and "-" not in (a, b) for a, b in both)
         first, second = sum(b == "-" != a for a, b in both), sum(a == "-" != b for a, b in both)
-        rows.append((columns[i], columns[j], agree, differ, first, second))
+        rows.append((COMPARED[i], COMPARED[j], agree, differ, first, second))
     return rows_of(("", "", "agree", "differ", "only the first", "only the second"), rows)
 
 
@@ -191,6 +191,16 @@ def allo_growth() -> str:
     return pairs(few, cell)
 
 
+def package(name: str) -> str:
+    """Return the dtypes in which arrays meet under the system of a package."""
+    dtypes = {
+        "numpy": [SHORT[n] for n in numpy.COLUMNS],
+        "jax": [DType.bool, DType.int4, *INTEGERS[1:5], DType.uint4, *INTEGERS[5:], *FLOAT8, *FLOATS],
+        "torch": [*(SHORT[n] for n in torch.COLUMNS), *torch.LIMITED, *FLOAT8],
+    }[name]
+    return pairs(dtypes, met(name))
+
+
 _OF_TWO = (
     "div", "floor_div", "mod", "maximum", "minimum", "pow", "equal", "less", "bitwise_and", "left_shift", "logical_and"
 )  # fmt: skip
@@ -224,6 +234,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "promotion/kernel_float.md": {"kernel_float": kernel_float},
     "promotion/anvil.md": {"known": lambda: anvil(False), "ambiguous": lambda: anvil(True)},
     "promotion/array_api.md": {"2025.12": lambda: array_api("2025.12"), "seed": lambda: array_api("seed")},
+    **{f"promotion/{name}.md": {name: functools.partial(package, name)} for name in PACKAGES},
     "promotion/allo.md": {
         "common": allo_common,
         "latest": allo_latest,

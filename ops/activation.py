@@ -234,8 +234,9 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
     """min(max(x, min), max): elements below `min` become `min`, then those above `max` become `max`; NaN stays.
 
     x: any shape, numbers or bools, whose dtype the result has. min, max: shapes that broadcast with x, or None for no
-    bound; their dtypes must meet that of x in x's. Raises `DTypeError` for a bound that does not fit the dtype of x,
-    `ShapeError` where shapes do not broadcast. The array API standard's clip; ONNX Clip.
+    bound; their dtypes must meet that of x in x's, but under "numpy", "jax" and "torch" the result is of the dtype in
+    which all three meet. Raises `DTypeError` for a bound that does not fit the dtype of x, `ShapeError` where shapes do
+    not broadcast. The array API standard's clip; ONNX Clip.
     """
     return _clipped("clip", x, min, max)
 
@@ -252,6 +253,11 @@ def hardtanh(x: TensorLike, min: TensorLike = -1.0, max: TensorLike = 1.0) -> Sy
 
 def _clipped(name: str, x: TensorLike, low: TensorLike | None, high: TensorLike | None) -> Symbol:
     graph = graph_of(name, [x, low, high])
+    if graph.promotion.bounds_promote:
+        given = {"x": x, "min": low, "max": high}
+        (x, *bounds), _ = promote(name, "number", {role: v for role, v in given.items() if v is not None})
+        low = None if low is None else bounds.pop(0)
+        high = None if high is None else bounds.pop(0)
     symbol, dtype = promote_one(name, "number", x if isinstance(x, Symbol) else graph.build.operand(x, name, "x"))
     least = None if low is None else _bound(name, symbol, "min", low)
     greatest = None if high is None else _bound(name, symbol, "max", high)

@@ -13,6 +13,7 @@ from graphcore.build.shapes import retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dims_of, shape_vector
+from graphcore.promotion.system import holds
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape
@@ -104,7 +105,14 @@ def _exceeds(size: Dim, most: Dim) -> bool:
 def _pad_value(x: Symbol, value: TensorLike) -> Symbol:
     if isinstance(value, (bool, int, float)):
         (_, scalar), _ = promote("pad", "join", {"x": x, "value": value})
-        return scalar
+        if scalar.dtype is x.dtype:
+            return scalar
+        # In some systems a number makes a wider dtype of some; the padding is of x's all the same.
+        if holds(value, x.dtype):
+            return x.graph.build.scalar(value, x.dtype)
+        raise DTypeError(
+            f"pad: {value!r} cannot be held in {x.dtype}", operands={"x": x}, help=f"cast x: .cast({scalar.dtype!r})"
+        )
     found = x.graph.build.operand(value, "pad", "value")
     roles = {"x": x, "value": found}
     if found.rank:

@@ -227,8 +227,8 @@ class Graph(GraphMethods, metaclass=Attached):
 
         value: a NumPy (or ml_dtypes) array, Python scalar or nested list of them, of any shape; it is copied.
         dtype: what to hold it as, by default the array's own (bool, int64 or float32 for Python numbers, if the
-        promotion system says no other). ambiguous: the dtype gives way to a known one, in "anvil", or to any that the
-        constant meets, in "kernel_float". Raises `DTypeError` where an element cannot be held in `dtype` (ints
+        promotion system says no other). ambiguous: the dtype gives way to a known one, in "anvil" and "jax", or to any
+        that the constant meets, in "kernel_float". Raises `DTypeError` where an element cannot be held in `dtype` (ints
         exactly, floats rounded but not overflowed), `GraphError` for an ambiguous one in any other system.
         """
         return emit.given_constant(self, value, dtype, name, ambiguous)

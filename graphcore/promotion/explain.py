@@ -13,6 +13,7 @@ from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
+from graphcore.promotion.packages import Jax, NumPy, Torch, jax, numpy, torch
 from graphcore.promotion.registry import system as find
 from graphcore.promotion.system import Key, LatticeSystem, NoPromotion, Operand, PromotionSystem, TableSystem
 from graphcore.support.markup import table
@@ -249,6 +250,10 @@ def _allo_common(rules: Allo, pair: _Pair) -> str:
     return "signed with unsigned: the signed one, which is wider"
 
 
+def _in_jax(rules: Jax, pair: _Pair, met: DType) -> str:
+    return jax.reason(pair.lhs, pair.rhs, (pair.lhs_ambiguous, pair.rhs_ambiguous), met)
+
+
 _REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _Pair, DType], str]], ...] = (
     (LatticeSystem, _on_lattice),
     (TableSystem, _in_table),
@@ -256,4 +261,7 @@ _REASONS: tuple[tuple[type[PromotionSystem], Callable[[Any, _Pair, DType], str]]
     (Anvil, _in_anvil),
     (ArrayApi, _in_array_api),
     (Allo, _in_allo),
+    (NumPy, lambda rules, pair, met: numpy.reason(*pair.dtypes)),
+    (Jax, _in_jax),
+    (Torch, lambda rules, pair, met: torch.reason(*pair.dtypes)),
 )

@@ -1,4 +1,4 @@
-"""The published promotion systems by name."""
+"""The promotion systems by name: those of the publications, and those of array packages."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
+from graphcore.promotion.packages import Jax, NumPy, Torch
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
@@ -26,6 +27,9 @@ _SYSTEMS: dict[str, Callable[..., PromotionSystem]] = {
     "array_api": ArrayApi,
     "allo_hls": AlloHls,
     "allo_cpp": AlloCpp,
+    "numpy": NumPy,
+    "jax": Jax,
+    "torch": Torch,
 }
 
 NAMES: tuple[str, ...] = tuple(_SYSTEMS)

@@ -161,6 +161,8 @@ class PromotionSystem:
     """The names of dtypes that mean something else, or nothing, to `DType.of`, as the publication has them."""
     aliases: Mapping[DType, DType] = MappingProxyType({})
     """Dtypes that are another one under a second name, and that one."""
+    bounds_promote: bool = False
+    """The bounds of `clip` take part in promotion; elsewhere they become what they bound, or are refused."""
     result_type: Callable[[str, Sequence[Any], Type], Type] | None = None
     """Looks at each node as it is made: (operator, operand Symbols or None, type of a result) -> that type as the
     system has it. May raise."""

@@ -64,7 +64,11 @@ def test_promote_prints_every_system_when_none_is_named(call: Call) -> None:
         "array_api      -            undefined: no table has int8 with uint64\n"
         "allo_hls       uint64       signed with unsigned: the unsigned one, which is no narrower; "
         "+ and - give int66, * gives int72\n"
-        "allo_cpp       uint64       signed with unsigned: the unsigned one, which is no narrower\n",
+        "allo_cpp       uint64       signed with unsigned: the unsigned one, which is no narrower\n"
+        "numpy          float64      signed with uint64: no integer holds both, hence float64\n"
+        "jax            float64?     int8 < int16 < int32 < int64 < float64? > uint64\n"
+        "torch          -            Promotion for uint16, uint32, uint64 types is not supported in PyTorch: "
+        "int8 and uint64\n",
         "",
     )
 
@@ -101,7 +105,7 @@ def test_promote_knows_float8_and_odd_widths(call: Call) -> None:
         (("int8", "int0"), 1, "DTypeError: no dtype is called 'int0'"),
         (("int8", "int" + "9" * 5000), 1, "DTypeError: no dtype is called 'int999"),
         (("int8", ""), 1, "DTypeError: no dtype is called ''"),
-        (("int8", "int8", "--system", "numpy"), 1, "PromotionError: no promotion system is called 'numpy'"),
+        (("int8", "int8", "--system", "numpi"), 1, "PromotionError: no promotion system is called 'numpi'"),
         (("int8",), 2, "usage: graphcore promote"),
         (("int8", "int8", "int8"), 2, "usage: graphcore"),
         (("int8", "int8", "--sys", "max"), 2, "usage: graphcore"),
@@ -151,7 +155,9 @@ def test_explain_agrees_with_implicit_cast_type_over_all_pairs(rules: PromotionS
         assert said.reason
         if said.dtype is not None:
             assert implicit_cast_type(lhs, rhs, rules) is said.dtype
-            assert (said.kind, said.ambiguous, said.result) == ("common", False, said.dtype.name)
+            # In jax int64 and uint64 meet in a weak float.
+            assert said.ambiguous is (str(rules) == "jax" and said.dtype.is_float and lhs.is_integer and rhs.is_integer)
+            assert (said.kind, said.result.rstrip("?")) == ("common", said.dtype.name)
             continue
         assert said.result == "-"
         with pytest.raises(PromotionError) as raised:
@@ -159,7 +165,7 @@ def test_explain_agrees_with_implicit_cast_type_over_all_pairs(rules: PromotionS
         refusal = raised.value.summary
         assert (said.kind == "forbidden") is ("forbidden" in refusal)
         assert (said.kind == "undefined") is ("undefined" in refusal)
-        assert said.kind != "no rule" or "No " in refusal or "no rule" in refusal
+        assert said.kind != "no rule" or any(words in refusal for words in ("No ", "no ", "not supported"))
 
 
 def test_explain_counts_refusals_by_kind() -> None:
@@ -259,8 +265,8 @@ def test_explain_says_where_hls_stops_growing() -> None:
 def test_explain_raises_for_what_is_no_dtype_and_no_system() -> None:
     with pytest.raises(DTypeError, match="no dtype is called 'float7'"):
         explain("float7", "int8")
-    with pytest.raises(PromotionError, match="no promotion system is called 'numpy'"):
-        explain("int8", "int8", "numpy")
+    with pytest.raises(PromotionError, match="no promotion system is called 'numpi'"):
+        explain("int8", "int8", "numpi")
 
 
 def test_promote_reads_the_spelling_of_one_system_and_the_common_one_of_many(call: Call) -> None:

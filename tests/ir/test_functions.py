@@ -490,7 +490,8 @@ def test_every_op_in_a_function_gives_what_it_gives_outside(dtype: DType) -> Non
 
 
 @pytest.mark.parametrize(
-    "system", ["max", "max_published", "kernel_float", "anvil", "array_api", "allo_hls", "allo_cpp"]
+    "system",
+    ["max", "max_published", "kernel_float", "anvil", "array_api", "allo_hls", "allo_cpp", "numpy", "jax", "torch"],
 )
 def test_function_under_a_promotion_system_gives_the_numbers_of_its_body(system: str) -> None:
     def body(x: Symbol, y: Symbol) -> Symbol:

@@ -23,7 +23,7 @@ from tests.support.graphs import Array, graph_of
 pytestmark = pytest.mark.releases
 
 D = DType
-SYSTEMS = ("max", "max_published", "anvil", "array_api", "allo_cpp")
+SYSTEMS = ("max", "max_published", "anvil", "array_api", "allo_cpp", "numpy", "jax", "torch")
 
 
 def run(graph: Graph, *arrays: Any) -> list[Array]:

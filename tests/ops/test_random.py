@@ -310,7 +310,7 @@ def test_a_seed_must_be_a_scalar_of_the_same_graph() -> None:
         ops.dropout(graph[1], 0.5, seed=other[0])
 
 
-@pytest.mark.parametrize("system", ["kernel_float", "anvil", "array_api", "allo_hls"])
+@pytest.mark.parametrize("system", ["kernel_float", "anvil", "array_api", "allo_hls", "numpy", "jax", "torch"])
 def test_other_promotion_systems_draw_the_same(system: str) -> None:
     graph = Graph("drawn", {"x": TensorType(D.float32, [4])}, promotion=system)
     with graph:

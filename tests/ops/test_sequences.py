@@ -278,7 +278,7 @@ def test_optimised_pickled_and_read_graphs_give_the_same() -> None:
         assert (gc.InferenceSession().load(other)(X)[0] == want).all()
 
 
-@pytest.mark.parametrize("system", ["anvil", "array_api", "allo_hls"])
+@pytest.mark.parametrize("system", ["anvil", "array_api", "allo_hls", "numpy", "jax", "torch"])
 def test_other_promotion_systems_have_lists_too(system: str) -> None:
     (made,) = run(lambda x: ops.list_map(lambda r: r * 2.0, ops.list_of([x, x[0]])), promotion=system)
     assert same(made, [X * 2, X[0] * 2])

@@ -103,7 +103,17 @@ def test_code_of_tour_tutorials_and_peers_prints_what_is_shown(
 
 @pytest.mark.parametrize(
     ("page", "count"),
-    [("", 7), ("/max", 3), ("/kernel_float", 3), ("/anvil", 5), ("/array_api", 3), ("/allo", 15)],
+    [
+        ("", 7),
+        ("/max", 3),
+        ("/kernel_float", 3),
+        ("/anvil", 5),
+        ("/array_api", 3),
+        ("/allo", 15),
+        ("/numpy", 4),
+        ("/jax", 5),
+        ("/torch", 5),
+    ],
 )
 def test_promotion_pages_code_gives_what_its_comments_say(page: str, count: int) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"promotion{page}.md").read_text(), re.DOTALL)

@@ -179,7 +179,9 @@ def test_dtype_stays_when_floats_are_narrow(dtype: str, scheme: str) -> None:
     assert distance(got, x.astype(np.float32) @ w.astype(np.float32)) < ERRORS[scheme] + 0.01
 
 
-@pytest.mark.parametrize("system", ["kernel_float", "anvil", "array_api", "allo_hls", "allo_cpp", "max_published"])
+@pytest.mark.parametrize(
+    "system", ["kernel_float", "anvil", "array_api", "allo_hls", "allo_cpp", "max_published", "numpy", "jax", "torch"]
+)
 def test_promotion_system_stays(system: str) -> None:
     graph, w = graph_of("rows", 64, promotion=system), normal(64, 32)
     graph.output(y=graph[0] @ graph.weight("w", w))

@@ -1,0 +1,223 @@
+"""The promotion of JAX: a lattice with a node for each kind of weak type, and 64-bit types on.
+
+Sources: JAX's page "Type promotion semantics", with `jax_numpy_dtype_promotion="standard"` and `jax_enable_x64`, and
+the functions of release 0.10. A type is weak where it comes of Python scalars alone: it gives way to any other of its
+kind, is printed `int64?`, and travels as anvil's ambiguous types do, but not through sums and other reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from graphcore.promotion.anvil import Anvil
+from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning
+from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar, Value
+from graphcore.promotion.tables import SHORT
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+D = DType
+
+# Each type with those directly above it; i* and f* are the weak ones.
+LATTICE: dict[str, tuple[str, ...]] = {
+    "b1": ("i*",),
+    "i*": ("u2", "i2", "u4", "i4", "u8", "i8"),
+    "u8": ("i16", "u16"),
+    "u16": ("i32", "u32"),
+    "u32": ("i64", "u64"),
+    "u64": ("f*",),
+    "i8": ("i16",),
+    "i16": ("i32",),
+    "i32": ("i64",),
+    "i64": ("f*",),
+    "f*": ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0", "e2m1", "f16", "bf16"),
+    "f16": ("f32",),
+    "bf16": ("f32",),
+    "f32": ("f64",),
+}
+
+_NAMES: dict[str, DType] = {
+    **{name: dtype for name, dtype in SHORT.items() if name in LATTICE or name == "f64"},
+    "i2": D.int2,
+    "u2": D.uint2,
+    "i4": D.int4,
+    "u4": D.uint4,
+    "e2m1": D.float4_e2m1,
+    "e4m3fn": D.float8_e4m3fn,
+    "e5m2": D.float8_e5m2,
+    "e4m3fnuz": D.float8_e4m3fnuz,
+    "e5m2fnuz": D.float8_e5m2fnuz,
+    "e8m0": D.float8_e8m0,
+}
+_NODES = {dtype: name for name, dtype in _NAMES.items()}
+_DEFAULTS = {"i*": D.int64, "f*": D.float64}
+
+
+def _above(lattice: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
+    """Return what is above each type, itself included."""
+    found: dict[str, frozenset[str]] = {}
+
+    def visit(node: str) -> frozenset[str]:
+        if node not in found:
+            found[node] = frozenset({node}).union(*(visit(above) for above in lattice.get(node, ())))
+        return found[node]
+
+    for node in lattice:
+        visit(node)
+    return found
+
+
+_ABOVE = _above(LATTICE)
+
+# Functions with no meaning for bools, and those that take them as int32.
+_NOT_OF_BOOLS = frozenset({"negate", "sub", "sign", "round", "softmax", "logsoftmax"})
+_IN_INT32 = frozenset({"floor_div", "mod", "pow", "square"})
+_KEEPS_WIDTH = frozenset({"cumsum", "cumprod"})
+
+# Operators whose results are never weak.
+_REDUCTIONS = frozenset({"CumProd", "CumSum", "StandardDeviation", "Variance"})
+
+
+class Jax(PromotionSystem):
+    """JAX's lattice, weak types, and what its functions give."""
+
+    name = "jax"
+    dtypes = frozenset(_NODES)
+    knows_ambiguous = True
+    guesses_literals = True
+    bounds_promote = True
+
+    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
+        """The dtype of Python scalars: float64 and int64, both weak, or bool."""
+        kinds = {type(value) for value in literals}
+        return D.float64 if float in kinds else D.int64 if int in kinds else D.bool
+
+    def common(self, lhs: DType, rhs: DType) -> DType:
+        met = _least({_NODES[lhs], _NODES[rhs]})
+        return _DEFAULTS.get(met) or _NAMES[met]
+
+    def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        joined, is_weak = self._weakly(operands)
+        if key.rule != "logical":
+            for operand in operands:
+                if operand.literal is not None:
+                    check_scalar(operand.literal, joined)
+        check_power(key, operands, joined, "Integers cannot be raised to negative powers in JAX")
+        if joined is D.bool and key.op in _NOT_OF_BOOLS:
+            raise no_meaning(key, joined, "JAX", "cast it to int32 first: .cast(DType.int32)")
+        if key.op == "pow" and len(operands) == 2:
+            joined, is_weak = _power(operands, joined, is_weak)
+        if joined is D.bool and (key.op in _IN_INT32 or key.rule == "shift"):
+            joined = D.int32
+        if key.rule in ("divide", "float", "mean"):
+            joined = _inexact(joined)
+        if key.rule == "sum" and joined in self.dtypes and not joined.is_float:
+            joined = _summed(key, joined)
+        plain = super().resolve(key, [Operand(joined)] * len(operands))
+        result = joined if key.rule == "shift" else plain.result
+        cast = (joined,) * len(operands) if key.rule == "shift" else plain.operands
+        return Resolution(cast, result, is_weak and result is not D.bool)
+
+    def _weakly(self, operands: Sequence[Operand]) -> tuple[DType, bool]:
+        """Return the dtype in which operands meet, and whether it is weak."""
+        read = [self._read(operand) for operand in operands]
+        dtypes = {dtype for dtype, _ in read}
+        if len(dtypes) == 1:
+            return read[0][0], all(weak for _, weak in read)
+        for dtype in dtypes - self.dtypes:
+            other = next(d for d in dtypes if d is not dtype)
+            self.meet(dtype, other)  # raises
+        if all(weak or dtype is D.bool for dtype, weak in read) and any(weak for _, weak in read):
+            met = _least({_NODES[dtype] for dtype in dtypes})
+            return _DEFAULTS.get(met) or _NAMES[met], True
+        met = _least({_node(dtype, weak) for dtype, weak in read})
+        return (_DEFAULTS[met], True) if met in _DEFAULTS else (_NAMES[met], False)
+
+    def _read(self, operand: Operand) -> tuple[DType, bool]:
+        if operand.literal is not None:
+            dtype = self.default_dtype([operand.literal])
+            return dtype, dtype is not D.bool
+        assert operand.dtype is not None
+        return operand.dtype, operand.ambiguous and operand.dtype is not D.bool
+
+    @staticmethod
+    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:
+        """The type of a node's result: weak if all the values that it is made of are, but for reductions."""
+        if operator in _REDUCTIONS or operator.startswith("Reduce"):
+            return type_
+        if isinstance(type_, TensorType) and type_.dtype is D.bool:
+            return type_
+        return Anvil.result_type(operator, inputs, type_)
+
+
+def _node(dtype: DType, is_weak: bool) -> str:
+    if is_weak and dtype is not D.bool:
+        return "f*" if dtype.is_float else "i*"
+    return _NODES[dtype]
+
+
+def _least(nodes: set[str]) -> str:
+    """Return the least type above all. Raises `NoPromotion` where there is none."""
+    bounds = frozenset.intersection(*(_ABOVE[node] for node in nodes))
+    for bound in bounds:
+        if bounds <= _ABOVE[bound]:
+            return bound
+    names = " and ".join(sorted(map(_shown, nodes)))
+    raise NoPromotion(
+        f"{names} have no available implicit dtype promotion path in JAX",
+        help="cast one of them explicitly, such as .cast(DType.float32)",
+    )
+
+
+def _inexact(dtype: DType) -> DType:
+    """Return the float of a real function: a float stays, 64 bits give float64, all else float32."""
+    if dtype.is_float or dtype not in _NODES:
+        return dtype
+    return D.float64 if dtype.bits == 64 else D.float32
+
+
+def _summed(key: Key, dtype: DType) -> DType:
+    if key.op in _KEEPS_WIDTH and dtype is not D.bool:
+        return dtype
+    return D.uint64 if dtype.is_unsigned else D.int64
+
+
+def _power(operands: Sequence[Operand], joined: DType, is_weak: bool) -> tuple[DType, bool]:
+    """Return what a power is computed in: an integer exponent is no part of it, and a bool base is int32 or int64."""
+    base, exponent = operands
+    if base.dtype is D.bool and type(exponent.literal) is int:
+        return D.int32, False
+    is_base_float = type(base.literal) is float or (base.dtype is not None and base.dtype.is_float)
+    if is_base_float and exponent.dtype is not None and exponent.dtype.is_integer and not exponent.ambiguous:
+        return joined, False
+    if joined.is_integer and exponent.dtype is D.bool:
+        return joined, False
+    return joined, is_weak
+
+
+def reason(lhs: DType, rhs: DType, weak: tuple[bool, bool], met: DType) -> str:
+    """Return the way up the lattice on which two dtypes meet, of which some may be weak."""
+    if lhs is rhs:
+        return "the same dtype"
+    ends = [_node(dtype, is_weak and not all(weak)) for dtype, is_weak in zip((lhs, rhs), weak, strict=True)]
+    bound = _least(set(ends))
+    up, down = (_path(end, bound) for end in ends)
+    both = "; both are weak, and so is the result" if all(weak) else ""
+    return " < ".join(map(_shown, up)) + "".join(f" > {_shown(node)}" for node in down[-2::-1]) + both
+
+
+def _path(start: str, end: str) -> list[str]:
+    """Return a shortest way up."""
+    waiting = [[start]]
+    for path in waiting:
+        if path[-1] == end:
+            return path
+        waiting += [[*path, above] for above in LATTICE.get(path[-1], ()) if end in _ABOVE[above]]
+    raise AssertionError("the end is above the start")
+
+
+def _shown(node: str) -> str:
+    return _NAMES[node].name if node in _NAMES else f"{_DEFAULTS[node].name}?"
+
+
+__all__ = ["Jax", "reason"]

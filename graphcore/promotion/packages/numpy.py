@@ -1,0 +1,156 @@
+"""The promotion of NumPy 2: kinds and widths of arrays, and Python scalars that are weak (NEP 50).
+
+Sources: NumPy's page "Data type promotion in NumPy" and the loops of its universal functions, in release 2.4. Shapes
+and values never matter, but that a Python int must be held by an integer dtype, unless it is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning
+from graphcore.promotion.system import (
+    Key,
+    Operand,
+    PromotionSystem,
+    Resolution,
+    Scalar,
+    smallest_float,
+)
+from graphcore.promotion.tables import dtypes_of, read_table
+from graphcore.types.dtypes import DType
+
+D = DType
+
+COLUMNS = ("b1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "f32", "f64")
+
+# numpy.promote_types.
+_TABLE = """
+b1  : b1  i8  i16 i32 i64 u8  u16 u32 u64 f16 f32 f64
+i8  : i8  i8  i16 i32 i64 i16 i32 i64 f64 f16 f32 f64
+i16 : i16 i16 i16 i32 i64 i16 i32 i64 f64 f32 f32 f64
+i32 : i32 i32 i32 i32 i64 i32 i32 i64 f64 f64 f64 f64
+i64 : i64 i64 i64 i64 i64 i64 i64 i64 f64 f64 f64 f64
+u8  : u8  i16 i16 i32 i64 u8  u16 u32 u64 f16 f32 f64
+u16 : u16 i32 i32 i32 i64 u16 u16 u32 u64 f32 f32 f64
+u32 : u32 i64 i64 i64 i64 u32 u32 u32 u64 f64 f64 f64
+u64 : u64 f64 f64 f64 f64 u64 u64 u64 u64 f64 f64 f64
+f16 : f16 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64
+f32 : f32 f32 f32 f64 f64 f32 f32 f64 f64 f32 f32 f64
+f64 : f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64
+"""
+
+TABLE = dtypes_of(read_table(_TABLE, COLUMNS))
+
+# Functions with no loop for bools, whose first loop is that of int8.
+_IN_INT8 = frozenset({"floor_div", "mod", "pow", "square"})
+# Functions with no loop for bools, and none that takes them.
+_NOT_OF_BOOLS = frozenset({"positive", "sign"})
+
+
+class NumPy(PromotionSystem):
+    """NumPy's table, weak scalars, and what its functions give."""
+
+    name = "numpy"
+    dtypes = frozenset(lhs for lhs, _ in TABLE)
+    bounds_promote = True
+
+    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
+        """The dtype of Python scalars that meet no array: float64, int64 or bool."""
+        kinds = {type(value) for value in literals}
+        return D.float64 if float in kinds else D.int64 if int in kinds else D.bool
+
+    def common(self, lhs: DType, rhs: DType) -> DType:
+        return TABLE[lhs, rhs]
+
+    def join(self, key: Key, operands: Sequence[Operand]) -> DType:
+        joined = self._weakly(operands)
+        if key.rule != "logical":
+            taken = _computed_in(key, joined)
+            for operand in operands:
+                if operand.literal is not None:
+                    check_scalar(operand.literal, taken)
+        return joined
+
+    def _weakly(self, operands: Sequence[Operand]) -> DType:
+        """The arrays' common dtype; a Python scalar of a higher kind makes it the default dtype of that kind."""
+        known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
+        literals = [o.literal for o in operands if o.literal is not None]
+        if not known:
+            return self.default_dtype(literals)
+        joined = known[0]
+        for dtype in known[1:]:
+            joined = self.meet(joined, dtype)
+        kinds = {type(value) for value in literals}
+        if float in kinds and (joined.is_integer or joined is D.bool):
+            return D.float64
+        return D.int64 if int in kinds and joined is D.bool else joined
+
+    def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        if key.rule == "float":
+            return self._float(key, operands)
+        if key.rule == "compare" and (exact := self._exactly(key, operands)) is not None:
+            return Resolution((exact,) * len(operands), D.bool)
+        joined = self.join(key, operands)
+        check_power(key, operands, joined, "Integers to negative integer powers are not allowed in NumPy")
+        if joined is D.bool:
+            if key.op in _NOT_OF_BOOLS:
+                raise no_meaning(key, joined, "NumPy", "cast it to int8 first: .cast(DType.int8)")
+            if key.op in _IN_INT8 or key.rule == "shift":
+                joined = D.int8
+            if key.op == "round":
+                joined = D.float16
+        if key.rule == "sum" and not joined.is_float and joined in self.dtypes:
+            joined = D.uint64 if joined.is_unsigned else D.int64
+        plain = super().resolve(key, [Operand(joined)] * len(operands))
+        return Resolution((joined,) * 2, plain.result) if key.rule == "shift" else plain
+
+    def _float(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        """Return the first loop of floats that takes every operand: each is taken by a float by itself."""
+        joined = self.join(key, operands)
+        floats = [smallest_float(joined if o.dtype is None else o.dtype) for o in operands]
+        met = floats[0]
+        for dtype in floats[1:]:
+            met = self.meet(met, dtype)
+        return super().resolve(key, [Operand(met)] * len(operands))
+
+    def _exactly(self, key: Key, operands: Sequence[Operand]) -> DType | None:
+        """Return the integers in which integers are compared as numbers; None where the common dtype does it."""
+        known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
+        literals = [o.literal for o in operands if o.literal is not None]
+        if not known or not all(d in self.dtypes and not d.is_float for d in known):
+            return None
+        joined = self._weakly(operands)
+        if any(type(value) is float for value in literals) or joined is D.bool:
+            return None
+        if joined.is_integer and all(joined.min <= value <= joined.max for value in literals):
+            return joined
+        widths = [d.bits + (not d.is_signed) for d in known] + [int(v).bit_length() + 1 for v in literals]
+        return D.int64 if max(widths) <= 64 else D.int(max(widths))
+
+
+def _computed_in(key: Key, dtype: DType) -> DType:
+    """Return what a Python number is converted to: a float already, where the function is one into the floats."""
+    if key.rule == "divide" and (dtype.is_integer or dtype is D.bool):
+        return D.float64
+    return smallest_float(dtype) if key.rule == "float" else dtype
+
+
+def reason(lhs: DType, rhs: DType) -> str:
+    """Return the rule by which two dtypes meet."""
+    if lhs is rhs:
+        return "the same dtype"
+    if D.bool in (lhs, rhs):
+        return "bool with anything: the other"
+    if lhs.is_float and rhs.is_float:
+        return "floats: the wider"
+    if lhs.is_float or rhs.is_float:
+        return "an integer with a float: the narrowest float that holds both, float64 at most"
+    if lhs.is_signed is rhs.is_signed:
+        return "the same sign: the wider"
+    if D.uint64 in (lhs, rhs):
+        return "signed with uint64: no integer holds both, hence float64"
+    return "signed with unsigned: the narrowest signed integer that holds both"
+
+
+__all__ = ["NumPy", "reason"]

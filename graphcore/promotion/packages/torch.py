@@ -1,0 +1,155 @@
+"""The promotion of PyTorch: categories, and tensors before tensors without axes before Python scalars.
+
+Sources: PyTorch's page "Tensor Attributes", section "torch.dtype", and the functions of release 2.13. An operand of a
+higher category (bool, integer, float) decides; within a category those without axes and Python scalars give way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning
+from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar
+from graphcore.promotion.tables import dtypes_of, read_table
+from graphcore.types.dtypes import DType
+
+D = DType
+
+COLUMNS = ("b1", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")
+
+# torch.promote_types.
+_TABLE = """
+b1   : b1   u8   i8   i16  i32  i64  f16  bf16 f32  f64
+u8   : u8   u8   i16  i16  i32  i64  f16  bf16 f32  f64
+i8   : i8   i16  i8   i16  i32  i64  f16  bf16 f32  f64
+i16  : i16  i16  i16  i16  i32  i64  f16  bf16 f32  f64
+i32  : i32  i32  i32  i32  i32  i64  f16  bf16 f32  f64
+i64  : i64  i64  i64  i64  i64  i64  f16  bf16 f32  f64
+f16  : f16  f16  f16  f16  f16  f16  f16  f32  f32  f64
+bf16 : bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64
+f32  : f32  f32  f32  f32  f32  f32  f32  f32  f32  f64
+f64  : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
+"""
+
+TABLE = dtypes_of(read_table(_TABLE, COLUMNS))
+
+LIMITED = (D.uint16, D.uint32, D.uint64)
+"""They meet floats, and no other integer."""
+FLOAT8 = (D.float8_e4m3fn, D.float8_e5m2)
+"""They meet themselves, and what gives way to them."""
+
+# Functions that do not promote: their operands are of one dtype.
+_OF_ONE_DTYPE = frozenset({"matmul", "linear", "einsum", "vecdot"})
+# Functions that nothing computes for bools.
+_NOT_OF_BOOLS = frozenset(
+    {
+        "abs", "argmax", "argmin", "ceil", "clip", "floor", "floor_div", "mod", "negate", "positive", "pow", "round",
+        "sub", "trunc", *_OF_ONE_DTYPE,
+    }
+)  # fmt: skip
+# Functions of floats alone, where others take integers in the default dtype.
+_SPREADS = frozenset({"stdev", "var"})
+_OF_FLOATS = frozenset({"logsoftmax", "mean", "softmax", "vecdot", *_SPREADS})
+
+
+class Torch(PromotionSystem):
+    """PyTorch's table, its categories, and what its functions give; the default dtype is float32."""
+
+    name = "torch"
+    dtypes = frozenset({*(lhs for lhs, _ in TABLE), *LIMITED, *FLOAT8})
+    reads_operands = True
+    bounds_promote = True
+
+    def default_dtype(self, literals: Iterable[Scalar]) -> DType:
+        """The dtype of Python scalars: float32, which is torch.get_default_dtype(), int64 or bool."""
+        kinds = {type(value) for value in literals}
+        return D.float32 if float in kinds else D.int64 if int in kinds else D.bool
+
+    def common(self, lhs: DType, rhs: DType) -> DType:
+        met = TABLE.get((lhs, rhs))
+        if met is not None:
+            return met
+        if lhs in FLOAT8 or rhs in FLOAT8:
+            raise NoPromotion(
+                f"Promotion for Float8 Types is not supported in PyTorch: {lhs} and {rhs}",
+                help="cast one of them: .cast(DType.float16)",
+            )
+        if lhs.is_float or rhs.is_float:
+            return lhs if lhs.is_float else rhs
+        raise NoPromotion(
+            f"Promotion for uint16, uint32, uint64 types is not supported in PyTorch: {lhs} and {rhs}",
+            help=f"cast one of them: .cast(DType.{rhs.name}) or .cast(DType.{lhs.name})",
+        )
+
+    def join(self, key: Key, operands: Sequence[Operand]) -> DType:
+        joined = self._by_category(operands)
+        if key.rule != "logical":
+            for operand in operands:
+                if operand.literal is not None:
+                    check_scalar(operand.literal, joined)
+        return joined
+
+    def _by_category(self, operands: Sequence[Operand]) -> DType:
+        """Return the dtype of those with axes, unless those without, and then Python scalars, are of a higher one."""
+        with_axes = self._folded([o.dtype for o in operands if o.dtype is not None and o.rank != 0])
+        without = self._folded([o.dtype for o in operands if o.dtype is not None and o.rank == 0])
+        scalars = self._folded([self.default_dtype([o.literal]) for o in operands if o.literal is not None])
+        joined = self._combined(with_axes, self._combined(without, scalars))
+        assert joined is not None
+        return joined
+
+    def _folded(self, dtypes: Sequence[DType]) -> DType | None:
+        met: DType | None = None
+        for dtype in dtypes:
+            met = dtype if met is None else self.meet(met, dtype)
+        return met
+
+    def _combined(self, first: DType | None, second: DType | None) -> DType | None:
+        """Return the first, unless the second is of a higher category."""
+        if first is None or second is None:
+            return second if first is None else first
+        if D.string not in (first, second) and _category(first) >= _category(second):
+            return first
+        return self.meet(first, second)
+
+    def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        if key.op in _OF_ONE_DTYPE and len({o.dtype for o in operands}) > 1:
+            raise NoPromotion(
+                f"expected the operands of {key.op} to have the same dtype, as PyTorch does, which promotes none",
+                help="cast one of them: .cast(DType.float32)",
+            )
+        if key.op == "sub" and any(o.dtype is D.bool or type(o.literal) is bool for o in operands):
+            raise no_meaning(key, D.bool, "PyTorch", "use ^ or logical_not, or cast to int8: .cast(DType.int8)")
+        joined = self.join(key, operands)
+        check_power(key, operands, joined, "Integers to negative integer powers are not allowed in PyTorch")
+        if joined is D.bool and (key.op in _NOT_OF_BOOLS or key.rule == "shift"):
+            raise no_meaning(key, joined, "PyTorch", "cast it to int8 first: .cast(DType.int8)")
+        is_whole = joined in self.dtypes and not joined.is_float
+        if (key.op in _OF_FLOATS and is_whole) or (key.op in _SPREADS and joined in FLOAT8):
+            raise no_meaning(key, joined, "PyTorch", "cast it to a float first: .cast(DType.float32)")
+        if is_whole and key.rule in ("divide", "float"):
+            joined = D.float32
+        elif is_whole and (key.rule == "sum" or (key.op == "square" and joined is D.bool)):
+            joined = D.int64
+        plain = super().resolve(key, [Operand(joined)] * len(operands))
+        return Resolution((joined,) * 2, plain.result) if key.rule == "shift" else plain
+
+
+def _category(dtype: DType) -> int:
+    return 2 if dtype.is_float else 0 if dtype is D.bool else 1
+
+
+def reason(lhs: DType, rhs: DType) -> str:
+    """Return the rule by which two dtypes of tensors with axes meet."""
+    if lhs is rhs:
+        return "the same dtype"
+    if _category(lhs) != _category(rhs):
+        return "categories bool < integer < float: the higher"
+    if lhs.is_float:
+        return "floats: the wider" if lhs.bits != rhs.bits else "floats of one width: one that holds both"
+    if lhs.is_signed is rhs.is_signed:
+        return "the same sign: the wider"
+    return "signed with uint8: the narrowest signed integer that holds both"
+
+
+__all__ = ["Torch", "reason"]

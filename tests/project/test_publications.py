@@ -1,0 +1,40 @@
+"""docs/publications.md: every statement has a number of its own and a test that exists."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "publications.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| ([A-Z])(\d+) \| (.+) \| `(\S+)` \|$", PAGE, re.MULTILINE)
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """Return the names of the functions of a file of tests."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def test_every_line_of_the_tables_is_a_statement_with_a_test() -> None:
+    lines = [line for line in PAGE.splitlines() if line.startswith("|") and not line.startswith(("|---", "| | "))]
+    assert len(lines) == len(ROWS) > 200
+
+
+def test_statements_are_numbered_in_order() -> None:
+    for letter, rows in itertools.groupby(ROWS, key=lambda row: row[0]):
+        assert [int(number) for _, number, _, _ in rows] == list(range(1, sum(r[0] == letter for r in ROWS) + 1))
+    assert list(dict.fromkeys(row[0] for row in ROWS)) == list("MKNPA")
+
+
+@pytest.mark.parametrize("named", sorted({row[3] for row in ROWS}))
+def test_test_that_shows_a_statement_exists(named: str) -> None:
+    path, _, function = named.partition("::")
+    assert function.startswith("test_")
+    assert function in functions_of(ROOT / path)

@@ -1,0 +1,1 @@
+"""The dtypes that packages give, as literals."""

@@ -1,0 +1,142 @@
+"""Python numbers, ranks and comparisons under `numpy`, `jax` and `torch`: what is refused, and what gives way."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcore as gc
+from graphcore import DType, Graph, Symbol, TensorType, ops
+from graphcore.errors import DTypeError, PromotionError
+from graphcore.promotion import Key, Operand, system
+
+D = DType
+PACKAGES = ("numpy", "jax", "torch")
+
+
+def graph_of(package: str, **dtypes: str) -> Graph:
+    return Graph("scalars", {n: TensorType(DType.of(d), ["n"]) for n, d in dtypes.items()}, promotion=package)
+
+
+def run(graph: Graph, made: Symbol, *arrays: Any) -> Any:
+    graph.output(made)
+    return gc.InferenceSession().load(graph)(*arrays)[0]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(("dtype", "value"), [("int8", 300), ("uint8", -1), ("int64", 2**63), ("float16", 10**6)])
+def test_number_that_the_dtype_cannot_hold_is_refused(package: str, dtype: str, value: int) -> None:
+    x = graph_of(package, x=dtype)["x"]
+    builds: list[Callable[[], Symbol]] = [lambda: x + value, lambda: value * x, lambda: ops.maximum(x, value)]
+    for build in builds:
+        with pytest.raises(DTypeError, match=f"{value} cannot be held in {dtype}"):
+            build()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_int_that_a_float_rounds_is_taken(package: str) -> None:
+    graph = graph_of(package, x="float16")
+    assert run(graph, graph["x"] + 2049, np.zeros(1, np.float16)).tolist() == [2048.0]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_integer_to_the_power_of_a_negative_number_is_refused(package: str) -> None:
+    graph = graph_of(package, x="int32", f="float32")
+    with pytest.raises(DTypeError, match="negative"):
+        graph["x"] ** -1
+    assert run(graph, graph["f"] ** -1, np.ones(1, np.int32), np.full(1, 4, np.float32)).tolist() == [0.25]
+
+
+INTEGERS = ["int8", "uint8", "int64", "uint64"]
+
+
+@pytest.mark.parametrize("op", [ops.less, ops.equal, ops.greater_equal])
+def test_numpy_compares_integers_as_numbers(op: Any) -> None:
+    compared = {ops.less: np.less, ops.equal: np.equal, ops.greater_equal: np.greater_equal}[op]
+    for left, right in itertools.product(INTEGERS, repeat=2):
+        graph = graph_of("numpy", x=left, y=right)
+        x, y = (np.array([i.min, i.max, i.max, 0], d) for d, i in ((d, np.iinfo(d)) for d in (left, right)))
+        y = y[[0, 1, 3, 2]]
+        assert run(graph, op(graph["x"], graph["y"]), x, y).tolist() == compared(x, y).tolist(), (left, right)
+    for dtype, value in itertools.product(INTEGERS, (-(2**70), -129, -1, 0, 255, 256, 2**63, 2**64, 2**70)):
+        graph = graph_of("numpy", x=dtype)
+        x = np.array([np.iinfo(dtype).min, 0, 1, np.iinfo(dtype).max], dtype)
+        assert run(graph, op(graph["x"], value), x).tolist() == compared(x, value).tolist(), (dtype, value)
+
+
+def test_operand_of_unknown_rank_counts_as_with_axes_in_torch() -> None:
+    met = system("torch").resolve(Key("add", "arithmetic"), [Operand(D.float16), Operand(D.float64, rank=0)])
+    assert met.result is D.float16
+
+
+def test_zero_dimensional_tensors_give_way_in_torch_alone() -> None:
+    for package, expected in (("torch", D.float16), ("numpy", D.float64), ("jax", D.float64)):
+        types = {"x": TensorType("float16", ["n"]), "y": TensorType("float64", [])}
+        graph = Graph("ranks", types, promotion=package)
+        with_warning = pytest.warns(gc.errors.LossyCastWarning) if package == "torch" else contextlib.nullcontext()
+        with with_warning:
+            made = graph["x"] * graph["y"]
+        assert made.dtype is expected
+        x, y = np.array([1, 3], np.float16), np.array(1 / 3)
+        want = x * y.astype(expected.numpy)
+        assert run(graph, made, x, y).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_clip_promotes_its_bounds(package: str) -> None:
+    graph = graph_of(package, x="int8", low="int16", high="float32")
+    made = ops.clip(graph["x"], graph["low"], graph["high"])
+    assert made.dtype is D.float32
+    x, low, high = np.array([-100, 5, 100], np.int8), np.array([-50] * 3, np.int16), np.full(3, 20.5, np.float32)
+    assert run(graph, made, x, low, high).tolist() == [-50, 5, 20.5]
+
+
+def test_matmul_of_two_dtypes_is_refused_in_torch() -> None:
+    types = {"x": TensorType("int8", [2, 2]), "y": TensorType("float32", [2, 2])}
+    x, y = Graph("product", types, promotion="torch").inputs
+    builds: list[Callable[[], Symbol]] = [
+        lambda: x @ y, lambda: ops.linear(x, y), lambda: ops.einsum("ij,jk->ik", x, y),
+    ]  # fmt: skip
+    for build in builds:
+        with pytest.raises(PromotionError, match="to have the same dtype"):
+            build()
+    assert (x.cast("float32") @ y).dtype is D.float32
+
+
+def test_weak_types_are_made_by_numbers_alone_in_jax() -> None:
+    graph = graph_of("jax", c="bool", i="int8", u="uint64", h="float16")
+    c, i, u, h = graph.inputs
+    weak = ops.where(c, 1, 2)
+    assert [str(s.type) for s in (weak, weak + i, weak * 2.5, ops.sin(weak), i + u, (i + u) * h, ops.max(weak))] == [
+        "int64?[n]", "int8[n]", "float64?[n]", "float64?[n]", "float64?[n]", "float16[n]", "int64[]",
+    ]  # fmt: skip
+    assert str((c + 1).type) == "int64?[n]"
+    assert str((c + True).type) == "bool[n]"
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "anvil", "kernel_float"])
+def test_padding_is_of_what_it_pads(package: str) -> None:
+    graph = graph_of(package, x="bool", i="int8")
+    assert ops.pad(graph["i"], [(1, 0)], value=7).dtype is D.int8
+    with pytest.raises(DTypeError):
+        ops.pad(graph["i"], [(1, 0)], value=0.5)
+    made = ops.pad(graph["x"], [(1, 1)], value=0)
+    assert run(graph, made, np.array([True]), np.zeros(1, np.int8)).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(("package", "expected"), [("numpy", "float64"), ("jax", "bfloat16"), ("torch", "float32")])
+def test_traced_numbers_are_weak_in_jax(package: str, expected: str) -> None:
+    seen: list[str] = []
+
+    def scaled(x: Symbol, factor: Any) -> Symbol:
+        made: Symbol = x.cast("bfloat16") * factor if package == "jax" else x * factor
+        seen.append(str(made.type))
+        return made
+
+    gc.jit(scaled, promotion=package)(np.array([1, 2], np.int8), 2.5)
+    assert [text.partition("[")[0] for text in seen] == [expected]

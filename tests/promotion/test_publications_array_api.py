@@ -1,0 +1,99 @@
+"""Statements of the array API's proposal that no table of it holds: prior art, codes and arrays without axes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from graphcore import DType, Graph, TensorType, implicit_cast_type
+from graphcore.errors import PromotionError
+from graphcore.promotion import TableSystem, explain, system
+from graphcore.promotion.array_api import _CODES
+
+D = DType
+KINDS = ((D.bool,), (D.int8, D.int64, D.uint8, D.uint64), (D.float16, D.float32, D.float64))
+
+
+@pytest.mark.parametrize("package", ["numpy", "torch"])
+def test_kinds_are_a_hierarchy_in_numpy_and_pytorch(package: str) -> None:
+    def kind(dtype: DType) -> int:
+        return next(i for i, dtypes in enumerate(KINDS) if dtype in dtypes)
+
+    for lhs, rhs in itertools.product(itertools.chain(*KINDS), repeat=2):
+        if kind(lhs) < kind(rhs) and explain(lhs, rhs, package).dtype is not None:
+            met = implicit_cast_type(lhs, rhs, package)
+            assert met.is_float is (kind(rhs) == 2), (lhs, rhs)
+            assert met is not D.bool
+
+
+def test_numpy_names_the_common_dtype_by_promote_types_and_result_type() -> None:
+    for lhs, rhs in itertools.product(itertools.chain(*KINDS), repeat=2):
+        met = implicit_cast_type(lhs, rhs, "numpy")
+        assert met.numpy == np.promote_types(lhs.numpy, rhs.numpy) == np.result_type(lhs.numpy, rhs.numpy)
+
+
+def test_jax_is_biased_to_narrow_floats_and_has_bfloat16() -> None:
+    for integer, real in itertools.product(KINDS[1], (D.float16, D.bfloat16, D.float32)):
+        assert implicit_cast_type(integer, real, "jax") is real
+    assert implicit_cast_type(D.int64, D.float16, "numpy") is D.float64
+
+
+def test_pytorch_never_looks_at_the_size_of_values() -> None:
+    graph = Graph("sizes", {"x": TensorType("int8", ["n"])}, promotion="torch")
+    assert {(graph["x"] + value).dtype for value in (0, 1, 100, -128)} == {D.int8}
+
+
+def test_system_that_requires_explicit_casts_is_a_table_of_equal_pairs() -> None:
+    explicit = TableSystem("explicit", {(d, d): d for d in (D.int32, D.float32)})
+    graph = Graph("e", {"i": TensorType("int32", ["n"]), "f": TensorType("float32", ["n"])}, promotion=explicit)
+    i, f = graph.inputs
+    with pytest.raises(PromotionError, match="no common dtype in explicit"):
+        i + f
+    assert (i.cast(D.float32) + f).dtype is D.float32
+
+
+def test_codes_count_bytes() -> None:
+    kinds = {"i": "int", "u": "uint", "f": "float"}
+    for code, dtype in _CODES.items():
+        assert dtype is DType.of(f"{kinds[code[0]]}{8 * int(code[1:])}")
+        assert dtype.numpy == np.dtype(code)
+
+
+def test_int64_with_float16_is_float16_in_jax_float64_in_numpy_and_undefined_in_the_standard() -> None:
+    assert implicit_cast_type("int64", "float16", "jax") is D.float16
+    assert implicit_cast_type("int64", "float16", "numpy") is D.float64
+    for profile in ("seed", "2025.12"):
+        assert explain("int64", "float16", system("array_api", profile=profile)).kind == "undefined"
+
+
+def test_int64_with_uint64_is_float64_in_numpy_and_jax_and_undefined_in_the_standard() -> None:
+    assert implicit_cast_type("int64", "uint64", "numpy") is implicit_cast_type("int64", "uint64", "jax") is D.float64
+    for profile in ("seed", "2025.12"):
+        assert explain("int64", "uint64", system("array_api", profile=profile)).kind == "undefined"
+
+
+@pytest.mark.parametrize("profile", ["seed", "2025.12"])
+def test_arrays_without_axes_take_part_as_all_others_do(profile: str) -> None:
+    rules = system("array_api", profile=profile)
+    dtypes = [d for d in _CODES.values() if d in rules.dtypes]
+    graph = Graph("axes", promotion=rules, inputs={
+        **{f"{d}_n": TensorType(d, ["n"]) for d in dtypes}, **{f"{d}_0": TensorType(d, []) for d in dtypes},
+    })  # fmt: skip
+    for lhs, rhs in itertools.product(dtypes, repeat=2):
+        met = explain(lhs, rhs, rules).dtype
+        for x, y in itertools.product("n0", repeat=2):
+            if met is None:
+                with pytest.raises(PromotionError, match="undefined"):
+                    graph[f"{lhs}_{x}"] + graph[f"{rhs}_{y}"]
+            else:
+                assert (graph[f"{lhs}_{x}"] + graph[f"{rhs}_{y}"]).dtype is met
+
+
+def test_common_dtype_is_the_narrowest_that_holds_the_values_of_both() -> None:
+    for lhs, rhs in itertools.product(_CODES.values(), repeat=2):
+        met = explain(lhs, rhs, system("array_api", profile="2025.12")).dtype
+        if met is not None and not met.is_float:
+            assert met.min <= min(lhs.min, rhs.min)
+            assert met.max >= max(lhs.max, rhs.max)
