@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from graphcore import ops
+from graphcore import DType, ops
 from graphcore.build.declare import MEANINGS, REGISTRY
 from graphcore.onnx.versions.table import CHANGES
 
@@ -20,13 +20,16 @@ What lowering makes of every op in every dtype on the CPU provider, in a file fo
 onnxruntime, read off the graph it makes of one op; a session on a newer release keeps more of its kernels. Every cell
 that is not *refused* is run by `tests/ops/test_every_op.py` and gives what [numbers.md](numbers.md) promises: the
 column *result* says whether that is bit for bit, or near (4 units in the last place of float32 or 1e-6, then rounded
-on to narrower floats; 1e-12 in float64). This page is made by `python docs/make_tables.py`.
+on to narrower floats; 1e-12 in float64). The column `int96` stands for all integers of more than 64 bits, which
+`tests/lowering/test_wide_*.py` run: see [wide integers](numbers.md#integers-of-more-than-64-bits). This page is made by
+`python docs/make_tables.py`.
 
 - *native*: the operators the op is written in, as they are, in its own dtype (integers may become floats before).
 - a dtype: the same operators computed in that dtype, between casts or on the same bits.
 - *expanded*: other operators, because there is no kernel or its values are others.
 - *itself*: nothing is computed, the operand is the result.
-- *refused*: a `DTypeError` when the op is called, because it has no meaning there.
+- *refused*: a `DTypeError` when the op is called, because it has no meaning there; of integers of more than 64 bits
+  also when the graph is lowered, because nothing computes it.
 """
 
 
@@ -58,15 +61,16 @@ def dtypes_page() -> str:
     from tests.support.every.states import state
     from tests.support.every_op import CASES
 
-    head = "| op | result | " + " | ".join(f"`{d}`" for d in ALL) + " |"
+    columns = (*ALL, DType.int(96))
+    head = "| op | result | " + " | ".join(f"`{d}`" for d in columns) + " |"
     families: dict[str, list[str]] = {}
     for name, op in sorted(REGISTRY.items()):
-        cells = [state(name, dtype) for dtype in ALL]
+        cells = [state(name, dtype) for dtype in columns]
         result = "near" if CASES[name].near else "exact"
         families.setdefault(op.family, []).append(f"| `{name}` | {result} | {' | '.join(cells)} |")
     lines = [DTYPES_INTRODUCTION.rstrip()]
     for family, rows in sorted(families.items()):
-        lines += ["", f"## {family}", "", head, "|---" * (len(ALL) + 2) + "|", *rows]
+        lines += ["", f"## {family}", "", head, "|---" * (len(columns) + 2) + "|", *rows]
     return "\n".join(lines) + "\n"
 
 

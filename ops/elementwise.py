@@ -134,7 +134,9 @@ def _known_power(x: Symbol, power: int) -> Symbol:
 add = binary(
     "add", "Add", "arithmetic", "The sum. Integers wrap; bools are *or*ed. ONNX Add.", dunder="add", for_bool="Or"
 )
-sub = binary("sub", "Sub", "subtract", "The difference. Integers wrap; bools have none. ONNX Sub.", dunder="sub")
+sub = binary(
+    "sub", "Sub", "subtract", "The difference. Integers wrap; bools have none. ONNX Sub.", dunder="sub", for_bool="Xor"
+)  # for_bool: of kernel_float, which alone has one
 mul = binary(
     "mul", "Mul", "arithmetic", "The product. Integers wrap; bools are *and*ed. ONNX Mul.", dunder="mul", for_bool="And"
 )
@@ -190,7 +192,9 @@ def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
     return floor_div(lhs, rhs), mod(lhs, rhs)
 
 
-negate = unary("negate", "Neg", "subtract", "The number with the other sign; integers wrap. ONNX Neg.", dunder="neg")
+negate = unary(
+    "negate", "Neg", "subtract", "The number with the other sign; integers wrap. ONNX Neg.", dunder="neg", same_on=_BOOL
+)
 positive = unary("positive", "Identity", "number", "The tensor itself.", dunder="pos", same_on=tuple(Kind))
 abs = unary("abs", "Abs", "number", "The magnitude; MIN stays MIN. ONNX Abs.", dunder="abs", same_on=_UNSIGNED)
 sign = unary("sign", "Sign", "number", "-1, 0 or 1 by the sign; NaN stays. ONNX Sign.", same_on=_BOOL)

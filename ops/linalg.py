@@ -189,11 +189,12 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
             operands=roles,
             help=f"axis {axis} must have the same length in both",
         )
-    promoted, _ = promote("vecdot", "arithmetic", roles)
+    promoted, dtype = promote("vecdot", "arithmetic", roles)
     left, right = (_moved_last(s, axis_of("vecdot", axis, s.rank, roles)) for s in promoted)
     row = e.emit("Unsqueeze", left, e.ints(left, [-2]), shape=Shape([*left.shape[:-1], 1, left.shape[-1]]))
     column = e.emit("Unsqueeze", right, e.ints(right, [-1]), shape=Shape([*right.shape, 1]))
-    product = matmul(row, column)
+    shape = _product_shape({"lhs": row, "rhs": column})
+    product = row.graph.build.emit("MatMul", (row, column), tensor_type(dtype, shape))
     return e.emit("Squeeze", product, e.ints(left, [-2, -1]), shape=product.shape[:-2])
 
 

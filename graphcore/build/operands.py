@@ -22,6 +22,7 @@ from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import promoted, user_line
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
+from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
 _SCALARS = (bool, int, float)
@@ -142,7 +143,7 @@ def describe(symbol: Symbol, reads_shapes: bool) -> Operand:
 
 def refused(op: str, refusal: NoPromotion, roles: Roles) -> GraphcoreError:
     """A system's refusal as the error that the user sees, which names the operands."""
-    shown = {role: repr(value) if type(value) in _SCALARS else value for role, value in roles.items()}
+    shown = {role: text_of(value) if type(value) in _SCALARS else value for role, value in roles.items()}
     return refusal.error(f"{op}: {refusal.reason}", operands=shown, help=refusal.help)
 
 

@@ -12,6 +12,7 @@ from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError
 from graphcore.promotion.system import NoPromotion, PromotionSystem, Scalar, check_literal
 from graphcore.types.dtypes import DType
+from graphcore.types.long_integers import text_of
 
 
 def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:
@@ -111,7 +112,7 @@ def python_dtype(array: Array, own: DType, system: PromotionSystem) -> DType:
 
 def _no_tensor(value: object) -> DTypeError:
     return DTypeError(
-        f"constant: {value!r:.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
+        f"constant: {text_of(value):.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
     )
 
 

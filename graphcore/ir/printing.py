@@ -15,6 +15,7 @@ from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.support.escaping import escaped
 from graphcore.types.dtypes import DType
+from graphcore.types.long_integers import text_of
 
 
 def graph_text(graph: Graph) -> str:
@@ -88,7 +89,8 @@ def _operand(symbol: Symbol) -> str:
 
 def _array(array: np.ndarray[Any, Any], dtype: DType) -> str:
     if array.size <= 8:
-        return str(array.tolist()) if dtype is DType.int64 else f"{dtype}({array.tolist()})"
+        text = text_of(array.tolist()) if dtype.bits > 64 else str(array.tolist())
+        return text if dtype is DType.int64 else f"{dtype}({text})"
     return f"{dtype}{list(array.shape)}"
 
 

@@ -283,7 +283,6 @@ class AlloHls(Allo):
             else:
                 negated = any(t.negated for t in left) or any(t.negated is not (key.op == "sub") for t in right)
                 whole = sum_type([*dtypes.values()], [negated], len(terms))
-            _check_width(whole)
             return Resolution((whole,) * len(terms), whole, expression=True)
         if not self.fast_math or DType.index in dtypes.values():
             return None
@@ -301,18 +300,6 @@ class AlloHls(Allo):
 
 
 _FLAT = {"add": frozenset({"add", "sub"}), "sub": frozenset({"add", "sub"}), "mul": frozenset({"mul"})}
-
-MOST_BITS = 1 << 16
-"""The widest result of an expression: products of products would soon have useless widths."""
-
-
-def _check_width(dtype: DType) -> None:
-    if dtype.bits > MOST_BITS:
-        raise NoPromotion(
-            f"the result has {dtype.bits} bits; {MOST_BITS} are the most",
-            help="cast the operands to the width that is needed: .cast(DType.int(64))",
-            error=DTypeError,
-        )
 
 
 class AlloCpp(Allo):

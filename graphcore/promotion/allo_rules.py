@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from graphcore.types.dtypes import DType
+from graphcore.errors import DTypeError
+from graphcore.promotion.system import NoPromotion
+from graphcore.types.dtypes import MOST_BITS, DType
 
 
 class Style(Protocol):
@@ -31,7 +33,13 @@ def is_integer(dtype: DType) -> bool:
 
 
 def integer(bits: int, signed: bool) -> DType:
-    """The integer of a width; the unsigned one of 1 bit is bool."""
+    """The integer of a width; the unsigned one of 1 bit is bool. Raises `NoPromotion` for one that there is not."""
+    if bits > MOST_BITS:
+        raise NoPromotion(
+            f"the result has {bits} bits; {MOST_BITS} are the most",
+            help="cast the operands to the width that is needed: .cast(DType.int(64))",
+            error=DTypeError,
+        )
     return DType.int(bits) if signed else DType.bool if bits == 1 else DType.uint(bits)
 
 

@@ -153,8 +153,8 @@ class KernelFloat(PromotionSystem):
             # Of plain scalars it is C++'s own operator.
             return Resolution(same if key.rule == "compare" else (DType.bool,) * len(operands), DType.bool, is_constant)
         if key.rule == "subtract" and dtype is DType.bool and key.elementwise:
-            # As C++ computes it, in an integer that is then made a bool again.
-            return Resolution((DType.int8,) * len(operands), dtype, is_constant, computed=DType.int8)
+            # In C++ an integer that is then made a bool again: whether they differ, and x itself for -x.
+            return Resolution(same, dtype, is_constant)
         if key.rule in ("compare", "test"):
             return Resolution(same, dtype, is_constant, computed=DType.bool)
         if key.rule == "logical" or (key.rule == "bitwise" and dtype.is_float and len(operands) > 1):

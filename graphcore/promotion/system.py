@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
 from graphcore.types.dtypes import DType
+from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import Type
 
 Scalar: TypeAlias = bool | int | float
@@ -294,8 +295,8 @@ def check_literal(value: Scalar, dtype: DType) -> None:
         else:
             fix = f"write {float(value)!r} if rounding is meant, or cast the Symbol to a wider float"
     else:
-        fix = f"{dtype} holds {dtype.min} to {dtype.max}; cast the Symbol to a wider dtype first"
-    raise NoPromotion(f"{value!r} cannot be held in {dtype}", help=fix, error=DTypeError)
+        fix = f"{dtype} holds {text_of(dtype.min)} to {text_of(dtype.max)}; cast the Symbol to a wider dtype first"
+    raise NoPromotion(f"{text_of(value)} cannot be held in {dtype}", help=fix, error=DTypeError)
 
 
 def holds(value: Scalar, dtype: DType) -> bool:

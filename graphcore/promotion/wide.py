@@ -15,10 +15,11 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 
 OPERATORS = frozenset(
     {
-        "Abs", "Add", "BitCast", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "Clip",
-        "ConstantOfShape", "Div", "Equal", "FloorDiv", "Greater", "GreaterOrEqual", "IntegerPow", "Less",
-        "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "NotEqual", "ReduceSum", "Shape", "ShiftLeft", "ShiftRight",
-        "Sign", "Size", "Square", "Sub", "Sum",
+        "Abs", "Add", "ArgMax", "ArgMin", "BitCast", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast",
+        "Clip", "ConstantOfShape", "CumProd", "CumSum", "Div", "Einsum", "Equal", "FloorDiv", "Fma", "Greater",
+        "GreaterOrEqual", "If", "IntegerPow", "Less", "LessOrEqual", "Loop", "MatMul", "Max", "Min", "Mod", "Mul",
+        "Neg", "NotEqual", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Scan", "Shape", "ShiftLeft",
+        "ShiftRight", "Sign", "Size", "Square", "Sub", "Sum", "TopK",
         # They put values elsewhere.
         "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
         "Pad", "Reshape", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
@@ -30,15 +31,11 @@ OPERATORS = frozenset(
 EXPRESSIONS = frozenset({"SumOfTerms", "ProductOfTerms"})
 """Those that are made of operators that have one."""
 
-LOW_BITS = frozenset({"CumSum", "Einsum", "MatMul", "ReduceProd"})
-"""Those that only run where no more than 64 bits of the result are used later, which is not known yet."""
-
 MOST_BITS_OF_FLOATS = 1000
 """The widest integers that floats are made of, and that are made of floats; quotients go through floats too.
 
 float64 has no powers of two far above that.
 """
-MOST_EXPONENT = 1 << 16
 
 _DIVISIONS = frozenset({"Div", "FloorDiv", "Mod"})
 
@@ -74,17 +71,10 @@ def _refusal(operator: str, inputs: Sequence[Value | None], type_: Type) -> tupl
     wide = next((s.type for s in inputs if s is not None and is_wide(s.type)), type_)
     name = wide.dtype if isinstance(wide, TensorType) else wide
     narrower = "cast the operands to at most 64 bits first: .cast(DType.int64)"
-    if operator not in OPERATORS and operator not in LOW_BITS:
+    if operator not in OPERATORS:
         return f"nothing computes it on {name}, an integer of more than 64 bits", narrower
-    if any(s is not None and _is_captured(s) and is_wide(s.type) for s in inputs):
-        return f"{name}: integers of more than 64 bits do not go into the bodies of If, Loop and Scan", narrower
     if operator in _DIVISIONS and isinstance(name, DType) and name.bits > MOST_BITS_OF_FLOATS:
         return f"integers of at most {MOST_BITS_OF_FLOATS} bits are divided, and this is {name}", narrower
-    if operator == "IntegerPow":
-        power = _number(inputs[1])
-        if power is None or not 0 <= power <= MOST_EXPONENT:
-            reason = f"the exponent of an integer of more than 64 bits must be a constant from 0 to {MOST_EXPONENT}"
-            return reason, narrower
     if operator == "Cast":
         source = inputs[0].type if inputs[0] is not None else type_
         ends = [t.dtype for t in (source, type_) if isinstance(t, TensorType)]
@@ -93,19 +83,4 @@ def _refusal(operator: str, inputs: Sequence[Value | None], type_: Type) -> tupl
     return None
 
 
-def _number(symbol: Value | None) -> int | None:
-    """Return the value of a constant of one element."""
-    if symbol is None or not symbol.is_constant:
-        return None
-    constant = symbol.producer
-    if constant.is_weight or constant.array.size != 1:
-        return None
-    return int(constant.array.reshape(()).item())
-
-
-def _is_captured(symbol: Value) -> bool:
-    """Return whether it stands in a body for a Symbol of an outer graph, which its producer then has."""
-    return hasattr(symbol.producer, "symbol")
-
-
-__all__ = ["EXPRESSIONS", "LOW_BITS", "OPERATORS", "check", "is_wide"]
+__all__ = ["EXPRESSIONS", "OPERATORS", "check", "is_wide"]

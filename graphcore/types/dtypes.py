@@ -92,12 +92,12 @@ class DType:
 
     @staticmethod
     def int(bits: _int) -> DType:
-        """The signed integer of `bits` bits (>= 1); the named one where there is one. Raises `DTypeError`."""
+        """The signed integer of `bits` bits (1 to 65,536); the named one where there is one. Raises `DTypeError`."""
         return _integer("int", bits)
 
     @staticmethod
     def uint(bits: _int) -> DType:
-        """The unsigned integer of `bits` bits (>= 1); the named one where there is one. Raises `DTypeError`."""
+        """The unsigned integer of `bits` bits (1 to 65,536); the named one where there is one. Raises `DTypeError`."""
         return _integer("uint", bits)
 
     @staticmethod
@@ -265,6 +265,8 @@ _BITS = {"i1": "bool", "i2": "int2", "i4": "int4", "u1": "uint1", "u2": "uint2",
 _BITS |= {"f2": "", "f4": "float4_e2m1", "f8": "float8_e4m3fn or float8_e5m2"}
 _BY_ONNX = {_NAMED[row[0]].onnx: _NAMED[row[0]] for row in _STORED}
 _WIDTHS: dict[str, DType] = {}
+MOST_BITS = 1 << 16
+"""The bits of the widest integers: products of products would soon have useless widths."""
 
 
 def is_wide(dtype: DType) -> bool:
@@ -299,6 +301,11 @@ def _integer(family: str, bits: int) -> DType:
     if not isinstance(bits, int) or isinstance(bits, bool) or bits < 1:
         raise DTypeError(
             f"DType.{family}({bits!r}): a width is a whole number of bits", help="use a width of 1 or more"
+        )
+    if bits > MOST_BITS:
+        raise DTypeError(
+            f"DType.{family}({bits}): integers have {MOST_BITS} bits at most",
+            help="use the width that is needed, such as DType.int(128)",
         )
     name = f"{family}{bits}"
     found = _NAMED.get(name) or _WIDTHS.get(name)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.types.dtypes import DType
+from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import TensorType, Type
 
 _LONGEST_NAME = 400
@@ -31,7 +32,8 @@ def array_text(array: np.ndarray[Any, Any]) -> str:
     """Return the elements of a short array, `[1, -1]`, "" for a longer one."""
     if array.size > _MOST_ELEMENTS:
         return ""
-    return short_text(str(array.tolist()))
+    held = array.tolist()
+    return short_text(held if isinstance(held, str) else text_of(held))
 
 
 def attribute_text(value: Any) -> str:

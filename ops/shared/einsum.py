@@ -70,6 +70,26 @@ def _implied(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return (*dots, *sorted(label for label, count in times.items() if count == 1))
 
 
+def spelled(equation: Equation, ranks: Sequence[int]) -> Equation:
+    """Return the equation with letters in place of its dots, aligned at their last axes."""
+    counts = [rank - len(labels) + 1 for rank, labels in zip(ranks, equation.inputs, strict=True) if "..." in labels]
+    used = {label for labels in (*equation.inputs, equation.output) for label in labels}
+    free = [letter for letter in string.ascii_letters if letter not in used]
+    if max(counts, default=0) > len(free):
+        return equation
+    dots = free[: max(counts, default=0)]
+
+    def spell(labels: tuple[str, ...], count: int) -> tuple[str, ...]:
+        place = labels.index("...") if "..." in labels else len(labels)
+        return (*labels[:place], *dots[len(dots) - count :], *labels[place + 1 :])
+
+    inputs = tuple(
+        spell(labels, rank - len(labels) + 1 if "..." in labels else 0)
+        for rank, labels in zip(ranks, equation.inputs, strict=True)
+    )
+    return Equation(inputs, spell(equation.output, len(dots) if "..." in equation.output else 0))
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """The sizes of labels: the dim of each letter, and the dims of "..."."""

@@ -16,6 +16,7 @@ from graphcore.runtime.calls.looks import are_all_text, is_text, quick_look
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
+from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
 _Accepted: TypeAlias = tuple[str, "np.dtype[Any] | None", "tuple[int, ...] | None"]
@@ -239,8 +240,8 @@ class Feeds:
         for item in whole.ravel():
             if not dtype.min <= item <= dtype.max:
                 raise FeedError(
-                    f"{self.model}: {what} is {dtype}, which cannot hold {item}",
-                    help=f"{dtype} holds {dtype.min} to {dtype.max}",
+                    f"{self.model}: {what} is {dtype}, which cannot hold {text_of(item)}",
+                    help=f"{dtype} holds {text_of(dtype.min)} to {text_of(dtype.max)}",
                 )
         return big_integers.to_digits(whole, dtype)
 

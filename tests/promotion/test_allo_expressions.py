@@ -100,6 +100,13 @@ def divided(x: int, y: int) -> int:
     return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
+def raised(x: int, y: int, bits: int) -> int:
+    """The power modulo 2^bits; the quotient truncated to zero where the exponent is negative."""
+    if y < 0:
+        return {1: 1, -1: -1 if y % 2 else 1}.get(x, 0)
+    return pow(x, y, 1 << bits)
+
+
 def shifted(x: int, count: int, bits: int, left: bool) -> int:
     if not 0 <= count < bits:
         return 0 if left or x >= 0 else -1
@@ -119,10 +126,25 @@ PYTHON: dict[str, Callable[..., Any]] = {
     **BITWISE, **COMPARISONS, "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
     "//": operator.floordiv, "%": operator.mod, "<<": operator.lshift, ">>": operator.rshift,
     "max": ops.maximum, "min": ops.minimum, "logical and": ops.logical_and, "logical or": ops.logical_or,
+    "**": operator.pow,
     "neg": operator.neg, "invert": operator.invert, "abs": abs, "pos": operator.pos, "logical not": ops.logical_not,
 }  # fmt: skip
 SUMS = ("+", "-", "*")
-TWO = (*SUMS, *SUMS, *SUMS, *BITWISE, *COMPARISONS, *DIVISIONS, "<<", ">>", "max", "min", "logical and", "logical or")
+TWO = (
+    *SUMS,
+    *SUMS,
+    *SUMS,
+    *BITWISE,
+    *COMPARISONS,
+    *DIVISIONS,
+    "<<",
+    ">>",
+    "**",
+    "max",
+    "min",
+    "logical and",
+    "logical or",
+)
 ONE = ("neg", "invert", "abs", "pos", "logical not", "cast", "power", "number", "where")
 WIDEST = 200
 
@@ -248,6 +270,9 @@ class Expressions:
             numbers, common = each(lambda p, q: int(COMPARISONS[op](p, q)), a, b), TRUTH
         elif op in BITWISE:
             numbers = each(BITWISE[op], a, b)
+        elif op == "**":
+            power = common
+            numbers = each(lambda p, q: power.wrap(raised(p, q, power.bits)), a, b)
         elif op in DIVISIONS:
             whole = common
             numbers = each(lambda p, q: whole.wrap(DIVISIONS[op](p, q)), a, b)

@@ -180,7 +180,8 @@ def samples(dtype: DType, count: int, seed: int) -> Array:
         low, high = int(dtype.min), int(dtype.max)
         edges = sorted({low, low + 1, max(low, -1), 0, 1, 2, 3, 7, high // 2, high - 1, high})
         raw = [int(v) for v in random.integers(0, 1 << 63, count, dtype=np.uint64) * 2 + random.integers(0, 2, count)]
-        spread = [low + (v >> (64 - dtype.bits)) for v in raw]
+        wide = max(0, dtype.bits - 64)
+        spread = [low + ((v << wide | v >> 1) >> max(0, 64 - dtype.bits)) for v in raw]
         small = [max(low, int(v)) for v in random.integers(-9, 70, count)]
         numbers = [edges[i % len(edges)] if i % 3 == 0 else (spread if i % 3 == 1 else small)[i] for i in range(count)]
         return np.array([numbers[i] for i in random.permutation(count)], dtype.numpy)

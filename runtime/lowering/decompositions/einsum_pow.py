@@ -8,7 +8,7 @@ from typing import Any
 
 from graphcore.build.declare import EXPANSIONS
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.einsum import Equation, parse
+from graphcore.ops.shared.einsum import Equation, parse, spelled
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dtypes import DType
@@ -99,26 +99,6 @@ def _product(b: Builder, inputs: Sequence[Symbol], equation: Equation, shape: Sh
 def _is_plain(equation: Equation) -> bool:
     """Return whether no letter stands twice in a term."""
     return all(len(set(labels)) == len(labels) for labels in equation.inputs)
-
-
-def spelled(equation: Equation, ranks: Sequence[int]) -> Equation:
-    """Return the equation with letters in place of its dots, aligned at their last axes."""
-    counts = [rank - len(labels) + 1 for rank, labels in zip(ranks, equation.inputs, strict=True) if "..." in labels]
-    used = {label for labels in (*equation.inputs, equation.output) for label in labels}
-    free = [letter for letter in string.ascii_letters if letter not in used]
-    if max(counts, default=0) > len(free):
-        return equation
-    dots = free[: max(counts, default=0)]
-
-    def spell(labels: tuple[str, ...], count: int) -> tuple[str, ...]:
-        place = labels.index("...") if "..." in labels else len(labels)
-        return (*labels[:place], *dots[len(dots) - count :], *labels[place + 1 :])
-
-    inputs = tuple(
-        spell(labels, rank - len(labels) + 1 if "..." in labels else 0)
-        for rank, labels in zip(ranks, equation.inputs, strict=True)
-    )
-    return Equation(inputs, spell(equation.output, len(dots) if "..." in equation.output else 0))
 
 
 def _diagonal(b: Builder, x: Symbol, labels: tuple[str, ...]) -> tuple[Symbol, tuple[str, ...]]:

@@ -134,7 +134,7 @@ CASES: dict[str, Case] = {
     "as_real": moved(["n 2"], ops.as_real, lambda x: (x[:, 0], x[:, 1])),
     "constant": Case(
         operands(*X),
-        lambda x: ops.stack([x[0], ops.constant(np.ones(4, np.float32).astype(x.dtype.numpy), x.dtype)]),
+        lambda x: ops.stack([x[0], ops.constant(np.ones(4, np.int8).astype(x.dtype.numpy), x.dtype)]),
         lambda dtype, x: np.stack([x[0], np.ones(4, np.float32).astype(x.dtype)]),
         own,
     ),

@@ -26,9 +26,10 @@ def state(name: str, dtype: DType) -> str:
     """ "refused", "itself", "native", "expanded", or the dtypes that the op's operators are computed in instead."""
     try:
         graph, _, _ = graph_of([name], dtype)
+        lowered = lower(graph, "cpu")
     except GraphcoreError:
         return "refused"
-    return of_graph(graph, lower(graph, "cpu"), dtype)
+    return of_graph(graph, lowered, dtype)
 
 
 def of_graph(graph: Graph, lowered: Graph, dtype: DType) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.einsum import parse
+from graphcore.ops.shared.einsum import parse, spelled
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.compute import compute_in
-from graphcore.runtime.lowering.decompositions.einsum_pow import spelled
 from graphcore.runtime.lowering.decompositions.reductions import is_empty
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dims import Dim

@@ -11,28 +11,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from graphcore.arrays import big_integers
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
-from graphcore.errors import DTypeError, GraphError
+from graphcore.errors import DTypeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
-from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.runtime.lowering.dtypes.integers.body_operands import WHOLE_BODIES, is_count, with_axes_of_digits
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
 from graphcore.runtime.lowering.dtypes.integers.kinds import concerns, is_odd, is_wide, stored_type, wide_dtype
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
+from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limbs, Value
 from graphcore.runtime.lowering.dtypes.integers.low_bits import LOOKS, MOVES, ZEROS, low_operands, narrowed
+from graphcore.runtime.lowering.dtypes.integers.wrapping import wrapped
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
-Result: TypeAlias = "Symbol | Value"
+Result: TypeAlias = "Symbol | Value | Digits"
 
 _SHIFTS = frozenset({"ShiftLeft", "ShiftRight"})
 
-_WHOLE_BODIES = frozenset({"If", "Loop", "Scan"})
-"""Operators whose results are those of bodies, which give them within their widths."""
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """A wide integer as uint32 digits along a last axis, within its width."""
+
+    symbol: Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +64,10 @@ class Widths:
         self._intervals: dict[int, Interval] = {}
         self._wrapped: dict[tuple[int, DType], Symbol] = {}
         self._values: dict[int, Value] = {}
+        self._digits: dict[int, Symbol] = {}
         self._exact_values: dict[int, Value] = {}
 
     def run(self) -> Graph:
-        for symbol in self.old.input_symbols:
-            if is_wide(symbol):
-                self._values[symbol.id] = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
         for node in self.rewrite.steps():
             self._node(node)
         labels = {label or symbol.name for label, symbol in self.old.named_outputs}
@@ -76,11 +81,8 @@ class Widths:
         if not isinstance(symbol.type, TensorType) or not concerns(symbol.type):
             return
         if is_wide(symbol):
-            if self._outer is not None:
-                raise self.refusal_of_bodies(symbol)
             self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
-            made = conversions.packed(self.limbs, self.value(symbol), symbol.dtype, symbol.shape)
-            self.rewrite.bind(symbol, made)
+            self.rewrite.bind(symbol, self.digits(symbol))
             return
         self.new.site.origin, self.new.site.layer = symbol.producer.origin, getattr(symbol.producer, "layer", "")
         loose = self.rewrite.of(symbol)
@@ -129,7 +131,7 @@ class Widths:
         if found is None:
             found = loose
             if not self.interval(loose).within(limits):
-                found = _wrap(loose, dtype, self.interval(loose))
+                found = wrapped(loose, dtype, self.interval(loose))
                 self._intervals[found.id] = limits
             self._wrapped[key] = found
         return found
@@ -160,10 +162,40 @@ class Widths:
         found = self._values.get(symbol.id)
         if found is None:
             producer = symbol.producer
-            if not isinstance(producer, Constant):
-                raise self.refusal_of_bodies(symbol)
-            found = self._values[symbol.id] = conversions.of_constant(self.limbs, self._any(), producer.array)
+            if isinstance(producer, Constant):
+                found = conversions.of_constant(self.limbs, self._any(), producer.array)
+            elif isinstance(producer, Input) and self._outer is None:  # what is fed may lie beyond the width
+                found = conversions.unpacked(self.rewrite.of(symbol), symbol.dtype)
+            else:
+                found = conversions.unpacked(self.digits(symbol), symbol.dtype, of_dtype(symbol.dtype))
+            self._values[symbol.id] = found
         return found
+
+    def digits(self, symbol: Symbol) -> Symbol:
+        """The uint32 digits of a wide integer along a last axis, within its width."""
+        found = self._digits.get(symbol.id)
+        if found is not None:
+            return found
+        producer = symbol.producer
+        if isinstance(producer, Captured) and self._outer is not None:
+            captured = self.new.build.capture(self._outer.digits(producer.symbol))
+            assert captured is not None
+            found = captured
+        elif isinstance(producer, Constant):
+            found = self.new.build.constant(big_integers.to_digits(producer.array, symbol.dtype), DType.uint32)
+        elif isinstance(producer, Input):
+            found = self.rewrite.of(symbol)
+            if self._outer is None:
+                found = words.exact(found, symbol.dtype)
+        else:
+            found = conversions.packed(self.limbs, self.value(symbol), symbol.dtype, symbol.shape)
+        self._digits[symbol.id] = found
+        return found
+
+    def fed_digits(self, symbol: Symbol) -> Symbol:
+        """The uint32 digits of a wide integer along a last axis, modulo 2^bits."""
+        is_fed = self._outer is None and isinstance(symbol.producer, Input)
+        return self.rewrite.of(symbol) if is_fed else self.digits(symbol)
 
     def exact_value(self, symbol: Symbol) -> Value:
         """The limbs of an integer that lies within its width."""
@@ -176,13 +208,6 @@ class Widths:
 
     def _any(self) -> Symbol:
         return self.new.build.scalar(0, U64)
-
-    def refusal_of_bodies(self, symbol: Symbol) -> GraphError:
-        return GraphError(
-            f"{symbol.dtype}: integers of more than 64 bits do not go into or out of the bodies of If, Loop and Scan",
-            operands={"value": symbol},
-            help="cast it to at most 64 bits first: .cast(DType.int64)",
-        )
 
     def known(self, symbol: Symbol, interval: Interval) -> Symbol:
         """The Symbol of the new graph, which from now on is known to hold no more than `interval`."""
@@ -208,6 +233,8 @@ class Widths:
 
     def _is_wide(self, node: Node) -> bool:
         """Return whether a node computes in limbs: its result is wide, or it looks at operands that are."""
+        if node.op_type in WHOLE_BODIES and not node.domain:
+            return False
         results = [s for s in node.outputs if is_wide(s)]
         if results:
             return any(s.id not in self._narrowed for s in results)
@@ -224,6 +251,8 @@ class Widths:
         for symbol, result in zip(node.outputs, made, strict=True):
             if isinstance(result, Value):
                 self._values[symbol.id] = result
+            elif isinstance(result, Digits):
+                self._digits[symbol.id] = result.symbol
             else:
                 names.append((symbol, result))
         for symbol, result in names:
@@ -232,12 +261,15 @@ class Widths:
                 self.new.names.rename(result, symbol.given_name)
 
     def _narrow(self, node: Node) -> None:
+        whole = node.op_type in WHOLE_BODIES and not node.domain
         out = next((s for s in node.outputs if isinstance(s.type, TensorType)), None)
         low = low_operands(node) if out is not None else ()
         inputs: list[Symbol | None] = []
         for position, symbol in enumerate(node.inputs):
             if symbol is None:
                 inputs.append(None)
+            elif whole and is_wide(symbol) and not is_count(node, position):
+                inputs.append(self.digits(symbol))
             elif position in low and out is not None and self._agrees(symbol, out):
                 inputs.append(self.loose(symbol))
             elif position == 1 and node.op_type in _SHIFTS and wide_dtype(self.dtype(symbol)):
@@ -246,8 +278,13 @@ class Widths:
                 inputs.append(self.exact(symbol))
         types = [stored_type(self._narrow_type(s)) for s in node.outputs]
         attributes = self.rewrite.attributes(node, lambda body: Widths(body, self._rules, self).run())
+        if node.op_type == "Scan":
+            attributes = with_axes_of_digits(node, attributes)
         made = self.new.build.emit_many(node.op_type, tuple(inputs), types, attributes, node.domain)
         for symbol, result in zip(node.outputs, made, strict=True):
+            if whole and is_wide(symbol):
+                self._digits[symbol.id] = result
+                continue
             found = self._result(node, symbol, inputs)
             if found is not None:
                 self._intervals[result.id] = found
@@ -270,7 +307,7 @@ class Widths:
         limits = of_dtype(dtype.storage)
         if limits is None or node.domain not in ("", LIBRARY):
             return None
-        if node.op_type in _WHOLE_BODIES:
+        if node.op_type in WHOLE_BODIES:
             return of_dtype(dtype)
         if node.op_type == "ConstantOfShape":
             return of_array(node.attributes["value"]) if "value" in node.attributes else Interval(0, 0)
@@ -356,18 +393,6 @@ def _all_of(shape: Shape, given: Sequence[Symbol]) -> bool:
 def _is_whole(symbol: Symbol) -> bool:
     type_ = symbol.type
     return isinstance(type_, TensorType) and (type_.dtype.is_integer or type_.dtype.kind is Kind.bool)
-
-
-def _wrap(symbol: Symbol, dtype: DType, held: Interval) -> Symbol:
-    """A tensor of a storage dtype brought into the range of the narrower one."""
-    mask = (1 << dtype.bits) - 1
-    low = symbol
-    if held.lo < 0 or held.hi > mask:
-        low = e.emit("BitwiseAnd", symbol, e.const(symbol, mask))
-    if dtype.is_unsigned:
-        return low
-    sign = e.const(symbol, 1 << (dtype.bits - 1))
-    return e.emit("Sub", e.emit("BitwiseXor", low, sign), sign)
 
 
 def needed(has: Summary) -> bool:

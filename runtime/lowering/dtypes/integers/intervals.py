@@ -69,22 +69,26 @@ def of_array(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Interv
     return Interval(int(plain.min()), int(plain.max()))
 
 
-def reduced_count(node: Node) -> int | None:
-    """Return how many elements ReduceSum and similar operators combine for each result, where that is known."""
+def constant_axes(node: Node) -> Sequence[int] | None:
+    """Return the axes, from 0, along which ReduceSum and similar operators reduce, where they are known."""
     x = node.inputs[0]
     if x is None or not x.shape.is_ranked:
         return None
+    every = () if node.attributes.get("noop_with_empty_axes") else range(x.rank)
     axes = node.inputs[1] if len(node.inputs) > 1 else None
-    chosen: Sequence[int] = range(x.rank)
-    if axes is not None:
-        if not isinstance(axes.producer, Constant) or axes.producer.is_weight:
-            return None
-        chosen = [int(a) for a in axes.producer.array.reshape(-1)]
-        if not chosen:
-            chosen = () if node.attributes.get("noop_with_empty_axes") else range(x.rank)
-    elif node.attributes.get("noop_with_empty_axes"):
-        chosen = ()
-    dims = [x.shape[axis] for axis in chosen]
+    if axes is None:
+        return every
+    if not isinstance(axes.producer, Constant) or axes.producer.is_weight:
+        return None
+    return [int(a) % x.rank for a in axes.producer.array.reshape(-1)] or every
+
+
+def reduced_count(node: Node) -> int | None:
+    """Return how many elements ReduceSum and similar operators combine for each result, where that is known."""
+    x, axes = node.inputs[0], constant_axes(node)
+    if x is None or axes is None:
+        return None
+    dims = [x.shape[axis] for axis in axes]
     return prod(int(d) for d in dims) if all(d.is_static for d in dims) else None
 
 

@@ -34,8 +34,8 @@ ZEROS = frozenset({"Pad", "Trilu"})
 """Moves that may put zeros among the values."""
 
 _ARITHMETIC: Mapping[str, Collection[int]] = {
-    **dict.fromkeys("Add Sub Mul Sum BitwiseAnd BitwiseOr BitwiseXor MatMul Einsum".split(), _EVERY),
-    **dict.fromkeys("Neg BitwiseNot Square ShiftLeft ReduceSum ReduceProd CumSum".split(), (0,)),
+    **dict.fromkeys("Add Sub Mul Fma Sum BitwiseAnd BitwiseOr BitwiseXor MatMul Einsum".split(), _EVERY),
+    **dict.fromkeys("Neg BitwiseNot Square ShiftLeft ReduceSum ReduceProd CumProd CumSum".split(), (0,)),
 }
 
 

@@ -20,8 +20,9 @@ _F64, _I64, _U32 = DType.float64, DType.int64, DType.uint32
 # Inputs, outputs, constants
 
 
-def unpacked(symbol: Symbol, dtype: DType) -> Value:
-    """The value of uint32 digits along the last axis; it may lie beyond the dtype's range."""
+def unpacked(symbol: Symbol, dtype: DType, limits: Interval | None = None) -> Value:
+    """The value of uint32 digits along the last axis, which lies in `limits`; without these it may lie beyond the
+    dtype's range."""
     count = count_of(dtype.bits)
     shape = symbol.shape[:-1] if symbol.shape.is_ranked else symbol.shape
     limbs = []
@@ -31,9 +32,12 @@ def unpacked(symbol: Symbol, dtype: DType) -> Value:
         window = Interval(0, (1 << DIGIT) - 1)
         if place == count - 1 and dtype.is_signed:
             digit, window = e.bitcast(digit, DType.int32), Interval(-(1 << 31), (1 << 31) - 1)
+        if place == count - 1 and limits is not None:
+            window = window.met(limits >> (DIGIT * place))
         limbs.append(Limb(e.cast_within(digit, U64), window))
     lows = sum(limb.window.lo << (DIGIT * i) for i, limb in enumerate(limbs))
-    return Value(tuple(limbs), Interval(lows, sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(limbs))))
+    told = Interval(lows, sum(limb.window.hi << (DIGIT * i) for i, limb in enumerate(limbs)))
+    return Value(tuple(limbs), told if limits is None else told.met(limits))
 
 
 def packed(limbs: Limbs, value: Value, dtype: DType, shape: Shape) -> Symbol:

@@ -6,18 +6,22 @@ from collections.abc import Sequence
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.promotion.wide import MOST_BITS_OF_FLOATS, MOST_EXPONENT
+from graphcore.promotion.wide import MOST_BITS_OF_FLOATS
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
-from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, known_scalar, reduced_count
-from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
+from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, reduced_count
 from graphcore.runtime.lowering.dtypes.integers.limbs.division import divided
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, U64, Limb, Value
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, most_limbs, operands, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
+    MOST_TERMS,
+    Rule,
+    first,
+    most_limbs,
+    operands,
+    refused,
+)
 from graphcore.types.dtypes import DType
 
 _I64 = DType.int64
-_MOST_TERMS = 1 << 32
-"""More elements than any sum of limbs has: as many take 32 GiB a limb."""
 
 
 def _add(on: Widths, node: Node) -> Sequence[Result]:
@@ -35,6 +39,12 @@ def _subtract(on: Widths, node: Node) -> Sequence[Result]:
 def _multiply(on: Widths, node: Node) -> Sequence[Result]:
     x, y = operands(on, node)
     return (on.limbs.multiply(x, y, most_limbs(node)),)
+
+
+def _multiply_add(on: Widths, node: Node) -> Sequence[Result]:
+    x, y, z = operands(on, node)
+    product = on.limbs.multiply(x, y, most_limbs(node))
+    return (on.limbs.add(product, z, most_limbs(node)),)
 
 
 def _square(on: Widths, node: Node) -> Sequence[Result]:
@@ -70,7 +80,7 @@ def _sum(on: Widths, node: Node) -> Sequence[Result]:
     """The digits of the sum are the sums of the digits, which stay far below 2^64."""
     x = on.value(first(node))
     count = reduced_count(node)
-    terms = Interval(0, _MOST_TERMS) if count is None else Interval(count, count)
+    terms = Interval(0, MOST_TERMS) if count is None else Interval(count, count)
     axes = [on.exact(s) for s in node.inputs[1:] if s is not None]
     shape = node.outputs[0].shape
     limbs = []
@@ -80,25 +90,6 @@ def _sum(on: Widths, node: Node) -> Sequence[Result]:
         total = e.emit("ReduceSum", signed, *axes, shape=shape, **node.attributes)
         limbs.append([Limb(e.bitcast(total, U64), digit.window * terms)])
     return (on.limbs.summed(limbs, most_limbs(node), x.interval * terms),)
-
-
-def _power(on: Widths, node: Node) -> Sequence[Result]:
-    x, y = node.inputs
-    assert x is not None
-    power = known_scalar(y)
-    if power is None or power < 0 or power > MOST_EXPONENT:
-        raise refused(
-            node, f"the exponent of an integer of more than 64 bits must be a constant from 0 to {MOST_EXPONENT}"
-        )
-    base = on.value(x)
-    made = conversions.of_number(on.limbs, 1)
-    while power:
-        if power & 1:
-            made = on.limbs.multiply(made, base, most_limbs(node))
-        power >>= 1
-        if power:
-            base = on.limbs.multiply(base, base, most_limbs(node))
-    return (made,)
 
 
 def _divided(on: Widths, node: Node) -> tuple[Value, Value, Value, Value]:
@@ -165,12 +156,12 @@ RULES: dict[str, Rule] = {
     "Sum": _add,
     "Sub": _subtract,
     "Mul": _multiply,
+    "Fma": _multiply_add,
     "Square": _square,
     "Neg": _negate,
     "Abs": _abs,
     "Sign": _sign,
     "ReduceSum": _sum,
-    "IntegerPow": _power,
     "Div": _divide,
     "FloorDiv": _floor_divide,
     "Mod": _modulo,

@@ -21,7 +21,7 @@ from graphcore.types.tensor_types import tensor_type
 _I64 = DType.int64
 
 
-def _moved(on: Widths, node: Node) -> Sequence[Result]:
+def moved(on: Widths, node: Node) -> Sequence[Result]:
     """An operator that puts values elsewhere does so with each limb."""
     positions = [i for i, s in enumerate(node.inputs) if s is not None and i in MOVES[node.op_type]]
     if not all(is_wide(node.inputs[i]) for i in positions):
@@ -79,9 +79,11 @@ def _filled(on: Widths, node: Node) -> Sequence[Result]:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(MOVES, moved),
     "Where": _where,
     "Shape": _measured,
     "Size": _measured,
     "ConstantOfShape": _filled,
 }
+
+__all__ = ["RULES", "moved"]

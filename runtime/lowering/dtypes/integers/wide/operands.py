@@ -13,6 +13,9 @@ from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Limb, Value, count_of
 
+MOST_TERMS = 1 << 32
+"""More elements than any sum of limbs has: as many take 32 GiB a limb."""
+
 Rule: TypeAlias = Callable[[Widths, Node], Sequence[Result]]
 """Computes a node: limbs for its wide results, Symbols of the new graph for others."""
 

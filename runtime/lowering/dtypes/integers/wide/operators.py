@@ -8,11 +8,22 @@ from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.symbol import Node
 from graphcore.promotion.wide import MOST_BITS_OF_FLOATS
+from graphcore.runtime.lowering.dtypes.integers.body_operands import WHOLE_BODIES
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_odd, is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Value, count_of
-from graphcore.runtime.lowering.dtypes.integers.wide import arithmetic, bits, movement, order
+from graphcore.runtime.lowering.dtypes.integers.wide import (
+    arithmetic,
+    bits,
+    movement,
+    order,
+    powers,
+    products,
+    running,
+    scattering,
+    sorting,
+)
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, filled_out, first, refused, with_shape
 from graphcore.types.dtypes import Kind
 
@@ -48,19 +59,24 @@ _RULES: dict[str, Rule] = {
     **arithmetic.RULES,
     **bits.RULES,
     **order.RULES,
+    **powers.RULES,
+    **products.RULES,
+    **running.RULES,
+    **sorting.RULES,
     **movement.RULES,
+    **scattering.RULES,
     "Cast": _cast,
     "BitCast": _cast,
 }
 
-SUPPORTED_WIDE = frozenset(_RULES)
-"""The operators that take integers of more than 64 bits (IntegerPow: of constant exponents)."""
+SUPPORTED_WIDE = frozenset({*_RULES, *WHOLE_BODIES})
+"""The operators that take integers of more than 64 bits."""
 
 
 def computed(on: Widths, node: Node) -> list[Result]:
     """Return the results of a node on wide integers. Raises `DTypeError` where there is no way to compute it."""
     rule = _RULES.get(node.op_type) if node.domain in ("", LIBRARY) else None
-    if rule is None or node.attributes.get("reduction", "none") not in ("none", b"none"):
+    if rule is None:
         raise refused(node)
     return [filled_out(on, node, made) if isinstance(made, Value) else made for made in rule(on, node)]
 

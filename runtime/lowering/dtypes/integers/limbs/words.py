@@ -1,0 +1,148 @@
+"""Integers modulo 2^(16 n) as int64 tensors of words along a first axis: word i, from 0 to 2^16 - 1, counts 2^(16 i).
+
+Their operators take as many nodes for 65 bits as for thousands: Scans go along the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphcore.arrays.big_integers import DIGIT
+from graphcore.build import primitives as e
+from graphcore.ir.bodies import body, finish
+from graphcore.ir.symbol import Symbol
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
+
+BITS = 16
+_BASE = 1 << BITS
+_I64, _U32 = DType.int64, DType.uint32
+
+
+def count_of(dtype: DType) -> int:
+    """Return the number of words of an integer dtype."""
+    return -(-dtype.bits // BITS)
+
+
+def along(like: Symbol, values: object, dtype: DType, rank: int) -> Symbol:
+    """Return a constant that lies along the first of `rank` axes."""
+    array = np.asarray(values, dtype.numpy)
+    return like.graph.build.constant(array.reshape(array.shape + (1,) * (rank - 1)), dtype)
+
+
+def of_digits(digits: Symbol, dtype: DType, order: Sequence[int] | None = None) -> Symbol:
+    """Return the words of uint32 digits along a last axis, modulo 2^bits.
+
+    The rank must be known. order: the axes of the integers in their new order.
+    """
+    rank, count = digits.rank, count_of(dtype)
+    order = range(rank - 1) if order is None else order
+    dims = [digits.shape[axis] for axis in order]
+    shape = _shape([Dim(count), *dims])
+    digits = unsigned(digits, dtype)
+    first = e.emit("Transpose", digits, shape=_shape([digits.shape[-1], *dims]), perm=[rank - 1, *order])
+    places = first.graph.build.vector([i // 2 for i in range(count)])
+    pairs = e.emit("Gather", first, places, shape=shape, axis=0)
+    steps = along(pairs, [BITS * (i % 2) for i in range(count)], _U32, rank)
+    moved = e.emit("BitShift", pairs, steps, direction="RIGHT")
+    return e.cast_within(e.emit("BitwiseAnd", moved, e.const(moved, (1 << BITS) - 1)), _I64)
+
+
+def to_digits(words: Symbol, dtype: DType) -> Symbol:
+    """Return the uint32 digits of words, along a last axis; sign or zeros fill the last digit."""
+    rank, count = words.rank, words_to_digits(dtype)
+    shape = _shape([Dim(count), *words.shape[1:]])
+    last = count_of(dtype) - 1
+    build = words.graph.build
+    low = e.emit("Gather", words, build.vector(range(0, 2 * count, 2)), shape=shape, axis=0)
+    upper = e.emit("Gather", words, build.vector([min(i, last) for i in range(1, 2 * count, 2)]), shape=shape, axis=0)
+    factors = [_BASE if i <= last else 0 for i in range(1, 2 * count, 2)]
+    made = e.emit("Add", low, e.emit("Mul", upper, along(upper, factors, _I64, rank)))
+    if dtype.bits % DIGIT:
+        made = _cut(made, dtype)
+    turned = _shape([*words.shape[1:], Dim(count)])
+    return e.emit("Transpose", e.cast_within(made, _U32), shape=turned, perm=[*range(1, rank), 0])
+
+
+def words_to_digits(dtype: DType) -> int:
+    return -(-dtype.bits // DIGIT)
+
+
+def _cut(digits: Symbol, dtype: DType) -> Symbol:
+    """Return digits of int64 along the first axis with the last one brought into the width."""
+    count, bits = words_to_digits(dtype), dtype.bits % DIGIT
+    masks = [(1 << DIGIT) - 1] * (count - 1) + [(1 << bits) - 1]
+    low = e.emit("BitwiseAnd", digits, along(digits, masks, _I64, digits.rank))
+    if dtype.is_unsigned:
+        return low
+    signs = along(digits, [0] * (count - 1) + [1 << (bits - 1)], _I64, digits.rank)
+    return e.emit("Sub", e.emit("BitwiseXor", low, signs), signs)
+
+
+def unsigned(digits: Symbol, dtype: DType) -> Symbol:
+    """Return uint32 digits along a last axis modulo 2^bits: without what is above the width."""
+    if not dtype.bits % DIGIT:
+        return digits
+    masks = np.array([(1 << DIGIT) - 1] * (words_to_digits(dtype) - 1) + [(1 << dtype.bits % DIGIT) - 1], np.uint32)
+    return e.emit("BitwiseAnd", digits, digits.graph.build.constant(masks, _U32))
+
+
+def exact(digits: Symbol, dtype: DType) -> Symbol:
+    """Return uint32 digits along a last axis, such as a caller feeds, brought into the width of the dtype."""
+    made = unsigned(digits, dtype)
+    if made is digits or dtype.is_unsigned:
+        return made
+    signs = np.array([0] * (words_to_digits(dtype) - 1) + [1 << (dtype.bits % DIGIT - 1)], np.int64)
+    held = digits.graph.build.constant(signs, _I64)
+    made = e.emit("Sub", e.emit("BitwiseXor", e.cast_within(made, _I64), held), held)
+    return e.cast_within(made, _U32)
+
+
+def one(like: Symbol, dtype: DType, rank: int) -> Symbol:
+    """Return the words of 1."""
+    return along(like, [1] + [0] * (count_of(dtype) - 1), _I64, rank)
+
+
+def multiplied(x: Symbol, y: Symbol) -> Symbol:
+    """Return the product of words; those of x broadcast to the shape of those of y."""
+    return _carried(_columns(x, y), _without_first(y.shape))
+
+
+def _columns(x: Symbol, y: Symbol) -> Symbol:
+    """Return the sums of products of words that count the same: Horner's rule along the words of x, the last first."""
+    with body(y.graph, "times", [tensor_type(_I64, y.shape), tensor_type(_I64, _without_first(x.shape))]) as step:
+        total, word = step.inputs
+        # What moves beyond the last word is cut off.
+        moved = e.emit(
+            "Pad", total, e.ints(total, [1, -1]), None, e.ints(total, [0]), shape=total.shape, mode="constant"
+        )
+        finish(step, [e.emit("Add", moved, e.emit("Mul", word, step.build.own(y, "Mul", "y"), shape=y.shape))])
+    start = e.emit("Mul", y, e.const(y, 0))
+    attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_input_directions": [1]}
+    return y.graph.build.emit("Scan", (start, x), tensor_type(_I64, y.shape), attributes)
+
+
+def _carried(columns: Symbol, shape: Shape) -> Symbol:
+    """Return whole numbers along the first axis as words; what goes beyond the last one is cut off."""
+    graph = columns.graph
+    types = [tensor_type(_I64, shape), tensor_type(_I64, shape)]
+    with body(graph, "carry", types) as step:
+        carry, column = step.inputs
+        total = e.emit("Add", column, carry)
+        above = e.emit("Div", total, e.const(total, _BASE))
+        finish(step, [above, e.emit("Sub", total, e.emit("Mul", above, e.const(above, _BASE)))])
+    first = e.emit("Gather", columns, graph.build.scalar(0, _I64), shape=shape, axis=0)
+    start = e.emit("Mul", first, e.const(first, 0))
+    attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_output_axes": [0]}
+    made = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
+    return made[1]
+
+
+def _without_first(shape: Shape) -> Shape:
+    return _shape(list(shape[1:]))
+
+
+__all__ = ["BITS", "along", "count_of", "exact", "multiplied", "of_digits", "one", "to_digits", "unsigned"]

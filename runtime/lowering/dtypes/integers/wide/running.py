@@ -1,0 +1,195 @@
+"""Running sums, and products of all elements along axes, of wide integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcore.build import primitives as e
+from graphcore.ir.bodies import body, finish
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, Widths
+from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, constant_axes, known_scalar
+from graphcore.runtime.lowering.dtypes.integers.limbs import words
+from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import MOST_TERMS, Rule, first, most_limbs, refused
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, _shape, tensor_type
+
+_I64 = DType.int64
+_END = (1 << 63) - 1
+
+
+def _running_sum(on: Widths, node: Node) -> Sequence[Result]:
+    """The digits of the sums are the running sums of the digits, which stay far below 2^63."""
+    x = first(node)
+    axis = node.inputs[1]
+    assert axis is not None
+    value = on.value(x)
+    place = known_scalar(axis)
+    length = x.shape[place] if x.shape.is_ranked and place is not None else Dim.dynamic()
+    terms = Interval(0, int(length) if length.is_static else MOST_TERMS)
+    where = on.exact(axis)
+    columns = []
+    digits = on.limbs.digits(value)
+    for digit, symbol in zip(digits, on.limbs.full(Value(digits, value.interval)), strict=True):
+        total = e.emit("CumSum", e.bitcast(symbol, _I64), where, shape=x.shape, **node.attributes)
+        columns.append([Limb(e.bitcast(total, U64), digit.window * terms)])
+    return (on.limbs.summed(columns, most_limbs(node), value.interval * terms),)
+
+
+# Products
+
+
+def _product(on: Widths, node: Node) -> Sequence[Result]:
+    """Multiply one half of the elements with the other until one is left."""
+    x, out = first(node), node.outputs[0]
+    axes = constant_axes(node)
+    if axes is None or not x.shape.is_ranked:
+        raise refused(node, "the axes are not known")
+    if not axes:
+        return (on.value(x),)
+    kept = [axis for axis in range(x.rank) if axis not in axes]
+    rows = _in_front(on, x, axes, kept)
+    if (rows.shape[1].lower_bound or 0) < 1:
+        rows = _after_one(rows, x.dtype)
+    last = rows
+    if rows.shape[1] != 1:
+        last = _halved(rows)
+    found = e.emit("Gather", last, on.new.build.scalar(0, _I64), shape=_without(rows.shape, 1), axis=1)
+    digits = words.to_digits(found, x.dtype)
+    if node.attributes.get("keepdims", 1):
+        shape = _shape([*out.shape, digits.shape[-1]])
+        digits = e.emit("Unsqueeze", digits, on.new.build.vector(sorted(axes)), shape=shape)
+    return (Digits(digits),)
+
+
+def _in_front(on: Widths, x: Symbol, axes: Sequence[int], kept: Sequence[int]) -> Symbol:
+    """Return words [words, elements along the axes, *kept axes]."""
+    made = words.of_digits(on.fed_digits(x), x.dtype, (*axes, *kept))
+    if len(axes) == 1:
+        return made
+    count = len(axes)
+    together = _shape(list(made.shape[1 : 1 + count])).size
+    shape = _shape([made.shape[0], together, *made.shape[1 + count :]])
+    build = made.graph.build
+    if shape.is_static:
+        sizes = build.vector([int(d) for d in shape])
+    else:
+        each = e.emit("Shape", made, dtype=_I64, shape=_shape([Dim(count)]), start=1, end=1 + count)
+        size = e.emit("ReduceProd", each, shape=_shape([Dim(1)]), keepdims=1)
+        parts = [build.vector([int(made.shape[0])]), size]
+        if kept:
+            parts.append(e.emit("Shape", made, dtype=_I64, shape=_shape([Dim(len(kept))]), start=1 + count))
+        sizes = e.emit("Concat", *parts, shape=_shape([Dim(2 + len(kept))]), axis=0)
+    return e.emit("Reshape", made, sizes, shape=shape, allowzero=1)
+
+
+def _after_one(rows: Symbol, dtype: DType) -> Symbol:
+    """Return the rows after one of ones."""
+    build = rows.graph.build
+    one = words.one(rows, dtype, rows.rank)
+    if rows.rank > 2:
+        rest = e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(rows.rank - 2)]), start=2)
+        line = build.vector([int(rows.shape[0]), 1])
+        sizes = e.emit("Concat", line, rest, shape=_shape([Dim(rows.rank)]), axis=0)
+        one = e.emit("Expand", one, sizes, shape=_shape([rows.shape[0], Dim(1), *rows.shape[2:]]))
+    shape = _shape([rows.shape[0], rows.shape[1] + 1, *rows.shape[2:]])
+    return e.emit("Concat", one, rows, shape=shape, axis=1)
+
+
+def _halved(rows: Symbol) -> Symbol:
+    """Return one row at most: the product of all, of which there is one at least."""
+    build = rows.graph.build
+    shape = _with_rows(rows.shape, Dim.dynamic())
+    scalar = tensor_type(DType.bool, _shape(()))
+    with body(rows.graph, "halves", [tensor_type(_I64, _shape(())), scalar, tensor_type(_I64, shape)]) as step:
+        state = step.inputs[2]
+        size = e.emit("Shape", state, dtype=_I64, shape=_shape([Dim(1)]), start=1, end=2)
+        half = e.emit("Div", size, e.const(size, 2))
+        both = e.emit("Mul", half, e.const(half, 2))
+        zero, end = step.build.vector([0]), step.build.vector([_END])
+        product = words.multiplied(_rows(state, zero, half), _rows(state, half, both))
+        after = e.emit("Concat", product, _rows(state, both, end), shape=shape, axis=1)
+        finish(step, [_scalar(e.greater(size, e.const(size, 2))), after])
+    size = e.emit("Shape", rows, dtype=_I64, shape=_shape([Dim(1)]), start=1, end=2)
+    goes_on = _scalar(e.greater(size, e.const(size, 1)))
+    return build.emit("Loop", (None, goes_on, rows), tensor_type(_I64, shape), {"body": step})
+
+
+def _running_product(on: Widths, node: Node) -> Sequence[Result]:
+    """Multiply each with the one 1, 2, 4, ... places before, so that it is the product of twice as many."""
+    x = first(node)
+    place = known_scalar(node.inputs[1])
+    if place is None or not x.shape.is_ranked:
+        raise refused(node, "the axis is not known")
+    axis = place % x.rank
+    kept = [a for a in range(x.rank) if a != axis]
+    rows = _in_front(on, x, [axis], kept)
+    build = on.new.build
+    backwards = bool(node.attributes.get("reverse"))
+    if backwards:
+        rows = _reversed(rows)
+    if node.attributes.get("exclusive"):
+        longer = _after_one(rows, x.dtype)
+        rows = _rows(longer, build.vector([0]), build.vector([-1]), rows.shape[1])
+    rows = _doubled(rows)
+    if backwards:
+        rows = _reversed(rows)
+    digits = words.to_digits(rows, x.dtype)
+    order = [axis, *kept]
+    if axis:
+        perm = [*(order.index(a) for a in range(x.rank)), x.rank]
+        digits = e.emit("Transpose", digits, shape=_shape([*x.shape, digits.shape[-1]]), perm=perm)
+    return (Digits(digits),)
+
+
+def _doubled(rows: Symbol) -> Symbol:
+    one = _shape([Dim(1)])
+    types = [
+        tensor_type(_I64, _shape(())), tensor_type(DType.bool, _shape(())), tensor_type(_I64, rows.shape),
+        tensor_type(_I64, one),
+    ]  # fmt: skip
+    with body(rows.graph, "doubles", types) as step:
+        state, places = step.inputs[2:]
+        zero, end = step.build.vector([0]), step.build.vector([_END])
+        before = _rows(state, zero, e.emit("Neg", places))
+        product = words.multiplied(before, _rows(state, places, end))
+        after = e.emit("Concat", _rows(state, zero, places), product, shape=rows.shape, axis=1)
+        twice = e.emit("Add", places, places)
+        size = e.emit("Shape", state, dtype=_I64, shape=one, start=1, end=2)
+        finish(step, [_scalar(e.less(twice, size)), after, twice])
+    build = rows.graph.build
+    size = e.emit("Shape", rows, dtype=_I64, shape=one, start=1, end=2)
+    goes_on = _scalar(e.greater(size, e.const(size, 1)))
+    made = build.emit_many("Loop", (None, goes_on, rows, build.vector([1])), types[2:], {"body": step})
+    return made[0]
+
+
+def _rows(x: Symbol, start: Symbol, end: Symbol, count: Dim | None = None) -> Symbol:
+    """Return a slice of the rows."""
+    shape = _with_rows(x.shape, Dim.dynamic() if count is None else count)
+    return e.emit("Slice", x, start, end, x.graph.build.vector([1]), shape=shape)
+
+
+def _reversed(x: Symbol) -> Symbol:
+    build = x.graph.build
+    line = [build.vector([n]) for n in (-1, -_END, 1, -1)]
+    return e.emit("Slice", x, *line, shape=x.shape)
+
+
+def _scalar(x: Symbol) -> Symbol:
+    return e.emit("Squeeze", x, x.graph.build.vector([0]), shape=_shape(()))
+
+
+def _with_rows(shape: Shape, count: Dim) -> Shape:
+    return _shape([shape[0], count, *shape[2:]])
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return _shape([d for i, d in enumerate(shape) if i != axis])
+
+
+RULES: dict[str, Rule] = {"CumSum": _running_sum, "ReduceProd": _product, "CumProd": _running_product}
+
+__all__ = ["RULES"]
