@@ -29,9 +29,9 @@ from graphcore.array_api._searching import *
 from graphcore.array_api._statistics import *
 from graphcore.errors import GraphError as _GraphError
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-"""The editions that the namespace follows, without complex dtypes."""
+"""The editions that the namespace follows."""
 
 e = math.e
 inf = math.inf

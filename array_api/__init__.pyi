@@ -10,6 +10,7 @@ import numpy as np
 
 from graphcore.array_api import fft as fft
 from graphcore.array_api import linalg as linalg
+from graphcore.array_api._creation import Number
 from graphcore.array_api._data_types import FInfo, IInfo
 from graphcore.array_api._eager.array import Array as Array
 from graphcore.array_api._inspection import __array_namespace_info__ as __array_namespace_info__
@@ -38,7 +39,10 @@ class _UniqueInverse(NamedTuple, Generic[_T]):
     inverse_indices: _T
 API_VERSIONS: tuple[str, ...]
 bool: DType
+complex128: DType
+complex64: DType
 e: float
+float16: DType
 float32: DType
 float64: DType
 inf: float
@@ -54,7 +58,7 @@ uint32: DType
 uint64: DType
 uint8: DType
 def abs(x: _T, /) -> _T:
-    """The magnitude; MIN stays MIN. ONNX Abs."""
+    """The magnitude, of complex numbers a real one; MIN stays MIN. ONNX Abs."""
 def acos(x: _T, /) -> _T:
     """The angle in radians whose cosine is x; NaN outside -1 to 1. ONNX Acos."""
 def acosh(x: _T, /) -> _T:
@@ -127,10 +131,10 @@ def bitwise_xor(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
 @overload
 def bitwise_xor(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
-def broadcast_arrays(*arrays: _A) -> list[Array]:  # type: ignore[overload-overlap]
+def broadcast_arrays(*arrays: _A) -> tuple[Array, ...]:  # type: ignore[overload-overlap]
     """The arrays broadcast to their common shape, of any dtypes. Raises `ShapeError` where they have none."""
 @overload
-def broadcast_arrays(*arrays: _S) -> list[Symbol]: ...
+def broadcast_arrays(*arrays: _S) -> tuple[Symbol, ...]: ...
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to. Raises `ShapeError` where they do not."""
 def broadcast_to(x: _T, /, shape: tuple[int, ...]) -> _T:
@@ -193,11 +197,11 @@ def exp(x: _T, /) -> _T:
 def expand_dims(x: _T, /, axis: int | tuple[int, ...] = 0) -> _T:
     """x with new axes of size 1 at the places given, counted in the result. Raises `OutOfBounds` for no such place."""
 def expm1(x: _T, /) -> _T:
-    """exp(x) - 1, accurate near 0."""
+    """exp(x) - 1, exact near 0."""
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None) -> Array:
     """A matrix of zeros with ones on a diagonal, the main one or `k` above it. dtype: by default float32."""
 def finfo(type: Any, /) -> FInfo:
-    """The limits of a float dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
+    """The limits of a float dtype, of the parts of a complex one, or of that of a Symbol or Array."""
 def flip(x: _T, /, *, axis: manipulation_Axes = None) -> _T:
     """The elements in reverse along axes, by default all. Raises `ShapeError` for what is no axis."""
 def floor(x: _T, /) -> _T:
@@ -210,11 +214,11 @@ def floor_divide(x1: _S, x2: _S, /) -> Symbol: ...
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
     """An Array of another library's array, which it shares the memory with where that is allowed."""
 @overload
-def full(shape: int | Sequence[int], fill_value: builtins.bool | int | float, *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
+def full(shape: int | Sequence[int], fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> Array:  # type: ignore[overload-overlap]
     """An Array with one value everywhere."""
 @overload
-def full(shape: DimLike | Sequence[DimLike], fill_value: builtins.bool | int | float, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
-def full_like(x: _T, /, fill_value: builtins.bool | int | float, *, dtype: DType | None = None, device: str | None = None) -> _T:
+def full(shape: DimLike | Sequence[DimLike], fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> Symbol: ...
+def full_like(x: _T, /, fill_value: Number, *, dtype: DType | None = None, device: str | None = None) -> _T:
     """One value in the shape of x and by default in its dtype. Raises `DTypeError` where that cannot hold it."""
 @overload
 def greater(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
@@ -234,7 +238,7 @@ def hypot(x1: _S, x2: _S, /) -> Symbol: ...
 def iinfo(type: Any, /) -> IInfo:
     """The limits of an integer dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
 def imag(x: _T, /) -> _T:
-    """Raise `DTypeError`: the standard has imaginary parts of complex dtypes alone, and there are none here."""
+    """Return the imaginary part."""
 def isdtype(dtype: DType, kind: Any) -> Any:
     """Return whether a dtype is of a kind: another dtype, one of `KINDS` by name, or a tuple of those."""
 def isfinite(x: _T, /) -> _T:
@@ -258,7 +262,7 @@ def less_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the first is not greater. ONNX LessOrEqual."""
 @overload
 def less_equal(x1: _S, x2: _S, /) -> Symbol: ...
-def linspace(start: int | float, stop: int | float, /, num: int, *, dtype: DType | None = None, device: str | None = None, endpoint: builtins.bool = True) -> Array:
+def linspace(start: int | float | complex, stop: int | float | complex, /, num: int, *, dtype: DType | None = None, device: str | None = None, endpoint: builtins.bool = True) -> Array:
     """`num` numbers at equal distances from `start` to `stop`, which is the last of them if `endpoint` says so."""
 def log(x: _T, /) -> _T:
     """The natural logarithm; NaN below 0. ONNX Log."""
@@ -307,10 +311,10 @@ def maximum(x1: _S, x2: _S, /) -> Symbol: ...
 def mean(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """The arithmetic mean over axes, of floats. An empty mean is NaN."""
 @overload
-def meshgrid(*arrays: _A, indexing: str = 'xy') -> list[Array]:  # type: ignore[overload-overlap]
+def meshgrid(*arrays: _A, indexing: str = 'xy') -> tuple[Array, ...]:  # type: ignore[overload-overlap]
     """The coordinates of a grid: for each vector an array in which it lies along its own axis."""
 @overload
-def meshgrid(*arrays: _S, indexing: str = 'xy') -> list[Symbol]: ...
+def meshgrid(*arrays: _S, indexing: str = 'xy') -> tuple[Symbol, ...]: ...
 def min(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """The least over axes; NaN wins. Raises `ShapeError` for axes of length 0."""
 @overload
@@ -378,14 +382,14 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 def roll(x: _T, /, shift: int | tuple[int, ...], *, axis: manipulation_Axes = None) -> _T:
     """The elements moved up by `shift` along axes, and those at the end to the front."""
 def round(x: _T, /) -> _T:
-    """The nearest whole number, ties to even. ONNX Round."""
+    """The nearest whole number, the even one of two. Of complex numbers each part is rounded."""
 @overload
 def searchsorted(x1: _A, x2: _A, /, *, side: str = 'left', sorter: _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """The positions, in int64, at which elements would have to stand in a sorted vector."""
 @overload
 def searchsorted(x1: _S, x2: _S, /, *, side: str = 'left', sorter: _S | None = None) -> Symbol: ...
 def sign(x: _T, /) -> _T:
-    """-1, 0 or 1 by the sign; NaN stays. ONNX Sign."""
+    """-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign."""
 def signbit(x: _T, /) -> _T:
     """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs that have it."""
 def sin(x: _T, /) -> _T:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, astype, checked
+from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, astype, checked
 from graphcore.array_api._eager.array import Array
 from graphcore.array_api._eager.dispatch import Tensor, computed, function
 from graphcore.array_api._manipulation import broadcast_arrays
@@ -20,6 +20,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import array_of, held_as, scalar_array
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.system import NoPromotion, check_literal
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike
@@ -28,6 +29,8 @@ __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace",
     "meshgrid", "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
 ]  # fmt: skip
+
+Number: TypeAlias = builtins.bool | int | float | complex
 
 # From values
 
@@ -46,7 +49,8 @@ def asarray(
     """An Array of values.
 
     obj: an Array, a NumPy array, what has the buffer protocol or DLPack, a Python scalar, or nested lists of scalars; a
-    Symbol is returned, as `dtype`. dtype: by default its own; of Python numbers bool, int64 or float32. copy: True
+    Symbol is returned, as `dtype`. dtype: by default its own; of Python numbers bool, int64, float32 or
+    complex64. copy: True
     copies, False refuses to, None copies where it must. Floats beyond a float dtype become infinite. Raises
     `DTypeError` for what is no array, a dtype that Arrays have not and integers that `dtype` cannot hold,
     `ShapeError` where copy=False and a copy is needed.
@@ -87,16 +91,18 @@ def _of_python(obj: Any, target: DType | None) -> np.ndarray[Any, Any]:
     if isinstance(obj, (list, tuple)):
         obj = _without_arrays(obj)
     array, own = array_of(obj)
-    if own not in (DType.bool, DType.int64, DType.uint64, DType.float64):
+    if own not in (DType.bool, DType.int64, DType.uint64, DType.float64, DType.complex128):
         checked("asarray", own)
     if target is None:
         if own is DType.float64:
             target = DEFAULT_FLOAT
+        elif own is DType.complex128:
+            target = DEFAULT_COMPLEX
         elif own is DType.uint64:
             raise DTypeError(f"asarray: {obj!r:.60} is beyond int64", help="say which dtype is meant: dtype=uint64")
         else:
             target = own
-    if target.is_float or array.size == 0:  # of an empty list NumPy makes floats
+    if target.is_float or target.is_complex or array.size == 0:  # of an empty list NumPy makes floats
         return cast_array(array, own, target)
     return array if target is own else held_as(array, own, target, "asarray")
 
@@ -140,17 +146,24 @@ def _is_symbolic(shape: Any) -> builtins.bool:
 
 
 def _filled(
-    op: str, shape: DimLike | Sequence[DimLike], value: builtins.bool | int | float, dtype: DType, device: str | None
+    op: str,
+    shape: DimLike | Sequence[DimLike],
+    value: Number,
+    dtype: DType,
+    device: str | None,
 ) -> Tensor:
     check_device(op, device)
     if _is_symbolic(shape):
         return ops.full(shape, value, dtype=dtype)
-    is_rounded = type(value) is int and dtype.is_float and abs(value) <= dtype.max
+    part = real_of(dtype)
+    is_rounded = type(value) is int and part.is_float and abs(value) <= part.max
     try:
         if not is_rounded:
             check_literal(value, dtype)
     except NoPromotion as refusal:
-        raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
+        overflows = isinstance(value, (float, complex)) and (dtype.is_float or dtype.is_complex)
+        reason = f"{value!r} overflows {dtype}" if overflows else refusal.reason
+        raise DTypeError(f"{op}: {reason}", help=refusal.help) from None
     return Array(np.full(_shape_of(op, shape), scalar_array(value, dtype)))
 
 
@@ -171,36 +184,36 @@ def ones(shape: DimLike | Sequence[DimLike], *, dtype: DType | None = None, devi
 
 def full(
     shape: DimLike | Sequence[DimLike],
-    fill_value: builtins.bool | int | float,
+    fill_value: Number,
     *,
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
     """An Array with one value everywhere.
 
-    shape: ints. fill_value: a Python scalar. dtype: by default bool, int64 or float32, by the scalar's kind. Raises
-    `DTypeError` where it cannot hold the value, `ShapeError` for what is no shape.
+    shape: ints. fill_value: a Python scalar. dtype: by default bool, int64, float32 or complex64, by the scalar's kind.
+    Raises `DTypeError` where it cannot hold the value, `ShapeError` for what is no shape.
     """
     value = _scalar_of("full", fill_value)
     return _filled("full", shape, value, checked("full", dtype) or _default_of(value), device)
 
 
-def _scalar_of(op: str, value: Any) -> builtins.bool | int | float:
+def _scalar_of(op: str, value: Any) -> Number:
     if isinstance(value, (Array, np.generic)) and not value.ndim:
         value = np.asarray(value).item()
-    if type(value) not in (bool, int, float):
-        raise DTypeError(f"{op}: {value!r} is no number", help="give a bool, an int or a float")
+    if type(value) not in (bool, int, float, complex):
+        raise DTypeError(f"{op}: {value!r} is no number", help="give a bool, an int, a float or a complex number")
     return value  # type: ignore[no-any-return]
 
 
-def _default_of(value: builtins.bool | int | float) -> DType:
+def _default_of(value: Number) -> DType:
     if type(value) is bool:
         return DType.bool
-    return DEFAULT_INTEGER if type(value) is int else DEFAULT_FLOAT
+    return {int: DEFAULT_INTEGER, float: DEFAULT_FLOAT, complex: DEFAULT_COMPLEX}[type(value)]
 
 
 @function
-def _like(x: Tensor, value: builtins.bool | int | float, dtype: DType | None) -> Tensor:
+def _like(x: Tensor, value: Number, dtype: DType | None) -> Tensor:
     symbol = x
     filled = ops.constant(value, dtype or symbol.dtype) if type(value) is not bool else None
     if filled is None:
@@ -208,7 +221,7 @@ def _like(x: Tensor, value: builtins.bool | int | float, dtype: DType | None) ->
     return ops.broadcast_to(filled, ops.shape_of(symbol), symbol.shape)
 
 
-def _like_of(op: str, x: Tensor, value: builtins.bool | int | float, dtype: DType | None, device: str | None) -> Tensor:
+def _like_of(op: str, x: Tensor, value: Number, dtype: DType | None, device: str | None) -> Tensor:
     """A Symbol of the shape of a Symbol, an Array of that of an Array."""
     check_device(op, device)
     if isinstance(x, Symbol):
@@ -235,7 +248,7 @@ def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = 
 def full_like(
     x: Tensor,
     /,
-    fill_value: builtins.bool | int | float,
+    fill_value: Number,
     *,
     dtype: DType | None = None,
     device: str | None = None,
@@ -306,8 +319,8 @@ def _steps(count: int, start: float, step: float, dtype: DType) -> Symbol:
 
 
 def linspace(
-    start: int | float,
-    stop: int | float,
+    start: int | float | complex,
+    stop: int | float | complex,
     /,
     num: int,
     *,
@@ -317,18 +330,25 @@ def linspace(
 ) -> Array:
     """`num` numbers at equal distances from `start` to `stop`, which is the last of them if `endpoint` says so.
 
-    dtype: by default float32. Raises `ShapeError` for a negative `num`, `DTypeError` for what are no numbers.
+    dtype: by default float32, complex64 if one of them is complex. Raises `ShapeError` for a negative `num`,
+    `DTypeError` for what are no numbers and for complex ones that are to be real.
     """
     check_device("linspace", device)
-    target = checked("linspace", dtype) or DEFAULT_FLOAT
     (count,) = _shape_of("linspace", num)
-    first, last = (float(_scalar_of("linspace", value)) for value in (start, stop))
+    ends = [_scalar_of("linspace", value) for value in (start, stop)]
+    is_complex = any(isinstance(value, complex) for value in ends)
+    target = checked("linspace", dtype) or (DEFAULT_COMPLEX if is_complex else DEFAULT_FLOAT)
+    if is_complex and not target.is_complex:
+        raise DTypeError(
+            f"linspace: from {start!r} to {stop!r} are complex numbers, not {target}", help="leave dtype out"
+        )
     if count == 0:
         return Array(np.zeros(0, target.numpy))
+    first, last = ends if is_complex else [float(value) for value in ends]  # type: ignore[arg-type]
     return computed(_spaced, count, first, last, target, builtins.bool(endpoint))  # type: ignore[no-any-return]
 
 
-def _spaced(count: int, start: float, stop: float, dtype: DType, endpoint: builtins.bool) -> Symbol:
+def _spaced(count: int, start: float | complex, stop: float | complex, dtype: DType, endpoint: builtins.bool) -> Symbol:
     return ops.linspace(start, stop, count, endpoint, dtype)
 
 
@@ -386,18 +406,18 @@ def _grid(arrays: list[Tensor], indexing: str) -> Tensor:
     return broadcast_arrays(*turned)
 
 
-def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """The coordinates of a grid: for each vector an array in which it lies along its own axis.
 
     arrays: vectors of one dtype. indexing: "ij" for axes in the order of the arrays, "xy" with the first two swapped.
-    Returns a list, as in 2024.12, where 2025.12 has a tuple. Raises `ShapeError` for what is no vector and for another
-    indexing.
+    Returns a tuple, as in edition 2025.12, where earlier ones have a list. Raises `ShapeError` for what is no vector
+    and for another indexing.
     """
     if indexing not in ("xy", "ij"):
         raise ShapeError(f"meshgrid: there is no indexing {indexing!r}", help='use "xy" or "ij"')
     if not arrays:
-        return []
+        return ()
     for x in arrays:
         if x.ndim != 1:
             raise ShapeError(f"meshgrid: an array of rank {x.ndim} is no vector", operands={"x": x}, help="flatten it")
-    return list(_grid(list(arrays), indexing))
+    return tuple(_grid(list(arrays), indexing))

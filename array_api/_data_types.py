@@ -11,20 +11,23 @@ import numpy as np
 from graphcore import ops
 from graphcore.array_api._eager.array import DTYPES, Array
 from graphcore.array_api._eager.dispatch import Tensor, function
-from graphcore.array_api._eager.scalars import is_scalar, joined
+from graphcore.array_api._eager.scalars import PROMOTION, is_scalar, joined
 from graphcore.arrays.eager_array import check_device
 from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, PromotionError
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.system import PromotionSystem
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dtypes import DType, Kind
 
 __all__ = [
     "astype",
     "bool",
     "can_cast",
+    "complex64",
+    "complex128",
     "finfo",
+    "float16",
     "float32",
     "float64",
     "iinfo",
@@ -42,7 +45,8 @@ __all__ = [
 
 int8, int16, int32, int64 = DType.int8, DType.int16, DType.int32, DType.int64
 uint8, uint16, uint32, uint64 = DType.uint8, DType.uint16, DType.uint32, DType.uint64
-float32, float64 = DType.float32, DType.float64
+float16, float32, float64 = DType.float16, DType.float32, DType.float64
+complex64, complex128 = DType.complex64, DType.complex128
 bool = DType.bool
 
 KINDS: dict[str, tuple[DType, ...]] = {
@@ -51,14 +55,16 @@ KINDS: dict[str, tuple[DType, ...]] = {
     "unsigned integer": (uint8, uint16, uint32, uint64),
     "integral": (int8, int16, int32, int64, uint8, uint16, uint32, uint64),
     "real floating": (float32, float64),
-    "complex floating": (),
-    "numeric": (int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64),
+    "complex floating": (complex64, complex128),
+    "numeric": (int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128),
 }
 """The kinds that `isdtype` knows, with the standard's dtypes that are of them."""
 
 DEFAULT_FLOAT = DType.float32
 """The dtype of Python floats, as in graphs."""
 DEFAULT_INTEGER = DType.int64
+DEFAULT_COMPLEX = DType.complex64
+"""The dtype of Python's complex numbers."""
 
 
 def dtype_of(value: Any) -> DType:
@@ -129,8 +135,11 @@ class IInfo:
 
 
 def finfo(type: Any, /) -> FInfo:
-    """The limits of a float dtype, or of that of a Symbol or Array. Raises `DTypeError` for another."""
-    dtype = dtype_of(type)
+    """The limits of a float dtype, of the parts of a complex one, or of that of a Symbol or Array.
+
+    Raises `DTypeError` for another.
+    """
+    dtype = real_of(dtype_of(type))
     if not dtype.is_float:
         raise DTypeError(f"finfo: {dtype} is no float", help="iinfo is for integers")
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
@@ -167,6 +176,8 @@ def isdtype(dtype: DType, kind: Any) -> Any:
         return own.is_number
     if kind == "real floating":
         return own.is_float
+    if kind == "complex floating":
+        return own.is_complex
     return _BY_KIND.get(own.kind) == kind
 
 
@@ -184,5 +195,5 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 def _system(values: tuple[Any, ...]) -> PromotionSystem:
     symbols = [value for value in values if isinstance(value, (Symbol, np.ndarray))]
     if not any(isinstance(value, Symbol) for value in symbols):
-        return ArrayApi()
+        return PROMOTION
     return graph_of("result_type", symbols).promotion

@@ -114,7 +114,6 @@ ceil = _unary("ceil", ops.ceil)
 cos = _unary("cos", ops.cos)
 cosh = _unary("cosh", ops.cosh)
 exp = _unary("exp", ops.exp)
-expm1 = _unary("expm1", ops.expm1)
 floor = _unary("floor", ops.floor)
 isfinite = _unary("isfinite", ops.is_finite)
 isinf = _unary("isinf", ops.is_inf)
@@ -127,7 +126,6 @@ logical_not = _unary("logical_not", ops.logical_not)
 negative = _unary("negative", ops.negate)
 positive = _unary("positive", ops.positive)
 reciprocal = _unary("reciprocal", ops.reciprocal)
-round = _unary("round", ops.round)
 sign = _unary("sign", ops.sign)
 sin = _unary("sin", ops.sin)
 sinh = _unary("sinh", ops.sinh)
@@ -139,12 +137,35 @@ trunc = _unary("trunc", ops.trunc)
 
 
 @function
+def expm1(x: Tensor, /) -> Tensor:
+    """exp(x) - 1, exact near 0.
+
+    x: floats or complex numbers of any shape. A real part of -0.0 gives one of 0.0 beside an imaginary part, as the
+    standard has it; NumPy's and that of `ops.expm1` is -0.0. Raises `PromotionError` for other dtypes.
+    """
+    made = ops.expm1(x)
+    return ops.complex(ops.real(made) + 0.0, ops.imag(made)) if made.dtype.is_complex else made
+
+
+@function
+def round(x: Tensor, /) -> Tensor:
+    """The nearest whole number, the even one of two. Of complex numbers each part is rounded.
+
+    x: numbers of any shape. Returns the dtype of x. Raises `PromotionError` for bool.
+    """
+    number = ops.positive(x)
+    if number.dtype.is_complex:
+        return ops.complex(ops.round(ops.real(number)), ops.round(ops.imag(number)))
+    return ops.round(number)
+
+
+@function
 def conj(x: Tensor, /) -> Tensor:
     """Return the complex conjugate, which of real numbers is the number itself.
 
     x: numbers of any shape. Raises `PromotionError` for bool, as the standard has it.
     """
-    return ops.positive(x)
+    return ops.conj(ops.positive(x))
 
 
 @function
@@ -153,18 +174,23 @@ def real(x: Tensor, /) -> Tensor:
 
     x: numbers of any shape. Raises `PromotionError` for bool, as the standard has it.
     """
-    return ops.positive(x)
+    return ops.real(ops.positive(x))
 
 
 @function
 def imag(x: Tensor, /) -> Tensor:
-    """Raise `DTypeError`: the standard has imaginary parts of complex dtypes alone, and there are none here."""
+    """Return the imaginary part.
+
+    x: complex numbers of any shape. Raises `DTypeError` for other dtypes, as the standard has it.
+    """
     number = ops.positive(x)
-    raise DTypeError(
-        f"imag: {number.dtype} is no complex dtype, and only those have imaginary parts",
-        operands={"x": number},
-        help="that of real numbers is zeros_like(x)",
-    )
+    if not number.dtype.is_complex:
+        raise DTypeError(
+            f"imag: {number.dtype} is no complex dtype, and only those have imaginary parts",
+            operands={"x": number},
+            help="that of real numbers is zeros_like(x)",
+        )
+    return ops.imag(number)
 
 
 @function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcore.array_api._data_types import DEFAULT_FLOAT, DEFAULT_INTEGER, KINDS
+from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, KINDS
 from graphcore.arrays.eager_array import DEVICE, check_device
 from graphcore.errors import DTypeError
 from graphcore.types.dtypes import DType
@@ -25,14 +25,19 @@ class Info:
         """The device that arrays are made on."""
         return DEVICE
 
-    def devices(self) -> list[str]:
-        """All devices: in a list as in 2024.12, where 2025.12 has a tuple."""
-        return [DEVICE]
+    def devices(self) -> tuple[str, ...]:
+        """All devices: in a tuple, as in edition 2025.12, where earlier ones have a list."""
+        return (DEVICE,)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        """Return the dtypes of Python numbers and positions. There are no complex dtypes, so there is no such key."""
+        """Return the dtypes of Python numbers and positions."""
         check_device("default_dtypes", device)
-        return {"real floating": DEFAULT_FLOAT, "integral": DEFAULT_INTEGER, "indexing": DEFAULT_INTEGER}
+        return {
+            "real floating": DEFAULT_FLOAT,
+            "complex floating": DEFAULT_COMPLEX,
+            "integral": DEFAULT_INTEGER,
+            "indexing": DEFAULT_INTEGER,
+        }
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """The dtypes by name, those of a kind or of several. Raises `DTypeError` for what is no kind."""

@@ -48,4 +48,4 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     is_axis = type(axis) is int and -min(x1.ndim, x2.ndim) <= axis < 0
     if not _is_empty(x1, x2) or not is_axis or not same_dim(x1.shape[axis], x2.shape[axis]):
         return ops.vecdot(x1, x2, axis)
-    return ops.sum(ops.mul(x1, x2), axis=axis)
+    return ops.sum(ops.mul(ops.conj(x1), x2), axis=axis)

@@ -73,12 +73,12 @@ def _sizes(x: Symbol, rank: int) -> Symbol:
     return ops.concat([x.graph.build.vector([1] * (rank - x.rank)), own])
 
 
-def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     """The arrays broadcast to their common shape, of any dtypes. Raises `ShapeError` where they have none.
 
-    Returns a list, as in 2024.12, where 2025.12 has a tuple.
+    Returns a tuple, as in edition 2025.12, where earlier ones have a list.
     """
-    return list(_broadcast(arrays)) if arrays else []
+    return tuple(_broadcast(arrays)) if arrays else ()
 
 
 @function

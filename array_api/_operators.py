@@ -12,7 +12,6 @@ import numpy as np
 
 from graphcore.array_api import _elementwise, _linear_algebra, _manipulation, _statistics
 from graphcore.array_api._eager.array import Array
-from graphcore.array_api._eager.scalars import refuse_complex
 from graphcore.array_api._indexing import setitem, subscript
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
@@ -52,7 +51,7 @@ _COMPARISONS = {
 
 _Function = Callable[[Any, Any], Any]
 
-_OPERANDS = (Array, Symbol, np.ndarray, np.generic, bool, int, float)
+_OPERANDS = (Array, Symbol, np.ndarray, np.generic, bool, int, float, complex)
 _MATRICES = (Array, Symbol, np.ndarray)
 
 
@@ -82,7 +81,6 @@ def _attach_method(name: str, method: _Function) -> None:
 
 def _forward(function: _Function, operands: tuple[type, ...]) -> _Function:
     def call(self: Array, other: Any, /) -> Any:
-        refuse_complex(function.__name__, self, other)
         return function(self, other) if isinstance(other, operands) else NotImplemented
 
     return call
@@ -90,7 +88,6 @@ def _forward(function: _Function, operands: tuple[type, ...]) -> _Function:
 
 def _reflected(function: _Function, operands: tuple[type, ...]) -> _Function:
     def call(self: Array, other: Any, /) -> Any:
-        refuse_complex(function.__name__, self, other)
         return function(other, self) if isinstance(other, operands) else NotImplemented
 
     return call
@@ -101,7 +98,6 @@ def _in_place(function: _Function, operands: tuple[type, ...]) -> _Function:
     name = function.__name__
 
     def call(self: Array, other: Any, /) -> Any:
-        refuse_complex(name, self, other)
         if not isinstance(other, operands):
             return NotImplemented
         made = function(self, other)

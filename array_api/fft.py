@@ -1,18 +1,13 @@
-"""The standard's extension for Fourier transforms, as far as it is of real numbers.
-
-Transforms have complex operands or results, and there are no complex dtypes here: they raise `DTypeError`, which names
-the op of `graphcore.ops` that has real and imaginary parts as a last axis of size 2.
-"""
+"""The standard's extension for Fourier transforms."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NoReturn, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._algorithms.loops import count_of, positions
 from graphcore.array_api._creation import arange
 from graphcore.array_api._data_types import DEFAULT_FLOAT, astype, checked
 from graphcore.array_api._eager.dispatch import Tensor, function
@@ -21,6 +16,8 @@ from graphcore.build import primitives as e
 from graphcore.build.shapes import axes_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.loops import count_of, positions
+from graphcore.types.complex_dtypes import complex_of
 from graphcore.types.dtypes import DType
 
 __all__ = [
@@ -67,8 +64,8 @@ def _length(op: str, n: int) -> int:
 
 def _float(op: str, dtype: DType | None) -> DType:
     found = checked(op, dtype) or DEFAULT_FLOAT
-    if found not in (DType.float32, DType.float64):
-        raise DTypeError(f"{op}: {found} is no real floating dtype", help="use float32 or float64")
+    if not found.is_float:
+        raise DTypeError(f"{op}: {found} is no real floating dtype", help="use float16, float32 or float64")
     return found
 
 
@@ -102,67 +99,151 @@ def _shifted(op: str, x: Symbol, axes: int | Sequence[int] | None, *, inverse: b
 # Transforms
 
 
-def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.fft`."""
-    _refuse("fft", "fft", x)
+@function
+def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The discrete Fourier transform along an axis.
+
+    x: any shape but (); complex numbers, or floats, which become complex. n: the length to which the signal is cut or
+    padded with zeros; by default its own. norm: the sum is divided by 1 for "backward", by sqrt(n) for "ortho", by n
+    for "forward". Returns complex numbers, with size n along the axis. Raises `DTypeError` for other dtypes,
+    `ShapeError` for n below 1 and for what is no axis.
+    """
+    return ops.fft(_complex("fft", x), n, axis, norm)
 
 
-def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.ifft`."""
-    _refuse("ifft", "ifft", x)
+@function
+def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of `fft`: as there, but the sum is divided by n for "backward" and by 1 for "forward"."""
+    return ops.ifft(_complex("ifft", x), n, axis, norm)
 
 
+@function
 def fftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
-) -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.fft`, an axis at a time."""
-    _refuse("fftn", "fft", x)
+) -> Tensor:
+    """The discrete Fourier transform along several axes.
+
+    x, norm: as for `fft`. s: the lengths along the axes. axes: by default the last ones, as many as there are lengths,
+    or all. Raises as `fft` does, and `ShapeError` for as many lengths as there are not axes.
+    """
+    return _along("fftn", ops.fft, _complex("fftn", x), s, axes, norm)
 
 
+@function
 def ifftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
-) -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.ifft`, an axis at a time."""
-    _refuse("ifftn", "ifft", x)
+) -> Tensor:
+    """The inverse of `fftn`, whose arguments it has."""
+    return _along("ifftn", ops.ifft, _complex("ifftn", x), s, axes, norm)
 
 
-def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.rfft`."""
-    _refuse("rfft", "rfft", x)
+@function
+def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The discrete Fourier transform of real numbers along an axis, without its redundant half.
+
+    x: floats of any shape but (). n, norm: as for `fft`. Returns complex numbers, with size n // 2 + 1 along the axis.
+    Raises as `fft` does.
+    """
+    return _half("rfft", x, n, axis, norm)
 
 
-def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.irfft`."""
-    _refuse("irfft", "irfft", x)
+@function
+def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of `rfft`: real numbers of the first half of their transform.
+
+    x: complex numbers, or floats. n: the length of the result, by default 2 * (size - 1); an odd one must be given.
+    Returns floats, with size n along the axis. Raises as `fft` does.
+    """
+    return ops.irfft(_complex("irfft", x), n, axis, norm)
 
 
+@function
 def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
-) -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.rfft`, and `fft` for other axes."""
-    _refuse("rfftn", "rfft", x)
+) -> Tensor:
+    """The discrete Fourier transform of real numbers along several axes, without its redundant half along the last.
+
+    x: floats. s, axes, norm: as for `fftn`. Raises as that does.
+    """
+    *others, (axis, n) = _axes("rfftn", x, s, axes)
+    return _each(ops.fft, _half("rfftn", x, n, axis, norm), others, norm)
 
 
+@function
 def irfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = "backward"
-) -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.irfft`, and `ifft` for other axes."""
-    _refuse("irfftn", "irfft", x)
+) -> Tensor:
+    """The inverse of `rfftn`, whose arguments it has; s: of the result. Returns floats."""
+    *others, (axis, n) = _axes("irfftn", x, s, axes)
+    return ops.irfft(_each(ops.ifft, _complex("irfftn", x), others, norm), n, axis, norm)
 
 
-def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.irfft`, of the conjugate."""
-    _refuse("hfft", "irfft", x)
+@function
+def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The discrete Fourier transform of a signal whose second half mirrors the first, which is real.
+
+    x: complex numbers, the first half of the signal. n: the length of the result, by default 2 * (size - 1). norm: as
+    for `fft`. Returns floats, with size n along the axis. Raises as `fft` does.
+    """
+    return ops.irfft(ops.conj(_complex("hfft", x)), n, axis, _INVERSE.get(norm, norm))
 
 
-def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.rfft`, of which it is the conjugate."""
-    _refuse("ihfft", "rfft", x)
+@function
+def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of `hfft`: the first half of a signal, complex numbers, from its real transform."""
+    return ops.conj(_half("ihfft", x, n, axis, _INVERSE.get(norm, norm)))
 
 
-def _refuse(op: str, instead: str, x: Tensor) -> NoReturn:
-    raise DTypeError(
-        f"fft.{op}: there are no complex dtypes, which a Fourier transform goes from or to",
-        operands={"x": x},
-        help=f"build a graph with ops.{instead}, whose complex numbers are a last axis of size 2",
-    )
+_INVERSE: dict[str, Norm] = {"backward": "forward", "forward": "backward"}
+"""The normalization that divides an inverse transform as the forward one."""
+
+
+def _complex(op: str, x: Symbol) -> Symbol:
+    if not x.dtype.is_float and not x.dtype.is_complex:
+        raise DTypeError(
+            f"fft.{op}: it takes complex numbers, and x is {x.dtype}",
+            operands={"x": x},
+            help="cast it: astype(x, complex64)",
+        )
+    return ops.cast(x, complex_of(x.dtype))
+
+
+def _half(op: str, x: Symbol, n: int | None, axis: int, norm: Norm) -> Symbol:
+    if not x.dtype.is_float:
+        raise DTypeError(
+            f"fft.{op}: it takes real numbers, and x is {x.dtype}",
+            operands={"x": x},
+            help="fft and ifft take complex numbers" if x.dtype.is_complex else "cast it: astype(x, float32)",
+        )
+    return ops.complex(*ops.as_real(ops.rfft(x, n, axis, norm)))
+
+
+def _along(
+    op: str,
+    transform: Callable[..., Symbol],
+    x: Symbol,
+    s: Sequence[int] | None,
+    axes: Sequence[int] | None,
+    norm: Norm,
+) -> Symbol:
+    return _each(transform, x, _axes(op, x, s, axes), norm)
+
+
+def _each(transform: Callable[..., Symbol], x: Symbol, axes: Sequence[tuple[int, int | None]], norm: Norm) -> Symbol:
+    for axis, n in reversed(axes):
+        x = transform(x, n, axis, norm)
+    return x
+
+
+def _axes(op: str, x: Symbol, s: Sequence[int] | None, axes: Sequence[int] | None) -> list[tuple[int, int | None]]:
+    """Return the axes, and the length along each, None for its own."""
+    if axes is None:
+        axes = range(x.rank) if s is None else range(x.rank - len(s), x.rank)
+    if s is not None and len(s) != len(axes):
+        raise ShapeError(
+            f"fft.{op}: {len(s)} lengths for {len(axes)} axes", operands={"x": x}, help="give one length for each axis"
+        )
+    if not len(axes):
+        raise ShapeError(f"fft.{op}: there is no axis to transform along", operands={"x": x}, help="give one or more")
+    checked_axes = axes_of(f"fft.{op}", list(axes), x.rank, {"x": x})
+    return list(zip(checked_axes, s if s is not None else [None] * len(axes), strict=True))

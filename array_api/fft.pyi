@@ -3,7 +3,7 @@
 # ruff: noqa: E501
 
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,31 +22,31 @@ __all__ = [
 ]
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
-def fft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.fft`."""
+def fft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
+    """The discrete Fourier transform along an axis."""
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Array:
     """The frequencies that the elements of a transform of length n stand for: 0 and up, then the negative ones."""
-def fftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.fft`, an axis at a time."""
+def fftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
+    """The discrete Fourier transform along several axes."""
 def fftshift(x: _T, /, *, axes: int | Sequence[int] | None = None) -> _T:
     """The tensor with frequency 0 moved to the middle."""
-def hfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.irfft`, of the conjugate."""
-def ifft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.ifft`."""
-def ifftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.ifft`, an axis at a time."""
+def hfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
+    """The discrete Fourier transform of a signal whose second half mirrors the first, which is real."""
+def ifft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
+    """The inverse of `fft`: as there, but the sum is divided by n for "backward" and by 1 for "forward"."""
+def ifftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
+    """The inverse of `fftn`, whose arguments it has."""
 def ifftshift(x: _T, /, *, axes: int | Sequence[int] | None = None) -> _T:
     """The inverse of `fftshift`, which for odd lengths is not the same."""
-def ihfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.rfft`, of which it is the conjugate."""
-def irfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.irfft`."""
-def irfftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.irfft`, and `ifft` for other axes."""
-def rfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.rfft`."""
+def ihfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
+    """The inverse of `hfft`: the first half of a signal, complex numbers, from its real transform."""
+def irfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
+    """The inverse of `rfft`: real numbers of the first half of their transform."""
+def irfftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
+    """The inverse of `rfftn`, whose arguments it has; s: of the result. Returns floats."""
+def rfft(x: _T, /, *, n: int | None = None, axis: int = -1, norm: Norm = 'backward') -> _T:
+    """The discrete Fourier transform of real numbers along an axis, without its redundant half."""
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Array:
     """The frequencies that the elements of a transform of n real numbers stand for: 0 and up."""
-def rfftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> NoReturn:
-    """Not there without complex dtypes: raises `DTypeError`. See `graphcore.ops.rfft`, and `fft` for other axes."""
+def rfftn(x: _T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: Norm = 'backward') -> _T:
+    """The discrete Fourier transform of real numbers along several axes, without its redundant half along the last."""

@@ -1,9 +1,10 @@
-"""The standard's extension for linear algebra, of real numbers.
+"""The standard's extension for linear algebra, of real and complex numbers.
 
-Everything works on stacks of matrices. Decompositions are ONNX Loops over the whole stack: elimination with partial
-pivoting (`solve`, `inv`, `det`, `slogdet`), Cholesky's, Householder's reflections (`qr`), and Jacobi's rotations for
-eigenvalues and singular values, of small matrices as accurate as LAPACK's. Where LAPACK reports a failure, the result
-is NaN or infinite.
+Everything works on stacks of matrices; where a function takes floats, it takes complex numbers too. Decompositions are
+ONNX Loops over the whole stack: elimination with partial pivoting (`solve`, `inv`, `det`, `slogdet`), Cholesky's,
+Householder's reflections (`qr`), Jacobi's rotations for eigenvalues of symmetric matrices and for singular values, of
+small matrices as accurate as LAPACK's, and shifted QR steps for the eigenvalues of all others. Where LAPACK reports a
+failure, the result is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._algorithms import elimination, jacobi, norms, orthogonal
-from graphcore.array_api._algorithms.diagonals import diagonal_of
-from graphcore.array_api._algorithms.loops import identities
+from graphcore.array_api._algorithms import eigen, elimination, jacobi, norms, orthogonal
 from graphcore.array_api._eager.array import Array
 from graphcore.array_api._eager.dispatch import Tensor, function
 from graphcore.array_api._linear_algebra import matmul, tensordot, vecdot
@@ -26,14 +25,24 @@ from graphcore.build.operands import promote
 from graphcore.build.shapes import axes_of, broadcast_shapes, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.diagonals import diagonal_of
+from graphcore.ops.matrices.loops import adjoint, identities, least
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
-    "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
-    "trace", "vecdot", "vector_norm",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+    "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+class EigResult(NamedTuple):
+    """The result of `eig`."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 class EighResult(NamedTuple):
@@ -69,9 +78,11 @@ class SVDResult(NamedTuple):
 
 
 def _floats(op: str, x: Symbol) -> None:
-    if x.dtype not in (DType.float32, DType.float64):
+    if real_of(x.dtype) not in (DType.float32, DType.float64):
         raise DTypeError(
-            f"{op}: {x.dtype} is no real floating dtype", operands={"x": x}, help="cast it: astype(x, float64)"
+            f"{op}: {x.dtype} is no floating dtype of 32 bits or more",
+            operands={"x": x},
+            help="cast it: astype(x, float64)",
         )
 
 
@@ -97,7 +108,7 @@ def _sized(op: str, x: Symbol) -> None:
     """Raise an error for anything but a stack of float matrices whose lesser side is known."""
     _floats(op, x)
     _matrices(op, x)
-    if orthogonal.least(*x.shape[-2:]) is None:
+    if least(*x.shape[-2:]) is None:
         raise ShapeError(
             f"{op}: whether there are more rows, {x.shape[-2]}, or columns, {x.shape[-1]}, must be known",
             operands={"x": x},
@@ -196,19 +207,23 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: DType | None = None) -> Tenso
 
 @function
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
-    """The lower triangular L with L @ L.mT = x, or its transpose.
+    """The lower triangular L with L @ L.mT = x, or its transpose, both conjugated where they are complex.
 
-    x: [..., n, n], floats, symmetric and positive definite: its lower triangle is read. Returns [..., n, n], with NaN
-    for matrices that are not positive definite. Raises `ShapeError` for matrices that are not square.
+    x: [..., n, n], floats or complex numbers, symmetric (Hermitian if complex) and positive definite: its lower
+    triangle is read. Returns [..., n, n], with NaN for matrices that are not positive definite. Raises `ShapeError` for
+    matrices that are not square.
     """
     _square("cholesky", x)
     lower = elimination.cholesky(x)
-    return ops.transpose_matrix(lower) if upper else lower
+    return adjoint(lower) if upper else lower
 
 
 @function
 def det(x: Tensor, /) -> Tensor:
-    """The determinant. x: [..., n, n], floats. Returns [...]. Raises `ShapeError` for matrices that are not square."""
+    """The determinant.
+
+    x: [..., n, n], floats or complex numbers. Returns [...]. Raises `ShapeError` for matrices that are not square.
+    """
     _square("det", x)
     pivots, parity = elimination.pivots(x)
     return ops.prod(pivots, axis=-1) * parity
@@ -229,7 +244,11 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
 
 @function
 def inv(x: Tensor, /) -> Tensor:
-    """The inverse. x: [..., n, n], floats. Infinite or NaN for singular matrices. Raises `ShapeError` for others."""
+    """The inverse.
+
+    x: [..., n, n], floats or complex numbers. Infinite or NaN for singular matrices. Raises `ShapeError` for matrices
+    that are not square.
+    """
     _square("inv", x)
     return elimination.inverted(x)
 
@@ -283,11 +302,31 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
 
 
 @function
-def eigh(x: Tensor, /) -> EighResult:
-    """The eigenvalues of symmetric matrices in ascending order, and orthonormal eigenvectors.
+def eig(x: Tensor, /) -> EigResult:
+    """The eigenvalues of square matrices, and eigenvectors of length 1 whose greatest elements are real.
 
-    x: [..., n, n], floats, of which the lower triangle is read. Returns [..., n], and [..., n, n] with the vectors as
-    columns. Raises `ShapeError` for matrices that are not square.
+    x: [..., n, n], floats or complex. Returns complex [..., n], and [..., n, n] with the vectors as columns. Of real
+    matrices complex eigenvalues are pairs of conjugates, the positive imaginary part first; all others are real to the
+    bit, with real vectors. NaN where x is not finite, and for matrices for which 30 n steps of QR are too few. Raises
+    `ShapeError` for matrices that are not square.
+    """
+    _square("eig", x)
+    return EigResult(*eigen.eig(x, vectors=True))
+
+
+@function
+def eigvals(x: Tensor, /) -> Tensor:
+    """The eigenvalues of square matrices, complex. See `eig`."""
+    _square("eigvals", x)
+    return eigen.eig(x, vectors=False)[0]
+
+
+@function
+def eigh(x: Tensor, /) -> EighResult:
+    """The eigenvalues of symmetric (Hermitian) matrices in ascending order, and orthonormal eigenvectors.
+
+    x: [..., n, n], floats or complex numbers, of which the lower triangle is read. Returns floats of [..., n], and
+    [..., n, n] with the vectors as columns. Raises `ShapeError` for matrices that are not square.
     """
     _square("eigh", x)
     return EighResult(*jacobi.eigh(x, vectors=True))
@@ -295,7 +334,7 @@ def eigh(x: Tensor, /) -> EighResult:
 
 @function
 def eigvalsh(x: Tensor, /) -> Tensor:
-    """The eigenvalues of symmetric matrices in ascending order. See `eigh`."""
+    """The eigenvalues of symmetric (Hermitian) matrices in ascending order. See `eigh`."""
     _square("eigvalsh", x)
     return jacobi.eigh(x, vectors=False)[0]
 

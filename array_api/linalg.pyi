@@ -17,11 +17,14 @@ _A: TypeAlias = Array | _Number  # an operand among Arrays
 _S: TypeAlias = Symbol | Array | np.ndarray[Any, Any] | np.generic | _Number  # an operand among which is a Symbol
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
-    "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
-    "trace", "vecdot", "vector_norm"
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+    "tensordot", "trace", "vecdot", "vector_norm"
 ]
 
+class EigResult(NamedTuple, Generic[_T]):
+    eigenvalues: _T
+    eigenvectors: _T
 class EighResult(NamedTuple, Generic[_T]):
     eigenvalues: _T
     eigenvectors: _T
@@ -36,22 +39,26 @@ class SlogdetResult(NamedTuple, Generic[_T]):
     sign: _T
     logabsdet: _T
 def cholesky(x: _T, /, *, upper: bool = False) -> _T:
-    """The lower triangular L with L @ L.mT = x, or its transpose."""
+    """The lower triangular L with L @ L.mT = x, or its transpose, both conjugated where they are complex."""
 @overload
 def cross(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
     """The vector products of vectors of length 3."""
 @overload
 def cross(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
 def det(x: _T, /) -> _T:
-    """The determinant. x: [..., n, n], floats. Returns [...]. Raises `ShapeError` for matrices that are not square."""
+    """The determinant."""
 def diagonal(x: _T, /, *, offset: int = 0) -> _T:
     """A diagonal of matrices."""
+def eig(x: _T, /) -> EigResult[_T]:
+    """The eigenvalues of square matrices, and eigenvectors of length 1 whose greatest elements are real."""
 def eigh(x: _T, /) -> EighResult[_T]:
-    """The eigenvalues of symmetric matrices in ascending order, and orthonormal eigenvectors."""
+    """The eigenvalues of symmetric (Hermitian) matrices in ascending order, and orthonormal eigenvectors."""
+def eigvals(x: _T, /) -> _T:
+    """The eigenvalues of square matrices, complex. See `eig`."""
 def eigvalsh(x: _T, /) -> _T:
-    """The eigenvalues of symmetric matrices in ascending order. See `eigh`."""
+    """The eigenvalues of symmetric (Hermitian) matrices in ascending order. See `eigh`."""
 def inv(x: _T, /) -> _T:
-    """The inverse. x: [..., n, n], floats. Infinite or NaN for singular matrices. Raises `ShapeError` for others."""
+    """The inverse."""
 @overload
 def matmul(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""

@@ -30,6 +30,8 @@ on to narrower floats; 1e-12 in float64). The column `int96` stands for all inte
 - *itself*: nothing is computed, the operand is the result.
 - *refused*: a `DTypeError` when the op is called, because it has no meaning there; of integers of more than 64 bits
   also when the graph is lowered, because nothing computes it.
+- *parts*, of complex64 and complex128: computed on the real and imaginary parts, under "array_api" and
+  `promotion.system("max", complex=True)`.
 """
 
 
@@ -57,20 +59,21 @@ def ops_page() -> str:
 
 def dtypes_page() -> str:
     """Return docs/dtypes.md: for every op and dtype the result of lowering for the CPU."""
+    from tests.support.every import complex_numbers
     from tests.support.every.case import ALL
     from tests.support.every.states import state
     from tests.support.every_op import CASES
 
     columns = (*ALL, DType.int(96))
-    head = "| op | result | " + " | ".join(f"`{d}`" for d in columns) + " |"
+    head = "| op | result | " + " | ".join(f"`{d}`" for d in columns) + " | complex |"
     families: dict[str, list[str]] = {}
     for name, op in sorted(REGISTRY.items()):
-        cells = [state(name, dtype) for dtype in columns]
+        cells = [*(state(name, dtype) for dtype in columns), complex_numbers.state(name)]
         result = "near" if CASES[name].near else "exact"
         families.setdefault(op.family, []).append(f"| `{name}` | {result} | {' | '.join(cells)} |")
     lines = [DTYPES_INTRODUCTION.rstrip()]
     for family, rows in sorted(families.items()):
-        lines += ["", f"## {family}", "", head, "|---" * (len(columns) + 2) + "|", *rows]
+        lines += ["", f"## {family}", "", head, "|---" * (len(columns) + 3) + "|", *rows]
     return "\n".join(lines) + "\n"
 
 

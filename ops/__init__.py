@@ -19,7 +19,7 @@ from graphcore.ops.bitfields import *
 from graphcore.ops.bits import *
 from graphcore.ops.buffers import *
 from graphcore.ops.comparison import *
-from graphcore.ops.complex import *
+from graphcore.ops.complex_numbers import *
 from graphcore.ops.control import *
 from graphcore.ops.convolution import *
 from graphcore.ops.creation import *
@@ -48,6 +48,7 @@ from graphcore.ops.shape import *
 from graphcore.ops.sorting import *
 from graphcore.ops.special import *
 from graphcore.ops.strings import *
+from graphcore.ops.triangular import *
 from graphcore.ops.vectors import *
 from graphcore.support.suggestions import suggestion
 

@@ -28,38 +28,38 @@ from graphcore.quantization.tensors import Quantized, QuantizedTensor
 from graphcore.types.tensor_types import DimLike
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "all", "any", "arg_max", "argmax", "argmin", "argsort", "as_complex",
+    "abs", "acos", "acosh", "add", "all", "angle", "any", "arg_max", "argmax", "argmin", "argsort", "as_complex",
     "as_interleaved_complex", "as_real", "asin", "asinh", "atan", "atan2", "atanh", "avg_pool", "avg_pool1d",
     "avg_pool2d", "avg_pool3d", "band_part", "batch_norm", "bernoulli", "bit_concat", "bit_extract", "bit_insert",
     "bit_reverse", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "blackman_window",
     "bottom_k", "broadcast_to", "buffer_create", "buffer_load", "buffer_store", "buffer_store_slice", "cast",
-    "categorical", "cbrt", "ceil", "celu", "chunk", "clip", "concat", "cond", "constant", "conv1d",
-    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosh", "count_nonzero",
-    "cumprod", "cumsum", "depth_to_space", "dequantize", "digamma", "div", "divmod", "dropout", "einsum", "elu",
-    "equal", "erf", "erfc", "erfinv", "exp", "exp10", "exp2", "expm1", "fft", "flatten", "flip", "floor",
-    "floor_div", "fma", "fmod", "fold", "for_loop", "full", "gather", "gather_nd", "gelu", "getitem", "glu",
-    "greater", "greater_equal", "grid_sample", "group_norm", "gru", "hamming_window", "hann_window", "hardsigmoid",
-    "hardswish", "hardtanh", "ifft", "instance_norm", "into_vec", "irfft", "is_finite", "is_inf", "is_nan",
-    "layer_norm", "leading_zeros", "leaky_relu", "left_shift", "less", "less_equal", "lgamma", "linear", "linspace",
-    "list_append", "list_concat", "list_empty", "list_erase", "list_get", "list_insert", "list_length", "list_map",
-    "list_of", "list_pop", "list_split", "list_stack", "list_unstack", "log", "log10", "log1p", "log2",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logsoftmax", "logsumexp", "lp_normalize", "lstm",
-    "mag", "masked_scatter", "matmul", "max", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
-    "mean", "median", "min", "minimum", "mish", "mod", "modf", "mul", "mul_complex", "negate",
-    "non_maximum_suppression", "nonzero", "not_equal", "one_hot", "ones", "outer", "pad", "permutation", "permute",
-    "popcount", "positive", "pow", "prelu", "print", "prod", "qmatmul", "quantile", "quantize", "random_int",
-    "random_normal", "random_uniform", "range", "rcbrt", "rebind", "reciprocal", "relu", "repeat_interleave",
-    "reshape", "reshape_like", "resize", "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "right_shift",
-    "rint", "rms_norm", "rnn", "roi_align", "roll", "rotary_embedding", "round", "rsqrt",
-    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul",
-    "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min", "scatter_nd_mul", "select", "selu",
-    "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "silu", "sin", "sinh", "slice", "slice_tensor",
-    "softmax", "softplus", "softsign", "sort", "space_to_depth", "split", "sqrt", "square", "squeeze", "stack",
-    "stdev", "stft", "string_concat", "string_join", "string_lower", "string_matches", "string_of", "string_parse",
-    "string_remove", "string_split", "string_upper", "sub", "sum", "swapaxes", "swiglu", "take_along_axis", "tan",
-    "tanh", "tensordot", "tgamma", "thresholded_relu", "tile", "top_k", "trailing_zeros", "transpose",
-    "transpose_matrix", "tril", "triu", "trunc", "unique", "unsqueeze", "var", "vec", "vecdot", "where",
-    "while_loop", "zeros"
+    "categorical", "cbrt", "ceil", "celu", "chunk", "clip", "complex", "concat", "cond", "conj", "constant",
+    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosh",
+    "count_nonzero", "cumprod", "cumsum", "depth_to_space", "dequantize", "digamma", "div", "divmod", "dropout",
+    "einsum", "elu", "equal", "erf", "erfc", "erfinv", "exp", "exp10", "exp2", "expm1", "fft", "flatten", "flip",
+    "floor", "floor_div", "fma", "fmod", "fold", "for_loop", "full", "gather", "gather_nd", "gelu", "getitem",
+    "glu", "greater", "greater_equal", "grid_sample", "group_norm", "gru", "hamming_window", "hann_window",
+    "hardsigmoid", "hardswish", "hardtanh", "ifft", "imag", "instance_norm", "into_vec", "irfft", "is_finite",
+    "is_inf", "is_nan", "layer_norm", "leading_zeros", "leaky_relu", "left_shift", "less", "less_equal", "lgamma",
+    "linear", "linspace", "list_append", "list_concat", "list_empty", "list_erase", "list_get", "list_insert",
+    "list_length", "list_map", "list_of", "list_pop", "list_split", "list_stack", "list_unstack", "log", "log10",
+    "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "logsoftmax", "logsumexp",
+    "lp_normalize", "lstm", "lu", "lu_factor", "mag", "masked_scatter", "matmul", "max", "max_pool", "max_pool1d",
+    "max_pool2d", "max_pool3d", "maximum", "mean", "median", "min", "minimum", "mish", "mod", "modf", "mul",
+    "mul_complex", "negate", "non_maximum_suppression", "nonzero", "not_equal", "one_hot", "ones", "outer", "pad",
+    "permutation", "permute", "popcount", "positive", "pow", "prelu", "print", "prod", "qmatmul", "quantile",
+    "quantize", "random_int", "random_normal", "random_uniform", "range", "rcbrt", "real", "rebind", "reciprocal",
+    "relu", "repeat_interleave", "reshape", "reshape_like", "resize", "resize_bicubic", "resize_linear",
+    "resize_nearest", "rfft", "right_shift", "rint", "rms_norm", "rnn", "roi_align", "roll", "rotary_embedding",
+    "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_max",
+    "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min",
+    "scatter_nd_mul", "select", "selu", "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "silu", "sin",
+    "sinh", "slice", "slice_tensor", "softmax", "softplus", "softsign", "sort", "space_to_depth", "split", "sqrt",
+    "square", "squeeze", "stack", "stdev", "stft", "string_concat", "string_join", "string_lower", "string_matches",
+    "string_of", "string_parse", "string_remove", "string_split", "string_upper", "sub", "sum", "swapaxes",
+    "swiglu", "take_along_axis", "tan", "tanh", "tensordot", "tgamma", "thresholded_relu", "tile", "top_k",
+    "trailing_zeros", "transpose", "transpose_matrix", "triangular_solve", "tril", "triu", "trunc", "unique",
+    "unsqueeze", "var", "vec", "vecdot", "where", "while_loop", "zeros"
 ]
 
 # activation
@@ -212,16 +212,26 @@ def less_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = 
 def not_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
 
-# complex
+# complex_numbers
 
+def angle(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The angle of complex numbers in radians, from -pi to pi; 0 or pi for real numbers. NumPy's angle."""
 def as_complex(real: TensorLike, imag: TensorLike) -> Symbol:
     """Complex numbers from their real and imaginary parts."""
 def as_interleaved_complex(interleaved: TensorLike) -> Symbol:
     """Complex numbers from real and imaginary parts that alternate on the last axis."""
 def as_real(complex: TensorLike) -> tuple[Symbol, Symbol]:
     """The real and the imaginary parts of complex numbers."""
+def complex(real: TensorLike, imag: TensorLike = 0.0) -> Symbol:
+    """Complex numbers of their real and imaginary parts."""
+def conj(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The complex conjugate; real numbers as they are. NumPy's conj."""
+def imag(x: TensorLike) -> Symbol:
+    """The imaginary part of complex numbers; zeros for real ones."""
 def mul_complex(lhs: TensorLike, rhs: TensorLike) -> Symbol:
     """The products of complex numbers."""
+def real(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The real part of complex numbers; real numbers as they are. NumPy's real."""
 
 # convolution
 
@@ -263,7 +273,7 @@ def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_bo
 # elementwise
 
 def abs(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The magnitude; MIN stays MIN. ONNX Abs."""
+    """The magnitude, of complex numbers a real one; MIN stays MIN. ONNX Abs."""
 def add(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The sum. Integers wrap; bools are *or*ed. ONNX Add."""
 def ceil(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -301,7 +311,7 @@ def rint(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 def round(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The nearest whole number, ties to even. ONNX Round."""
 def sign(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """-1, 0 or 1 by the sign; NaN stays. ONNX Sign."""
+    """-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign."""
 def square(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x * x. Integers wrap."""
 def sub(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -713,6 +723,15 @@ def string_split(x: StringLike, delimiter: str | None = None, maxsplit: int | No
     """The parts of each string between delimiters, and how many there are."""
 def string_upper(x: StringLike) -> Symbol:
     """The strings in capital letters."""
+
+# triangular
+
+def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
+    """The LU decomposition with partial pivoting: P @ L @ U = x."""
+def lu_factor(x: TensorLike) -> tuple[Symbol, Symbol]:
+    """The LU decomposition with partial pivoting, packed in one matrix, and the order of rows that pivoting gave."""
+def triangular_solve(a: TensorLike, b: TensorLike, lower: bool = False, transposed: bool = False, unit_diagonal: bool = False) -> Symbol:
+    """The solution of a @ x = b for triangular matrices."""
 
 # vectors
 

@@ -112,7 +112,7 @@ def relu(x: TensorLike) -> Symbol:
     Raises `DTypeError` for strings. ONNX Relu, and Max for integers.
     """
     symbol, dtype = promote_one("relu", "number", x)
-    if dtype.is_float:
+    if dtype.is_float or dtype.is_complex:
         return symbol.graph.build.emit("Relu", (symbol,), symbol.type)
     if not dtype.is_signed:
         return symbol

@@ -15,7 +15,7 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.creation import constant, full
 from graphcore.ops.indexing import assigned
 from graphcore.ops.shape import cast
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_wide
 
 __all__ = ["buffer_create", "buffer_load", "buffer_store", "buffer_store_slice"]
 
@@ -94,7 +94,7 @@ def _at_first(buffer: Buffer) -> Symbol:
     initial, type_ = buffer.initial, buffer.type
     if initial is None:
         nothing: Any = "" if type_.dtype is DType.string else False
-        return full(type_.shape, constant(nothing, type_.dtype) if type_.dtype.bits > 64 else nothing, type_.dtype)
+        return full(type_.shape, constant(nothing, type_.dtype) if is_wide(type_.dtype) else nothing, type_.dtype)
     held = Graph.current().build.constant(np.asarray(initial), type_.dtype)
     return held if initial.ndim else full(type_.shape, held, type_.dtype)
 

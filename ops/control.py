@@ -259,17 +259,22 @@ class _Scan:
         ends = [axis_of("scan", self.out_axis, rank_of(y) + 1, {"y": y}, name="out_axis") for y in ys]
         with building(body):
             finish(body, [*after, *ys])
-        attributes: dict[str, Any] = {"body": body, "num_scan_inputs": len(parts), "scan_input_axes": list(self.axes)}
+        # Along another axis than the first, the kernel divides by the number of elements of a slice, which may be 0.
+        axes = [0 if _may_be_empty(x) else axis for x, axis in zip(self.xs, self.axes, strict=True)]
+        out_axes = [0 if _may_be_empty(y) else end for y, end in zip(ys, ends, strict=True)]
+        attributes: dict[str, Any] = {"body": body, "num_scan_inputs": len(parts), "scan_input_axes": axes}
         if ys:
-            attributes["scan_output_axes"] = ends
+            attributes["scan_output_axes"] = out_axes
         if self.reverse:
             attributes["scan_input_directions"] = [1] * len(parts)
         if self.reverse and ys:
             attributes["scan_output_directions"] = [1] * len(ys)
-        stacked = [stacked_type(y.type, self.length, end) for y, end in zip(ys, ends, strict=True)]
-        given = tuple([graph.build.own(s, "scan", "an operand") for s in (*start, *self.xs)])
+        stacked = [stacked_type(y.type, self.length, axis) for y, axis in zip(ys, out_axes, strict=True)]
+        first, xs = ([graph.build.own(s, "scan", "an operand") for s in given] for given in (start, self.xs))
+        given = [*first, *map(_moved, xs, self.axes, axes)]
         last = [flagged(t, s.ambiguous) for t, s in zip(types, after, strict=True)]
-        return graph.build.emit_many("Scan", given, [*last, *stacked], attributes), like
+        made = graph.build.emit_many("Scan", tuple(given), [*last, *stacked], attributes)
+        return (*made[: len(start)], *map(_moved, made[len(start) :], out_axes, ends)), like
 
     def unless_empty(self, graph: Graph, start: Sequence[Symbol]) -> tuple[tuple[Symbol, ...], Structure]:
         """Emit the Scan in one branch of an If; the other branch has the results of an empty axis.
@@ -288,6 +293,19 @@ class _Scan:
         attributes = {"then_branch": some, "else_branch": none}
         is_some = greater(size, graph.build.scalar(0, DType.int64))
         return graph.build.emit_many("If", (is_some,), [s.type for s in made], attributes), like
+
+
+def _may_be_empty(x: Symbol) -> bool:
+    return not all(dim.is_static and int(dim) for dim in x.shape)
+
+
+def _moved(x: Symbol, axis: int, to: int) -> Symbol:
+    """Return the tensor with an axis at another place."""
+    if axis == to:
+        return x
+    order = [i for i in range(rank_of(x)) if i != axis]
+    order.insert(to, axis)
+    return emit("Transpose", x, shape=_shape([x.shape[i] for i in order]), perm=order)
 
 
 def _keep_shapes(before: Sequence[Symbol], after: Sequence[Symbol]) -> None:

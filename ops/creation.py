@@ -17,7 +17,7 @@ from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import axis_of, broadcast
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.literals import array_of, held_as
+from graphcore.ir.literals import array_of, held_as, literal_dtype
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dim_value, dims_of, provably_differ, shape_vector
 from graphcore.ops.shared.indexing.positions import index_operand, whole
@@ -90,7 +90,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: object) -> Symbol:
             help="give one number; ops.constant holds arrays, ops.broadcast_to repeats them",
         )
     if own is not DType.string and not isinstance(value, (np.ndarray, np.generic)):
-        own = graph.promotion.default_dtype([value])
+        own = literal_dtype(graph.promotion, value, name)
         array = array.astype(np.float64) if own is DType.float32 else array
         held = DType.of(array.dtype)
     else:
@@ -238,9 +238,10 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
 
     start, stop: numbers or Symbols, whose shapes broadcast; integers become floats. num: an int >= 0, or a dim of the
     graph. endpoint: `stop` is the last of them; else it would be the next one. dtype: by default that in which start
-    and stop meet, or float32 for Python numbers; an integer one truncates. Returns [num, ...], the numbers along a new
-    first axis, computed in float64 and rounded once. Raises `ShapeError` for a negative or unknown num and shapes that
-    do not broadcast, `DTypeError` for ends that are no numbers and for bool and string as `dtype`. NumPy's linspace.
+    and stop meet, or float32 or complex64 for Python numbers; an integer one truncates. Returns [num, ...], the numbers
+    along a new first axis, computed in float64 or complex128 and rounded once. Raises `ShapeError` for a negative or
+    unknown num and shapes that do not broadcast, `DTypeError` for ends that are no numbers and for bool and string as
+    `dtype`. NumPy's linspace.
     """
     name = "linspace"
     wanted = None if dtype is None else operands.dtype_of(name, dtype)
@@ -249,34 +250,39 @@ def linspace(start: TensorLike, stop: TensorLike, num: DimLike, endpoint: bool =
     (count,) = dims_of(name, [num], help="num is an int of 0 or more, a name or a Dim")
     ends = {"start": start, "stop": stop}
     graph = graph_of(name, (start, stop))
-    if all(isinstance(value, (int, float)) for value in ends.values()):
+    if isinstance(start, (int, float, complex)) and isinstance(stop, (int, float, complex)):
         for role, value in ends.items():
             if isinstance(value, bool):
                 raise DTypeError(f"{name}: {role} is {value!r}", help="give a number")
-        target = wanted or DType.float32
-        first, last = float(start), float(stop)
+        has_complex = any(isinstance(value, complex) for value in (start, stop))
+        target = wanted or (DType.complex64 if has_complex else DType.float32)
+        first, last = (number if isinstance(number, complex) else float(number) for number in (start, stop))
         if count.is_static:
             return graph.build.constant(_spaced_values(first, last, int(count), endpoint, target), target)
-        symbols = [graph.build.scalar(value, DType.float64) for value in (first, last)]
+        symbols = [graph.build.scalar(value, _widest(value)) for value in (first, last)]
     else:
         symbols, met = promote(name, "float", ends)
         target = wanted or met
     if count.is_dynamic:
         raise ShapeError(f"{name}: num is unknown", help="give an int, a name or a Dim of the graph")
     shape = broadcast(name, dict(zip(ends, symbols, strict=True)))
-    low, high = (e.cast(s, DType.float64) for s in symbols)
-    weight = _weights(graph, count, endpoint, len(shape))
+    low, high = (e.cast(s, DType.complex128 if target.is_complex else DType.float64) for s in symbols)
+    weight = e.cast(_weights(graph, count, endpoint, len(shape)), low.dtype)
     # Weighted means of both ends: their difference, which may overflow, is never taken.
     rest = e.emit("Sub", e.const(weight, 1.0), weight, shape=weight.shape)
     parts = [e.emit("Mul", a, b) for a, b in ((rest, low), (weight, high))]
     return e.cast(e.emit("Add", *parts, shape=_shape([count, *shape])), target)
 
 
-def _spaced_values(start: float, stop: float, count: int, endpoint: bool, dtype: DType) -> np.ndarray[Any, Any]:
+def _widest(value: complex) -> DType:
+    return DType.complex128 if isinstance(value, complex) else DType.float64
+
+
+def _spaced_values(start: complex, stop: complex, count: int, endpoint: bool, dtype: DType) -> np.ndarray[Any, Any]:
     weight = np.arange(count) / builtins.max(count - int(bool(endpoint)), 1)
     with np.errstate(all="ignore"):
         values = (1 - weight) * start + weight * stop
-        return casting.cast_array(values, DType.float64, dtype)
+        return casting.cast_array(values, DType.of(values.dtype), dtype)
 
 
 def _weights(graph: Graph, count: Dim, endpoint: bool, rank: int) -> Symbol:

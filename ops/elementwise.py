@@ -196,8 +196,22 @@ negate = unary(
     "negate", "Neg", "subtract", "The number with the other sign; integers wrap. ONNX Neg.", dunder="neg", same_on=_BOOL
 )
 positive = unary("positive", "Identity", "number", "The tensor itself.", dunder="pos", same_on=tuple(Kind))
-abs = unary("abs", "Abs", "number", "The magnitude; MIN stays MIN. ONNX Abs.", dunder="abs", same_on=_UNSIGNED)
-sign = unary("sign", "Sign", "number", "-1, 0 or 1 by the sign; NaN stays. ONNX Sign.", same_on=_BOOL)
+abs = unary(
+    "abs",
+    "Abs",
+    "number",
+    "The magnitude, of complex numbers a real one; MIN stays MIN. ONNX Abs.",
+    dunder="abs",
+    same_on=_UNSIGNED,
+    gives_real=True,
+)
+sign = unary(
+    "sign",
+    "Sign",
+    "number",
+    "-1, 0 or 1 by the sign, z / abs(z) of complex numbers; NaN stays. ONNX Sign.",
+    same_on=_BOOL,
+)
 square = unary("square", "Square", "number", "x * x. Integers wrap.", same_on=_BOOL, body=lambda x: e.emit("Mul", x, x))
 reciprocal = unary("reciprocal", "Reciprocal", "float", "1 / x. ONNX Reciprocal.")
 

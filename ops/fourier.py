@@ -1,4 +1,7 @@
-"""Discrete Fourier transforms, of parts of signals too, and windows. Complex numbers are a last axis of size 2."""
+"""Discrete Fourier transforms, of parts of signals too, and windows.
+
+Complex numbers are of a complex dtype, or a last axis of size 2.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.constants import constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.complex_numbers import as_complex, as_real, complex_, imag, real
 from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, dim_value, product, shape_vector
 from graphcore.ops.shared.reshape import reshaped
@@ -39,11 +43,12 @@ def fft(
 ) -> Symbol:
     """The discrete Fourier transform along an axis.
 
-    x: [..., 2], the last axis real and imaginary parts, or real numbers if not input_is_complex; integers become
-    floats. n: the length to which the signal is cut or padded with zeros; by default its own. axis: of the signal,
-    counted without the last axis of complex parts. normalization: the sum is divided by 1 for "backward", by sqrt(n)
-    for "ortho", by n for "forward". Returns [..., 2] with size n along the axis. Raises `ShapeError` for other shapes,
-    for n below 1 and for what is no axis. NumPy's fft.fft; ONNX DFT.
+    x: complex numbers [...]; or [..., 2], the last axis real and imaginary parts, or real numbers if not
+    input_is_complex; integers become floats. n: the length to which the signal is cut or padded with zeros; by default
+    its own. axis: of the signal, counted without the last axis of parts. normalization: the sum is divided by 1 for
+    "backward", by sqrt(n) for "ortho", by n for "forward". Returns [..., 2] with size n along the axis, and complex
+    numbers [...] of complex ones. Raises `ShapeError` for other shapes, for n below 1 and for what is no axis. NumPy's
+    fft.fft; ONNX DFT.
     """
     return _transform("fft", x, n, axis, normalization, is_complex=input_is_complex)
 
@@ -107,6 +112,8 @@ def _transform(
 ) -> Symbol:
     symbol, dtype = promote_one(name, "float", x)
     roles = {"x": symbol}
+    if dtype.is_complex:
+        return _of_complex(name, symbol, n, axis, normalization, inverse=inverse, onesided=onesided)
     choice(name, "normalization", normalization, _NORMALIZATIONS)
     if is_complex and (not symbol.rank or not (symbol.shape[-1] == 2 or symbol.shape[-1].is_dynamic)):
         raise ShapeError(
@@ -136,6 +143,17 @@ def _transform(
         "normalization": normalization,
     }
     return graph.build.emit("Fourier", (symbol, given), tensor_type(dtype, shape), attributes, LIBRARY)
+
+
+def _of_complex(
+    name: str, x: Symbol, n: DimLike | None, axis: int, normalization: str, *, inverse: bool, onesided: bool
+) -> Symbol:
+    """Return the transform of complex numbers, as complex numbers, or as the real ones that `irfft` gives."""
+    if onesided and not inverse:
+        raise DTypeError(f"{name}: it takes real numbers", operands={"x": x}, help="transform it with ops.fft(x)")
+    pairs = as_complex(real(x), imag(x))
+    made = _transform(name, pairs, n, axis, normalization, is_complex=True, inverse=inverse, onesided=onesided)
+    return made if onesided else complex_(*as_real(made))
 
 
 def _length(name: str, n: Any) -> Dim:

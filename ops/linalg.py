@@ -12,6 +12,7 @@ from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import axes_of, axis_of, broadcast_shapes, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.complex_numbers import conj
 from graphcore.ops.shared import einsum as _einsum
 from graphcore.ops.shared.dims import Axis
 from graphcore.ops.shared.einsum import Equation
@@ -171,8 +172,9 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     """The dot products of vectors that lie along an axis.
 
     lhs, rhs: numbers or bools, which meet in a common dtype and broadcast, but for `axis`, whose length is the same in
-    both. axis: negative, counted from the end. Returns the broadcast shape without the axis. Raises `ShapeError` for
-    another axis, lengths that differ and shapes that do not broadcast. ONNX MatMul, the array API's vecdot.
+    both. axis: negative, counted from the end. Returns the broadcast shape without the axis; of complex numbers the
+    conjugates of lhs are taken. Raises `ShapeError` for another axis, lengths that differ and shapes that do not
+    broadcast. ONNX MatMul, the array API's vecdot.
     """
     roles = _tensors("vecdot", {"lhs": lhs, "rhs": rhs})
     left, right = roles.values()
@@ -190,6 +192,8 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
             help=f"axis {axis} must have the same length in both",
         )
     promoted, dtype = promote("vecdot", "arithmetic", roles)
+    if promoted[0].dtype.is_complex:
+        promoted[0] = conj(promoted[0])
     left, right = (_moved_last(s, axis_of("vecdot", axis, s.rank, roles)) for s in promoted)
     row = e.emit("Unsqueeze", left, e.ints(left, [-2]), shape=Shape([*left.shape[:-1], 1, left.shape[-1]]))
     column = e.emit("Unsqueeze", right, e.ints(right, [-1]), shape=Shape([*right.shape, 1]))
@@ -280,7 +284,7 @@ def einsum(equation: str, *operands: TensorLike) -> Symbol:
     shape = sizes.shape(parsed.output)
     parsed, symbols = _einsum.plain(equation, parsed, symbols, sizes)
     graph = symbols[0].graph
-    if dtype.is_float:
+    if dtype.is_float or dtype.is_complex:
         return graph.build.emit("Einsum", tuple(symbols), tensor_type(dtype, shape), {"equation": str(parsed)})
     if dtype is not DType.bool:
         return _einsum_of_integers(parsed, symbols, shape)

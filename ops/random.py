@@ -25,6 +25,7 @@ from graphcore.ops.shared.random.counter import F32, F64
 from graphcore.ops.shared.random.draws import BITS, NORMAL, UNIFORM, numpy_float
 from graphcore.ops.sorting import argsort, cumsum
 from graphcore.promotion.system import holds
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type
@@ -255,7 +256,7 @@ def _held(name: str, role: str, value: float, dtype: DType) -> float:
 
 
 def _is_held(share: float, dtype: DType) -> bool:
-    return share != 1.0 and float(casting.cast_array(np.array(share), F64, dtype)) != 0.0
+    return share != 1.0 and float(casting.cast_array(np.array(share), F64, real_of(dtype))) != 0.0
 
 
 def _seed(name: str, graph: Graph, seed: object) -> Symbol:

@@ -13,6 +13,7 @@ from graphcore.build.shapes import axes_of, axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.complex_numbers import imag, real
 from graphcore.ops.elementwise import maximum, minimum
 from graphcore.ops.shared.dims import Axis, product
 from graphcore.ops.shared.reshape import reshaped
@@ -126,10 +127,11 @@ def _mean(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
 def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Symbol:
     """The variance over axes: the mean squared distance from the mean.
 
-    x: any shape, numbers or bools; integers and bools give float64. axis: one, several, or None for all. correction:
-    subtracted from the number of elements in the divisor, 0 for a population and 1 for a sample; NaN or infinity where
-    the divisor is 0. keepdims: keep the axes, with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for
-    strings and a correction that is no number. The array API's `var`.
+    x: any shape, numbers or bools; integers and bools give float64, complex numbers the real mean of their squared
+    distances from the mean. axis: one, several, or None for all. correction: subtracted from the number of elements in
+    the divisor, 0 for a population and 1 for a sample; NaN or infinity where the divisor is 0. keepdims: keep the axes,
+    with length 1. Raises `ShapeError` for what is no axis, `DTypeError` for strings and a correction that is no number.
+    The array API's `var`, NumPy's for complex numbers.
     """
     return _spread("var", "Variance", x, axis, correction, keepdims)
 
@@ -154,6 +156,10 @@ def _spread(name: str, op_type: str, x: TensorLike, axis: Axes, correction: floa
             operands={"x": symbol},
             help="0 for the whole population, 1 for a sample of it",
         )
+    if dtype.is_complex:
+        sums = [_spread("var", "Variance", part, axes, correction, keepdims) for part in (real(symbol), imag(symbol))]
+        variance = e.emit("Add", *sums)
+        return variance if op_type == "Variance" else e.emit("Sqrt", variance)
     type_ = tensor_type(dtype, _reduced_shape(symbol.shape, axes, keepdims))
     attributes = {"axes": sorted(axes), "correction": float(correction), "keepdims": int(keepdims)}
     return symbol.graph.build.emit(op_type, (symbol,), type_, attributes, LIBRARY)

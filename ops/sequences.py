@@ -19,7 +19,7 @@ from graphcore.ops.control import for_loop
 from graphcore.ops.shared.bodies import checked_function, forget_others, joined_list, names_around, taken_apart
 from graphcore.promotion.system import holds
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import SequenceType, Shape, TensorType, _shape, tensor_type
 
 _COUNT = tensor_type(DType.int64, _shape(()))
@@ -272,7 +272,7 @@ def _known(type_: TensorType) -> TensorType:
 
 
 def _held(dtype: DType, name: str) -> None:
-    if dtype.bits > 64:
+    if is_wide(dtype):
         raise DTypeError(f"{name}: there are no lists of {dtype}", help="cast to at most 64 bits: .cast(DType.int64)")
 
 

@@ -27,7 +27,7 @@ from graphcore.ops.shared.dims import (
 from graphcore.ops.shared.rebind import rebound
 from graphcore.ops.shared.reshape import Wanted, as_size, reshaped, reshaped_by
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import DimLike, Shape, _shape
 
 
@@ -256,6 +256,9 @@ def broadcast_to(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None =
     _check_broadcasts(symbol, _shape(dims), {"x": symbol})
     if symbol.shape == dims and not symbol.shape.is_dynamic:
         return symbol
+    if symbol.dtype.is_number and not is_wide(symbol.dtype) and all(d.is_static for d in dims) and 0 in map(int, dims):
+        # onnxruntime leaves out an Expand of nothing to nothing, and then has the shape before it.
+        return symbol.graph.build.constant(np.zeros([int(d) for d in dims], symbol.dtype.numpy), symbol.dtype)
     sizes: list[Size] = []
     for position, dim in enumerate(dims):
         own = symbol.shape[position - len(dims)] if position >= len(dims) - symbol.rank else Dim(1)

@@ -157,6 +157,12 @@ def string_of(x: TensorLike) -> Symbol:
     graph = symbol.graph
     if dtype is _STRING:
         return symbol
+    if dtype.is_complex:
+        raise DTypeError(
+            f"string_of: nothing writes {dtype} as text",
+            operands={"x": symbol},
+            help="write its parts: ops.string_of(ops.real(x))",
+        )
     if dtype.bits > 64:
         raise DTypeError(
             f"string_of: {dtype} has more than 64 bits", operands={"x": symbol}, help="cast it: .cast(DType.int64)"

@@ -24,6 +24,7 @@ from graphcore.errors import (
     RunTimeoutError,
 )
 from graphcore.ir.graph import Graph
+from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime import inspection
 from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
 from graphcore.runtime.buffers.slots import Slots
@@ -44,7 +45,7 @@ from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.support.escaping import escaped
 from graphcore.support.markup import table
 from graphcore.support.progress import ProgressOption
-from graphcore.types.tensor_types import TensorType, Type
+from graphcore.types.tensor_types import TensorType, Type, complex_in_use
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -131,6 +132,8 @@ class Model:
         # Measured: what `run` itself does in Python, which is to check names again, is a fifth of a small call.
         run = getattr(self.session, "_sess", self.session).run
         self._run = kept_apart(run, inputs.keys() & outputs.keys())
+        if complex_in_use and any(map(is_complex, self._outputs.values())):
+            self._run = transport_dtypes.with_complex(self._run, self._outputs.values())
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._threads_of = 0
@@ -536,7 +539,8 @@ class Model:
         for (name, type_), value in zip(self._outputs.items(), binding.get_outputs(), strict=True):
             assert isinstance(type_, TensorType)
             array = transport_dtypes.from_value(value, type_.dtype.storage)
-            results.append(array.copy() if name in values else array)  # such an output is the input's own memory
+            array = array.copy() if name in values else array  # such an output is the input's own memory
+            results.append(transport_dtypes.unpaired(array, type_))
         return results
 
     def benchmark(self, /, *arrays: Any, runs: int = 100, **named: Any) -> dict[str, float]:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from graphcore import ops
-from graphcore.array_api._algorithms.diagonals import diagonal_of
-from graphcore.array_api._algorithms.loops import (
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.diagonals import diagonal_of
+from graphcore.ops.matrices.loops import (
+    adjoint,
     at,
     columns_of,
     count_of,
+    divided,
     filled,
     identities,
     repeat,
     rows_of,
     stack_axes,
-    turned,
 )
-from graphcore.build import primitives as e
-from graphcore.ir.symbol import Symbol
-from graphcore.types.dtypes import DType
+from graphcore.ops.matrices.substitution import pivoted, reduced_by, substituted
 
 
 def eliminated(a: Symbol) -> tuple[Symbol, Symbol]:
@@ -27,42 +28,17 @@ def eliminated(a: Symbol) -> tuple[Symbol, Symbol]:
     with junk below the diagonal, and [..., 1, 1] of 1 and -1. A column without a pivot is passed over, as in LAPACK's
     getrf: the diagonal has a 0 there.
     """
-    batch = a.rank - 2
 
     def step(k: Symbol, a: Symbol, parity: Symbol, rows: Symbol) -> list[Symbol]:
-        zero, one, minus = (e.const(a, value) for value in (0.0, 1.0, -1.0))
-        column, row = at(a, k, -1), at(a, k, -2)
-        candidates = e.where(rows >= k, ops.abs(column), minus)
-        place = e.emit("ArgMax", candidates, dtype=DType.int64, shape=parity.shape, axis=batch, keepdims=1)
-        chosen = e.emit("GatherND", a, ops.squeeze(place, -1), shape=a.shape[:-2] + a.shape[-1:], batch_dims=batch)
-        chosen = ops.unsqueeze(chosen, -2)
-        pivot = at(chosen, k, -1)
-        moved = e.where(rows == place, row, a)
+        place, chosen, moved, factor = pivoted(a, k, rows)
         below = rows > k
-        factor = e.where(below, at(moved, k, -1) / e.where(pivot == zero, one, pivot), zero)
-        left = e.where(below, moved - factor * chosen, e.where(rows == k, chosen, moved))
-        return [left, parity * e.where(place == k, one, minus)]
+        left = e.where(below, reduced_by(moved, factor, chosen), e.where(rows == k, chosen, moved))
+        return [left, parity * e.where(place == k, e.const(parity, 1.0), e.const(parity, -1.0))]
 
     parity = filled(a, [*stack_axes(a)], 1.0)
     parity = ops.unsqueeze(parity, (-2, -1))
     left, parity = repeat(count_of(a, -2), [a, parity], step, [rows_of(a)])
     return left, parity
-
-
-def back_substituted(u: Symbol, y: Symbol) -> Symbol:
-    """Return what upper triangular matrices multiply to `y`. u: [..., n, n]. y: [..., n, k]. Returns [..., n, k]."""
-    last = count_of(u, -2) - 1
-
-    def step(i: Symbol, x: Symbol, u: Symbol, y: Symbol, rows: Symbol, columns: Symbol, last: Symbol) -> list[Symbol]:
-        k = last - i
-        row = at(u, k, -2)
-        after = e.where(columns > k, row, e.const(u, 0.0))
-        solved = (at(y, k, -2) - ops.matmul(after, x)) / at(row, k, -1)
-        return [e.where(rows == k, solved, x)]
-
-    start = filled(y, range(y.rank))
-    (x,) = repeat(count_of(u, -2), [start], step, [u, y, rows_of(u), columns_of(u), last])
-    return x
 
 
 def solved(a: Symbol, b: Symbol) -> Symbol:
@@ -73,7 +49,7 @@ def solved(a: Symbol, b: Symbol) -> Symbol:
     both, _ = eliminated(ops.concat([a, b], axis=-1))
     n = a.shape[-1]
     u, y = ops.split(both, [n, b.shape[-1]], axis=-1)
-    return back_substituted(u, y)
+    return substituted(u, y)
 
 
 def inverted(a: Symbol) -> Symbol:
@@ -94,11 +70,12 @@ def cholesky(a: Symbol) -> Symbol:
     """
 
     def step(k: Symbol, lower: Symbol, a: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
-        zero, unknown = e.const(a, 0.0), e.const(a, float("nan"))
-        rest = at(a, k, -1) - ops.matmul(lower, turned(at(lower, k, -2)))
-        pivot = at(rest, k, -2)
-        root = ops.sqrt(e.where(pivot > zero, pivot, unknown))
-        column = e.where(rows < k, zero, rest / root)
+        rest = at(a, k, -1) - ops.matmul(lower, adjoint(at(lower, k, -2)))
+        pivot = ops.real(at(rest, k, -2))
+        root = ops.sqrt(e.where(pivot > 0.0, pivot, e.const(pivot, float("nan"))))
+        column = e.where(rows < k, e.const(a, 0.0), divided(rest, root))
+        if a.dtype.is_complex:
+            column = e.where(rows == k, ops.cast(root, a.dtype), column)
         return [e.where(columns == k, column, lower)]
 
     start = filled(a, range(a.rank))

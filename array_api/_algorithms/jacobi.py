@@ -8,25 +8,32 @@ they lie in one piece.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from graphcore import ops
-from graphcore.array_api._algorithms.diagonals import diagonal_of
-from graphcore.array_api._algorithms.loops import (
-    binary_scale,
+from graphcore.array_api._algorithms.orthogonal import qr
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.diagonals import diagonal_of
+from graphcore.ops.matrices.loops import (
+    adjoint,
     columns_of,
+    common_scale,
     count_of,
+    divided,
     filled,
     identities,
+    least,
     reduced,
     repeat,
     rows_of,
+    scaled,
+    square_sum,
     stack_axes,
-    turned,
 )
-from graphcore.array_api._algorithms.orthogonal import least, qr
-from graphcore.build import primitives as e
-from graphcore.ir.symbol import Symbol
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape
@@ -40,34 +47,39 @@ def eigh(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None]:
 
     a: [..., n, n], of which the lower triangle is read.
     """
-    scale = _magnitude(a)
-    a = ops.tril(a) / scale
-    a = a + turned(ops.tril(a, -1))
+    scale = common_scale(a)
+    a = divided(ops.tril(a), scale)
+    a = a + adjoint(ops.tril(a, -1))
+    if a.dtype.is_complex:
+        a = e.where(rows_of(a) == columns_of(a), ops.cast(ops.real(a), a.dtype), a)
     threshold = float(np.finfo(a.dtype.numpy).eps) / 1024  # of matrices whose greatest element is about 1
 
     def step(i: Symbol, unsettled: Symbol, a: Symbol, *rest: Symbol) -> list[Symbol]:
         *kept, n, rows, columns = rest
         r, partner = _paired(i, n, rows)
         other = _permuted(a, partner)
-        own, shared = _diagonal(a), _diagonal(other)
-        shared = (shared + _permuted(shared, partner)) * 0.5
-        rotates = e.both(ops.abs(shared) > threshold, partner != rows)
-        tangent = _tangent(_permuted(own, partner) - own, shared, rotates, rows, partner)
-        sine, half = _rotation(tangent)
-        made = turned(_rotated(a, other, sine, half))
-        made = _rotated(made, _permuted(made, partner), sine, half)
+        own, shared = ops.real(_diagonal(a)), _diagonal(other)
+        if a.dtype.is_complex:
+            shared = (ops.conj(shared) + _permuted(shared, partner)) * 0.5
+        else:
+            shared = (shared + _permuted(shared, partner)) * 0.5
+        size = ops.abs(shared)
+        rotates = e.both(size > threshold, partner != rows)
+        rotate, loss = _rotation(_permuted(own, partner) - own, shared, size, rotates, rows, partner)
+        made = adjoint(rotate(a, other))
+        made = rotate(made, _permuted(made, partner))
         made = e.where(columns == partner, e.const(a, 0.0), made)
-        made = e.where(columns == rows, own - tangent * shared, made)
+        made = e.where(columns == rows, ops.cast(own - loss, a.dtype), made)
         unsettled, go = _verdict(r, n, unsettled, rotates)
-        return [go, unsettled, made, *(_rotated(v, _permuted(v, partner), sine, half) for v in kept)]
+        return [go, unsettled, made, *(rotate(v, _permuted(v, partner)) for v in kept)]
 
     n = count_of(a, -1)
-    kept = [identities(a, -1, -1) + scale * 0.0] if vectors else []
+    kept = [identities(a, -1, -1) + ops.cast(scale * 0.0, a.dtype)] if vectors else []
     given = [n, rows_of(a), columns_of(a)]
     _, a, *kept = repeat(n * SWEEPS, [_false(a), a, *kept], step, given, stops=True)
-    values = diagonal_of(a) * ops.squeeze(scale, -1)
+    values = ops.real(diagonal_of(a)) * ops.squeeze(scale, -1)
     order = ops.argsort(values)
-    return ops.sort(values), turned(_selected(kept[0], order)) if vectors else None
+    return ops.sort(values), adjoint(_selected(kept[0], order)) if vectors else None
 
 
 def singular_values(a: Symbol) -> Symbol:
@@ -84,16 +96,16 @@ def svd(a: Symbol, *, full: bool) -> tuple[Symbol, Symbol, Symbol]:
     """
     units, values, rotations = _orthogonalised(a, vectors=True)
     assert rotations is not None
-    zero = e.const(a, 0.0)
-    q, r = qr(turned(units), complete=full)
+    q, r = qr(adjoint(units), complete=full)
     k = units.shape[-2]
     upper = r[..., : int(k), :] if k is not r.shape[-2] else r
-    negative = ops.unsqueeze(diagonal_of(upper), -2) < zero
+    zero = e.const(values, 0.0)
+    negative = ops.unsqueeze(ops.real(diagonal_of(upper)), -2) < zero
     if k is not r.shape[-2]:
-        others = e.less(filled(a, [*stack_axes(a), Dim(1), q.shape[-1] - k]), zero)
+        others = e.less(ops.real(filled(a, [*stack_axes(a), Dim(1), q.shape[-1] - k])), zero)
         negative = ops.concat([negative, others], axis=-1)
     q = e.where(negative, -q, q)
-    return (turned(rotations), values, turned(q)) if _is_wide(a) else (q, values, rotations)
+    return (adjoint(rotations), values, adjoint(q)) if _is_wide(a) else (q, values, rotations)
 
 
 def rank(a: Symbol, rtol: Symbol | float | None) -> Symbol:
@@ -106,9 +118,9 @@ def pseudo_inverse(a: Symbol, rtol: Symbol | float | None) -> Symbol:
     """The pseudo-inverse of Moore and Penrose. a: [..., m, n]. Returns [..., n, m]."""
     u, values, vh = svd(a, full=False)
     negligible = values <= _negligible(a, values, rtol)
-    zero, one = e.const(a, 0.0), e.const(a, 1.0)
+    zero, one = e.const(values, 0.0), e.const(values, 1.0)
     inverse = e.where(negligible, zero, one / e.where(negligible, one, values))
-    return ops.matmul(turned(vh) * ops.unsqueeze(inverse, -2), turned(u))
+    return ops.matmul(scaled(adjoint(vh), ops.unsqueeze(inverse, -2)), adjoint(u))
 
 
 def _negligible(a: Symbol, values: Symbol, rtol: Symbol | float | None) -> Symbol:
@@ -119,7 +131,7 @@ def _negligible(a: Symbol, values: Symbol, rtol: Symbol | float | None) -> Symbo
     greatest = _first(values)
     if rtol is not None:
         return greatest * rtol
-    sides = [ops.cast(count_of(a, axis), a.dtype) for axis in (-2, -1)]
+    sides = [ops.cast(count_of(a, axis), values.dtype) for axis in (-2, -1)]
     return greatest * (ops.maximum(*sides) * float(np.finfo(a.dtype.numpy).eps))
 
 
@@ -141,43 +153,40 @@ def _orthogonalised(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol, Symbol
     a: [..., m, n]. Returns them as rows of length 1 (or 0), in descending order of their former lengths; those lengths,
     which are the singular values; and the product of the rotations, [..., k, k]. NaN for matrices that are not finite.
     """
-    scale = _magnitude(a)
-    a = (a if _is_wide(a) else turned(a)) / scale
-    a, rotations = _rounds(a, identities(a, -2, -2) + scale * 0.0 if vectors else None)
-    zero, one = e.const(a, 0.0), e.const(a, 1.0)
+    scale = common_scale(a)
+    a = divided(a if _is_wide(a) else adjoint(a), scale)
+    a, rotations = _rounds(a, identities(a, -2, -2) + ops.cast(scale * 0.0, a.dtype) if vectors else None)
+    zero, one = e.const(scale, 0.0), e.const(scale, 1.0)
     greatest = reduced("ReduceMax", ops.abs(a), -1)
     greatest = e.where(greatest == zero, one, greatest)
-    a = a / greatest
-    length = ops.sqrt(reduced("ReduceSumSquare", a, -1))
+    a = divided(a, greatest)
+    length = ops.sqrt(square_sum(a, -1))
     values = ops.squeeze(length * greatest * scale, -1)
     order = ops.argsort(values, descending=True)
-    units = _selected(a / e.where(length == zero, one, length), order)
+    units = _selected(divided(a, e.where(length == zero, one, length)), order)
     return units, ops.sort(values, descending=True), None if rotations is None else _selected(rotations, order)
 
 
 def _rounds(a: Symbol, rotations: Symbol | None) -> tuple[Symbol, Symbol | None]:
     """`a`, [..., k, l], with its rows rotated until they are orthogonal, and `rotations` rotated alike."""
     info = np.finfo(a.dtype.numpy)
-    tolerance = ops.sqrt(ops.cast(count_of(a, -1), a.dtype)) * float(info.eps)  # of the cosine between two rows
+    tolerance = ops.sqrt(ops.cast(count_of(a, -1), real_of(a.dtype))) * float(
+        info.eps
+    )  # of the cosine between two rows
     negligible = float(info.tiny) ** 0.75  # of products of rows whose greatest element is about 1
 
     def step(i: Symbol, unsettled: Symbol, a: Symbol, *rest: Symbol) -> list[Symbol]:
         *kept, n, rows, tolerance = rest
         r, partner = _paired(i, n, rows)
         other = _permuted(a, partner)
-        own, shared = reduced("ReduceSumSquare", a, -1), reduced("ReduceSum", a * other, -1)
-        length = ops.sqrt(own)
-        limit = e.emit("Max", length * _permuted(length, partner) * tolerance, e.const(a, negligible))
-        rotates = e.both(ops.abs(shared) > limit, partner != rows)
-        tangent = _tangent(_permuted(own, partner) - own, shared, rotates, rows, partner)
-        sine, half = _rotation(tangent)
+        product = a * (ops.conj(other) if a.dtype.is_complex else other)
+        own, shared = square_sum(a, -1), reduced("ReduceSum", product, -1)
+        length, size = ops.sqrt(own), ops.abs(shared)
+        limit = e.emit("Max", length * _permuted(length, partner) * tolerance, e.const(own, negligible))
+        rotates = e.both(size > limit, partner != rows)
+        rotate, _ = _rotation(_permuted(own, partner) - own, shared, size, rotates, rows, partner)
         unsettled, go = _verdict(r, n, unsettled, rotates)
-        return [
-            go,
-            unsettled,
-            _rotated(a, other, sine, half),
-            *(_rotated(v, _permuted(v, partner), sine, half) for v in kept),
-        ]
+        return [go, unsettled, rotate(a, other), *(rotate(v, _permuted(v, partner)) for v in kept)]
 
     n = count_of(a, -2)
     kept = [] if rotations is None else [rotations]
@@ -210,16 +219,28 @@ def _tangent(apart: Symbol, shared: Symbol, rotates: Symbol, rows: Symbol, partn
     return (found - _permuted(found, partner)) * 0.5
 
 
-def _rotation(tangent: Symbol) -> tuple[Symbol, Symbol]:
-    """The sine of an angle, and the tangent of half of it."""
+def _rotation(
+    apart: Symbol, shared: Symbol, size: Symbol, rotates: Symbol, rows: Symbol, partner: Symbol
+) -> tuple[Callable[[Symbol, Symbol], Symbol], Symbol]:
+    """Return what rotates rows against those of their partners, and what the product of a row with itself loses.
+
+    apart: what the partner's has more. shared: the product of the two rows, and size its magnitude: of complex rows
+    the partner's is turned by the angle of the product first.
+    """
+    is_complex = shared.dtype.is_complex
+    tangent = _tangent(apart, size if is_complex else shared, rotates, rows, partner)
     cosine = e.const(tangent, 1.0) / ops.sqrt(tangent * tangent + 1.0)
     sine = cosine * tangent
-    return sine, sine / (cosine + 1.0)
+    half = sine / (cosine + 1.0)
+    phase = divided(shared, e.where(rotates, size, e.const(size, 1.0))) if is_complex else None
 
+    def rotate(x: Symbol, other: Symbol) -> Symbol:
+        """cosine * x - sine * other, in a form that rounds the less the smaller the angle is (Rutishauser's)."""
+        if phase is None:
+            return x - sine * (other + half * x)
+        return x - scaled(phase * other + scaled(x, half), sine)
 
-def _rotated(x: Symbol, other: Symbol, sine: Symbol, half: Symbol) -> Symbol:
-    """cosine * x - sine * other, in a form that rounds the less the smaller the angle is (Rutishauser's)."""
-    return x - sine * (other + half * x)
+    return rotate, tangent * (size if is_complex else shared)
 
 
 def _verdict(r: Symbol, n: Symbol, unsettled: Symbol, rotates: Symbol) -> tuple[Symbol, Symbol]:
@@ -244,12 +265,6 @@ def _diagonal(a: Symbol) -> Symbol:
 
 
 # Around the rounds
-
-
-def _magnitude(a: Symbol) -> Symbol:
-    """Return the divisors that bring the greatest elements to about 1: [..., 1, 1]. NaN for what is not finite."""
-    greatest = reduced("ReduceMax", reduced("ReduceMax", ops.abs(a), -1), -2)
-    return e.where(greatest < float("inf"), binary_scale(greatest), e.const(a, float("nan")))
 
 
 def _selected(a: Symbol, order: Symbol) -> Symbol:

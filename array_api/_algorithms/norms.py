@@ -10,10 +10,10 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api._algorithms.jacobi import singular_values
-from graphcore.array_api._algorithms.loops import binary_scale
 from graphcore.build import primitives as e
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.loops import binary_scale
 
 SPECTRAL = ("nuc", 2, -2)
 """The norms that are of singular values."""
@@ -33,16 +33,18 @@ def vector_norm(x: Symbol, axes: Sequence[int], ord: float, *, keepdims: bool) -
     if ord == -math.inf:
         return ops.min(size, axis=axes, keepdims=keepdims)
     if ord == 0:
-        return ops.cast(ops.count_nonzero(x, axes, keepdims), x.dtype)
+        return ops.cast(ops.count_nonzero(x, axes, keepdims), size.dtype)
     if ord == 1:
         return ops.sum(size, axes, keepdims)
     if ord == 2:
         return euclidean(size, axes, keepdims=keepdims)
     # Divided by the greatest, for orders below 0 the least, all powers are of at most 1.
     reference = (ops.max if ord > 0 else ops.min)(size, axis=axes, keepdims=True)
-    usual = e.both(reference > 0.0, e.less(reference, e.const(x, math.inf)))
-    reference = e.where(usual, reference, e.const(x, 1.0))
-    power, root = (e.const(x, float(np.float64(value).astype(x.dtype.numpy))) for value in (ord, _reciprocal(ord)))
+    usual = e.both(reference > 0.0, e.less(reference, e.const(size, math.inf)))
+    reference = e.where(usual, reference, e.const(size, 1.0))
+    power, root = (
+        e.const(size, float(np.float64(value).astype(size.dtype.numpy))) for value in (ord, _reciprocal(ord))
+    )
     total = ops.sum(e.emit("Pow", size / reference, power), axes, keepdims)
     return e.emit("Pow", total, root) * _kept(reference, axes, keepdims)
 
@@ -71,7 +73,7 @@ def matrix_norm(x: Symbol, ord: Any, *, keepdims: bool) -> Symbol:
     if any(x.shape[axis] == 0 for axis in axes):
         if ord in (-1, -2, -math.inf):
             raise ShapeError(f"matrix_norm: there is no norm of order {ord} of an empty matrix", operands={"x": x})
-        return ops.sum(x, axes, keepdims)
+        return ops.sum(ops.abs(x), axes, keepdims)
     if ord == "fro":
         return euclidean(ops.abs(x), axes, keepdims=keepdims)
     if ord in SPECTRAL:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from graphcore import ops
-from graphcore.array_api._algorithms.loops import (
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.loops import (
+    adjoint,
     at,
     columns_of,
+    divided,
     filled,
     identities,
+    least,
     reduced,
     repeat,
     rows_of,
+    square_sum,
     stack_axes,
-    turned,
 )
-from graphcore.build import primitives as e
-from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.dims import dim_value
 from graphcore.types.dims import Dim
-
-
-def least(m: Dim, n: Dim) -> Dim | None:
-    """The lesser of two sizes; None where it is not known which that is."""
-    if m is n and not m.is_dynamic:
-        return m
-    return Dim(min(int(m), int(n))) if m.is_static and n.is_static else None
 
 
 def qr(a: Symbol, *, complete: bool) -> tuple[Symbol, Symbol]:
@@ -46,19 +42,15 @@ def _reflected(a: Symbol, k: Dim) -> tuple[Symbol, Symbol, Symbol]:
     """Return what reflections make of `a`, their vectors as columns, [..., m, k], and their factors, [..., 1, k]."""
 
     def step(k: Symbol, r: Symbol, vectors: Symbol, factors: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
-        zero, one = e.const(r, 0.0), e.const(r, 1.0)
+        zero = e.const(r, 0.0)
         column = e.where(rows < k, zero, at(r, k, -1))
         greatest = reduced("ReduceMax", ops.abs(column), -2)
-        column = column / e.where(greatest > zero, greatest, one)
+        column = divided(column, e.where(greatest > 0.0, greatest, e.const(greatest, 1.0)))
         head = at(column, k, -2)
         rest = e.where(rows > k, column, zero)
-        beneath = reduced("ReduceSumSquare", rest, -2)
-        norm = ops.sqrt(head * head + beneath)
-        image = e.where(head < zero, norm, -norm)
-        idle = beneath == zero
-        factor = e.where(idle, zero, (image - head) / e.where(idle, one, image))
-        vector = e.where(rows == k, one, rest / e.where(idle, one, head - image))
-        r = r - factor * vector * ops.matmul(turned(vector), r)
+        vector, factor = reflection(head, rest, rows == k)
+        inverse = ops.conj(factor) if r.dtype.is_complex else factor
+        r = r - inverse * vector * ops.matmul(adjoint(vector), r)
         here = columns == k
         return [r, e.where(here, vector, vectors), e.where(here, factor, factors)]
 
@@ -68,6 +60,39 @@ def _reflected(a: Symbol, k: Dim) -> tuple[Symbol, Symbol, Symbol]:
     return repeat(count, [a, vectors, factors], step, [rows_of(a), columns_of(vectors)])  # type: ignore[return-value]
 
 
+def reflection(head: Symbol, rest: Symbol, here: Symbol) -> tuple[Symbol, Symbol]:
+    """Return v and tau with (I - tau v v.T).T x = a multiple of a unit vector, as LAPACK's larfg chooses them.
+
+    x is given as its element at the place of that vector, [..., 1, 1], and the others, [..., m, 1] with 0 there.
+    here: bool [..., m, 1], True at the place, where v is 1. Tau is 0 where there is nothing to be done. Of complex
+    numbers the transposes are conjugated.
+    """
+    zero, one = e.const(rest, 0.0), e.const(rest, 1.0)
+    beneath = square_sum(rest, -2)
+    if rest.dtype.is_complex:
+        return _complex_reflection(head, rest, here, beneath)
+    norm = ops.sqrt(head * head + beneath)
+    image = e.where(head < zero, norm, -norm)
+    idle = beneath == zero
+    factor = e.where(idle, zero, (image - head) / e.where(idle, one, image))
+    return e.where(here, one, rest / e.where(idle, one, head - image)), factor
+
+
+def _complex_reflection(head: Symbol, rest: Symbol, here: Symbol, beneath: Symbol) -> tuple[Symbol, Symbol]:
+    """The multiple is real, as in LAPACK: so that there is something to be done for a complex head alone."""
+    zero, one = e.const(rest, 0.0), e.const(rest, 1.0)
+    real, imag = ops.real(head), ops.imag(head)
+    norm = ops.sqrt(real * real + imag * imag + beneath)
+    image = e.where(real < 0.0, norm, -norm)
+    idle = e.both(beneath == 0.0, imag == 0.0)
+    factor = divided(ops.complex(image - real, -imag), e.where(idle, e.const(image, 1.0), image))
+    factor = e.where(idle, zero, factor)
+    # Columns are scaled to elements of about 1, so that squares neither overflow nor vanish: no careful division.
+    apart = real - image
+    size = e.where(idle, e.const(image, 1.0), apart * apart + imag * imag)
+    return e.where(here, one, rest * ops.complex(apart / size, -imag / size)), factor
+
+
 def _applied(q: Symbol, vectors: Symbol, factors: Symbol, k: Dim) -> Symbol:
     """The product of the reflections with `q`, the last reflection first."""
     last = _count(q, k) - 1
@@ -75,7 +100,7 @@ def _applied(q: Symbol, vectors: Symbol, factors: Symbol, k: Dim) -> Symbol:
     def step(i: Symbol, q: Symbol, vectors: Symbol, factors: Symbol, last: Symbol) -> list[Symbol]:
         k = last - i
         vector = at(vectors, k, -1)
-        return [q - at(factors, k, -1) * vector * ops.matmul(turned(vector), q)]
+        return [q - at(factors, k, -1) * vector * ops.matmul(adjoint(vector), q)]
 
     return repeat(_count(q, k), [q], step, [vectors, factors, last])[0]
 

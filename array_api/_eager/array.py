@@ -23,10 +23,13 @@ DTYPES: tuple[DType, ...] = (
     DType.uint16,
     DType.uint32,
     DType.uint64,
+    DType.float16,
     DType.float32,
     DType.float64,
+    DType.complex64,
+    DType.complex128,
 )
-"""The standard's dtypes, without the complex ones."""
+"""The dtypes of Arrays: the standard's, and float16, which the proposal that it grew from has."""
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
 

@@ -8,17 +8,16 @@ import numpy as np
 
 from graphcore.array_api._eager.array import Array
 from graphcore.build.operands import promote
-from graphcore.errors import PromotionError
 from graphcore.ir.literals import scalar_array
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Rule, Scalar
 from graphcore.types.dtypes import DType
 
-PROMOTION = ArrayApi()
+PROMOTION = ArrayApi("2025.12 with float16")
 """The promotion system that Arrays compute with."""
 
-_SCALARS = (bool, int, float)
+_SCALARS = (bool, int, float, complex)
 
 
 def is_scalar(value: object) -> bool:
@@ -28,33 +27,15 @@ def is_scalar(value: object) -> bool:
 def as_arrays(op: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the values, in which scalars beside Arrays are Arrays of their dtype: so one graph serves all scalars.
 
-    Scalars of NumPy are arrays without axes, of their own dtype. Raises `PromotionError` for complex numbers.
+    Scalars of NumPy are arrays without axes, of their own dtype.
     """
-    if any(isinstance(value, (np.generic, complex)) for value in values):
-        refuse_complex(op, *values)
+    if any(isinstance(value, np.generic) for value in values):
         values = tuple(np.asarray(value) if isinstance(value, np.generic) else value for value in values)
     kinds = [type(value) for value in values]
     if Symbol in kinds or Array not in kinds or not any(is_scalar(value) for value in values):
         return values
     dtype = joined(op, values)
     return tuple(Array(scalar_array(value, dtype)) if is_scalar(value) else value for value in values)
-
-
-def refuse_complex(op: str, *values: object) -> None:
-    """Raise `PromotionError` where one of the values is a complex number or an array of them."""
-    if any(
-        isinstance(value, (complex, np.complexfloating)) or (type(value) is np.ndarray and value.dtype.kind == "c")
-        for value in values
-    ):
-        raise PromotionError(
-            f"{op}: complex numbers are not computed with here",
-            operands={f"x{i + 1}": _shown(value) for i, value in enumerate(values)},
-            help="use their real and imaginary parts",
-        )
-
-
-def _shown(value: object) -> object:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else value
 
 
 def joined(op: str, values: tuple[Any, ...], system: PromotionSystem = PROMOTION) -> DType:
@@ -69,7 +50,6 @@ def joined(op: str, values: tuple[Any, ...], system: PromotionSystem = PROMOTION
 def _operand(value: Any) -> Operand:
     if is_scalar(value):
         return Operand(None, literal=_scalar(value))
-    refuse_complex("result_type", value)
     if isinstance(value, (Array, Symbol)):
         return Operand(value.dtype)
     return Operand(DType.of(value.dtype if isinstance(value, np.ndarray) else value))

@@ -45,8 +45,9 @@ def statistics(array: Array, dtype: object = None, *, bins: int = BINS) -> Stati
 
     array: of any shape, of a dtype of NumPy or ml_dtypes; objects for strings and for integers of more than 64 bits.
     dtype: what it holds where that is not its own dtype, a DType or what `DType.of` takes. bins: of the histogram, at
-    least 1. Of strings only the elements are counted, and the empty ones as zeros. bfloat16, float8 and integers of a
-    few bits are taken for the numbers they are, not for their bits. Raises `DTypeError` for no dtype and no array.
+    least 1. Of complex numbers the magnitudes are counted. Of strings only the elements are counted, and the empty ones
+    as zeros. bfloat16, float8 and integers of a few bits are taken for the numbers they are, not for their bits. Raises
+    `DTypeError` for no dtype and no array.
     """
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"statistics: a {type(array).__name__} is no array", help="give a NumPy array")
@@ -54,6 +55,8 @@ def statistics(array: Array, dtype: object = None, *, bins: int = BINS) -> Stati
     if known is DType.string:
         empty = sum(int(np.count_nonzero(chunk == "")) for chunk in _chunks(array))
         return Statistics(array.size, None, None, None, 0, 0, empty, ())
+    if known.is_complex:
+        return _of_numbers(np.abs(array), known.storage, max(1, bins))
     if is_wide(known) or (array.dtype == object and known.is_integer):
         return _of_integers([int(v) for v in array.reshape(-1).tolist()], bins)
     return _of_numbers(array, known, max(1, bins))

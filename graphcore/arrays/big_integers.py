@@ -25,6 +25,13 @@ def digits_of(dtype: DType) -> int:
     return count_of(dtype.bits)
 
 
+def carried_axis(dtype: DType) -> tuple[int, ...]:
+    """Return the length of the axis that stored tensors of a dtype have more, the last one; () where there is none."""
+    if dtype.is_complex:
+        return (2,)
+    return (digits_of(dtype),) if is_wide(dtype) else ()
+
+
 def array_of(value: int) -> Array:
     """Return an object array of no axes that holds one integer."""
     made = np.empty((), object)

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError
+from graphcore.types.complex_dtypes import real_of_complex
 from graphcore.types.dtypes import DType, Kind
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -37,12 +38,15 @@ def cast_array(array: Array, source: DType, target: DType) -> Array:
     """Cast an array that holds `source` to one that holds `target`.
 
     Float to integer truncates and saturates, NaN gives 0; integer to integer wraps; anything to bool is `!= 0`; to a
-    float it rounds once, to nearest even. Raises `DTypeError` for casts from or to strings.
+    float it rounds once, to nearest even, and so do the parts of a complex number. Raises `DTypeError` for casts from
+    or to strings, and of complex numbers to real dtypes.
     """
     if source is target:
         return array
     if DType.string in (source, target):
         raise DTypeError(f"cast: {source} values do not become {target}", help="convert strings before the graph")
+    if source.is_complex or target.is_complex:
+        return _cast_complex(array, source, target)
     if max(source.bits, target.bits) > 64:
         return _cast_wide(array, source, target)
     with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs and overflow are values like any other
@@ -56,6 +60,32 @@ def cast_array(array: Array, source: DType, target: DType) -> Array:
             wide = _plain(array, source)
             return round_tf32(wide.astype(np.float32) if exact else _odd_float32(wide))
         return _round(array, source, target)
+
+
+def _cast_complex(array: Array, source: DType, target: DType) -> Array:
+    """Cast from or to complex numbers: each part by itself; to bool by `!= 0`."""
+    if not source.is_complex:
+        return cast_array(array, source, target.storage).astype(target.numpy)
+    if target.kind is Kind.bool:
+        return np.not_equal(array, 0)
+    if not target.is_complex:
+        raise real_of_complex(source, target)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.astype(target.numpy)
+
+
+def paired(array: Array) -> Array:
+    """Return complex numbers as pairs of floats along one more axis, the last one: a view of a contiguous array."""
+    array = native(array)
+    real = np.float32 if array.dtype == np.complex64 else np.float64
+    return array.reshape(*array.shape, 1).view(real)
+
+
+def unpaired(array: Array) -> Array:
+    """Return pairs of floats along the last axis as complex numbers: a view of a contiguous array."""
+    array = native(array)
+    whole = np.complex64 if array.dtype == np.float32 else np.complex128
+    return array.view(whole).reshape(array.shape[:-1])
 
 
 def _cast_wide(array: Array, source: DType, target: DType) -> Array:

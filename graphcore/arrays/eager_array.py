@@ -84,14 +84,22 @@ class EagerArray:
             raise DTypeError(f"{wanted}: an array of rank {self.ndim} is no scalar", help="take one element: x[0]")
         return self._data[()]
 
+    def _real(self, wanted: str) -> Any:
+        value = self._scalar(wanted)
+        if self.dtype.is_complex:
+            raise DTypeError(
+                f"{wanted}: a {self.dtype} is no real number", help="take a part: real(x), imag(x) or abs(x)"
+            )
+        return value
+
     def __bool__(self, /) -> bool:
         return bool(self._scalar("bool"))
 
     def __int__(self, /) -> int:
-        return int(self._scalar("int"))
+        return int(self._real("int"))
 
     def __float__(self, /) -> float:
-        return float(self._scalar("float"))
+        return float(self._real("float"))
 
     def __complex__(self, /) -> complex:
         return complex(self._scalar("complex"))

@@ -26,10 +26,11 @@ from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.accuracy import Accuracy
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.promotion.system import Key, Resolution, Rule, Scalar
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import TensorType, tensor_type
 
-_NUMBERS = frozenset({bool, int, float})
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 def unary(
@@ -44,12 +45,13 @@ def unary(
     body: Callable[[Symbol], Symbol] | None = None,
     fast: Callable[[Symbol], Symbol] | None = None,
     attributes: dict[str, Any] | None = None,
+    gives_real: bool = False,
 ) -> Callable[[TensorLike], Symbol]:
     """Declare an element-wise op of one operand.
 
     onnx: the operator emitted, or the name of the library's own one that `body` says how to make. same_on: the
     kinds of dtype on which the op is the identity. for_bool: the operator emitted for bools, if another. fast: what
-    `body` is where the node may be less accurate.
+    `body` is where the node may be less accurate. gives_real: of complex numbers it gives real ones.
     """
     if fast:
         FAST_EXPANSIONS[onnx] = fast
@@ -87,6 +89,8 @@ def unary(
         is_same = own.kind in same_on and own is resolution.result
         op_type = "" if is_same else for_bool if for_bool and own is DType.bool else onnx
         made, result = _made_in(resolution)
+        if gives_real:
+            made = real_of(made)
         is_vector = operands.makes_vector(graph, name, (symbol,))
         shape = operands.VECTOR_OF_ONE if is_vector else symbol.type.shape
         return dtype, op_type, tensor_type(made, shape, resolution.ambiguous), result, is_vector
@@ -183,7 +187,13 @@ def binary(
         lhs = _symbol(graph, left, to_left, answer.ambiguous)
         rhs = _symbol(graph, right, to_right, answer.ambiguous)
         met = to_left or lhs.type.dtype
-        op_type = for_bool if for_bool and met is DType.bool else for_float if for_float and met.is_float else onnx
+        op_type = (
+            for_bool
+            if for_bool and met is DType.bool
+            else for_float
+            if for_float and (met.is_float or met.is_complex)
+            else onnx
+        )
         domain = LIBRARY if op_type in EXPANSIONS else ""
         computed, result = _made_in(answer)
         is_vector = operands.makes_vector(graph, name, (lhs, rhs))

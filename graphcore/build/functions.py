@@ -314,7 +314,7 @@ class Subgraph:
     def _operand(self, graph: Graph, declared: tuple[str, Type], value: Any) -> Symbol:
         label, wanted = declared
         place = f"subgraph {self.name!r}"
-        if isinstance(wanted, TensorType) and type(value) in (bool, int, float):
+        if isinstance(wanted, TensorType) and type(value) in (bool, int, float, complex):
             return graph.constant(value, wanted.dtype)
         made = graph.build.operand(value, place, f"operand {label}")
         fits, fix = made.type == wanted, "give one of that type"

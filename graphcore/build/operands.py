@@ -20,12 +20,13 @@ from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike
 from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import promoted, user_line
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
 
-_SCALARS = (bool, int, float)
+_SCALARS = (bool, int, float, complex)
 
 _set_origin = Node.__dict__["origin"].__set__  # as a function: an assignment is refused, and `change` takes longer
 
@@ -229,6 +230,7 @@ def is_lossy(source: DType, target: DType) -> bool:
     """Return whether `target` cannot hold the range of `source`."""
     if DType.string in (source, target) or target.kind.value == "bool":
         return False
+    source, target = real_of(source), real_of(target)
     if target.is_float:
         # An integer just above the greatest finite value may still round down to it.
         return source.bits - source.is_signed > 1023 or float(source.max) > target.max

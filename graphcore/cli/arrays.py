@@ -108,6 +108,8 @@ def random(rng: np.random.Generator, dtype: DType, dims: Sequence[int]) -> Array
         return rng.integers(0, 10, dims).astype(str).astype(object)
     if dtype.is_float:
         return rng.standard_normal(dims).astype(dtype.numpy)
+    if dtype.is_complex:
+        return (rng.standard_normal(dims) + 1j * rng.standard_normal(dims)).astype(dtype.numpy)
     most = (1 << (dtype.bits - dtype.is_signed)) - 1
     return rng.integers(0, min(10, most + 1), dims).astype(dtype.numpy)
 
@@ -119,9 +121,9 @@ def described(result: Any) -> dict[str, Any]:
     made: dict[str, Any] = {"dtype": _dtype_name(result), "shape": list(result.shape)}
     values = result.reshape(-1)
     made["first"] = [
-        v.item() if isinstance(v, np.generic) and not _is_added(v.dtype) else _plain(v) for v in values[:_SHOWN]
+        _plain(v.item() if isinstance(v, np.generic) and not _is_added(v.dtype) else v) for v in values[:_SHOWN]
     ]
-    if values.size and result.dtype != object and result.dtype.kind not in "USb":
+    if values.size and result.dtype != object and result.dtype.kind not in "USbc":
         wide = values.astype(np.float64) if _is_added(result.dtype) or result.dtype.kind == "f" else values
         finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
         if finite.size:
@@ -131,6 +133,8 @@ def described(result: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, complex):
+        return str(value)
     return value if isinstance(value, (str, int)) else str(value) if isinstance(value, bytes) else float(value)
 
 
@@ -150,7 +154,7 @@ def summary(name: str, result: Any, type_: Type) -> str:
     values = result.reshape(-1)
     shown = " ".join(_text(v) for v in values[:_SHOWN]) + (" ..." if values.size > _SHOWN else "")
     line = f"{name}  {dtype}[{shape}]"
-    if values.size and result.dtype != object and result.dtype.kind not in "USb":
+    if values.size and result.dtype != object and result.dtype.kind not in "USbc":
         wide = values.astype(np.float64) if _is_added(result.dtype) or result.dtype.kind == "f" else values
         finite = wide[~np.isnan(wide)] if wide.dtype.kind == "f" else wide
         if finite.size:
@@ -165,6 +169,8 @@ def _text(value: Any) -> str:
         return repr(value)
     if isinstance(value, (bool, np.bool_, np.integer)):
         return str(value)
+    if isinstance(value, (complex, np.complexfloating)):
+        return f"{complex(value):.6g}"
     return f"{float(value):.6g}"
 
 

@@ -22,11 +22,12 @@ from graphcore.ir.literals import (
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
+from graphcore.promotion import complex_operators
 from graphcore.promotion.system import Scalar
 from graphcore.support.source_lines import Line, Origin, is_ours, origin_of, user_origin
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
+from graphcore.types.tensor_types import TensorType, Type, _shape, complex_in_use, tensor_type
 
 if TYPE_CHECKING:
     from graphcore.ir.builder import GraphBuilder
@@ -139,6 +140,8 @@ def emit(
         result_type = builder.result_type
         if result_type is not None:
             type_ = result_type(op_type, inputs, type_)
+        if complex_in_use:
+            complex_operators.check(op_type, inputs, (type_,), attributes, domain)
         if graph.memory.expressions:
             end_expressions(builder, inputs)
         if accuracies.current.get() is not None and op_type in accuracies.OPERATORS and _is_float(type_):
@@ -203,6 +206,8 @@ def _emit_several(
         return body.emit_many(op_type, inputs, types, attributes, domain)
     if (result_type := builder.result_type) is not None:
         types = [result_type(op_type, inputs, type_) for type_ in types]
+    if complex_in_use and graph.site.is_user:
+        complex_operators.check(op_type, inputs, types, attributes, domain)
     end_expressions(builder, inputs)
     return append(builder, op_type, inputs, types, attributes, domain, graph.site.layer, line_of_new(graph))
 
@@ -276,7 +281,8 @@ def given_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
 def scalar(builder: GraphBuilder, value: Scalar, dtype: DType, ambiguous: bool = False) -> Symbol:
     """Return a scalar constant of a Python number that `dtype` holds; the same one is made once."""
     # 0.0 and -0.0 are equal, and so are 1 and True: neither pair is one constant.
-    key = (dtype, type(value), value if value else str(value), ambiguous)
+    kind = type(value)
+    key = (dtype, kind, value if value and kind is not complex else str(value), ambiguous)
     values = builder.graph.memory.values
     found = values.get(key)
     if found is None:

@@ -10,7 +10,8 @@ from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError
-from graphcore.promotion.system import NoPromotion, PromotionSystem, Scalar, check_literal
+from graphcore.promotion.system import NoPromotion, PromotionSystem, Real, Scalar, check_literal, no_complex
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dtypes import DType
 from graphcore.types.long_integers import text_of
 
@@ -31,13 +32,15 @@ def array_dtype(array: Array | np.generic, op: str, role: str) -> DType:
 
 def scalar_array(value: Scalar, dtype: DType) -> Array:
     """A Python number that `dtype` holds, as an array of no axes."""
-    if dtype.bits > 64:
+    if isinstance(value, complex):
+        return np.array(value, dtype.numpy)
+    if big_integers.is_wide(dtype):
         return big_integers.array_of(int(value))
     plain = np.array(value, np.float64 if isinstance(value, float) else _integer_dtype(value))
     return casting.cast_array(plain, DType.of(plain.dtype), dtype)
 
 
-def _integer_dtype(value: Scalar) -> type[np.generic]:
+def _integer_dtype(value: Real) -> type[np.generic]:
     if isinstance(value, bool):
         return np.bool_
     if -(1 << 63) <= value < 1 << 63:
@@ -50,7 +53,8 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
 
     Python integers beyond 64 bits are of no dtype by themselves: they must be going to be of a wide one.
     """
-    if dtype is not None and DType.of(dtype).bits > 64 and (array := big_integers.integers(value)) is not None:
+    is_wide = dtype is not None and big_integers.is_wide(DType.of(dtype))
+    if is_wide and (array := big_integers.integers(value)) is not None:
         return array, big_integers.least_dtype(array)
     if isinstance(value, EagerArray):
         array, own = value._data, value.dtype
@@ -103,11 +107,23 @@ def _is_text(item: str) -> bool:
 
 def python_dtype(array: Array, own: DType, system: PromotionSystem) -> DType:
     """The dtype of a constant that was written as Python numbers, of which NumPy made an array of dtype `own`."""
+    if own is DType.complex128:
+        return literal_dtype(system, 0j, "constant")
     if own is not DType.int64 and own is not DType.float64:
         return own
     return system.default_dtype(
         [array.min().item(), array.max().item()] if array.size else [array.dtype.type(0).item()]
     )
+
+
+def literal_dtype(system: PromotionSystem, value: Scalar, op: str) -> DType:
+    """Return the dtype of a Python number that meets no Symbol. Raises `PromotionError` where the system has none."""
+    try:
+        if isinstance(value, complex) and not system.has_complex:
+            raise no_complex(system.name)
+        return system.default_dtype([value])
+    except NoPromotion as refusal:
+        raise refusal.error(f"{op}: {refusal.reason}", operands={"value": repr(value)}, help=refusal.help) from None
 
 
 def _no_tensor(value: object) -> DTypeError:
@@ -125,17 +141,25 @@ def holds_numpy(value: Any) -> bool:
 
 def held_as(array: Array, own: DType, wanted: DType, op: str) -> Array:
     """The array as `wanted`, refusing elements that it cannot hold."""
-    if own is DType.string and wanted.bits > 64 and (found := big_integers.integers(array)) is not None:
+    if own is DType.string and big_integers.is_wide(wanted) and (found := big_integers.integers(array)) is not None:
         array, own = found, big_integers.least_dtype(found)
     if own is DType.string or wanted is DType.string:
         raise DTypeError(f"{op}: {own} values do not become {wanted}", help="leave out dtype")
     cast = casting.cast_array(array, own, wanted)
+    if wanted.is_complex:
+        held_as(array if own.is_complex is False else _parts(array), real_of(own), wanted.storage, op)
+        return cast
     for value in _doubtful(array, own, cast, wanted):
         try:
             check_literal(value, wanted)
         except NoPromotion as refusal:
             raise DTypeError(f"{op}: {refusal.reason}", help=refusal.help) from None
     return cast
+
+
+def _parts(array: Array) -> Array:
+    """Return the real and imaginary parts of complex numbers along a last axis."""
+    return np.stack([array.real, array.imag], axis=-1)
 
 
 def _doubtful(array: Array, own: DType, cast: Array, wanted: DType) -> list[Scalar]:

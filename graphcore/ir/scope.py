@@ -13,7 +13,7 @@ from graphcore.arrays import casting
 from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.buffers import BufferValue
-from graphcore.ir.literals import array_dtype
+from graphcore.ir.literals import array_dtype, literal_dtype
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Symbol
 from graphcore.types.dims import Dim
@@ -69,9 +69,9 @@ def operand(builder: GraphBuilder, value: Any, op: str, role: str) -> Symbol:
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = array_dtype(value, op, role)
         return builder.constant(casting.native(np.asarray(value)).copy(), dtype)
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, (bool, int, float, complex)):
         promotion = builder.graph.promotion
-        dtype = promotion.default_dtype([value])
+        dtype = literal_dtype(promotion, value, op)
         return builder.scalar(value, dtype, promotion.guesses_literals and dtype is not DType.bool)
     if isinstance(value, Dim):
         return operand(builder, size_of(value, op, role), op, role)

@@ -20,7 +20,7 @@ from graphcore.types.tensor_types import Shape, TensorType
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
 
-TensorLike: TypeAlias = "Symbol | EagerArray | np.ndarray[Any, Any] | np.generic | Dim | bool | int | float"
+TensorLike: TypeAlias = "Symbol | EagerArray | np.ndarray[Any, Any] | np.generic | Dim | bool | int | float | complex"
 
 
 class Node:
@@ -340,6 +340,11 @@ class Symbol:
         def T(self) -> Symbol: ...  # noqa: N802 - NumPy's name
         @property
         def mT(self) -> Symbol: ...  # noqa: N802 - the array API's name
+        @property
+        def real(self) -> Symbol: ...
+        @property
+        def imag(self) -> Symbol: ...
+        def conj(self) -> Symbol: ...
         def __array_ufunc__(self, ufunc: Any, how: str, /, *inputs: Any, **options: Any) -> Any: ...
         def __array_function__(self, function: Any, types: Any, arguments: tuple[Any, ...], named: Any, /) -> Any: ...
         def __array_namespace__(self, /, *, api_version: str | None = None) -> Any: ...

@@ -6,7 +6,7 @@ import functools
 
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.sweep import Inputs, Rule, Sweep
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_carried
 from graphcore.types.tensor_types import TensorType
 
 # The bits of a significand, the leading one included.
@@ -51,7 +51,7 @@ def holds(wide: DType, narrow: DType) -> bool:
 @functools.cache
 def passes_through(source: DType, between: DType, target: DType) -> bool:
     """Return whether a cast by way of `between` equals the cast from `source` to `target`, for every value."""
-    if not holds(between, source) or target.bits > 64 or (target.is_float and target not in _PRECISION):
+    if not holds(between, source) or is_carried(target) or (target.is_float and target not in _PRECISION):
         return False
     if target is DType.string:
         return False

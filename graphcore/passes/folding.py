@@ -10,19 +10,19 @@ from graphcore.arrays.evaluate import FOLDED, folded, folded_shape
 from graphcore.arrays.evaluate_indexing import INDEXING, made_of
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.sweep import Inputs, Rule, Sweep
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_carried
 from graphcore.types.tensor_types import TensorType
 
 
 def _folded(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Return the result as a constant; None where operands are no constants, the bits are not certain, or too many."""
     type_ = node.outputs[0].type
-    if not isinstance(type_, TensorType) or not type_.shape.is_static or type_.dtype.bits > 64:
+    if not isinstance(type_, TensorType) or not type_.shape.is_static or is_carried(type_.dtype):
         return None
     arrays, dtypes = [], []
     for symbol in inputs:
         array = sweep.known(symbol)
-        if symbol is not None and (array is None or symbol.dtype.bits > 64):
+        if symbol is not None and (array is None or is_carried(symbol.dtype)):
             return None
         arrays.append(array)
         dtypes.append(None if symbol is None else symbol.dtype)

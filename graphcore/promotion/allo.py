@@ -37,6 +37,7 @@ from graphcore.promotion.system import (
     Scalar,
     Term,
     check_literal,
+    no_complex,
 )
 from graphcore.types.dtypes import DType
 
@@ -105,6 +106,8 @@ class Allo(PromotionSystem):
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """The dtype of Python numbers that meet no Symbol: float32, int32 or bool."""
         kinds = {type(value) for value in literals}
+        if complex in kinds:
+            raise no_complex(self.name)
         return DType.float32 if float in kinds else DType.int32 if int in kinds else DType.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
@@ -192,6 +195,8 @@ class Allo(PromotionSystem):
             if isinstance(power, float) is not known.is_float:  # the one case in which a literal has its own dtype
                 return [known, DType.float32 if isinstance(power, float) else DType.int32]
         anchor = known or self.default_dtype(literals)
+        if any(isinstance(literal, complex) for literal in literals):
+            raise no_complex(self.name)
         if not operator.startswith("logical"):
             for literal in literals:
                 _check_literal(literal, anchor)
@@ -216,7 +221,7 @@ def _check_literal(literal: Scalar, anchor: DType) -> None:
     try:
         check_literal(literal, anchor)
     except NoPromotion as refusal:
-        own = DType.float32 if isinstance(literal, float) else integer(max(1, literal.bit_length()) + 1, True)
+        own = DType.float32 if not isinstance(literal, int) else integer(max(1, literal.bit_length()) + 1, True)
         fix = "a number takes the dtype of the first operand that has one"
         fix += f"; cast that operand, or make it a constant: graph.constant({literal!r}, {own!r})"
         raise NoPromotion(refusal.reason, help=fix, error=refusal.error) from None

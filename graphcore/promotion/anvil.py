@@ -21,6 +21,7 @@ from graphcore.promotion.system import (
     Scalar,
     Value,
     check_literal,
+    no_complex,
 )
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
 from graphcore.types.dtypes import DType
@@ -110,6 +111,8 @@ class Anvil(PromotionSystem):
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """The dtype that literals are guessed to have: float32, int32 or bool."""
         kinds = {type(value) for value in literals}
+        if complex in kinds:
+            raise no_complex(self.name)
         return DType.float32 if float in kinds else DType.int32 if int in kinds else DType.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:

@@ -1,7 +1,7 @@
 """The type promotion of the Python array API standard, as of 2025.12 and as first proposed (the seed).
 
 Sources: the page "Type Promotion Rules" of the array API standard, whose edition 2025.12 has the tables of 2021.12 to
-2024.12 and complex dtypes, which this library has not; and the proposal that it grew from, of August 2020. What they
+2024.12; and the proposal that it grew from, of August 2020. What they
 leave open is an error here that says so.
 """
 
@@ -21,6 +21,7 @@ from graphcore.promotion.system import (
     check_literal,
     default_dtype,
 )
+from graphcore.types.complex_dtypes import complex_of, real_of
 from graphcore.types.dtypes import DType
 
 D = DType
@@ -38,6 +39,8 @@ _CODES = {
     "f2": D.float16,
     "f4": D.float32,
     "f8": D.float64,
+    "c8": D.complex64,
+    "c16": D.complex128,
 }
 
 _SIGNED = """
@@ -67,9 +70,11 @@ _STANDARD = (
   i8: i8 i8 i8
 """,
     """
-      f4 f8
-  f4: f4 f8
-  f8: f8 f8
+      f4 f8 c8 c16
+  f4: f4 f8 c8 c16
+  f8: f8 f8 c16 c16
+  c8: c8 c16 c8 c16
+ c16: c16 c16 c16 c16
 """,
 )
 
@@ -105,8 +110,18 @@ def _read(tables: Sequence[str]) -> dict[tuple[DType, DType], DType]:
     return cells
 
 
-PROFILES: dict[str, dict[tuple[DType, DType], DType]] = {"2025.12": _read(_STANDARD), "seed": _read(_SEED)}
-"""The tables by profile."""
+# What no table says: float16 beside the complex dtypes is as float32 there.
+_HALF = """
+      c8 c16
+  f2: c8 c16
+"""
+
+PROFILES: dict[str, dict[tuple[DType, DType], DType]] = {
+    "2025.12": _read(_STANDARD),
+    "seed": _read(_SEED),
+    "2025.12 with float16": _read((*_SEED, *_STANDARD, _HALF)),
+}
+"""The tables by profile. The standard's and the seed's agree where both have a cell; the seed alone has float16."""
 
 # Ops whose operands the standard wants to be of some kinds only, where the rule of the op does not say it.
 _ANY_KIND = frozenset({"equal", "not_equal", "tril", "triu", "band_part"})
@@ -117,9 +132,9 @@ _WHAT = {
     "number": "numbers",
     "test": "numbers",
     "sum": "numbers",
-    "divide": "floats",
-    "float": "floats",
-    "mean": "floats",
+    "divide": "floats and complex",
+    "float": "floats and complex",
+    "mean": "floats and complex",
     "bitwise": "integers and bools",
     "logical": "bools",
     "shift": "integers",
@@ -128,10 +143,12 @@ _TO_BOOL = frozenset({"compare", "logical", "test"})
 
 
 class ArrayApi(PromotionSystem):
-    """The array API standard. profile: its edition "2025.12", or "seed". Raises `PromotionError` for another.
+    """The array API standard. profile: its edition "2025.12", "seed", or "2025.12 with float16", which has the cells of
+    both. Raises `PromotionError` for another.
 
-    A Python scalar takes the array's dtype: bools go with bools, ints with integers that hold them and with floats,
-    floats with floats. The seed leaves scalars open, so that its profile has the standard's.
+    A Python scalar takes the array's dtype: bools go with bools, ints with integers that hold them, with floats and
+    with complex numbers, floats with floats and complex numbers; a complex one makes a float array complex. The seed
+    leaves scalars open, so that its profile has the standard's, and has no complex dtypes.
     """
 
     spellings = MappingProxyType(_CODES)
@@ -174,6 +191,8 @@ class ArrayApi(PromotionSystem):
         joined = known[0]
         for dtype in known[1:]:
             joined = self.meet(joined, dtype)
+        if joined.is_float and any(type(literal) is complex for literal in literals) and self.has_complex:
+            joined = complex_of(joined)
         for literal in literals:
             _check_scalar(literal, joined)
         return joined
@@ -188,26 +207,34 @@ def _cast_for(lhs: DType, rhs: DType) -> str:
     if D.bool in (lhs, rhs):
         other = rhs if lhs is D.bool else lhs
         return f"cast the bool: .cast(DType.{other.name})"
-    if lhs.is_float != rhs.is_float:
-        target = lhs if lhs.is_float else rhs
+    if lhs.is_integer != rhs.is_integer:
+        target = rhs if lhs.is_integer else lhs
         return f"cast the integer: .cast(DType.{target.name})"
     if lhs.is_integer and rhs.is_integer:
         return "cast one of them to the other's dtype, or both to float64 where rounding is meant: .cast(DType.float64)"
     return f"cast one of them: .cast(DType.{lhs.name}) or .cast(DType.{rhs.name})"
 
 
-_CAST = {"numbers": "int64", "floats": "float64", "integers": "int64", "integers and bools": "int64", "bools": "bool"}
+_CAST = {
+    "numbers": "int64",
+    "floats and complex": "float64",
+    "integers": "int64",
+    "integers and bools": "int64",
+    "bools": "bool",
+}
 
 
 def _cast_to(dtype: DType, wanted: str) -> str:
+    if dtype.is_complex:
+        return f"it takes {wanted}: compute on the parts, ops.real(z), ops.imag(z) and ops.abs(z)"
     return f"it takes {wanted}: cast to one, such as .cast(DType.{_CAST[wanted]})"
 
 
 def _is_one_of(dtype: DType, wanted: str) -> bool:
     if wanted == "numbers":
         return dtype.is_number
-    if wanted == "floats":
-        return dtype.is_float
+    if wanted == "floats and complex":
+        return dtype.is_float or dtype.is_complex
     if wanted == "integers":
         return dtype.is_integer
     return dtype is D.bool or (wanted == "integers and bools" and dtype.is_integer)
@@ -219,19 +246,22 @@ def _check_scalar(value: Scalar, dtype: DType) -> None:
     if kind is bool:
         goes = dtype is D.bool
     elif kind is int:
-        goes = dtype.is_float or (dtype.is_integer and dtype.min <= value <= dtype.max)
+        part = real_of(dtype)
+        goes = part.is_float or (dtype.is_integer and dtype.min <= value <= dtype.max)  # type: ignore[operator]
+    elif kind is float:
+        goes = dtype.is_float or dtype.is_complex
     else:
-        goes = dtype.is_float
+        goes = dtype.is_complex
     if goes and kind is not int:
         check_literal(value, dtype)
-    if goes and not (kind is int and dtype.is_float and abs(value) > dtype.max):
+    if goes and not (kind is int and not dtype.is_integer and abs(value) > real_of(dtype).max):
         return
     if kind is int and dtype.is_number:
         raise _undefined(
             f"the int {value!r} with {dtype}",
-            f"{dtype} holds {dtype.min} to {dtype.max}; cast the array to a wider dtype first",
+            f"{dtype} holds {real_of(dtype).min} to {real_of(dtype).max}; cast the array to a wider dtype first",
         )
-    takes = "float64" if kind is float else "int64" if kind is int else "bool"
+    takes = "complex128" if kind is complex else "float64" if kind is float else "int64" if kind is int else "bool"
     raise _undefined(
         f"the {kind.__name__} {value!r} with {dtype}",
         f"cast the array, .cast(DType.{takes}), or make the scalar an array of the dtype that is meant",

@@ -194,8 +194,8 @@ def _in_array_api(rules: ArrayApi, pair: _Pair, met: DType) -> str:
     lhs, rhs = pair.dtypes
     if (lhs, rhs) not in rules.table:
         return "the same dtype"
-    if lhs.is_float:
-        return "table of floats"
+    if lhs.is_float or lhs.is_complex:
+        return "table of floats and complex numbers" if lhs.is_complex or rhs.is_complex else "table of floats"
     if lhs.is_signed is rhs.is_signed:
         return f"table of {'signed' if lhs.is_signed else 'unsigned'} integers"
     return "table of mixed integers"
@@ -210,7 +210,8 @@ def _open(rules: PromotionSystem, pair: _Pair) -> str:
         return "no table has bool with another dtype"
     if pair.lhs.is_integer and pair.rhs.is_integer:
         return f"no table has {pair.lhs} with {pair.rhs}"
-    return "no table has an integer with a float"
+    kind = "complex number" if any(d.is_complex for d in pair.dtypes) else "float"
+    return f"no table has an integer with a {kind}"
 
 
 def _in_allo(rules: Allo, pair: _Pair, met: DType) -> str:

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar, check_literal
+from graphcore.promotion.system import (
+    Key,
+    NoPromotion,
+    Operand,
+    PromotionSystem,
+    Resolution,
+    Scalar,
+    check_literal,
+    no_complex,
+)
 from graphcore.promotion.tables import SHORT, read_table
 from graphcore.types.dtypes import DType
 
@@ -77,7 +86,10 @@ class KernelFloat(PromotionSystem):
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """The dtype of Python numbers, read as C++ literals: double, int (or long where it must be), bool."""
-        values = list(literals)
+        given = list(literals)
+        values = [v for v in given if not isinstance(v, complex)]
+        if len(values) < len(given):
+            raise no_complex(self.name)
         if any(isinstance(v, float) for v in values):
             return DType.float64
         if all(isinstance(v, bool) for v in values):

@@ -1,10 +1,13 @@
 """The MAX lattice, the default system, and its table as published.
 
 Source: the documentation of the Mojo module `max.graph.type_promotion`. Promotion is the join on the lattice. The
-table printed there differs from the join in four cells; `max_published` reproduces it cell for cell.
+table printed there differs from the join in four cells; `max_published` reproduces it cell for cell. Neither has
+complex numbers: `max_complex` is the lattice with them joined to its top, for those who ask for it.
 """
 
 from __future__ import annotations
+
+from types import MappingProxyType
 
 from graphcore.promotion.system import LatticeSystem, TableSystem
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
@@ -54,5 +57,15 @@ f64  : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
 DTYPES: tuple[DType, ...] = tuple(SHORT.values())
 
 max_system = LatticeSystem("max", LATTICE)
+max_complex = LatticeSystem(
+    "max",
+    {
+        **LATTICE,
+        D.tensor_float32: (D.float64, D.complex64),
+        D.float64: (D.complex128,),
+        D.complex64: (D.complex128,),
+    },
+)
+max_complex.options = MappingProxyType({"complex": True})
 max_published = TableSystem("max_published", dtypes_of(read_table(_PUBLISHED, tuple(SHORT))))
 max_system.is_closed = max_published.is_closed = True

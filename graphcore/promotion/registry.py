@@ -13,14 +13,14 @@ from graphcore.promotion.allo import AlloCpp, AlloHls
 from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
-from graphcore.promotion.max import max_published, max_system
+from graphcore.promotion.max import max_complex, max_published, max_system
 from graphcore.promotion.packages import Jax, NumPy, Torch
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType
 
 _SYSTEMS: dict[str, Callable[..., PromotionSystem]] = {
-    "max": lambda: max_system,
+    "max": lambda complex=False: max_complex if complex else max_system,
     "max_published": lambda: max_published,
     "kernel_float": KernelFloat,
     "anvil": Anvil,
@@ -39,7 +39,8 @@ NAMES: tuple[str, ...] = tuple(_SYSTEMS)
 def system(name: str | PromotionSystem, **options: Any) -> PromotionSystem:
     """Return the promotion system of that name; a `PromotionSystem` is returned as it is.
 
-    options: `profile="2025.12" | "seed"` of "array_api", `revision="seed" | "latest"` of "allo_hls" and "allo_cpp",
+    options: `complex=False | True` of "max", which joins complex64 and complex128 to its lattice;
+    `profile="2025.12" | "seed"` of "array_api"; `revision="seed" | "latest"` of "allo_hls" and "allo_cpp";
     `fast_math=False | True` of "allo_hls". The same name and options give the same object. Raises `PromotionError` for
     unknown names and options.
     """

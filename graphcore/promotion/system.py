@@ -14,11 +14,13 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from graphcore.errors import DTypeError, GraphcoreError, PromotionError
+from graphcore.types.complex_dtypes import complex_of
 from graphcore.types.dtypes import DType
 from graphcore.types.long_integers import text_of
 from graphcore.types.tensor_types import Type
 
-Scalar: TypeAlias = bool | int | float
+Real: TypeAlias = bool | int | float
+Scalar: TypeAlias = Real | complex
 
 Rule: TypeAlias = Literal[
     "join",  # operands of any dtype meet in a common one, which is the result: concat, where, stack
@@ -169,6 +171,11 @@ class PromotionSystem:
     system has it. May raise."""
 
     @property
+    def has_complex(self) -> bool:
+        """Return whether complex numbers are among its dtypes."""
+        return DType.complex64 in self.dtypes
+
+    @property
     def note(self) -> str:
         """The note in models: its name, and its options as JSON."""
         return f"{self.name} {json.dumps(dict(self.options), sort_keys=True)}" if self.options else self.name
@@ -226,9 +233,15 @@ class PromotionSystem:
         if not known:
             return self.default_dtype([o.literal for o in operands if o.literal is not None])
         joined = known[0]
+        if joined.is_complex and joined not in self.dtypes:
+            raise no_complex(self.name, joined)
         for dtype in known[1:]:
             joined = self.meet(joined, dtype)
         if key.rule != "logical":
+            if any(type(o.literal) is complex for o in operands):
+                if not self.has_complex:
+                    raise no_complex(self.name)
+                joined = complex_of(joined) if joined.is_float else joined
             for operand in operands:
                 if operand.literal is not None:
                     check_literal(operand.literal, joined)
@@ -240,6 +253,8 @@ class PromotionSystem:
             return lhs
         for dtype in (lhs, rhs):
             if dtype not in self.dtypes:
+                if dtype.is_complex:
+                    raise no_complex(self.name, dtype)
                 other = rhs if dtype is lhs else lhs
                 fix = f"cast one of them: .cast(DType.{other.name}) or .cast(DType.{dtype.name})"
                 if DType.string in (lhs, rhs):
@@ -269,17 +284,39 @@ class PromotionSystem:
 
 
 def default_dtype(literals: Iterable[Scalar]) -> DType:
-    """The dtype of Python scalars that meet no Symbol: bool, int64 or float32, as ONNX exporters have it."""
+    """The dtype of Python scalars that meet no Symbol: bool, int64, float32 as ONNX exporters have it, or complex64."""
     kinds = {type(value) for value in literals}
+    if complex in kinds:
+        return DType.complex64
     if float in kinds:
         return DType.float32
     return DType.int64 if int in kinds else DType.bool
+
+
+def no_complex(system: str, dtype: DType | None = None) -> NoPromotion:
+    """Return the refusal of complex numbers by a system that has none, which names those that have."""
+    return NoPromotion(
+        f"{system} has no {dtype or 'complex numbers'}",
+        help='build the graph with promotion="array_api", or with promotion.system("max", complex=True), '
+        "which joins complex numbers to the lattice",
+    )
 
 
 def check_literal(value: Scalar, dtype: DType) -> None:
     """Raise an error for a Python scalar that `dtype` cannot hold: ints exactly, floats rounded but not overflowed."""
     if holds(value, dtype):
         return
+    if isinstance(value, complex):
+        fix = "cast the Symbol to a complex dtype first: .cast(DType.complex64)"
+        if dtype.is_complex:
+            fix = "cast the Symbol to the wider complex dtype: .cast(DType.complex128)"
+        raise NoPromotion(f"{value!r} cannot be held in {dtype}", help=fix, error=DTypeError)
+    if dtype.is_complex:
+        raise NoPromotion(
+            f"{value!r} cannot be held in {dtype}",
+            help="cast the Symbol to the wider complex dtype, .cast(DType.complex128), or write a float",
+            error=DTypeError,
+        )
     if isinstance(value, float) and not dtype.is_float:
         fix = (
             f"cast the Symbol first: .cast(DType.float32), or write {int(value)!r}"
@@ -301,6 +338,11 @@ def check_literal(value: Scalar, dtype: DType) -> None:
 
 def holds(value: Scalar, dtype: DType) -> bool:
     """Return whether a Python scalar may become a value of `dtype`: ints exactly, floats rounded but not overflowed."""
+    if dtype.is_complex:
+        parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
+        return all(holds(part, dtype.storage) for part in parts)
+    if isinstance(value, complex):
+        return False
     if dtype.is_float:
         if isinstance(value, float):
             # What overflows is what rounds past the greatest finite value: half a step beyond it.
@@ -327,9 +369,9 @@ def _rounded(value: float, dtype: DType) -> float:
 def smallest_float(dtype: DType) -> DType:
     """Return the dtype of a real function of `dtype`: a float stays; otherwise the width decides.
 
-    8 bits give float16, 16 float32, and all else float64. See docs/numbers.md.
+    8 bits give float16, 16 float32, and all else float64; complex numbers stay too. See docs/numbers.md.
     """
-    if dtype.is_float:
+    if dtype.is_float or dtype.is_complex:
         return dtype
     return DType.float16 if dtype.bits <= 8 else DType.float32 if dtype.bits <= 16 else DType.float64
 
@@ -362,7 +404,7 @@ def _subtract(key: Key, dtype: DType, count: int) -> Resolution:
 
 def _divide(key: Key, dtype: DType, count: int) -> Resolution:
     _numbers_only(key, dtype)
-    return _same(dtype if dtype.is_float else DType.float64, count)
+    return _same(dtype if dtype.is_float or dtype.is_complex else DType.float64, count)
 
 
 def _compare(key: Key, dtype: DType, count: int) -> Resolution:
@@ -413,7 +455,7 @@ def _sum(key: Key, dtype: DType, count: int) -> Resolution:
 
 def _mean(key: Key, dtype: DType, count: int) -> Resolution:
     _numbers_only(key, dtype)
-    return _same(dtype if dtype.is_float else DType.float64, count)
+    return _same(dtype if dtype.is_float or dtype.is_complex else DType.float64, count)
 
 
 _RULES = {

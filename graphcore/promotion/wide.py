@@ -52,9 +52,9 @@ def check(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:
     if operator in EXPRESSIONS:
         return type_
     try:  # every node comes through here, and hardly one has anything wide
-        narrow = type_.dtype.bits <= 64  # type: ignore[union-attr]
+        narrow = type_.dtype.bits <= 64 or not type_.dtype.is_integer  # type: ignore[union-attr]
         for symbol in inputs:
-            if symbol is not None and symbol.type.dtype.bits > 64:
+            if symbol is not None and symbol.type.dtype.bits > 64 and symbol.type.dtype.is_integer:
                 narrow = False
     except AttributeError:
         narrow = not any(map(is_wide, (type_, *(s.type for s in inputs if s is not None))))

@@ -137,7 +137,7 @@ def _graph_of(what: str, model: Graph, values: Mapping[str, Any]) -> Graph:
 def _operand(what: str, graph: Graph, label: str, wanted: Symbol, value: Any, implicit_casts: bool) -> Symbol:
     """Return an operand as a Symbol of the dtype that an input has. Raises `DTypeError`."""
     type_ = wanted.type
-    if isinstance(type_, TensorType) and type(value) in (bool, int, float):
+    if isinstance(type_, TensorType) and type(value) in (bool, int, float, complex):
         return graph.constant(value, type_.dtype)
     if isinstance(type_, TensorType) and isinstance(value, list):
         value = np.asarray(value, type_.dtype.numpy)

@@ -25,6 +25,7 @@ class Kind(enum.StrEnum):
     signed = "signed"
     unsigned = "unsigned"
     float = "float"
+    complex = "complex"
     string = "string"
 
 
@@ -35,7 +36,7 @@ class DType:
     `DType.uint(n)`; `DType.of` reads NumPy dtypes, ONNX enum values and names. Two equal dtypes are one object.
     """
 
-    __slots__ = ("bits", "is_float", "is_integer", "kind", "name", "numpy", "onnx", "storage")
+    __slots__ = ("bits", "is_complex", "is_float", "is_integer", "kind", "name", "numpy", "onnx", "storage")
 
     name: str
     """Its name: `int8`, `tensor_float32`."""
@@ -49,13 +50,15 @@ class DType:
     onnx: _int
     """The `onnx.TensorProto.DataType` a tensor of it is stored as."""
     storage: DType
-    """The dtype it is stored as in ONNX: itself, except for index, address, tensor_float32 and odd widths.
+    """The dtype it is stored as in ONNX: itself, except for index, address, tensor_float32, odd widths and complex.
 
     Of integers of more than 64 bits it is that of their digits, uint32: a tensor of them has one more axis, the last
-    one, of 32 bits each, the lowest first."""
+    one, of 32 bits each, the lowest first. Of complex numbers it is that of their parts, float32 or float64: a tensor
+    of them has one more axis, the last one, of the real and the imaginary part."""
     is_integer: _bool
     """Signed or unsigned integer; bool is not one."""
     is_float: _bool
+    is_complex: _bool
 
     bool: ClassVar[DType]
     int4: ClassVar[DType]
@@ -79,6 +82,8 @@ class DType:
     tf32: ClassVar[DType]
     float32: ClassVar[DType]
     float64: ClassVar[DType]
+    complex64: ClassVar[DType]
+    complex128: ClassVar[DType]
     string: ClassVar[DType]
     int2: ClassVar[DType]
     uint2: ClassVar[DType]
@@ -143,17 +148,17 @@ class DType:
 
     @property
     def is_number(self) -> _bool:
-        """Integer or float."""
-        return self.is_integer or self.is_float
+        """Integer, float or complex."""
+        return self.is_integer or self.is_float or self.is_complex
 
     @property
     def min(self) -> _int | float:
-        """The least finite value."""
+        """The least finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
         return _limits(self)[0]
 
     @property
     def max(self) -> _int | float:
-        """The greatest finite value."""
+        """The greatest finite value. Raises `DTypeError` for strings and complex numbers, which have none."""
         return _limits(self)[1]
 
     def __repr__(self) -> str:
@@ -202,6 +207,7 @@ def _make(name: str, kind: Kind, bits: int, onnx_type: int, storage: DType | Non
     put(made, "storage", storage or made)
     put(made, "is_integer", kind in (Kind.signed, Kind.unsigned))
     put(made, "is_float", kind is Kind.float)
+    put(made, "is_complex", kind is Kind.complex)
     return made
 
 
@@ -241,6 +247,8 @@ _SEMANTIC: tuple[tuple[str, Kind, int, str], ...] = (
     ("index", Kind.unsigned, 64, "uint64"),
     ("address", Kind.unsigned, 64, "uint64"),
     ("tensor_float32", Kind.float, 19, "float32"),
+    ("complex64", Kind.complex, 64, "float32"),
+    ("complex128", Kind.complex, 128, "float64"),
 )
 
 _NAMED: dict[str, DType] = {}
@@ -255,7 +263,8 @@ DType.tf32 = DType.tensor_float_32 = DType.tensor_float32
 _ALIASES = {
     "tf32": "tensor_float32", "tensor_float_32": "tensor_float32", "bf16": "bfloat16", "f16": "float16",
     "f32": "float32", "f64": "float64", "b": "bool", "b1": "bool", "float": "float32", "double": "float64",
-    "half": "float16", "bool_": "bool",
+    "half": "float16", "bool_": "bool", "c64": "complex64", "c128": "complex128", "complex": "complex64",
+    "csingle": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 """Other names: the spellings of publications (kernel_float, anvil, MAX, Allo), and those of C and NumPy."""
 
@@ -274,10 +283,17 @@ def is_wide(dtype: DType) -> bool:
     return dtype.is_integer and dtype.bits > 64
 
 
+def is_carried(dtype: DType) -> bool:
+    """Return whether a tensor of it is stored with one more axis: wide integers in digits, complex numbers in parts."""
+    return dtype.is_complex or (dtype.bits > 64 and dtype.is_integer)
+
+
 def _numpy_of(dtype: DType) -> _NUMPY_DTYPE:
     import numpy as np  # as above
 
     if dtype.storage is not dtype:
+        if dtype.is_complex:
+            return np.dtype(dtype.name)
         return np.dtype(np.object_) if is_wide(dtype) else dtype.storage.numpy
     module, _, name = next(row[3] for row in _STORED if row[0] == dtype.name).partition(".")
     made: _NUMPY_DTYPE = np.dtype(getattr(import_module(module), name))
@@ -293,8 +309,9 @@ def _by_numpy(numpy: _NUMPY_DTYPE) -> DType:
 @functools.cache
 def _of_package(package: str) -> dict[_NUMPY_DTYPE, DType]:
     """Return the dtypes by the NumPy dtypes that a package has."""
-    rows = [row for row in _STORED if row[3].startswith(package) and row[0] != "string"]
-    return {_NAMED[row[0]].numpy: _NAMED[row[0]] for row in rows}
+    names = [row[0] for row in _STORED if row[3].startswith(package) and row[0] != "string"]
+    names += [row[0] for row in _SEMANTIC if row[1] is Kind.complex and package == "numpy"]
+    return {_NAMED[name].numpy: _NAMED[name] for name in names}
 
 
 def _integer(family: str, bits: int) -> DType:
@@ -360,6 +377,11 @@ def _limits(dtype: DType) -> tuple[int, int] | tuple[float, float]:
         return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
     if dtype.kind is Kind.string:
         raise DTypeError("string has no least or greatest value")
+    if dtype.is_complex:
+        raise DTypeError(
+            f"{dtype} has no least or greatest value: complex numbers have no order",
+            help=f"ask the dtype of its parts: DType.{dtype.storage.name}",
+        )
     if dtype is DType.tensor_float32:
         greatest = (2.0 - 2.0**-10) * 2.0**127
         return -greatest, greatest

@@ -238,6 +238,9 @@ class TensorType:
         return self
 
 
+complex_in_use: set[DType] = set()
+"""The complex dtypes of which this process has made a type: while there is none, nothing looks for complex values."""
+
 _interned: weakref.WeakValueDictionary[tuple[DType, Shape, bool], TensorType] = weakref.WeakValueDictionary()
 
 
@@ -246,6 +249,8 @@ def tensor_type(dtype: DType, shape: Shape, ambiguous: bool = False) -> TensorTy
     key = (dtype, shape, ambiguous)
     found = _interned.get(key)
     if found is None:
+        if dtype.is_complex:
+            complex_in_use.add(dtype)
         made = object.__new__(TensorType)
         object.__setattr__(made, "dtype", dtype)
         object.__setattr__(made, "shape", shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphcore.build import primitives as e
+from graphcore.build.declare import LIBRARY
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.dims import Axis, shape_vector
 from graphcore.types.dims import Dim
@@ -49,13 +50,26 @@ class Runs:
         return e.emit("Sub", ends, starts, shape=starts.shape)
 
 
+def _order_of(vector: Symbol, count: Symbol) -> Symbol:
+    types = [tensor_type(vector.dtype, vector.shape), tensor_type(DType.int64, vector.shape)]
+    attributes = {"axis": 0, "largest": 0, "sorted": 1}
+    return vector.graph.build.emit_many("TopK", (vector, count), types, attributes)[1]
+
+
+def _part(flat: Symbol, operator: str) -> Symbol:
+    return flat.graph.build.emit(operator, (flat,), tensor_type(flat.dtype.storage, flat.shape), None, LIBRARY)
+
+
 def runs_of(flat: Symbol) -> Runs:
-    """Return the runs of a vector of numbers or bools."""
+    """Return the runs of a vector of numbers or bools; complex ones are in the order of their real parts first."""
     graph, shape = flat.graph, flat.shape
     count = shape_vector(graph, [Axis(flat, 0)])
-    sortable = e.cast(flat, DType.uint8) if flat.dtype is DType.bool else flat
-    types = [tensor_type(sortable.dtype, shape), tensor_type(DType.int64, shape)]
-    _, order = graph.build.emit_many("TopK", (sortable, count), types, {"axis": 0, "largest": 0, "sorted": 1})
+    if flat.dtype.is_complex:
+        order = _order_of(_part(flat, "ImaginaryPart"), count)
+        again = _order_of(e.emit("Gather", _part(flat, "RealPart"), order, shape=shape, axis=0), count)
+        order = e.emit("Gather", order, again, shape=shape, axis=0)
+    else:
+        order = _order_of(e.cast(flat, DType.uint8) if flat.dtype is DType.bool else flat, count)
     ordered = e.emit("Gather", flat, order, shape=shape, axis=0)
     zero, one = (graph.build.scalar(n, DType.int64) for n in (0, 1))
     size = e.emit("Squeeze", count, graph.build.vector([0]), shape=_shape(()))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import onnxruntime
 
 from graphcore.arrays.casting import Array
+from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.buffers.state import Kept, Stored, Value
 from graphcore.runtime.memory.huge_pages import later_of
 from graphcore.runtime.ort import transport_dtypes
@@ -47,6 +48,7 @@ class IoBindingRunner:
         self._session = session
         self._inputs = {n: t.dtype.storage for n, t in inputs.items() if isinstance(t, TensorType)}
         self._outputs = {n: t.dtype.storage for n, t in outputs.items() if isinstance(t, TensorType)}
+        self._complex = [(i, t) for i, t in enumerate(outputs.values()) if is_complex(t)]
         self._changed = [kept for kept in kept if kept.output is not None]
         self._run = run_once if any(kept.in_place for kept in self._changed) else run
         self._device = _device(session)
@@ -96,6 +98,8 @@ class IoBindingRunner:
         made = binding.get_outputs()
         count = len(self._outputs)
         results = [transport_dtypes.from_value(v, t) for v, t in zip(made[:count], self._outputs.values(), strict=True)]
+        for position, type_ in self._complex:
+            results[position] = transport_dtypes.unpaired(results[position], type_)
         # Of memory that was bound the OrtValue that comes out is another, which does not keep the memory alive.
         new = [value if target is None else target for value, target in zip(made[count:], targets, strict=True)]
         stored = {kept.name: value for kept, value in zip(self._changed, new, strict=True)}
@@ -114,7 +118,10 @@ class IoBindingRunner:
             bound.bind_output(name, self._host)
         self._run(self._session._sess.run_with_iobinding, bound)
         made = bound.get_outputs()
-        return [made[i].numpy() for i in range(len(self._outputs))], last.stored, last
+        results = [made[i].numpy() for i in range(len(self._outputs))]
+        for position, type_ in self._complex:
+            results[position] = transport_dtypes.unpaired(results[position], type_)
+        return results, last.stored, last
 
     def _feed(self, binding: onnxruntime.IOBinding, feed: Mapping[str, Any]) -> None:
         for name, array in feed.items():

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from graphcore.arrays import big_integers
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, GraphcoreError, RunError
 from graphcore.ir.buffers import Buffer, may_hold
@@ -21,9 +20,10 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.buffers.in_place import Sharing
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.memory import sparse
+from graphcore.runtime.ort.transport_dtypes import unpaired
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.escaping import escaped
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_carried
 from graphcore.types.tensor_types import TensorType, Type
 
 Value: TypeAlias = Any
@@ -176,7 +176,7 @@ class Program:
             if kept.name not in stored:
                 continue
             dtype, shape = kept.type.dtype, self.runner.shape(stored[kept.name])
-            now = TensorType(dtype, shape[:-1] if big_integers.is_wide(dtype) else shape)
+            now = TensorType(dtype, shape[:-1] if is_carried(dtype) else shape)
             if not may_hold(kept.buffer, now):
                 raise RunError(
                     f"{self.name}: what was stored to buffer {kept.name!r} is {now}",
@@ -291,7 +291,8 @@ class State:
         held = self._held.get(name)
         if held is None:
             held = self._program.held(kept, kept.at_first({}))
-        return self._program.runner.read(kept, held)
+        read: Array = unpaired(self._program.runner.read(kept, held), kept.type)
+        return read
 
 
 class Buffers:

@@ -10,19 +10,19 @@ import numpy as np
 import onnxruntime
 from numpy import ndarray
 
-from graphcore.arrays import big_integers
+from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunCancelledError, RunError, RunTimeoutError
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.slots import Slot
 from graphcore.runtime.ort import transport_dtypes
-from graphcore.runtime.ort.transport_dtypes import from_value
+from graphcore.runtime.ort.transport_dtypes import from_value, unpaired
 from graphcore.runtime.ort.values import PLAIN
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.support.escaping import escaped
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, Type
+from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.tensor_types import TensorType, Type, tensor_type
 
 _HOST = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
 """Where outputs are made whose size only the run knows."""
@@ -87,7 +87,7 @@ class Bound:
         self._lock = threading.Lock()
         self._binding = session.io_binding()
         tensors, results = _tensors(inputs), _tensors(outputs)
-        self._feeds = Feeds(name, {n: TensorType(t.dtype, _digitless(t, examples[n].shape)) for n, t in tensors})
+        self._feeds = Feeds(name, {n: TensorType(t.dtype, _meant(t, examples[n].shape)) for n, t in tensors})
         slots = {n: self._slot(n, t, examples[n].shape) for n, t in tensors}
         for n, slot in slots.items():
             slot.array[...] = examples[n]
@@ -99,8 +99,13 @@ class Bound:
                 self._binding.bind_ortvalue_output(n, made[n].value)
             else:
                 self._binding.bind_output(n)
-        self._inputs = {n: slot.array for n, slot in slots.items()}
-        self._outputs = {n: made[n].array if n in made else np.zeros(0, t.dtype.storage.numpy) for n, t in results}
+        self._raw = {n: slot.array for n, slot in slots.items()}
+        self._inputs = {n: unpaired(self._raw[n], t) for n, t in tensors}
+        stored = {
+            n: made[n].array if n in made else np.zeros((0, *big_integers.carried_axis(t.dtype)), t.dtype.storage.numpy)
+            for n, t in results
+        }
+        self._outputs = {n: unpaired(stored[n], t) for n, t in results}
         self._put = tuple(slot.put for slot in slots.values() if not slot.is_shared)
         # Whoever fills bools in place may give bytes that are neither 0 nor 1, which kernels take for numbers.
         self._bools = tuple((a, a.view(np.uint8)) for a in self._inputs.values() if a.dtype == np.bool_)
@@ -120,7 +125,7 @@ class Bound:
         self._has_more = bool(self._bools or self._put or self._fetch or not self._is_host)
         # Where the runtime makes all outputs, nothing is gained by binding them: measured, it takes as long as a call.
         is_plain = not made and all(read is None for _, _, read in self._fresh)
-        self._fed = {**self._inputs} if is_plain and not self._has_more else None
+        self._fed = self._raw if is_plain and not self._has_more else None
         self._names = [n for n, _ in results]
         self._last: list[Array] = []
         self._run_fed = session._sess.run
@@ -204,7 +209,7 @@ class Bound:
                 return
         held = {n: a for n, a in list(self._inputs.items())[len(arrays) :] if n not in named}
         for name, array in self._feeds.take(arrays, {**held, **named}).items():
-            np.copyto(self._inputs[name], array)
+            np.copyto(self._raw[name], array)
 
     def _take(self, results: Sequence[Array]) -> None:
         """Write results that another session gave to the outputs."""
@@ -250,6 +255,9 @@ def _reader(type_: TensorType, is_input: bool) -> Callable[[Any], Array] | None:
 
     Measured: through the package's own OrtValue that takes four times as long.
     """
+    if type_.dtype.is_complex:
+        plain = _reader(tensor_type(type_.dtype.storage, type_.shape), is_input) or (lambda value: value.numpy())
+        return lambda value: casting.unpaired(plain(value))
     storage = type_.dtype.storage
     if is_input:  # of which the memory may be the input's own
         return lambda value: from_value(onnxruntime.OrtValue(value), storage).copy()
@@ -346,11 +354,7 @@ def _shapes(
         if n in given:
             made[n] = ()
         elif n in stated:
-            made[n] = (
-                stated[n]
-                if not big_integers.is_wide(type_.dtype)
-                else (*stated[n], big_integers.digits_of(type_.dtype))
-            )
+            made[n] = (*stated[n], *big_integers.carried_axis(type_.dtype))
         else:
             shape = _shape(type_, known)
             if shape is None:
@@ -387,15 +391,15 @@ def _zeros(name: str, input_: str, type_: TensorType, shape: Sequence[int]) -> A
 
 
 def _shape(type_: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """Return the shape as numbers, with the axis of digits of wide integers; None where only the run knows it."""
+    """Return the shape as numbers, with the axis that stored ones have more; None where only the run knows it."""
     if not type_.shape.is_ranked or not all(_is_known(dim, sizes) for dim in type_.shape):
         return None
-    shape = tuple(dim.evaluate(sizes) for dim in type_.shape)
-    return (*shape, big_integers.digits_of(type_.dtype)) if big_integers.is_wide(type_.dtype) else shape
+    return (*(dim.evaluate(sizes) for dim in type_.shape), *big_integers.carried_axis(type_.dtype))
 
 
-def _digitless(type_: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return shape[:-1] if big_integers.is_wide(type_.dtype) else shape
+def _meant(type_: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a value whose stored one is given."""
+    return shape[:-1] if is_carried(type_.dtype) else shape
 
 
 def _is_known(dim: Dim, sizes: Mapping[str, int]) -> bool:

@@ -12,7 +12,7 @@ from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError, FeedError
 from graphcore.ir.literals import array_of, held_as, holds_numpy
 from graphcore.ir.symbol import Symbol
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import TensorType
 
 
@@ -42,7 +42,7 @@ def _of_numbers(what: str, wanted: TensorType, value: Any) -> Array:
     if any(casting.is_masked(item) for item in _items(value)):
         raise FeedError(f"{what} has a masked array in it, and a model knows no masks", help="fill it: array.filled(0)")
     dtype = wanted.dtype
-    if dtype.bits > 64:
+    if is_wide(dtype):
         return _objects(what, wanted, value)
     try:
         array, own = array_of(value, dtype)

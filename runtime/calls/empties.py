@@ -43,8 +43,10 @@ def nothing(outputs: Mapping[str, Type], sizes: Mapping[str, int]) -> list[Array
         if shape is None or 0 not in shape:
             return None
         assert isinstance(type_, TensorType)
-        digits = (big_integers.digits_of(type_.dtype),) if big_integers.is_wide(type_.dtype) else ()
-        made.append(np.zeros((*shape, *digits), type_.dtype.storage.numpy))
+        if type_.dtype.is_complex:
+            made.append(np.zeros(shape, type_.dtype.numpy))
+            continue
+        made.append(np.zeros((*shape, *big_integers.carried_axis(type_.dtype)), type_.dtype.storage.numpy))
     return made
 
 

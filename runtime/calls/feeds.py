@@ -140,12 +140,7 @@ class Feeds:
         self._check_sizes(leaves)
         if self._has_elements and not all(leaf.array.size for leaf in leaves):
             raise NoElements
-        self._accepted = tuple(
-            (name, None if type_.dtype is DType.string else feed[name].dtype, feed[name].shape)
-            if isinstance(type_, TensorType)
-            else (name, None, None)
-            for name, type_ in self.types.items()
-        )
+        self._accepted = tuple(_accepted(name, type_, feed[name]) for name, type_ in self.types.items())
         return feed
 
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
@@ -188,7 +183,7 @@ class Feeds:
         if isinstance(wanted, TensorType):
             array = self._array(what, wanted, value)
             leaves.append(_Leaf(what, wanted, array))
-            return array
+            return casting.paired(array) if wanted.dtype.is_complex else array
         if isinstance(wanted, OptionalType):
             return None if value is None else self._value(what, wanted.element, value, leaves)
         if not isinstance(wanted, SequenceType):
@@ -215,6 +210,8 @@ class Feeds:
             return self._digits(what, wanted, array)
         if wanted.dtype is DType.string:
             array = self._text(what, wanted, array)
+        elif wanted.dtype.is_complex and _are_pairs(wanted, array):
+            array = casting.unpaired(array)
         elif array.dtype.newbyteorder("=") != wanted.dtype.numpy:
             fix = f"cast it: array.astype({wanted.dtype.numpy.name!r})"
             self._fail(wanted, array, f"{what} is {wanted.dtype}", fix)
@@ -312,6 +309,21 @@ class Feeds:
             operands={"takes": str(wanted), "given": given},
             help=fix,
         )
+
+
+def _are_pairs(wanted: TensorType, array: Array) -> bool:
+    """Return whether an array has complex numbers as pairs of floats along one more axis, the last one."""
+    if not array.ndim or array.shape[-1] != 2 or array.dtype.newbyteorder("=") != wanted.dtype.storage.numpy:
+        return False
+    return not wanted.shape.is_ranked or array.ndim == wanted.rank + 1
+
+
+def _accepted(name: str, type_: Type, value: Any) -> _Accepted:
+    if not isinstance(type_, TensorType):
+        return name, None, None
+    if type_.dtype.is_complex:
+        return name, type_.dtype.numpy, value.shape[:-1]
+    return name, None if type_.dtype is DType.string else value.dtype, value.shape
 
 
 def summary(value: object) -> str:

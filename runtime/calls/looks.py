@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy import ndarray
 
-from graphcore.arrays import big_integers
+from graphcore.arrays import casting
 from graphcore.arrays.casting import Array
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_carried
 from graphcore.types.tensor_types import ForeignType, SequenceType, TensorType, Type
 
 Look: TypeAlias = Callable[[Any], Any]
@@ -27,6 +27,8 @@ _LAST = 0xD7FF
 def quick_look(type_: Type) -> Look | None:
     """Return the look at values of an input's type, every time; None for tensors whose dtype and shape say all."""
     if isinstance(type_, TensorType):
+        if type_.dtype.is_complex:
+            return casting.paired
         return {DType.bool: _bools, DType.string: text}.get(type_.dtype)
     if isinstance(type_, SequenceType):
         return _elements(type_.element)
@@ -92,7 +94,7 @@ def _elements(element: Type) -> Look:
     """Return the look at a list of tensors whose dtype and shape say all; others are checked in full."""
     if not isinstance(element, TensorType) or element.dtype in (DType.bool, DType.string):
         return _refused
-    if big_integers.is_wide(element.dtype) or not element.shape.is_ranked:
+    if is_carried(element.dtype) or not element.shape.is_ranked:
         return _refused
     dtype = element.dtype.numpy
     rank = element.rank

@@ -288,7 +288,9 @@ def _dtype_of(type_: Type) -> Any:
     """Return the dtype of the arrays of a tensor's type; None for what is none."""
     if not isinstance(type_, TensorType):
         return None
-    return np.dtype(object) if type_.dtype is DType.string else type_.dtype.storage.numpy
+    if type_.dtype is DType.string or type_.dtype.is_complex:
+        return type_.dtype.numpy
+    return type_.dtype.storage.numpy
 
 
 def _signature(said: Any) -> Signature:

@@ -15,7 +15,7 @@ from graphcore.onnx import notes
 from graphcore.onnx.opset import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
 from graphcore.runtime.lowering import fuse_bias
-from graphcore.runtime.lowering.dtypes import ambiguous, float4, integers, nary, sequences
+from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, nary, sequences
 from graphcore.runtime.lowering.expansion import row_switch
 from graphcore.runtime.lowering.expansion.expand import expand
 from graphcore.runtime.lowering.functions import custom_ops, inline
@@ -148,6 +148,10 @@ def _inline_or_keep(has: Summary, to: Lowering) -> Graph:
     return inline.inlined(has.graph)
 
 
+def _store_complex(has: Summary, to: Lowering) -> Graph:
+    return complex_numbers.store(has.graph, fast=to.precision == "fast")
+
+
 def _expand(has: Summary, to: Lowering) -> Graph | None:
     return _if_changed(expand(has.graph, to.rules), has)
 
@@ -235,6 +239,10 @@ PREPARING: tuple[Pass, ...] = (
 """Passes over a whole graph with its calls, legal or not."""
 
 LEGALISING: tuple[Pass, ...] = (
+    Pass(
+        "complex numbers", "such dtypes", "their real and imaginary parts, which every kernel and fusion knows",
+        lambda has, to: complex_numbers.needed(has), _store_complex,
+    ),
     Pass(
         "ambiguous integers", "casts of such integers to narrower ones", "low bits do not ask for a wide dtype",
         lambda has, to: ambiguous.needed(has), lambda has, to: ambiguous.narrowed(has.graph),

@@ -51,8 +51,8 @@ def _semantic(text: str) -> dict[str, object]:
 
 
 def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, Type]:
-    """Return the types of a graph's inputs or outputs, with integers of more than 64 bits where it was read from a file
-    whose metadata notes them."""
+    """Return the types of a graph's inputs or outputs, with dtypes that are stored along one more axis where it was
+    read from a file whose metadata notes them."""
     if notes.DTYPES not in metadata:
         return dict(types)
     semantic = _semantic(metadata[notes.DTYPES])
@@ -63,12 +63,13 @@ def noted(types: Mapping[str, Type], metadata: Mapping[str, str]) -> dict[str, T
 
 
 def _meant(stored: TensorType, dtype: DType) -> TensorType:
-    """Return the type of a dtype whose stored one is given: of wide integers that has one more axis, of their
-    digits."""
+    """Return the type of a dtype whose stored one is given: of wide integers and complex numbers that has one more
+    axis, of their digits or parts."""
     shape = stored.shape
-    if not big_integers.is_wide(dtype):
+    axis = big_integers.carried_axis(dtype)
+    if not axis:
         return TensorType(dtype, shape)
-    if not shape.is_ranked or not shape or shape[-1] != big_integers.digits_of(dtype):
+    if not shape.is_ranked or not shape or shape[-1:] != axis:
         return stored
     return TensorType(dtype, shape[:-1])
 

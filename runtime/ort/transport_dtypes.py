@@ -7,16 +7,18 @@ what comes back as an array.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeGuard
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeGuard
 
 import onnxruntime
 
+from graphcore.arrays import casting
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.pickling import copied
+from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.ort.values import PLAIN, from_ort, to_ort
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
@@ -90,6 +92,31 @@ def with_transport_outputs(graph: Graph) -> Graph:
 def restored(array: Array, dtype: DType) -> Array:
     """Return an array of a transport dtype in the stored dtype."""
     return array.view(dtype.numpy) if dtype is DType.bfloat16 else array.astype(dtype.numpy)
+
+
+def unpaired(value: Any, type_: Type) -> Any:
+    """Return what a session gives for an output of a type: complex numbers, and those in lists, as views of NumPy's."""
+    if not is_complex(type_):
+        return value
+    if isinstance(type_, TensorType):
+        return casting.unpaired(value)
+    assert isinstance(type_, (SequenceType, OptionalType))
+    if isinstance(type_, OptionalType):
+        return None if value is None else unpaired(value, type_.element)
+    return [unpaired(each, type_.element) for each in value]
+
+
+def with_complex(run: Callable[..., Any], types: Iterable[Type]) -> Callable[..., Any]:
+    """Return a function that runs a session, and gives those of its first outputs that are complex as NumPy has it."""
+    pairs = [(position, type_) for position, type_ in enumerate(types) if is_complex(type_)]
+
+    def with_complex_outputs(*arguments: Any) -> Any:
+        results = run(*arguments)
+        for position, type_ in pairs:
+            results[position] = unpaired(results[position], type_)
+        return results
+
+    return with_complex_outputs
 
 
 def _transported(symbol: Symbol) -> Symbol:

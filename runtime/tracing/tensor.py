@@ -16,7 +16,7 @@ from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
 from graphcore.ir.state.attaching import attach
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
-from graphcore.promotion.system import NoPromotion, check_literal
+from graphcore.promotion.system import NoPromotion, Scalar, check_literal
 from graphcore.runtime.tracing.dispatch import Eager, called, run, taken_apart
 from graphcore.runtime.tracing.tensor_text import printed
 from graphcore.types.dtypes import DType
@@ -241,7 +241,7 @@ def of_symbol(values: Values, type_: Type, promotion: PromotionSystem) -> Any:
     return _made(np.asarray(values), _Kind(type_.dtype, type_.ambiguous), promotion)
 
 
-def guessed(value: bool | int | float, promotion: PromotionSystem, op: str) -> Tensor:
+def guessed(value: Scalar, promotion: PromotionSystem, op: str) -> Tensor:
     """Return a Python number as a Tensor of the dtype that it is guessed to have. Raises `DTypeError`."""
     dtype = promotion.default_dtype([value])
     try:

@@ -42,7 +42,7 @@ def test_asarray_refuses_integers_that_the_dtype_cannot_hold(value: Any) -> None
         xp.asarray(value, dtype=xp.uint8)
 
 
-@pytest.mark.parametrize("value", [1 << 63, "text", [[1], [2, 3]], {1: 2}, 1j, np.ones(1, np.float16), object()])
+@pytest.mark.parametrize("value", [1 << 63, "text", [[1], [2, 3]], {1: 2}, np.zeros(1, "M8[s]"), object()])
 def test_asarray_refuses_what_is_no_array(value: Any) -> None:
     with pytest.raises(DTypeError):
         xp.asarray(value)

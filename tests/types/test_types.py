@@ -146,7 +146,7 @@ def test_of_gives_string_when_it_is_text(x: object) -> None:
 
 @pytest.mark.parametrize(
     "x",
-    ["int0", "intx", "float17", "", None, 0, 99, -1, True, 1.5, P.COMPLEX64, np.complex64, "complex64", "M8[s]",
+    ["int0", "intx", "float17", "", None, 0, 99, -1, True, 1.5, P.COMPLEX64, np.clongdouble, "complex256", "M8[s]",
      np.dtype("m8[ns]"), [("a", "i4")], "int-3", "int08", Ellipsis],
     ids=repr,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from graphcore.promotion.anvil import Anvil
-from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning
+from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning, refuse_complex
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar, Value
 from graphcore.promotion.tables import SHORT
 from graphcore.types.dtypes import DType
@@ -97,6 +97,7 @@ class Jax(PromotionSystem):
         return _DEFAULTS.get(met) or _NAMES[met]
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        refuse_complex(self.name, operands)
         joined, is_weak = self._weakly(operands)
         if key.rule != "logical":
             for operand in operands:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning
+from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning, refuse_complex
 from graphcore.promotion.system import (
     Key,
     Operand,
@@ -87,6 +87,7 @@ class NumPy(PromotionSystem):
         return D.int64 if int in kinds and joined is D.bool else joined
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        refuse_complex(self.name, operands)
         if key.rule == "float":
             return self._float(key, operands)
         if key.rule == "compare" and (exact := self._exactly(key, operands)) is not None:
@@ -117,7 +118,7 @@ class NumPy(PromotionSystem):
     def _exactly(self, key: Key, operands: Sequence[Operand]) -> DType | None:
         """Return the integers in which integers are compared as numbers; None where the common dtype does it."""
         known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
-        literals = [o.literal for o in operands if o.literal is not None]
+        literals = [o.literal for o in operands if isinstance(o.literal, (int, float))]
         if not known or not all(d in self.dtypes and not d.is_float for d in known):
             return None
         joined = self._weakly(operands)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.system import Key, NoPromotion, Operand, Scalar, check_literal
+from graphcore.promotion.system import Key, NoPromotion, Operand, Scalar, check_literal, no_complex
 from graphcore.types.dtypes import DType
+
+
+def refuse_complex(package: str, operands: Sequence[Operand]) -> None:
+    """Raise `NoPromotion` for complex numbers: the package has them, and its table here has not."""
+    for operand in operands:
+        if operand.dtype is not None and operand.dtype.is_complex:
+            raise no_complex(package, operand.dtype)
+        if type(operand.literal) is complex:
+            raise no_complex(package)
 
 
 def check_scalar(value: Scalar, dtype: DType) -> None:

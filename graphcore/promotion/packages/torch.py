@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning
+from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning, refuse_complex
 from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar
 from graphcore.promotion.tables import dtypes_of, read_table
 from graphcore.types.dtypes import DType
@@ -113,6 +113,7 @@ class Torch(PromotionSystem):
         return self.meet(first, second)
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
+        refuse_complex(self.name, operands)
         if key.op in _OF_ONE_DTYPE and len({o.dtype for o in operands}) > 1:
             raise NoPromotion(
                 f"expected the operands of {key.op} to have the same dtype, as PyTorch does, which promotes none",

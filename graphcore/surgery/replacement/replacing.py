@@ -302,7 +302,7 @@ class _Change:
             )
         if isinstance(value, (Symbol, np.ndarray)):
             return new.build.operand(value, self.what, "the result")
-        if isinstance(value, (bool, int, float)) and isinstance(old.type, TensorType):
+        if isinstance(value, (bool, int, float, complex)) and isinstance(old.type, TensorType):
             return new.constant(value, old.dtype)
         raise GraphError(
             f"{self.what}: the function gave a {type(value).__name__}",

@@ -15,7 +15,7 @@ from graphcore.ops.sequences import list_map
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.compute_dtypes import PROMOTIONS
 from graphcore.runtime.lowering.targets.legality import Legality
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_carried
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, tensor_type
 
 LISTED = frozenset(
@@ -105,7 +105,7 @@ def _has_kernel(dtype: DType, rules: Legality) -> bool:
 
 
 def _needs_storage(dtype: DType) -> bool:
-    return dtype.bits <= 64 and dtype.storage not in LISTED
+    return not is_carried(dtype) and dtype.storage not in LISTED
 
 
 def _stored_type(type_: Type) -> Type:

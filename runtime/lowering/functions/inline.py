@@ -14,7 +14,7 @@ from graphcore.ir.definitions import Definition, Dims, definition_of, definition
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
-from graphcore.runtime.lowering.dtypes import float4, integers, sequences
+from graphcore.runtime.lowering.dtypes import complex_numbers, float4, integers, sequences
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.tensor_types import Type
 
@@ -30,7 +30,7 @@ def kept(graph: Graph, lower: Callable[[Graph], Graph]) -> Graph | None:
     """The graph with calls of lowered bodies, each under a name of its own; None where they cannot be functions."""
     called = definitions(graph)
     for has in map(Summary, (graph, *(definition.body for definition in called))):
-        if integers.needed(has) or float4.needed(has) or sequences.are_held(has):
+        if complex_numbers.needed(has) or integers.needed(has) or float4.needed(has) or sequences.are_held(has):
             return None
     made: dict[Definition, Definition] = {}
     for definition, name in called.items():

@@ -197,6 +197,37 @@ def complex_product(x: Array, y: Array) -> Array:
     return np.stack([a * c - b * d, a * d + b * c], -1)
 
 
+def pivoting(dtype: DType) -> Array:
+    """A matrix of numbers that every dtype holds, whose decomposition is exact and exchanges rows."""
+    made = np.array([[0, 1, 1, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [0, 1, 0, 1, 1], [1, 0, 0, 1, 1]])
+    return made.astype(np.float32).astype(dtype.numpy)
+
+
+def decomposed(x: Array) -> tuple[Array, Array, Array]:
+    """P, L and U."""
+    upper, lower, order = x.copy(), np.zeros_like(x), np.arange(len(x))
+    for k in range(len(x)):
+        swap = [k, k + int(np.argmax(np.abs(upper[k:, k])))]
+        for part in (upper, lower, order):
+            part[swap] = part[swap[::-1]]
+        lower[k:, k] = upper[k:, k] / upper[k, k]
+        upper[k + 1 :] -= lower[k + 1 :, k : k + 1] * upper[k]
+    return np.eye(len(x))[:, order].astype(x.dtype), lower, upper
+
+
+def packed(x: Array) -> Array:
+    _, lower, upper = decomposed(x)
+    return np.asarray(np.tril(lower, -1) + upper)
+
+
+def forward(a: Array, b: Array) -> Array:
+    """The solution of a unit lower triangular system."""
+    x = np.zeros_like(b)
+    for k in range(len(a)):
+        x[k] = b[k] - a[k, :k] @ x[:k]
+    return x
+
+
 def boxes(dtype: DType) -> Array:
     """Regions that fit into what any dtype holds."""
     made = np.array([[0, 0, 0, 3, 3], [1, 1, 1, 4, 3]])
@@ -258,6 +289,14 @@ CASES: dict[str, Case] = {
     "vecdot": number(["n 4: ring", "n 4: ring"], ops.vecdot, lambda x, y: (x * y).sum(-1)),
     "tensordot": number(["n 4: ring", "4 m: ring"], lambda x, y: ops.tensordot(x, y, 1), np.matmul),
     "einsum": number(["n 4: ring", "m 4: ring"], lambda x, y: ops.einsum("ij,kj->ik", x, y), lambda x, y: x @ y.T),
+    "lu": real([Operand("n n", pivoting)], ops.lu, decomposed, near=False),
+    "lu_factor": real([Operand("n n", pivoting)], lambda x: ops.lu_factor(x)[0], packed, near=False),
+    "triangular_solve": real(
+        [Operand("n n", pivoting), "n m: whole"],
+        lambda a, b: ops.triangular_solve(a, b, lower=True, unit_diagonal=True),
+        forward,
+        near=False,
+    ),
     "mul_complex": number(["n 2: ring", "n 2: ring"], ops.mul_complex, complex_product, refused=BOOL),
     "fft": real(["n 4 2: unit"], lambda x: ops.fft(x, axis=1), lambda x: parts(np.fft.fft(complex_of(x)))),
     "ifft": real(["n 4 2: unit"], lambda x: ops.ifft(x, axis=1), lambda x: parts(np.fft.ifft(complex_of(x)))),

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphcore import DType, ops
 from graphcore.build.declare import REGISTRY
+from graphcore.types.complex_dtypes import complex_of
 from tests.ops.test_activation import ELEMENTWISE as ACTIVATIONS
 from tests.ops.test_elementwise import REAL
 from tests.support import reference
@@ -20,11 +21,14 @@ from tests.support.every.case import (
     NONE,
     Array,
     Case,
+    back,
     double_of_integers,
     exact,
+    moved,
     operands,
     own,
     real,
+    smallest_float,
     to_bool,
     truth,
 )
@@ -55,6 +59,14 @@ def same(name: str, formula: Callable[[Array], Any], refused: frozenset[DType] =
         return reference.wrapped([formula(np.asarray(int(v), object)) for v in x.ravel()], dtype).reshape(x.shape)
 
     return Case(operands(*ONE), REGISTRY[name].function, want, own, refused)
+
+
+def of_parts(dtype: DType, x: Array, y: Array) -> Array:
+    """Complex numbers of their parts, each rounded to the float of a real function."""
+    whole = complex_of(smallest_float(dtype))
+    made = np.empty(x.shape, whole.numpy)
+    made.real, made.imag = (back(exact(part), smallest_float(dtype)) for part in (x, y))
+    return made
 
 
 def shift(name: str, symbol: str) -> Case:
@@ -186,6 +198,11 @@ CASES: dict[str, Case] = {
     "is_nan": truth(ONE, ops.is_nan, lambda x: np.isnan(x.astype(np.longdouble))),
     "is_inf": truth(ONE, ops.is_inf, lambda x: np.isinf(x.astype(np.longdouble))),
     "is_finite": truth(ONE, ops.is_finite, lambda x: np.isfinite(x.astype(np.longdouble))),
+    "real": moved(ONE, ops.real, lambda x: x),
+    "imag": moved(ONE, ops.imag, np.zeros_like),
+    "conj": moved(ONE, ops.conj, lambda x: x),
+    "angle": real(["n 8: tame"], ops.angle, wide(lambda x: np.arctan2(np.zeros_like(x), x))),
+    "complex": Case(operands(*PAIR), ops.complex, of_parts, lambda dtype: complex_of(smallest_float(dtype))),
     "fma": Case(operands(*PAIR, "n 4"), ops.fma, fused, own),
     "atan2": real(["n 4: tame", "n 4: tame"], ops.atan2, wide(np.arctan2)),
     **{

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphcore.array_api._algorithms.loops import filled, stack_axes
 from graphcore.build import primitives as e
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.loops import filled, stack_axes
 from graphcore.ops.shared.dims import Axis, shape_vector
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim

@@ -1,18 +1,98 @@
-"""Complex numbers as tensors whose last axis holds the real and the imaginary part."""
+"""Complex numbers: of the complex dtypes, and as tensors whose last axis holds the real and the imaginary part."""
 
 from __future__ import annotations
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
-from graphcore.build.operands import operand, promote
+from graphcore.build.elementwise import unary
+from graphcore.build.operands import operand, promote, promote_one
 from graphcore.build.shapes import broadcast, retype, same_dim
-from graphcore.errors import ShapeError
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.mathematics import atan2
 from graphcore.ops.shared.dims import Axis
+from graphcore.ops.shared.indexing.positions import runtime_shape
 from graphcore.ops.shared.reshape import reshaped
+from graphcore.types.complex_dtypes import complex_of
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
+
+_REAL = (Kind.bool, Kind.signed, Kind.unsigned, Kind.float)
+
+# Of the complex dtypes
+
+real = unary(
+    "real",
+    "RealPart",
+    "number",
+    "The real part of complex numbers; real numbers as they are. NumPy's real.",
+    same_on=_REAL,
+    gives_real=True,
+    body=lambda x: e.emit("Identity", x),
+)
+conj = unary(
+    "conj",
+    "Conjugate",
+    "number",
+    "The complex conjugate; real numbers as they are. NumPy's conj.",
+    same_on=_REAL,
+    body=lambda x: e.emit("Identity", x),
+)
+angle = unary(
+    "angle",
+    "Angle",
+    "float",
+    "The angle of complex numbers in radians, from -pi to pi; 0 or pi for real numbers. NumPy's angle.",
+    body=lambda x: atan2(e.const(x, 0.0), x),
+    gives_real=True,
+)
+
+
+@op(onnx="ImaginaryPart", rule="number")
+def imag(x: TensorLike) -> Symbol:
+    """The imaginary part of complex numbers; zeros for real ones.
+
+    x: any shape, numbers or bools. Returns the shape of x, in the dtype of the parts. Raises `DTypeError` for strings.
+    NumPy's imag.
+    """
+    symbol, dtype = promote_one("imag", "number", x)
+    if dtype.is_complex:
+        return symbol.graph.build.emit(
+            "ImaginaryPart", (symbol,), tensor_type(dtype.storage, symbol.shape), None, LIBRARY
+        )
+    zero = symbol.graph.build.scalar(False if dtype is DType.bool else 0, dtype)
+    return e.emit("Expand", zero, runtime_shape(symbol), shape=symbol.shape)
+
+
+@op(onnx="ComplexOf", rule="float", name="complex")
+def complex_(real: TensorLike, imag: TensorLike = 0.0) -> Symbol:
+    """Complex numbers of their real and imaginary parts.
+
+    real, imag: real numbers whose shapes broadcast; they meet in a common float, integers as for any real function.
+    Returns the broadcast shape: complex128 where the parts meet in float64, complex64 otherwise. Raises `DTypeError`
+    for parts that are complex, `PromotionError` for those that do not meet, `ShapeError` for shapes that do not
+    broadcast.
+    """
+    (real, imag), dtype = promote("complex", "float", {"real": real, "imag": imag})
+    roles = {"real": real, "imag": imag}
+    if dtype.is_complex:
+        raise DTypeError(
+            f"complex: the parts meet in {dtype}, and parts are real",
+            operands=roles,
+            help="add them: real + 1j * imag",
+        )
+    whole = complex_of(dtype)
+    parts = tuple(s.graph.build.cast(s, whole.storage) for s in (real, imag))
+    return real.graph.build.emit("ComplexOf", parts, tensor_type(whole, broadcast("complex", roles)), None, LIBRARY)
+
+
+setattr(Symbol, "real", property(real))  # noqa: B010 - declared for type checkers in Symbol
+setattr(Symbol, "imag", property(imag))  # noqa: B010
+setattr(Symbol, "conj", lambda self: conj(self))  # noqa: B010
+
+
+# As pairs of real numbers
 
 
 @op(onnx="Unsqueeze, Concat", rule="join")

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from graphcore import ops
 from graphcore.build import primitives as e
 from graphcore.ir.bodies import body
 from graphcore.ir.symbol import Symbol
+from graphcore.ops.axes import squeeze, transpose_matrix, unsqueeze
+from graphcore.ops.complex_numbers import complex_, conj, imag, real
+from graphcore.ops.elementwise import abs as magnitude
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -51,12 +53,19 @@ def repeat(
 # Sizes and positions
 
 
+def least(m: Dim, n: Dim) -> Dim | None:
+    """The lesser of two sizes; None where it is not known which that is."""
+    if m is n and not m.is_dynamic:
+        return m
+    return Dim(min(int(m), int(n))) if m.is_static and n.is_static else None
+
+
 def count_of(x: Symbol, axis: int) -> Symbol:
     """The size of an axis as an int64 scalar; a constant where it is static."""
     dim = x.shape[axis]
     if dim.is_static:
         return x.graph.build.scalar(int(dim), DType.int64)
-    return ops.squeeze(shape_vector(x.graph, [Axis(x, axis % x.rank)]), 0)
+    return squeeze(shape_vector(x.graph, [Axis(x, axis % x.rank)]), 0)
 
 
 def positions(x: Symbol, axis: int) -> Symbol:
@@ -70,7 +79,7 @@ def positions(x: Symbol, axis: int) -> Symbol:
 
 def rows_of(x: Symbol) -> Symbol:
     """The number of its row for every row of a matrix: int64 [m, 1]."""
-    return ops.unsqueeze(positions(x, -2), 1)
+    return unsqueeze(positions(x, -2), 1)
 
 
 def columns_of(x: Symbol) -> Symbol:
@@ -78,16 +87,20 @@ def columns_of(x: Symbol) -> Symbol:
     return positions(x, -1)
 
 
-def filled(x: Symbol, axes: Sequence[int | Dim], value: float = 0.0) -> Symbol:
-    """A tensor of `x`'s dtype with one value everywhere. axes: for each axis one of `x` that is as long, or its dim."""
+def filled(x: Symbol, axes: Sequence[int | Dim], value: float = 0.0, dtype: DType | None = None) -> Symbol:
+    """A tensor of `x`'s dtype, or another, with one value everywhere.
+
+    axes: for each axis one of `x` that is as long, or its dim.
+    """
+    own = dtype or x.dtype
     dims = [axis if isinstance(axis, Dim) else x.shape[axis] for axis in axes]
     sizes: list[Size] = [
         axis if isinstance(axis, Dim) else dim if dim.is_static else Axis(x, axis % x.rank)
         for axis, dim in zip(axes, dims, strict=True)
     ]
     vector = shape_vector(x.graph, sizes, (x,))
-    type_ = TensorType(x.dtype, dims)
-    return x.graph.build.emit("ConstantOfShape", (vector,), type_, {"value": np.full(1, value, x.dtype.numpy)})
+    type_ = TensorType(own, dims)
+    return x.graph.build.emit("ConstantOfShape", (vector,), type_, {"value": np.full(1, value, own.numpy)})
 
 
 def stack_axes(x: Symbol) -> list[int]:
@@ -98,7 +111,7 @@ def stack_axes(x: Symbol) -> list[int]:
 def identities(x: Symbol, rows: int | Dim, columns: int | Dim) -> Symbol:
     """An identity for every matrix of a stack, rows and columns as many as on an axis of `x`, or a dim."""
     zeros = filled(x, [*stack_axes(x), rows, columns])
-    return e.where(rows_of(zeros) == columns_of(zeros), e.const(x, 1.0), zeros)
+    return e.where(e.equal(rows_of(zeros), columns_of(zeros)), e.const(x, 1.0), zeros)
 
 
 # Parts
@@ -115,7 +128,12 @@ def at(x: Symbol, k: Symbol, axis: int) -> Symbol:
 
 def turned(x: Symbol) -> Symbol:
     """The matrices transposed."""
-    return ops.transpose_matrix(x)
+    return transpose_matrix(x)
+
+
+def adjoint(x: Symbol) -> Symbol:
+    """The matrices transposed, and conjugated where they are complex."""
+    return conj(turned(x)) if x.dtype.is_complex else turned(x)
 
 
 def reduced(op_type: str, x: Symbol, axis: int) -> Symbol:
@@ -128,9 +146,43 @@ def reduced(op_type: str, x: Symbol, axis: int) -> Symbol:
 # Sizes of numbers
 
 
+def rough_size(x: Symbol) -> Symbol:
+    """The magnitudes of numbers; of complex ones the sum of those of the parts, at most 1.42 times as much."""
+    if not x.dtype.is_complex:
+        return magnitude(x)
+    return e.emit("Add", *(magnitude(part(x)) for part in (real, imag)))
+
+
+def square_sum(x: Symbol, axis: int) -> Symbol:
+    """The sum of the squared magnitudes along an axis, which stays with size 1."""
+    if not x.dtype.is_complex:
+        return reduced("ReduceSumSquare", x, axis)
+    return e.emit("Add", *(reduced("ReduceSumSquare", part(x), axis) for part in (real, imag)))
+
+
+def scaled(x: Symbol, factor: Symbol) -> Symbol:
+    """Numbers, which may be complex, times real ones of their parts' dtype."""
+    if not x.dtype.is_complex:
+        return e.emit("Mul", x, factor)
+    return complex_(*(e.emit("Mul", part(x), factor) for part in (real, imag)))
+
+
+def divided(x: Symbol, divisor: Symbol) -> Symbol:
+    """Numbers, which may be complex, by real ones of their parts' dtype."""
+    if not x.dtype.is_complex:
+        return e.emit("Div", x, divisor)
+    return complex_(*(e.emit("Div", part(x), divisor) for part in (real, imag)))
+
+
 def binary_scale(magnitude: Symbol) -> Symbol:
     """The power of 2 at or below each number, by which dividing is exact; 1 for 0, infinity and NaN."""
     one = e.const(magnitude, 1.0)
     usual = e.both(e.greater(magnitude, e.const(magnitude, 0.0)), e.less(magnitude, e.const(magnitude, np.inf)))
     exponent = e.emit("Floor", e.emit("Log", e.where(usual, magnitude, one)) / float(np.log(2.0)))
     return e.where(usual, e.emit("Pow", e.const(magnitude, 2.0), exponent), one)
+
+
+def common_scale(a: Symbol) -> Symbol:
+    """The divisors that bring the greatest elements of matrices to about 1: [..., 1, 1]. NaN for what is not finite."""
+    greatest = reduced("ReduceMax", reduced("ReduceMax", magnitude(a), -1), -2)
+    return e.where(greatest < float("inf"), binary_scale(greatest), e.const(greatest, float("nan")))

@@ -1,0 +1,250 @@
+"""Schur decompositions: Hessenberg's form by reflections, then shifted QR steps that chase a bulge down the diagonal.
+
+Matrices and the product of all rotations are one tensor, [..., m, n]: m is n, or 2n with the product below. A step of
+the chase is one reflection for every matrix of the stack, each at its own place (Golub and Van Loan, Matrix
+Computations, 7.4 and 7.5; LAPACK's dlahqr, whose shifts and tests of convergence are used).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from graphcore import ops
+from graphcore.array_api._algorithms.orthogonal import reflection
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Symbol
+from graphcore.ops.matrices.loops import (
+    adjoint,
+    at,
+    columns_of,
+    count_of,
+    divided,
+    filled,
+    identities,
+    reduced,
+    repeat,
+    rough_size,
+    rows_of,
+)
+from graphcore.types.complex_dtypes import real_of
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import _shape
+
+_Band: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]
+
+STEPS = 30
+"""The QR steps allowed for each eigenvalue, as in LAPACK. Two to three are usual."""
+
+
+def schur(a: Symbol, *, vectors: bool) -> tuple[Symbol, Symbol | None, Symbol]:
+    """Return T, Z and whether T was found: a = Z @ T @ Z.T, T having blocks of at most two rows on its
+    diagonal; of complex matrices, T triangular and Z.T conjugated.
+
+    a: [..., n, n], of elements up to about 1. Returns T of [..., n, n], Z of the same shape, with orthonormal columns,
+    if vectors, and bool [..., 1, 1].
+    """
+    both = ops.concat([a, identities(a, -1, -1)], axis=-2) if vectors else a
+    rows = _inside(rows_of(both), count_of(a, -1))
+    columns = columns_of(a)
+    both = _hessenberg(both, rows, count_of(a, -1))
+    both, found = _iterated(both, rows, columns, count_of(a, -1))
+    if not vectors:
+        return both, None, found
+    t, z = ops.split(both, [a.shape[-1], a.shape[-1]], axis=-2)
+    return t, z, found
+
+
+def _inside(rows: Symbol, n: Symbol) -> Symbol:
+    """The numbers of rows, and -9 for those below the matrix."""
+    return e.where(rows < n, rows, e.const(rows, -9))
+
+
+def _similar(both: Symbol, vector: Symbol, factor: Symbol) -> Symbol:
+    """The matrices between two reflections, and the product of reflections times the second."""
+    inverse = ops.conj(factor) if both.dtype.is_complex else factor
+    both = both - inverse * vector * ops.matmul(adjoint(vector), both)
+    n = both.shape[-1]
+    right = vector if n is both.shape[-2] else ops.split(vector, [n, both.shape[-2] - n], axis=-2)[0]
+    return both - ops.matmul(both, right) * (factor * adjoint(right))
+
+
+def _reflected(both: Symbol, x: Symbol, rows: Symbol, k: Symbol) -> Symbol:
+    """`_similar` by the reflection that clears `x`, [..., m, 1], below row `k`; rows above are no part of it."""
+    zero = e.const(both, 0.0)
+    x = e.where(rows >= k, x, zero)
+    greatest = reduced("ReduceMax", rough_size(x), -2)
+    x = divided(x, e.where(greatest > 0.0, greatest, e.const(greatest, 1.0)))
+    here = rows == k
+    head = reduced("ReduceSum", e.where(here, x, zero), -2)
+    return _similar(both, *reflection(head, e.where(here, zero, x), here))
+
+
+def _hessenberg(both: Symbol, rows: Symbol, n: Symbol) -> Symbol:
+    def step(k: Symbol, both: Symbol, rows: Symbol) -> list[Symbol]:
+        return [_reflected(both, at(both, k, -1), rows, k + 1)]
+
+    return repeat(n - 2, [both], step, [rows])[0]
+
+
+# QR steps
+
+
+def _iterated(both: Symbol, rows: Symbol, columns: Symbol, n: Symbol) -> tuple[Symbol, Symbol]:
+    last = n - 1
+    before, after = neighbours(columns, last)
+    info = np.finfo(both.dtype.numpy)
+    eps, tiny = float(info.eps), float(info.tiny) / float(info.eps)
+
+    def step(i: Symbol, both: Symbol, top: Symbol, count: Symbol, *given: Symbol) -> list[Symbol]:
+        rows, columns, before, after, last = given
+        band = band_of(both, rows, columns, after)
+        active = e.both(_matters(*band, eps, tiny), columns < last)
+        both = _cleared(both, rows, columns, active)
+        # Blocks of two rows are left in real matrices, whose eigenvalues may be complex.
+        unfinished = active if both.dtype.is_complex else e.both(active, picked(active, before), columns > 0)
+        hi = _greatest(e.where(unfinished, columns + 1, e.const(columns, -1)))
+        busy = hi >= 0
+        count = e.where(hi == top, count + 1, e.const(count, 0))
+        free = e.both(e.opposite(active), columns < hi)
+        lo = _greatest(e.where(free, columns + 1, e.const(columns, 0)))
+        first_column = _first_of_single if both.dtype.is_complex else _first_of_double
+        start = first_column(band, lo, hi, last, count)
+        x = e.const(both, 0.0)
+        for offset, part in enumerate(start):
+            x = e.where(e.both(rows == lo + offset, busy), part, x)
+        length = _longest(e.where(busy, hi - lo, e.const(hi, 0)))
+        (both,) = repeat(length, [both], _chase, [x, lo, rows, columns])
+        return [ops.any(busy), both, hi, count]
+
+    limit = e.emit("Max", n, e.const(n, 10)) * STEPS * e.emit("Min", n, e.const(n, 1))
+    zeros = e.cast(ops.real(filled(both, [*range(both.rank - 2), Dim(1), Dim(1)])), DType.int64)
+    states = [both, zeros - 2, zeros]
+    both, top, _ = repeat(limit, states, step, [rows, columns, before, after, last], stops=True)
+    return both, top < 0
+
+
+def _chase(j: Symbol, both: Symbol, x: Symbol, lo: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
+    """One step of a chase: column k - 1 is cleared below row k, of which the bulge moves on by one."""
+    k = lo + j
+    here = ops.unsqueeze(columns, -1) == k - 1
+    column = _times_real(both, e.cast_within(here, real_of(both.dtype)))
+    return [_reflected(both, e.where(j == 0, x, column), rows, k)]
+
+
+def _times_real(x: Symbol, y: Symbol) -> Symbol:
+    if not x.dtype.is_complex:
+        return ops.matmul(x, y)
+    return ops.complex(ops.matmul(ops.real(x), y), ops.matmul(ops.imag(x), y))
+
+
+# Between the chases
+
+
+def band_of(both: Symbol, rows: Symbol, columns: Symbol, after: Symbol) -> _Band:
+    """The diagonal, the diagonal from its second element on, and what is beneath and above: each [..., 1, n]."""
+    zero = e.const(both, 0.0)
+    d, s, u = (
+        reduced("ReduceSum", e.where(rows == columns + offset if offset else rows == columns, both, zero), -2)
+        for offset in (0, 1, -1)
+    )
+    return d, picked(d, after), s, picked(u, after)
+
+
+def neighbours(columns: Symbol, last: Symbol) -> tuple[Symbol, Symbol]:
+    """The numbers of the columns before and after each; the first and the last have themselves."""
+    return e.emit("Max", columns - 1, e.const(columns, 0)), e.emit("Min", columns + 1, last)
+
+
+def picked(row: Symbol, order: Symbol) -> Symbol:
+    return e.emit("Gather", row, order, axis=row.rank - 1, shape=row.shape)
+
+
+def _matters(d: Symbol, below: Symbol, s: Symbol, u: Symbol, eps: float, tiny: float) -> Symbol:
+    """Return which elements below the diagonal are not negligible (Ahues and Tisseur, LAPACK working note 122)."""
+    sizes = [rough_size(x) for x in (s, u, d, below)]
+    apart = rough_size(d - below)
+    greater, lesser = ops.maximum(*sizes[:2]), ops.minimum(*sizes[:2])
+    high, low = ops.maximum(sizes[3], apart), ops.minimum(sizes[3], apart)
+    total = high + greater
+    total = e.where(total > e.const(total, 0.0), total, e.const(total, 1.0))
+    product = lesser * (greater / total) > ops.maximum(low * (high / total) * eps, e.const(total, tiny))
+    beside = sizes[0] > (sizes[2] + sizes[3]) * eps
+    return e.both(e.either(product, beside), sizes[0] > e.const(total, tiny))
+
+
+def _cleared(both: Symbol, rows: Symbol, columns: Symbol, active: Symbol) -> Symbol:
+    """The matrices with zeros where nothing is to be below the diagonal."""
+    kept = e.either(e.either(rows <= columns, rows < 0), e.both(rows == columns + 1, active))
+    return e.where(kept, both, e.const(both, 0.0))
+
+
+def _longest(lengths: Symbol) -> Symbol:
+    """The greatest of all, 0 of none."""
+    axes = e.ints(lengths, range(lengths.rank))
+    found = e.emit("ReduceMax", lengths, axes, shape=_shape(()), keepdims=0)
+    return e.emit("Max", found, e.const(lengths, 0))
+
+
+def _greatest(places: Symbol) -> Symbol:
+    return reduced("ReduceMax", places, -1)
+
+
+def _at_place(row: Symbol, place: Symbol, last: Symbol) -> Symbol:
+    """The element of each row at a place of its own, or of the nearest place that there is."""
+    inside = e.emit("Max", e.emit("Min", place, last), e.const(place, 0))
+    return e.emit("GatherElements", row, inside, axis=row.rank - 1, shape=place.shape)
+
+
+def _is_usual(count: Symbol) -> Symbol:
+    """Return False for each tenth step without success, which has another shift."""
+    return e.either(count % 10 != 0, count == 0)
+
+
+def _first_of_single(band: _Band, lo: Symbol, hi: Symbol, last: Symbol, count: Symbol) -> list[Symbol]:
+    """The first two elements of T - shift: the eigenvalue of the last two rows that is nearer to the last element."""
+    d, below, s, u = band
+    h11, h12, h21, h22 = (_at_place(row, hi - 1, last) for row in (d, u, s, below))
+    product, half = h12 * h21, (h11 - h22) * 0.5
+    root = ops.sqrt(half * half + product)
+    opposed = ops.real(half) * ops.real(root) + ops.imag(half) * ops.imag(root) < 0.0
+    total = half + e.where(opposed, -root, root)
+    nothing = rough_size(total) == 0.0
+    step = e.where(nothing, e.const(d, 0.0), product / e.where(nothing, e.const(d, 1.0), total))
+    odd = h22 + ops.cast(rough_size(h21) * 0.75, d.dtype)
+    shift = e.where(_is_usual(count), h22 - step, odd)
+    return [_at_place(d, lo, last) - shift, _at_place(s, lo, last)]
+
+
+def _first_of_double(band: _Band, lo: Symbol, hi: Symbol, last: Symbol, count: Symbol) -> list[Symbol]:
+    """The first three elements of (T - shift)(T - other shift), the shifts being LAPACK's."""
+    d, below, s, u = band
+
+    def at_place(row: Symbol, place: Symbol) -> Symbol:
+        return _at_place(row, place, last)
+
+    zero = e.const(d, 0.0)
+    corner = [at_place(row, hi - 1) for row in (d, u, s, below)]
+    usual = _is_usual(count)
+    size = ops.abs(corner[2]) + ops.abs(at_place(s, hi - 2))
+    odd = size * 0.75 + corner[3]
+    h11, h12, h21, h22 = (e.where(usual, x, y) for x, y in zip(corner, (odd, size * -0.4375, size, odd), strict=True))
+    middle = (h11 + h22) * 0.5
+    determinant = (h11 - middle) * (h22 - middle) - h12 * h21
+    root = ops.sqrt(ops.abs(determinant))
+    higher, lower = middle + root, middle - root
+    closer = e.where(ops.abs(higher - h22) <= ops.abs(lower - h22), higher, lower)
+    is_pair = determinant > zero
+    real, imaginary = e.where(is_pair, middle, closer), e.where(is_pair, root, zero)
+    d0, d1, s0, u0 = (at_place(row, lo) for row in (d, below, s, u))
+    away = d0 - real
+    scale = ops.abs(away) + imaginary + ops.abs(s0)
+    scale = e.where(scale > zero, scale, e.const(d, 1.0))
+    share = s0 / scale
+    return [
+        share * u0 + away * (away / scale) + imaginary * (imaginary / scale),
+        share * (away + (d1 - real)),
+        share * at_place(s, lo + 1),
+    ]

@@ -1,0 +1,24 @@
+"""Complex numbers as their real and imaginary parts: a pass before the others, which then see real dtypes alone."""
+
+from graphcore.ir.graph import Graph
+from graphcore.promotion.complex_operators import is_complex
+from graphcore.runtime.lowering.dtypes.complex_numbers.operators import SUPPORTED, computed
+from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Parts
+from graphcore.runtime.lowering.summary import Summary
+from graphcore.types.tensor_types import complex_in_use
+
+
+def needed(has: Summary) -> bool:
+    """Return whether there are complex numbers in the graph or one of its bodies."""
+    return bool(complex_in_use) and any(map(is_complex, has.types))
+
+
+def store(graph: Graph, *, fast: bool = False) -> Graph:
+    """Return the graph with real tensors in place of complex ones. fast: matrix products may take three real products.
+
+    Raises `DTypeError` for what has no rule.
+    """
+    return Parts(graph, computed, fast=fast).run()
+
+
+__all__ = ["SUPPORTED", "needed", "store"]

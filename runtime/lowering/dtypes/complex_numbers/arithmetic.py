@@ -1,0 +1,259 @@
+"""Arithmetic of complex numbers in their parts: NumPy's formulas, bit for bit, and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.dtypes.complex_numbers import real as r
+from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result, holds_complex
+from graphcore.types.dtypes import DType, Kind
+
+
+def operands(on: Parts, node: Node) -> list[Pair]:
+    """Return the parts of the operands of a node, those of real ones too."""
+    return [on.pair(s) if holds_complex(s) else from_real(on.of(s)) for s in node.inputs if s is not None]
+
+
+def from_real(x: Symbol) -> Pair:
+    """Return a real value as a complex one."""
+    return Pair(x, r.zeros(x))
+
+
+def total(x: Pair, y: Pair) -> Pair:
+    return Pair(r.add(x.real, y.real), r.add(x.imag, y.imag))
+
+
+def difference(x: Pair, y: Pair) -> Pair:
+    return Pair(r.sub(x.real, y.real), r.sub(x.imag, y.imag))
+
+
+def product(x: Pair, y: Pair) -> Pair:
+    real = r.sub(r.mul(x.real, y.real), r.mul(x.imag, y.imag))
+    return Pair(real, r.add(r.mul(x.real, y.imag), r.mul(x.imag, y.real)))
+
+
+def scaled(x: Pair, value: float) -> Pair:
+    return Pair(r.times(x.real, value), r.times(x.imag, value))
+
+
+def quotient(x: Pair, y: Pair) -> Pair:
+    """By Smith's algorithm (Algorithm 116, 1962) as NumPy has it; a divisor of 0 gives infinities and NaN."""
+    steep = e.emit("GreaterOrEqual", r.magnitude(y.real), r.magnitude(y.imag), dtype=DType.bool)
+    high, low = e.where(steep, y.real, y.imag), e.where(steep, y.imag, y.real)
+    first, second = e.where(steep, x.real, x.imag), e.where(steep, x.imag, x.real)
+    ratio = r.div(low, high)
+    scale = r.div(r.number(high, 1.0), r.add(high, r.mul(low, ratio)))
+    real = r.mul(r.add(first, r.mul(second, ratio)), scale)
+    crossed = r.mul(first, ratio)
+    imag = r.mul(e.where(steep, r.sub(second, crossed), r.sub(crossed, second)), scale)
+    nothing = r.is_zero(high)
+    nothing = e.both(nothing, steep)
+    size = r.magnitude(y.real)
+    return Pair(e.where(nothing, r.div(x.real, size), real), e.where(nothing, r.div(x.imag, size), imag))
+
+
+def inverse(x: Pair) -> Pair:
+    """1 / x as NumPy computes it."""
+    steep = e.emit("LessOrEqual", r.magnitude(x.imag), r.magnitude(x.real), dtype=DType.bool)
+    high, low = e.where(steep, x.real, x.imag), e.where(steep, x.imag, x.real)
+    ratio = r.div(low, high)
+    below = r.add(high, r.mul(low, ratio))
+    one = r.div(r.number(high, 1.0), below)
+    other = r.div(ratio, below)
+    return Pair(e.where(steep, one, other), r.neg(e.where(steep, other, one)))
+
+
+def size(x: Pair) -> Symbol:
+    """Return the magnitude, which overflows only where it is beyond the dtype: infinite if either part is."""
+    if x.real.dtype is DType.float32:
+        wide = [e.cast(part, DType.float64) for part in x]
+        made = e.cast(r.sqrt(r.add(*(r.mul(part, part) for part in wide))), DType.float32)
+        return _infinite_if_either(x, made)
+    return _infinite_if_either(x, _hypot(x.real, x.imag))
+
+
+def _infinite_if_either(x: Pair, made: Symbol) -> Symbol:
+    either = e.either(r.is_infinite(x.real), r.is_infinite(x.imag))
+    return e.where(either, r.number(made, float("inf")), made)
+
+
+def _hypot(x: Symbol, y: Symbol) -> Symbol:
+    """Borges' corrected square root of the sum of squares ("An improved algorithm for hypot(a, b)", 2019), scaled."""
+    x, y = r.magnitude(x), r.magnitude(y)
+    swapped = e.less(x, y)
+    x, y = e.where(swapped, y, x), e.where(swapped, x, y)
+    large, small = r.above(x, 2.0**500), e.less(y, r.number(y, 2.0**-500))
+    one = r.number(x, 1.0)
+    scale = e.where(large, r.number(x, 2.0**-600), e.where(small, r.number(x, 2.0**600), one))
+    # A small addend beside a number that would overflow when scaled is below its last place.
+    apart = e.both(small, r.above(x, 2.0**-400))
+    scale = e.where(apart, one, scale)
+    a, b = r.mul(x, scale), r.mul(y, scale)
+    h = r.sqrt(r.add(r.mul(a, a), r.mul(b, b)))
+    near = r.sub(h, a)
+    rest = r.add(
+        r.mul(r.times(near, 2.0), r.sub(a, r.times(b, 2.0))),
+        r.add(r.mul(r.sub(r.times(near, 4.0), b), b), r.mul(near, near)),
+    )
+    beside = r.sub(h, b)
+    other = r.add(
+        r.mul(a, r.sub(r.times(beside, 2.0), a)),
+        r.mul(r.sub(beside, r.times(r.sub(a, b), 2.0)), beside),
+    )
+    error = e.where(e.greater(h, r.times(b, 2.0)), rest, other)
+    step = r.div(error, r.times(h, 2.0))
+    corrected = e.where(r.is_zero(h), h, r.sub(h, step))
+    made = r.div(corrected, scale)
+    return e.where(e.either(apart, r.is_zero(y)), r.add(x, y), made)
+
+
+def angle(x: Pair) -> Symbol:
+    return r.atan2(x.imag, x.real)
+
+
+def _add(on: Parts, node: Node) -> Sequence[Result]:
+    made, *rest = operands(on, node)
+    for other in rest:
+        made = total(made, other)
+    return (made,)
+
+
+def _sub(on: Parts, node: Node) -> Sequence[Result]:
+    return (difference(*operands(on, node)),)
+
+
+def _mul(on: Parts, node: Node) -> Sequence[Result]:
+    return (product(*operands(on, node)),)
+
+
+def _div(on: Parts, node: Node) -> Sequence[Result]:
+    return (quotient(*operands(on, node)),)
+
+
+def _square(on: Parts, node: Node) -> Sequence[Result]:
+    (x,) = operands(on, node)
+    cross = r.mul(x.real, x.imag)
+    return (Pair(r.sub(r.mul(x.real, x.real), r.mul(x.imag, x.imag)), r.add(cross, cross)),)
+
+
+def _neg(on: Parts, node: Node) -> Sequence[Result]:
+    (x,) = operands(on, node)
+    return (Pair(r.neg(x.real), r.neg(x.imag)),)
+
+
+def _reciprocal(on: Parts, node: Node) -> Sequence[Result]:
+    return (inverse(*operands(on, node)),)
+
+
+def _conjugate(on: Parts, node: Node) -> Sequence[Result]:
+    (x,) = operands(on, node)
+    return (Pair(x.real, r.neg(x.imag)),)
+
+
+def _complex_of(on: Parts, node: Node) -> Sequence[Result]:
+    real, imag = (on.of(s) for s in node.inputs if s is not None)
+    shape = node.outputs[0].shape
+    return (Pair(*(_spread(part, other, shape) for part, other in ((real, imag), (imag, real)))),)
+
+
+def _spread(part: Symbol, other: Symbol, shape: object) -> Symbol:
+    """Return a part in the shape that it and the other have together."""
+    if part.shape == shape and not part.shape.is_dynamic:
+        return part
+    return e.emit("Expand", part, r.shape_of(other))
+
+
+def _real(on: Parts, node: Node) -> Sequence[Result]:
+    return (operands(on, node)[0].real,)
+
+
+def _imag(on: Parts, node: Node) -> Sequence[Result]:
+    return (operands(on, node)[0].imag,)
+
+
+def _abs(on: Parts, node: Node) -> Sequence[Result]:
+    return (size(operands(on, node)[0]),)
+
+
+def _angle(on: Parts, node: Node) -> Sequence[Result]:
+    return (angle(operands(on, node)[0]),)
+
+
+def _sign(on: Parts, node: Node) -> Sequence[Result]:
+    """z / |z|, and 0 for 0; of one infinite part its sign, of two NaN, as NumPy has it."""
+    (x,) = operands(on, node)
+    length = size(x)
+    nothing = r.is_zero(length)
+    unlimited = r.is_infinite(length)
+    made = []
+    for part in x:
+        own = e.where(r.is_infinite(part), e.emit("Sign", part), r.number(part, 0.0))
+        made.append(e.where(nothing, r.number(part, 0.0), e.where(unlimited, own, r.div(part, length))))
+    unknown = e.both(r.is_infinite(x.real), r.is_infinite(x.imag))
+    unknown = e.either(unknown, r.is_nan(length))
+    nan = r.number(x.real, float("nan"))
+    return (Pair(*(e.where(unknown, nan, part) for part in made)),)
+
+
+def _equal(on: Parts, node: Node) -> Sequence[Result]:
+    x, y = operands(on, node)
+    return (e.both(e.equal(x.real, y.real), e.equal(x.imag, y.imag)),)
+
+
+def _not_equal(on: Parts, node: Node) -> Sequence[Result]:
+    return (e.opposite(*_equal(on, node)),)  # type: ignore[arg-type]
+
+
+def _is_nan(on: Parts, node: Node) -> Sequence[Result]:
+    (x,) = operands(on, node)
+    return (e.either(r.is_nan(x.real), r.is_nan(x.imag)),)
+
+
+def _is_inf(on: Parts, node: Node) -> Sequence[Result]:
+    (x,) = operands(on, node)
+    return (e.either(r.is_infinite(x.real), r.is_infinite(x.imag)),)
+
+
+def _is_finite(on: Parts, node: Node) -> Sequence[Result]:
+    (x,) = operands(on, node)
+    return (e.both(r.is_finite(x.real), r.is_finite(x.imag)),)
+
+
+def _cast(on: Parts, node: Node) -> Sequence[Result]:
+    (source,) = node.inputs
+    assert source is not None
+    to = node.outputs[0].dtype
+    if not to.is_complex:
+        assert to.kind is Kind.bool
+        x = on.pair(source)
+        return (e.opposite(e.both(r.is_zero(x.real), r.is_zero(x.imag))),)
+    if not holds_complex(source):
+        return (from_real(e.cast(on.of(source), to.storage)),)
+    return (Pair(*(e.cast(part, to.storage) for part in on.pair(source))),)
+
+
+RULES = {
+    "Abs": _abs,
+    "Add": _add,
+    "Angle": _angle,
+    "Cast": _cast,
+    "ComplexOf": _complex_of,
+    "Conjugate": _conjugate,
+    "Div": _div,
+    "Equal": _equal,
+    "ImaginaryPart": _imag,
+    "IsFinite": _is_finite,
+    "IsInf": _is_inf,
+    "IsNaN": _is_nan,
+    "Mul": _mul,
+    "Neg": _neg,
+    "NotEqual": _not_equal,
+    "RealPart": _real,
+    "Reciprocal": _reciprocal,
+    "Sign": _sign,
+    "Square": _square,
+    "Sub": _sub,
+    "Sum": _add,
+}

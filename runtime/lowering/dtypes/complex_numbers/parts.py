@@ -1,0 +1,174 @@
+"""The pass itself: a graph of real tensors, made of one with complex ones.
+
+A complex value is two Symbols, its parts, for as long as it is computed with; so every real kernel and fusion is there
+for it. It is one tensor, with a last axis of two, where it goes in and out: of the graph, of bodies, of lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from graphcore.arrays import casting
+from graphcore.build import primitives as e
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite
+from graphcore.promotion.complex_operators import is_complex
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, _shape, tensor_type
+
+
+class Pair(NamedTuple):
+    """The parts of a complex value, Symbols of the new graph of one shape."""
+
+    real: Symbol
+    imag: Symbol
+
+
+Result: TypeAlias = "Symbol | Pair"
+
+
+def stored_type(type_: Type) -> Type:
+    """Return the type that carries it outside of the graph: complex numbers as pairs along a last axis."""
+    if isinstance(type_, (SequenceType, OptionalType)):
+        return type(type_)(stored_type(type_.element))
+    if not isinstance(type_, TensorType) or not type_.dtype.is_complex:
+        return type_
+    shape = type_.shape
+    return tensor_type(type_.dtype.storage, _shape([*shape, Dim(2)]) if shape.is_ranked else shape)
+
+
+def holds_complex(symbol: Symbol | None) -> bool:
+    """Return whether a Symbol is, or is a list or optional of, complex numbers."""
+    return symbol is not None and is_complex(symbol.type)
+
+
+class Parts:
+    """The pass over one graph. outer: that over the outer graph, where this one is a body."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        computed: Callable[[Parts, Node], Sequence[Result]],
+        outer: Parts | None = None,
+        *,
+        fast: bool = False,
+    ) -> None:
+        """computed: gives the results of a node on complex numbers. fast: products of matrices may round otherwise."""
+        self.rewrite: Rewrite = Rewrite(graph, stored_type, outer.rewrite if outer else None)
+        self.old = graph
+        self.new = self.rewrite.new
+        self.fast = fast
+        self._outer = outer
+        self._computed = computed
+        self._pairs: dict[int, Pair] = {}
+        self._packed = {s.id for s in graph.input_symbols}
+
+    def run(self) -> Graph:
+        """Return the new graph."""
+        for node in self.rewrite.steps():
+            self._node(node)
+        for symbol in (*self.old.outputs, *self.old.watched.values()):
+            if holds_complex(symbol):
+                self.new.site.origin = symbol.producer.origin
+                self.new.site.layer = getattr(symbol.producer, "layer", "")
+                self.packed(symbol)
+        self.new.site.layer, self.new.site.origin = "", None
+        return self.rewrite.finish()
+
+    def _node(self, node: Node) -> None:
+        if not any(map(holds_complex, node.inputs)) and not any(map(holds_complex, node.outputs)):
+            inputs = tuple([None if s is None else self.rewrite.of(s) for s in node.inputs])
+            self.rewrite.keep(node, inputs, self.body)
+            return
+        for symbol, made in zip(node.outputs, self._computed(self, node), strict=True):
+            if isinstance(made, Pair):
+                self._pairs[symbol.id] = made
+                continue
+            if holds_complex(symbol):
+                self._packed.add(symbol.id)
+            self.rewrite.bind(symbol, made)
+            if symbol.given_name is not None and made.given_name is None and isinstance(made.producer, Node):
+                self.new.names.rename(made, symbol.given_name)
+
+    def body(self, body: Graph) -> Graph:
+        """Return a body made anew."""
+        return Parts(body, self._computed, self, fast=self.fast).run()
+
+    # What a Symbol of the old graph is in the new one
+
+    def of(self, symbol: Symbol) -> Symbol:
+        """Return what stands for a Symbol: a complex one as one tensor."""
+        return self.packed(symbol) if holds_complex(symbol) else self.rewrite.of(symbol)
+
+    def pair(self, symbol: Symbol) -> Pair:
+        """Return the parts of a complex Symbol."""
+        found = self._pairs.get(symbol.id)
+        if found is None:
+            found = self._pairs[symbol.id] = self._parts(symbol)
+        return found
+
+    def _parts(self, symbol: Symbol) -> Pair:
+        producer = symbol.producer
+        if isinstance(producer, Captured):
+            assert self._outer is not None
+            real, imag = map(self.new.build.capture, self._outer.pair(producer.symbol))
+            assert real is not None
+            assert imag is not None
+            return Pair(real, imag)
+        part = symbol.dtype.storage
+        if isinstance(producer, Constant) and not producer.is_weight:
+            array = producer.array
+            arrays = (np.ascontiguousarray(array.real), np.ascontiguousarray(array.imag))
+            return Pair(*(self.new.build.constant(a.reshape(array.shape), part) for a in arrays))
+        return Pair(*split(self.packed(symbol)))
+
+    def packed(self, symbol: Symbol) -> Symbol:
+        """Return a complex Symbol, or a list of such, as the new graph carries it."""
+        if symbol.id in self._packed:
+            return self.rewrite.of(symbol)
+        producer = symbol.producer
+        if symbol.id in self._pairs:
+            made = joined(*self._pairs[symbol.id])
+            if symbol.given_name is not None and made.given_name is None and isinstance(made.producer, Node):
+                self.new.names.rename(made, symbol.given_name)
+        elif isinstance(producer, Captured):
+            assert self._outer is not None
+            captured = self.new.build.capture(self._outer.packed(producer.symbol))
+            assert captured is not None
+            made = captured
+        else:
+            assert isinstance(producer, Constant), "nodes come in an order they can run in"
+            constant = Constant(casting.paired(producer.array), producer.is_weight, producer.origin)
+            made = self.new.build.symbol(stored_type(symbol.type), constant, symbol.given_name)
+        self._packed.add(symbol.id)
+        self.rewrite.bind(symbol, made)
+        return made
+
+
+def split(packed: Symbol) -> tuple[Symbol, Symbol]:
+    """Return the two parts of a tensor of pairs."""
+    shape = packed.shape
+    left = shape[:-1] if shape.is_ranked else shape
+    axis = len(left) if shape.is_ranked else -1
+    real, imag = (
+        e.emit("Gather", packed, e.const(packed, place, DType.int64), shape=left, axis=axis) for place in (0, 1)
+    )
+    return real, imag
+
+
+def joined(real: Symbol, imag: Symbol) -> Symbol:
+    """Return two parts as one tensor of pairs."""
+    shape = real.shape
+    axis = len(shape) if shape.is_ranked else -1
+    one, two = (_shape([*shape, Dim(n)]) if shape.is_ranked else shape for n in (1, 2))
+    last = e.ints(real, [axis])
+    parts = [e.emit("Unsqueeze", part, last, shape=one) for part in (real, imag)]
+    return e.emit("Concat", *parts, shape=two, axis=axis)
+
+
+__all__ = ["Pair", "Parts", "Result", "holds_complex", "joined", "split", "stored_type"]

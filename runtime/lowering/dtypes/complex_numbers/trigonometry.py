@@ -1,0 +1,221 @@
+"""Trigonometric and hyperbolic functions of complex numbers and their inverses, with the cases of C99's Annex G.
+
+The inverses are W. Kahan's: "Branch cuts for complex elementary functions, or much ado about nothing's sign bit"
+(1987). Circular functions are hyperbolic ones of i z, as Annex G defines them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graphcore.build import primitives as e
+from graphcore.ir.symbol import Symbol
+from graphcore.runtime.lowering.dtypes.complex_numbers import real as r
+from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import size
+from graphcore.runtime.lowering.dtypes.complex_numbers.exponentials import (
+    INFINITY,
+    NAN,
+    elementwise,
+    log_of_size,
+    square_root,
+    times_exp,
+)
+from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair
+
+_FAR = 22.0
+"""From here on cosh x and |sinh x| are both e^|x| / 2 in float64."""
+_LARGE = 2.0**500
+"""From here on a square overflows soon, and 1 is nothing beside the number."""
+
+
+def turned(z: Pair) -> Pair:
+    """Return i z."""
+    return Pair(r.neg(z.imag), z.real)
+
+
+def turned_back(z: Pair) -> Pair:
+    """Return -i z."""
+    return Pair(z.imag, r.neg(z.real))
+
+
+def circular(hyperbolic: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+    """Return -i f(i z) for sine, tangent and their inverses."""
+    return lambda z: turned_back(hyperbolic(turned(z)))
+
+
+def _cosh_sinh(x: Symbol) -> tuple[Symbol, Symbol]:
+    """Return both for |x| up to `_FAR`."""
+    near = r.clip(r.magnitude(x), 0.0, _FAR)
+    less = r.expm1(near)
+    whole = r.plus(less, 1.0)
+    sinh = r.times(r.add(less, r.div(less, whole)), 0.5)
+    cosh = r.times(r.add(whole, r.div(r.number(x, 1.0), whole)), 0.5)
+    return cosh, e.where(r.is_zero(x), x, e.where(e.less(x, r.number(x, 0.0)), r.neg(sinh), sinh))
+
+
+def _times_cosh_sinh(z: Pair) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    """Return cosh x and |sinh x| times cos y and sin y: (cosh cos, sinh sin, sinh cos, cosh sin)."""
+    x, y = z
+    cos, sin = r.cos(y), r.sin(y)
+    cosh, sinh = _cosh_sinh(x)
+    far = r.above(r.magnitude(x), _FAR)
+    long = r.magnitude(x)
+    far_cos = times_exp(r.times(cos, 0.5), long)
+    far_sin = times_exp(r.times(sin, 0.5), long)
+    left = e.less(x, r.number(x, 0.0))
+    return (
+        e.where(far, far_cos, r.mul(cosh, cos)),
+        e.where(far, e.where(left, r.neg(far_sin), far_sin), r.mul(sinh, sin)),
+        e.where(far, e.where(left, r.neg(far_cos), far_cos), r.mul(sinh, cos)),
+        e.where(far, far_sin, r.mul(cosh, sin)),
+    )
+
+
+def sinh(z: Pair) -> Pair:
+    x, y = z
+    _, _, real, imag = _times_cosh_sinh(z)
+    zero, nan = r.number(x, 0.0), r.number(x, NAN)
+    turns = r.is_finite(y)
+    unlimited = r.is_infinite(x)
+    straight = e.both(unlimited, turns)
+    cos, sin = r.cos(y), r.sin(y)
+    infinity = r.number(x, INFINITY)
+    below = e.less(x, zero)
+    real = e.where(straight, r.signed_as(infinity, e.where(below, r.neg(cos), cos)), real)
+    imag = e.where(straight, r.signed_as(infinity, sin), imag)
+    apart = e.both(unlimited, e.opposite(turns))
+    real, imag = e.where(apart, x, real), e.where(apart, nan, imag)
+    real = e.where(e.both(r.is_zero(x), e.opposite(turns)), x, real)
+    real = e.where(e.both(unlimited, r.is_zero(y)), x, real)
+    return Pair(real, e.where(r.is_zero(y), y, imag))
+
+
+def cosh(z: Pair) -> Pair:
+    x, y = z
+    real, imag, _, _ = _times_cosh_sinh(z)
+    zero, nan, infinity = (r.number(x, value) for value in (0.0, NAN, INFINITY))
+    turns = r.is_finite(y)
+    unlimited = r.is_infinite(x)
+    straight = e.both(unlimited, turns)
+    cos, sin = r.cos(y), r.sin(y)
+    below = e.less(x, zero)
+    real = e.where(straight, r.signed_as(infinity, cos), real)
+    imag = e.where(straight, r.signed_as(infinity, e.where(below, r.neg(sin), sin)), imag)
+    apart = e.both(unlimited, e.opposite(turns))
+    real, imag = e.where(apart, infinity, real), e.where(apart, nan, imag)
+    imag = e.where(e.both(r.is_zero(x), e.opposite(turns)), zero, imag)
+    flat = r.is_zero(y)
+    side = e.where(r.is_nan(x), y, r.mul(y, r.clip(x, -1.0, 1.0)))
+    return Pair(e.where(e.both(unlimited, flat), infinity, real), e.where(flat, side, imag))
+
+
+def tanh(z: Pair) -> Pair:
+    x, y = z
+    cos, sin = r.cos(y), r.sin(y)
+    _, s = _cosh_sinh(x)
+    tan = r.div(sin, cos)
+    beta = r.plus(r.mul(tan, tan), 1.0)
+    square = r.mul(s, s)
+    rho = r.sqrt(r.plus(square, 1.0))
+    below = r.plus(r.mul(beta, square), 1.0)
+    real, imag = r.div(r.mul(r.mul(beta, rho), s), below), r.div(tan, below)
+    far = r.above(r.magnitude(x), _FAR)
+    one, zero, nan = (r.number(x, value) for value in (1.0, 0.0, NAN))
+    fade = r.exp(r.times(r.magnitude(x), -2.0))
+    real = e.where(far, r.signed_as(one, x), real)
+    imag = e.where(far, r.mul(r.times(r.mul(sin, cos), 4.0), fade), imag)
+    turns = r.is_finite(y)
+    imag = e.where(e.both(r.is_infinite(x), e.opposite(turns)), r.signed_as(zero, y), imag)
+    real = e.where(e.both(r.is_zero(x), e.opposite(turns)), x, real)
+    lost = e.opposite(e.either(r.is_infinite(x), e.either(r.is_zero(x), turns)))
+    real = e.where(e.either(lost, r.is_nan(x)), nan, real)
+    imag = e.where(r.is_nan(x), nan, imag)
+    return Pair(real, e.where(r.is_zero(y), y, imag))
+
+
+# Inverses
+
+
+def _asinh(x: Symbol) -> Symbol:
+    """The inverse hyperbolic sine of a real number."""
+    long = r.magnitude(x)
+    square = r.mul(long, long)
+    near = r.log1p(r.add(long, r.div(square, r.plus(r.sqrt(r.plus(square, 1.0)), 1.0))))
+    far = r.plus(r.log(long), r.LN_2)
+    return r.signed_as(e.where(r.above(long, _LARGE), far, near), x)
+
+
+def _roots(z: Pair) -> tuple[Pair, Pair]:
+    """Return the square roots of 1 - z and of 1 + z."""
+    one = r.number(z.real, 1.0)
+    return square_root(Pair(r.sub(one, z.real), r.neg(z.imag))), square_root(Pair(r.add(one, z.real), z.imag))
+
+
+def _is_large(z: Pair) -> Symbol:
+    return e.either(r.above(r.magnitude(z.real), _LARGE), r.above(r.magnitude(z.imag), _LARGE))
+
+
+def acos(z: Pair) -> Pair:
+    x, y = z
+    less, more = _roots(z)
+    real = r.times(r.atan2(less.real, more.real), 2.0)
+    imag = _asinh(r.sub(r.mul(more.real, less.imag), r.mul(more.imag, less.real)))
+    far = _is_large(z)
+    real = e.where(far, r.atan2(r.magnitude(y), x), real)
+    imag = e.where(far, r.signed_as(r.plus(log_of_size(z), r.LN_2), r.neg(y)), imag)
+    quarter = r.number(x, r.PI / 2)
+    return Pair(e.where(r.is_zero(x), quarter, real), imag)
+
+
+def asin(z: Pair) -> Pair:
+    x, y = z
+    less, more = _roots(z)
+    real = r.atan2(x, r.sub(r.mul(less.real, more.real), r.mul(less.imag, more.imag)))
+    imag = _asinh(r.sub(r.mul(less.real, more.imag), r.mul(less.imag, more.real)))
+    far = _is_large(z)
+    real = e.where(far, r.atan2(x, r.magnitude(y)), real)
+    imag = e.where(far, r.signed_as(r.plus(log_of_size(z), r.LN_2), y), imag)
+    return Pair(e.where(r.is_zero(x), x, real), imag)
+
+
+def acosh(z: Pair) -> Pair:
+    made = acos(z)
+    return Pair(r.magnitude(made.imag), r.signed_as(made.real, z.imag))
+
+
+def atanh(z: Pair) -> Pair:
+    x, y = z
+    one, zero, quarter = (r.number(x, value) for value in (1.0, 0.0, r.PI / 2))
+    long, high = r.magnitude(x), r.magnitude(y)
+    less = r.sub(one, long)
+    below = r.add(r.mul(less, less), r.mul(y, y))
+    real = r.times(r.log1p(r.div(r.times(long, 4.0), below)), 0.25)
+    at_one = e.both(e.equal(long, one), e.less(high, r.number(high, 2.0**-60)))
+    real = e.where(at_one, r.times(r.sub(r.number(x, r.LN_2), r.log(high)), 0.5), real)
+    imag = r.times(r.atan2(r.times(y, 2.0), r.sub(r.mul(less, r.add(one, long)), r.mul(y, y))), 0.5)
+    far = _is_large(z)
+    length = size(z)
+    real = e.where(far, r.div(r.div(long, length), length), real)
+    real = e.where(e.either(r.is_infinite(x), r.is_infinite(y)), zero, real)
+    imag = e.where(far, r.signed_as(quarter, y), imag)
+    imag = e.where(e.either(r.is_nan(y), e.both(r.is_nan(x), r.is_finite(y))), r.number(x, NAN), imag)
+    lost = e.both(r.is_nan(y), e.opposite(e.either(r.is_zero(x), r.is_infinite(x))))
+    real = e.where(lost, r.number(x, NAN), real)
+    real = r.signed_as(real, x)
+    return Pair(e.where(r.is_zero(x), x, real), imag)
+
+
+RULES = {
+    "Acos": elementwise(acos),
+    "Acosh": elementwise(acosh),
+    "Asin": elementwise(asin),
+    "Asinh": elementwise(circular(asin)),
+    "Atan": elementwise(circular(atanh)),
+    "Atanh": elementwise(atanh),
+    "Cos": elementwise(lambda z: cosh(turned(z))),
+    "Cosh": elementwise(cosh),
+    "Sin": elementwise(circular(sinh)),
+    "Sinh": elementwise(sinh),
+    "Tan": elementwise(circular(tanh)),
+    "Tanh": elementwise(tanh),
+}
