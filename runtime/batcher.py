@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from contextlib import suppress
+from typing import Any, Literal
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import BusyError, FeedError, GraphError, ModelError, RunCancelledError, RunError, RunTimeoutError
+from graphcore.errors import FeedError, GraphError, ModelError, RunCancelledError, RunError
 from graphcore.runtime.calls.batching import Batching, batching
 from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.model import Model
-from graphcore.runtime.serving.deadlines import Deadlines
-from graphcore.runtime.serving.metrics import Metrics, Recorder
 from graphcore.runtime.serving.server import Server
+from graphcore.runtime.serving.waiting import Request, Waiting
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
-
-Kind: TypeAlias = tuple[tuple[int, ...], ...]
-"""The shapes of a request's arrays without the batch: those of one kind can be put together."""
-
-
-@dataclass(slots=True)
-class _Request:
-    feed: dict[str, Array]
-    rows: int
-    kind: Kind
-    future: Future[list[Array]] = field(default_factory=Future)
-    arrived: float = field(default_factory=time.monotonic)
-    seconds: float | None = None
-    is_ended: bool = False
-
-    @property
-    def deadline(self) -> float:
-        return math.inf if self.seconds is None else self.arrived + self.seconds
 
 
 class Batcher(Server):
@@ -101,7 +79,7 @@ class Batcher(Server):
         self._feeds = Feeds(model.name, _any_rows(model.inputs, self._batches))
         self._model = model
         self._when_full = when_full
-        self._waiting = _Waiting(model.name, most, float(max_wait_ms) / 1000, int(max_waiting))
+        self._waiting = Waiting(model.name, most, float(max_wait_ms) / 1000, int(max_waiting))
         # The thread knows the Batcher's parts and not the Batcher, which can so be forgotten.
         super().__init__(model.name, "batcher", self._waiting, _work, self._waiting, model, self._batches)
 
@@ -157,7 +135,7 @@ class Batcher(Server):
         limits = f"{self._waiting.most} rows, {self._waiting.patience * 1000:g} ms"
         return f"<Batcher of {self._model.name}: {limits}, {len(self._waiting)} waiting>"
 
-    def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any], seconds: float | None) -> _Request:
+    def _request(self, arrays: tuple[Any, ...], named: Mapping[str, Any], seconds: float | None) -> Request:
         feed = self._feeds.take(arrays, named)
         rows = self._batches.rows(feed)
         if not 0 < rows <= self._waiting.most:
@@ -167,154 +145,10 @@ class Batcher(Server):
             )
         axes = self._batches.inputs
         kind = tuple(a.shape[: axes[n]] + a.shape[axes[n] + 1 :] for n, a in feed.items())
-        return _Request(feed, rows, kind, seconds=seconds)
+        return Request(feed, rows, kind, seconds=seconds)
 
 
-class _Waiting:
-    """The requests that wait, by kind. most: rows of a batch. patience: how many seconds the first of one waits."""
-
-    def __init__(self, model: str, most: int, patience: float, room: int) -> None:
-        self.most = most
-        self.patience = patience
-        self.model = model
-        self.recorder = Recorder("batcher", model)
-        self.running = 0
-        self._limit = Limit(model)
-        self._deadlines = Deadlines(f"graphcore batcher {model}: deadlines", self._expire)
-        self._room = room
-        self._changed = threading.Condition()
-        self._kinds: dict[Kind, deque[_Request]] = {}
-        self._rows: dict[Kind, int] = {}
-        self._count = 0
-        self.is_closed = False
-
-    def __len__(self) -> int:
-        return self._count
-
-    def metrics(self) -> Metrics:
-        return self.recorder.read(self._count, self.running)
-
-    @property
-    def limit(self) -> Limit:
-        """Return what ends the runs when the batcher is to end at once."""
-        return self._limit
-
-    def add(self, request: _Request, waits: bool) -> None:
-        with self._changed:
-            while self._count >= self._room and waits and not self.is_closed:
-                left = request.deadline - time.monotonic()
-                if left <= 0:
-                    break
-                self._changed.wait(None if left == math.inf else left)
-            if self.is_closed:
-                raise RunError(f"{self.model}: the batcher is closed", help="make another one")
-            if self._count >= self._room:
-                self.recorder.count("busy")
-                raise BusyError(
-                    f"{self.model}: {self._count} requests wait already",
-                    help="try later, or give max_waiting=, when_full=",
-                )
-            self._count += 1
-            self.recorder.count("submitted")
-            if request.seconds is None:
-                request.arrived = time.monotonic()
-            else:
-                self._deadlines.add(request.deadline, request)
-            self._kinds.setdefault(request.kind, deque()).append(request)
-            self._rows[request.kind] = self._rows.get(request.kind, 0) + request.rows
-            self._changed.notify_all()
-
-    def _expire(self, request: _Request) -> None:
-        """End a request whose time is over, where it waits or runs."""
-        with self._changed:
-            waiting = self._kinds.get(request.kind, deque())
-            if any(other is request for other in waiting):
-                self._kinds[request.kind] = left = deque(other for other in waiting if other is not request)
-                self._rows[request.kind] -= request.rows
-                self._count -= 1
-                if not left:
-                    del self._kinds[request.kind], self._rows[request.kind]
-                self._changed.notify_all()
-        self.end(request, timed_out(self.model, request))
-
-    def end(self, request: _Request, result: list[Array] | BaseException) -> None:
-        """Give a request its result or error, and count it; nothing where it has one."""
-        with self._changed:
-            if request.is_ended:
-                return
-            request.is_ended = True
-        is_late = isinstance(result, RunTimeoutError)
-        self.recorder.count("timed_out" if is_late else "failed" if isinstance(result, BaseException) else "completed")
-        with _survived(), suppress(InvalidStateError):
-            if isinstance(result, BaseException):
-                request.future.set_exception(result)
-            else:
-                request.future.set_result(result)
-
-    def take(self) -> list[_Request]:
-        """Return the requests of the next batch, once it is due; none when all is done and closed."""
-        with self._changed:
-            while True:
-                if not self._kinds:
-                    if self.is_closed:
-                        return []
-                    self._changed.wait()
-                    continue
-                kind, seconds = self._next()
-                if seconds <= 0:
-                    return self._taken(kind)
-                self._changed.wait(seconds)
-
-    def close(self, drain: bool) -> None:
-        with self._changed:
-            self.is_closed = True
-            dropped = [] if drain else [request for waiting in self._kinds.values() for request in waiting]
-            if not drain:
-                self._kinds.clear()
-                self._rows.clear()
-                self._count = 0
-            self._changed.notify_all()
-        for request in dropped:
-            if request.future.cancel():
-                request.future.set_running_or_notify_cancel()  # or `concurrent.futures.wait` would not see it
-                self.recorder.count("cancelled")
-
-    def stop(self) -> None:
-        self._limit.cancel(f"{self.model}: a run was stopped: the batcher was closed")
-
-    def leave(self) -> None:
-        """Note that nothing follows."""
-        self._deadlines.close()
-
-    def _next(self) -> tuple[Kind, float]:
-        """Return the kind of the next batch, and in how many seconds it is due: of those that are, the one that waits
-        longest.
-
-        A kind that is full again and again so leaves the others their turn.
-        """
-        patience = 0.0 if self.is_closed else self.patience
-        due = {k: w[0].arrived + (0.0 if self._rows[k] >= self.most else patience) for k, w in self._kinds.items()}
-        now = time.monotonic()
-        ready = [kind for kind, at in due.items() if at <= now]
-        if ready:
-            return min(ready, key=lambda k: self._kinds[k][0].arrived), 0
-        kind = min(due, key=lambda k: due[k])
-        return kind, due[kind] - now
-
-    def _taken(self, kind: Kind) -> list[_Request]:
-        waiting, taken, rows = self._kinds[kind], [], 0
-        while waiting and rows + waiting[0].rows <= self.most:
-            rows += waiting[0].rows
-            taken.append(waiting.popleft())
-        self._rows[kind] -= rows
-        if not waiting:
-            del self._kinds[kind], self._rows[kind]
-        self._count -= len(taken)
-        self._changed.notify_all()
-        return taken
-
-
-def _work(waiting: _Waiting, model: Model, batches: Batching) -> None:
+def _work(waiting: Waiting, model: Model, batches: Batching) -> None:
     """Run batches in a thread."""
     while requests := waiting.take():
         live = [request for request in requests if _begun(waiting, request)]
@@ -333,7 +167,7 @@ def _work(waiting: _Waiting, model: Model, batches: Batching) -> None:
     waiting.leave()
 
 
-def _begun(waiting: _Waiting, request: _Request) -> bool:
+def _begun(waiting: Waiting, request: Request) -> bool:
     """Return whether a request is to be run, which has neither been cancelled nor timed out."""
     if request.future.done() and not request.future.cancelled():
         return False
@@ -348,14 +182,7 @@ def _begun(waiting: _Waiting, request: _Request) -> bool:
     return is_live
 
 
-def timed_out(model: str, request: _Request) -> RunTimeoutError:
-    return RunTimeoutError(
-        f"{model}: a request was not done after timeout={request.seconds:g} seconds",
-        help="give it more time, or make batches smaller",
-    )
-
-
-def _settled(model: Model, batches: Batching, requests: Sequence[_Request]) -> Batching:
+def _settled(model: Model, batches: Batching, requests: Sequence[Request]) -> Batching:
     """Return the axes as the first of these requests that can be run tells; as they are where none can."""
     for request in requests if batches.open else ():
         with suppress(Exception):  # running it raises it again, for the request
@@ -363,7 +190,7 @@ def _settled(model: Model, batches: Batching, requests: Sequence[_Request]) -> B
     return batches
 
 
-def _run(waiting: _Waiting, model: Model, batches: Batching, requests: Sequence[_Request]) -> None:
+def _run(waiting: Waiting, model: Model, batches: Batching, requests: Sequence[Request]) -> None:
     counts = [request.rows for request in requests]
     deadline = max(request.deadline for request in requests)
     seconds = None if deadline == math.inf else max(request.seconds or 0 for request in requests)
@@ -382,15 +209,6 @@ def _run(waiting: _Waiting, model: Model, batches: Batching, requests: Sequence[
         return
     for request, share in zip(requests, shares, strict=True):
         waiting.end(request, share)
-
-
-@contextmanager
-def _survived() -> Iterator[None]:
-    """Futures log what callbacks raise and go on, but for SystemExit and its like, which would end the thread."""
-    try:
-        yield
-    except BaseException:
-        logging.getLogger("concurrent.futures").exception("a callback of a request ended")
 
 
 def _any_rows(types: Mapping[str, Type], batches: Batching) -> dict[str, Type]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-import numpy as np
 import onnxruntime
 
 from graphcore.arrays import big_integers
@@ -35,11 +33,12 @@ from graphcore.runtime.calls.empties import emptied, is_of_nothing, nothing
 from graphcore.runtime.calls.failures import failed
 from graphcore.runtime.calls.feeds import Feeds, NoElements
 from graphcore.runtime.calls.named_outputs import requested
+from graphcore.runtime.calls.rows.arguments import arguments
 from graphcore.runtime.calls.rows.mapping import WINDOW, Mapped
 from graphcore.runtime.calls.rows.pace import Pace
 from graphcore.runtime.calls.threads import in_pieces, pool_of, rows_of
 from graphcore.runtime.calls.user_nodes import UserNodes
-from graphcore.runtime.ort import transport_dtypes
+from graphcore.runtime.ort import model_types, transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
 from graphcore.runtime.stopping.limit import Limit, run, seconds_of
 from graphcore.support.escaping import escaped
@@ -161,18 +160,11 @@ class Model:
     def _typed_outputs(self) -> Mapping[str, Type]:
         """Return the types of the outputs, of a file that runs as it is with the dims that only its nodes tell."""
         read = self._read_outputs
-        if read is not None and not all(map(self._is_told, self._outputs.values())):
+        if read is not None and not model_types.are_told(self._outputs, self._inputs):
             with contextlib.suppress(GraphcoreError):
                 self._outputs = {**self._outputs, **read()}
         self._read_outputs = None
         return self._outputs
-
-    def _is_told(self, type_: Type) -> bool:
-        """Return whether the inputs tell each dim of a type."""
-        known = {d for t in self._inputs.values() if isinstance(t, TensorType) and t.shape.is_ranked for d in t.shape}
-        if not isinstance(type_, TensorType) or not type_.shape.is_ranked:
-            return False
-        return all(dim.is_static or (dim in known and not dim.is_dynamic) for dim in type_.shape)
 
     @property
     def buffers(self) -> Buffers:
@@ -445,26 +437,10 @@ class Model:
         on another, nor on what it is filled up with. Raises `FeedError` for arguments that make no sense, `ModelError`
         where some input or output does not carry the batch.
         """
-        rows = None if batch is None else rows_of(self.name, batch, "batch")
-        ahead = rows_of(self.name, window, "window")
-        if not isinstance(padding, (int, float)) or isinstance(padding, bool) or not 0 <= padding < 1:
-            raise FeedError(
-                f"map: {self.name}: padding={padding!r:.80} is no part of a batch", help="give 0 or more, and below 1"
-            )
-        if isinstance(items, Mapping) or not isinstance(items, Iterable):
-            raise FeedError(
-                f"map: {self.name}: a {type(items).__name__} is no iterable of items",
-                help="give rows: a list or a generator of arrays, of tuples of arrays, or of dicts of them",
-            )
-        batches = self._batching(dim)
-        seconds = None if timeout is None else seconds_of(f"map: {self.name}", timeout)
-
-        def call(*arrays: Any) -> list[Any]:
-            with Limit(self.name, seconds):
-                return self(*arrays)
-
-        made = Mapped(call if seconds else self, batches, self._inputs, self._outputs, self._pace, rows, pad,
-                      float(padding), ahead)  # fmt: skip
+        asked = arguments(self.name, items, batch, padding, window, timeout)
+        batches, call = self._batching(dim), asked.limited(self)
+        made = Mapped(call, batches, self._inputs, self._outputs, self._pace, asked.rows, pad, asked.padding,
+                      asked.window)  # fmt: skip
         return made.results(items, progress)
 
     def debug(self, /, *arrays: Any, watch: str | Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
@@ -477,11 +453,7 @@ class Model:
         where nothing is marked, and where nodes were inserted into the graph since, `ModelError` for a model that was
         compiled beforehand, and what a call raises.
         """
-        names = [watch] if isinstance(watch, str) else watch
-        if names is not None and not (isinstance(names, Collection) and all(isinstance(n, str) for n in names)):
-            raise FeedError(
-                f"debug: {self.name}: watch={watch!r:.80} are no names", help='give one, or a list: watch="encoder/0/*"'
-            )
+        names = inspection.names_of(watch, self.name)
         self._read()
         if self._source is None or self._reload is None:
             raise ModelError(
@@ -549,17 +521,8 @@ class Model:
         The buffers of a model that has some are those of a new state. Raises `FeedError` for `runs` that are no number,
         and what a call raises.
         """
-        most = self._runs("benchmark", runs)
-        import statistics
-
         call = self if self._state is None else self.state()
-        call(*arrays, **named)
-        taken = []
-        for _ in range(most):
-            started = time.perf_counter()
-            call(*arrays, **named)
-            taken.append(time.perf_counter() - started)
-        return {"median": statistics.median(taken), "best": min(taken), "worst": max(taken)}
+        return inspection.timed(lambda: call(*arrays, **named), inspection.count_of("benchmark", self.name, runs))
 
     def profile(self, /, *arrays: Any, runs: int = 10, **named: Any) -> Profile:
         """Return what the time of a call goes into, kernel by kernel, measured over `runs` calls after a first one.
@@ -575,12 +538,7 @@ class Model:
             return model, model.session
 
         self._check_unedited("profile")
-        return inspection.profiled(again, arrays, named, self._runs("profile", runs))
-
-    def _runs(self, what: str, runs: object) -> int:
-        if not isinstance(runs, (int, np.integer)) or isinstance(runs, bool):
-            raise FeedError(f"{what}: {self.name}: runs={runs!r:.80} is no number of calls", help="give 1 or more")
-        return max(1, int(runs))
+        return inspection.profiled(again, arrays, named, inspection.count_of("profile", self.name, runs))
 
     def placement(self) -> Placement:
         """Return which provider runs each operator, and why the first one does not run those that are left to another.

@@ -9,6 +9,7 @@ from graphcore.errors import GraphError
 from graphcore.ir import emit as nodes
 from graphcore.ir import scope
 from graphcore.ir.buffers import Buffer, value_of
+from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Input, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.support.source_lines import Line, Origin
@@ -61,7 +62,7 @@ class GraphBuilder:
                 f"name: buffer {symbol.name!r} keeps its name",
                 help="name what it holds: ops.buffer_load(buffer).name = ...",
             )
-        outputs = graph.names.renamed(symbol, name, graph.named_outputs)
+        outputs = graph.names.renamed(symbol, checked_name(name, "name"), graph.named_outputs)
         if outputs:
             self.outputs(outputs)
 

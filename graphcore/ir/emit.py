@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcore.arrays import casting
-from graphcore.errors import DTypeError, GraphError
+from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.literals import (
     array_dtype,
     array_of,
@@ -19,6 +19,7 @@ from graphcore.ir.literals import (
     require_text,
     scalar_array,
 )
+from graphcore.ir.names import checked_name
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
@@ -239,7 +240,7 @@ def end_expressions(builder: GraphBuilder, inputs: Sequence[Symbol | None]) -> N
 def constant(builder: GraphBuilder, array: np.ndarray[Any, Any], dtype: DType, name: str | None = None) -> Symbol:
     """Return a constant of an array that is right for `dtype` already and that no other code changes."""
     graph = builder.graph
-    claimed = None if name is None else graph.names.claim(name, "constant")
+    claimed = None if name is None else graph.names.claim(checked_name(name, "constant"), "constant")
     return new_symbol(builder, type_of(array, dtype), Constant(array, False, line_of_new(graph)), claimed)
 
 
@@ -274,7 +275,7 @@ def given_weight(graph: Graph, name: str, array: Any, dtype: object) -> Symbol:
         held = held_as(held, own, wanted, "weight")
     if wanted is DType.string and held.dtype.kind == "O":
         require_text(held, f"weight {name!r}")
-    claimed = graph.names.claim(name, "weight")
+    claimed = graph.names.claim(checked_name(name, "weight"), "weight")
     return new_symbol(graph.build, type_of(held, wanted), Constant(held, True, user_origin()), claimed)
 
 
@@ -297,7 +298,13 @@ def vector(builder: GraphBuilder, values: Sequence[int]) -> Symbol:
     made_once = builder.graph.memory.values
     found = made_once.get(key)
     if found is None:
-        array = np.array(values, np.int64)
+        try:
+            array = np.array(values, np.int64)
+        except OverflowError:
+            raise ShapeError(
+                f"{str([*values])[:200]} has a number beyond int64, which sizes and axes are",
+                help="make the tensors smaller",
+            ) from None
         made = new_symbol(builder, type_of(array, DType.int64), Constant(array, False, None))
         found = made_once[key] = made
     return found

@@ -112,7 +112,7 @@ class Graph(GraphMethods, metaclass=Attached):
                     given = Buffer(type_.dtype, type_.shape, initial=given.initial, in_place=given.in_place)
             if not isinstance(given, Buffer):
                 type_ = without_minima(type_, self.metadata)
-            made = self.build.input(type_, self.names.claim(label, "input"), user_origin())
+            made = self.build.input(type_, self.names.claim(checked_name(label, "input"), "input"), user_origin())
             if isinstance(given, Buffer):
                 self.build.buffer(label, given, made)
 
@@ -305,6 +305,8 @@ class Graph(GraphMethods, metaclass=Attached):
         flat: list[Any] = [*symbols[0]] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else [*symbols]
         for label, value in [*((None, s) for s in flat), *named.items()]:
             value = self.build.own(value, "output", label or "value")
+            if label is not None:
+                checked_name(label, "output")
             self.names.check_output(label, value)
             outputs.append((label, value))
         self._outputs = self.names.of_outputs(outputs)

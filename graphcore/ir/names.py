@@ -23,8 +23,13 @@ class Names:
         """The names that were given, with the Symbols that have them."""
 
     def claim(self, name: str, kind: str, owner: Symbol | None = None) -> str:
-        """Return a valid name that is not taken; it is `owner`'s from then on. Raises `GraphError`."""
-        checked_name(name, kind)
+        """Return a name that is not taken; it is `owner`'s from then on. Raises `GraphError`.
+
+        Models that are loaded have names of any text, which their copies keep: `checked_name` is for those that users
+        give.
+        """
+        if not isinstance(name, str) or not name:
+            checked_name(name, kind)
         taken = self.taken.get(name)
         if taken is not None and taken is not owner:
             raise GraphError(
@@ -155,7 +160,7 @@ _control = re.compile("[\0-\x1f]").search
 
 
 def checked_name(name: object, kind: str) -> str:
-    """The name, if it can be one. Raises `GraphError`."""
+    """The name that a user gives, if it can be one: text without control characters. Raises `GraphError`."""
     if not isinstance(name, str) or not name or _control(name):
-        raise GraphError(f"{kind}: {name!r} is no name", help="a name is a non-empty string")
+        raise GraphError(f"{kind}: {name!r} is no name", help="a name is a non-empty string without control characters")
     return name

@@ -18,6 +18,7 @@ from graphcore.ir.definitions import names_of, substituted, with_own
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import implicit_cast_type
+from graphcore.support.escaping import escaped
 from graphcore.surgery.called_buffers import carry_buffers, store_buffers
 from graphcore.surgery.replay import Replay
 from graphcore.types.dims import Dim
@@ -314,7 +315,7 @@ def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequ
     def weight(path: str, own: Weight) -> Symbol:
         made = root.memory.values.get((key, own.name))
         if made is None:
-            made = root.memory.values[key, own.name] = root.weight(f"{path}/{own.name}", own.array, own.dtype)
+            made = root.memory.values[key, own.name] = root.weight(escaped(f"{path}/{own.name}"), own.array, own.dtype)
         return graph.build.own(made, what, own.name)
 
     return [*call_function(graph, name, held[1], symbols, dims, weight)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphcore.errors import GraphError
-from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
+from graphcore.support.source_lines import user_origin
 from graphcore.surgery.calling import call, output_names
 from graphcore.types.tensor_types import Type
 
@@ -38,7 +38,7 @@ def compose(
     chosen = _connections(first, second, connect)
     fed = {s.name: s for s in second.input_symbols if s.given_name not in second.buffers}
     own = {s.name: s for s in first.input_symbols if s.given_name not in first.buffers}
-    inputs: dict[str, Type | Buffer] = {label: s.type for label, s in own.items()}
+    inputs: dict[str, Type] = {label: s.type for label, s in own.items()}
     for label, symbol in fed.items():
         if label in chosen.values():
             continue
@@ -49,7 +49,9 @@ def compose(
                 help=f"rename one: second.rename({{{label!r}: {label + '_2'!r}}}); or connect an output to it",
             )
         inputs[label] = symbol.type
-    whole = Graph(name or first.name, inputs, promotion=first.promotion, strict=first.strict)
+    whole = Graph(name or first.name, promotion=first.promotion, strict=first.strict)
+    for label, type_ in inputs.items():
+        whole.build.input(type_, whole.names.claim(label, "input"), user_origin())
     made = _by_name(first, call(first, [whole[label] for label in own], {}, layer="", what="compose"))
     given = {label: made[output] for output, label in chosen.items()}
     given.update({label: whole[label] for label in fed if label not in given})
@@ -80,7 +82,9 @@ def _set_outputs(graph: Graph, outputs: Mapping[str, Symbol]) -> None:
                 operands={"output": symbol, "value": other},
                 help="rename one of them with Graph.rename",
             )
-    graph.output(**outputs)
+    labelled = graph.names.of_outputs([*outputs.items()])
+    graph.build.outputs(labelled)
+    graph.names.claim_outputs(labelled)
 
 
 def _connections(first: Graph, second: Graph, connect: Mapping[str, str] | None) -> dict[str, str]:

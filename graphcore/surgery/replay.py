@@ -20,6 +20,7 @@ from graphcore.onnx.opset import OPSET
 from graphcore.onnx.read import bodies as body_types
 from graphcore.onnx.read.result_types import closed, is_open
 from graphcore.onnx.read.shape_values import Sizes
+from graphcore.support.escaping import escaped
 from graphcore.support.gc_pause import uncollected
 from graphcore.surgery.result_types import (
     Change,
@@ -150,7 +151,7 @@ class Replay:
             if type(root).weight is Graph.weight:
                 found = root.build.symbol(type_, producer, name)
             else:
-                found = root.weight(name, producer.array, getattr(type_, "dtype", None))
+                found = root.weight(escaped(name), producer.array, getattr(type_, "dtype", None))
             root.memory.values[key] = found
         mine = self.new.build.capture(found)
         assert mine is not None

@@ -161,12 +161,19 @@ class _UnknownShape(Shape):
 _UNKNOWN = tuple.__new__(_UnknownShape)
 
 
+_LONGEST = (1 << 63) - 1
+"""The greatest size of an axis that a file can say."""
+
+
 def _dim(value: DimLike) -> Dim:
     if isinstance(value, Dim):
         return value
     if isinstance(value, str) or (hasattr(value, "__index__") and not isinstance(value, bool)):
         try:
-            return Dim(value)
+            made = Dim(value)
+            if made.is_static and int(made) > _LONGEST:
+                raise ValueError(f"{value} is no dim: a size is below 2^63")
+            return made
         except ValueError as cause:
             raise ShapeError(str(cause), help="a dim is a number >= 0, a name, or Dim.dynamic()") from None
     if value is None:

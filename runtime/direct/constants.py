@@ -38,6 +38,8 @@ def is_bounded(tensor: onnx.TensorProto, dtype: DType) -> bool:
     if raw and dtype is DType.int64 and not len(raw) % 8 and sys.byteorder == "little":
         sizes = memoryview(raw).cast("q")  # for a tenth of the time that NumPy takes
         return len(sizes) > 2 * MOST_AXES or (max(sizes) <= _MOST_ELEMENTS and min(sizes) >= -_MOST_ELEMENTS)
+    if 0 < len(tensor.int64_data) <= 2 * MOST_AXES and dtype is DType.int64 and not raw:
+        return bool(max(tensor.int64_data) <= _MOST_ELEMENTS and min(tensor.int64_data) >= -_MOST_ELEMENTS)
     found = values(tensor, dtype)
     return found is None or found.size > 2 * MOST_AXES or bool((np.abs(found) <= _MOST_ELEMENTS).all())
 

@@ -29,8 +29,10 @@ def _row(results: Callable[[onnx.NodeProto, DType], Sequence[DType] | None], *, 
 
     def checked(scan: Asked, node: onnx.NodeProto, given: _Given) -> Sequence[DType] | None:
         first = given[0]
-        made = None if first is None or None in given else results(node, first)
-        if first is None or not made or not _is_sound(node, scan.versions[DOMAIN]):
+        if first is None or None in given or not _is_sound(node, scan.versions[DOMAIN]):
+            return None
+        made = results(node, first)
+        if not made:
             return None
         is_replaced = node.op_type not in _TOLD and _replaces(node.op_type, first, made[0])
         return None if is_replaced else made
@@ -78,6 +80,15 @@ def _by_trees(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
     return _classified(node, first) if first in _FLOATS else None
 
 
+def _vectorized(scan: Asked, node: onnx.NodeProto, given: _Given) -> Sequence[DType] | None:
+    """Leave operands that may have no rows to the Graph: the kernel ends the process."""
+    if None in given or not given or not _is_sound(node, scan.versions[DOMAIN]):
+        return None
+    for name in node.input:
+        scan.require_elements([name], [0])
+    return [DType.float32]
+
+
 def _encoded(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
     values = [_VALUES.get(a.name) for a in node.attribute if a.name.startswith("values_")]
     return values if len(values) == 1 and values[0] is not None else None  # type: ignore[return-value]
@@ -91,7 +102,8 @@ _TOLD = frozenset({"TreeEnsembleClassifier"})
 ML_ROWS: Mapping[str, Row] = MappingProxyType(
     {
         **dict.fromkeys(("ArrayFeatureExtractor", "Binarizer", "Imputer"), _row(lambda node, first: [first])),
-        **dict.fromkeys("FeatureVectorizer Normalizer OneHotEncoder Scaler".split(), _of(DType.float32)),
+        **dict.fromkeys("Normalizer OneHotEncoder Scaler".split(), _of(DType.float32)),
+        "FeatureVectorizer": Row(_vectorized, domain=DOMAIN),
         **dict.fromkeys("LinearRegressor SVMRegressor TreeEnsembleRegressor".split(), _of(DType.float32)),
         **dict.fromkeys(("LinearClassifier", "SVMClassifier"), _row(_classified)),
         "LabelEncoder": _row(_encoded),

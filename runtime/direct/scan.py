@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,9 @@ _MOST_COPIED = 32 << 20
 _SEQUENCES = 1
 """The axis of the first operand of recurrent operators that the states have too."""
 
+_VARIADIC = 1 << 30
+"""Results that only an operator with any number of them has."""
+
 _ONNX = ("", "ai.onnx")
 _DEEPEST = 8
 
@@ -66,6 +70,23 @@ _ROWS_STAY = frozenset(
 """Operators that leave the rows of a matrix as many as they are: not one where their first operand has several."""
 
 _BROADCASTS = frozenset(("Add", "Sub", "Mul", "Div"))
+
+
+_LOOKED_AT = frozenset({*LIMITED, *INDEXED, *CHECKED, *_SIZED})
+"""Operators of which attributes or operands are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An operator at the opset of a model. begins: whether it sets first marks. rows: how many operands, from the first
+    on, give its result as many rows as they have; 0 where it may have others."""
+
+    row: Row
+    schema: Operator
+    domains: tuple[str, ...]
+    is_looked_at: bool
+    begins: bool
+    rows: int
 
 
 class Scan:
@@ -91,7 +112,7 @@ class Scan:
         self._maps: set[str] = set()
         self._many: set[str] = set()
         self._legal: dict[tuple[str, DType], bool] = {}
-        self._known: dict[str, tuple[Row, Operator]] = {}
+        self._known: dict[str, _Known] = {}
         self._ranks: dict[str, int] = {}
         self._lengths: dict[str, tuple[int, ...]] = {}
         self._attributes: set[tuple[str, bytes]] = set()
@@ -205,6 +226,8 @@ class Scan:
         if model.functions or model.training_info:
             return "functions"
         graph = model.graph
+        if type(graph.name) is not str:
+            return "a name that is no text"
         if graph.sparse_initializer or not graph.output:
             return "sparse constants, or no outputs"
         for tensor in graph.initializer:
@@ -286,29 +309,25 @@ class Scan:
                 if found is None:
                     return f"{op_type} of opset {self.opset}"
                 known[op_type] = found
-            row, schema = found
-            if node.domain not in (_ONNX if not row.domain else (row.domain,)) or type(node.name) is not str:
+            row, schema = found.row, found.schema
+            if node.domain not in found.domains or type(node.name) is not str:
                 return f"{op_type} of {node.domain!r}"
             if op_type == "Constant":
                 if not constant(self, node):
                     return "this form of Constant"
                 continue
-            names, outputs = list(node.input), list(node.output)
-            if not schema.fewest <= len(names) <= schema.most or "" in names[: schema.fewest]:
+            names, outputs = [*node.input], [*node.output]
+            if not schema.fewest <= len(names) <= schema.most or (
+                "" in names and ("" in names[: schema.fewest] or schema.most > _VARIADIC)
+            ):
                 return f"{op_type} of {len(names)} operands"
-            given = [dtypes.get(name) for name in names]
-            if op_type in LIMITED and not self._has_plain_attributes(node):
-                return f"the attributes of {op_type}"
-            if op_type == "Transpose" and names[0] in self._ranks and not self._turns(node, self._ranks[names[0]]):
-                return "the axes of Transpose"
+            if "" in outputs and ("" in outputs[: schema.fewest_results] or schema.most_results > _VARIADIC):
+                return f"a result of {op_type} that has no name"  # kernels end the process
+            given = [*map(dtypes.get, names)]
             if self._empties and op_type != "Resize" and not self._empties.isdisjoint(names):
                 return f"{op_type} of an empty constant"
-            if op_type in INDEXED and not self._is_within(node, names):
-                return f"the indices of {op_type}"
-            if op_type in CHECKED and not self._takes_constants(op_type, names):
-                return f"the operands of {op_type}"
-            if op_type in _SIZED and not all(map(self._is_bounded, names)):
-                return f"the sizes of {op_type}"
+            if found.is_looked_at and (what := self._unfit(node, names)):
+                return f"the {what} of {op_type}"
             results = row.results
             if results is None:
                 first = given[0] if given else None
@@ -327,7 +346,7 @@ class Scan:
                 if not self._is_legal(op_type, decides):
                     return f"{op_type} of {decides}"
                 legal[op_type, decides] = True
-            if op_type in BEGINS or trail.marks:
+            if found.begins or trail.marks:
                 trail.follow(op_type, names, outputs, self.dims)
             if op_type in PACKED:
                 self._packs = self._packs or any(len(self.dims.get(name, ())) > 1 for name in names)
@@ -335,8 +354,9 @@ class Scan:
                 self._multiplies = True
                 self._packs = self._packs or names[0] in self._many
                 self._referred += math.prod(self.dims[names[1]]) * self.dtypes[names[1]].bits // 8
-            if not self._packs and op_type in _ROWS_STAY:
-                self._follow_rows(node, names[: 2 if op_type in _BROADCASTS else 1])
+            if found.rows and not self._packs and not self._many.isdisjoint(names[: found.rows]):
+                if op_type != "Gemm" or not any(a.name == "transA" and a.i for a in node.attribute):
+                    self._many.update(outputs)
             for name, dtype in zip(outputs, made, strict=False):
                 if name in dtypes or name in self._maps:
                     return f"the result {name!r} twice"
@@ -344,10 +364,18 @@ class Scan:
                     dtypes[name] = dtype
         return None
 
-    def _follow_rows(self, node: onnx.NodeProto, names: Sequence[str]) -> None:
-        """Note results that have several rows, as these operands of the node have."""
-        if not self._many.isdisjoint(names) and not any(a.name == "transA" and a.i for a in node.attribute):
-            self._many.update(node.output)
+    def _unfit(self, node: onnx.NodeProto, names: Sequence[str]) -> str | None:
+        """Return what kernels were not tried with: some attributes or operands. None where there is nothing."""
+        op_type = node.op_type
+        if op_type in LIMITED and not self._has_plain_attributes(node):
+            return "attributes"
+        if op_type == "Transpose" and names[0] in self._ranks and not self._turns(node, self._ranks[names[0]]):
+            return "axes"
+        if op_type in INDEXED and not self._is_within(node, names):
+            return "indices"
+        if op_type in CHECKED and not self._takes_constants(op_type, names):
+            return "operands"
+        return "sizes" if op_type in _SIZED and not all(map(self._is_bounded, names)) else None
 
     def _takes_constants(self, op_type: str, names: Sequence[str]) -> bool:
         """Return whether constant operands hold numbers that the operator takes."""
@@ -372,14 +400,21 @@ class Scan:
         is_known = name in self._tensors and -len(dims) <= axis < len(dims) and dims[axis] > 0
         return not is_known or is_within(self._values(name), dims[axis])
 
-    def _row(self, op_type: str) -> tuple[Row, Operator] | None:
-        """Return the row of an operator and its schema at the model's opset; None where it has none."""
+    def _row(self, op_type: str) -> _Known | None:
+        """Return what is known of an operator at the model's opset; None where it has no row."""
         row = ROWS.get(op_type) or ML_ROWS.get(op_type)
         schema = None if row is None else schema_of(op_type, row.domain, self.versions.get(row.domain, 0))
         if row is None or schema is None or schema.deprecated:
             return None
         self.operators.add(op_type)
-        return row, operator(schema)
+        return _Known(
+            row=row,
+            schema=operator(schema),
+            domains=(row.domain,) if row.domain else _ONNX,
+            is_looked_at=op_type in _LOOKED_AT,
+            begins=op_type in BEGINS,
+            rows=(2 if op_type in _BROADCASTS else 1) if op_type in _ROWS_STAY else 0,
+        )
 
     def _is_legal(self, op_type: str, dtype: DType) -> bool:
         if op_type in ("Cast", "If", "Constant"):

@@ -6,17 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphcore.runtime.inspection.debugging import marked, watched, with_outputs
+    from graphcore.runtime.inspection.debugging import marked, names_of, watched, with_outputs
     from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
     from graphcore.runtime.inspection.profiling import Profile, profiled
+    from graphcore.runtime.inspection.timing import count_of, timed
 
 _HOMES = {
     "Placement": "placement",
     "Profile": "profiling",
     "RECORD": "placement",
+    "count_of": "timing",
     "marked": "debugging",
+    "names_of": "debugging",
     "profiled": "profiling",
     "recorded": "placement",
+    "timed": "timing",
     "watched": "debugging",
     "with_outputs": "debugging",
 }
@@ -30,4 +34,16 @@ if not TYPE_CHECKING:  # checkers know each name from the imports above
         return getattr(import_module(f"graphcore.runtime.inspection.{_HOMES[name]}"), name)
 
 
-__all__ = ["RECORD", "Placement", "Profile", "marked", "profiled", "recorded", "watched", "with_outputs"]
+__all__ = [
+    "RECORD",
+    "Placement",
+    "Profile",
+    "count_of",
+    "marked",
+    "names_of",
+    "profiled",
+    "recorded",
+    "timed",
+    "watched",
+    "with_outputs",
+]

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from graphcore.errors import GraphError
+from graphcore.errors import FeedError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.pickling import copied
 from graphcore.types.tensor_types import TensorType
+
+
+def names_of(watch: object, model: str) -> list[str] | None:
+    """Return the names that a user wants to watch, None for those that are marked. model: for errors.
+
+    Raises `FeedError` for what are no names.
+    """
+    names = [watch] if isinstance(watch, str) else watch
+    if names is None:
+        return None
+    if not (isinstance(names, Collection) and all(isinstance(name, str) for name in names)):
+        raise FeedError(
+            f"debug: {model}: watch={watch!r:.80} are no names", help='give one, or a list: watch="encoder/0/*"'
+        )
+    return [*names]
 
 
 def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import select
 import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
+from graphcore.runtime.stopping.readiness import Wait, wait_to_read, wait_to_write
+
 _HEAD = struct.Struct("<BI")
+RUN_HEAD = struct.Struct("<Id")
+"""What a run begins with: the number of the block for its results, and the seconds that it may take, 0 for no end."""
 _AT_ONCE = 1 << 14
 _SPIN = 100e-6
 """Seconds that are waited for a frame without going to sleep."""
-_LONGEST_WAIT = 1 << 30
 
 
 class Kind(IntEnum):
@@ -60,9 +61,7 @@ class Channel:
         frames.setblocking(False)
         self._frames = frames
         self._handles = descriptors
-        self._reads, self._writes = select.poll(), select.poll()
-        self._reads.register(frames, select.POLLIN)
-        self._writes.register(frames, select.POLLOUT)
+        self._reads, self._writes = wait_to_read(frames.fileno()), wait_to_write(frames.fileno())
         self._rest = b""
         self._waited = float("inf")
 
@@ -172,14 +171,14 @@ class Channel:
         self._handles.close()
 
 
-def _wait(poll: select.poll, deadline: float | None) -> None:
+def _wait(until_ready: Wait, deadline: float | None) -> None:
     """Wait until a socket is ready. Raises `TimeoutError` at a time of `time.monotonic`."""
     while True:
-        left = None if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
+        left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise TimeoutError
-        if poll.poll(None if left is None else min(left, _LONGEST_WAIT)):
+        if until_ready(left):
             return
 
 
-__all__ = ["LONGEST", "Channel", "Kind", "Malformed"]
+__all__ = ["LONGEST", "RUN_HEAD", "Channel", "Kind", "Malformed"]

@@ -15,6 +15,8 @@ from graphcore.runtime.calls.feeds import Feeds
 from graphcore.runtime.calls.named_outputs import requested
 from graphcore.runtime.isolation.pool import Pool
 from graphcore.runtime.isolation.process import Program
+from graphcore.runtime.isolation.timeouts import Timeout
+from graphcore.runtime.stopping.limit import seconds_of
 from graphcore.types.tensor_types import TensorType, Type
 
 
@@ -60,16 +62,30 @@ class IsolatedModel:
         """Return the ids of the worker processes that there are now."""
         return self._pool().processes
 
-    def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
+    def __call__(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> list[Any]:
         """Run the model on one value for each input, given by position, by name, or all in one dict.
 
         Takes and returns what a Model does. Large results lie in memory that the worker shares: they stay valid after
-        other calls, after the worker's end and after `close`. Raises `FeedError` for what does not fit the inputs,
-        `RunError` where the run fails or ends its process, and `ResourceLimitError` for a run that is beyond the
-        session's limits of memory or time, or that asks for more memory than there is.
+        other calls, after the worker's end and after `close`. timeout: seconds that the call may take, the wait for a
+        free worker included, None for no limit but the session's run_seconds; the worker stops between two kernels,
+        and is ended where it does not. Where an input is called `timeout` that one is meant: `execute` has both.
+
+        Raises `FeedError` for what does not fit the inputs, `RunError` where the run fails or ends its process,
+        `RunTimeoutError` where the time is over, and `ResourceLimitError` for a run that is beyond the session's limits
+        of memory or time, or that asks for more memory than there is.
         """
+        return self._run(arrays, named, self._limit(timeout, named))
+
+    def _limit(self, timeout: Any, named: dict[str, Any]) -> Timeout | None:
+        """Return the limit of a call. named: its operands, to which `timeout` goes where an input is called so."""
+        if timeout is not None and "timeout" in self._signature.inputs:
+            named["timeout"] = timeout
+            return None
+        return None if timeout is None else Timeout(seconds_of(self.name, timeout))
+
+    def _run(self, arrays: Sequence[Any], named: Mapping[str, Any], limit: Timeout | None) -> list[Any]:
         feed = self._feeds.take(arrays, named)
-        return self._pool().run([*feed.values()])
+        return self._pool().run([*feed.values()], limit)
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: None = None
@@ -84,34 +100,36 @@ class IsolatedModel:
         results = dict(zip(known, self(dict(input_feed)), strict=True))
         return [results[name] for name in names]
 
-    def execute(self, /, *arrays: Any, wide: Any = "limbs", **named: Any) -> list[Any]:
-        """Run as calling the model does; wide: what outputs of more than 64 bits come as.
+    def execute(self, /, *arrays: Any, wide: Any = "limbs", timeout: Any = None, **named: Any) -> list[Any]:
+        """Run as calling the model does; wide: what outputs of more than 64 bits come as; timeout: seconds.
 
         "limbs" gives uint32 digits along one more axis, the last one, the lowest first; "object" gives arrays of Python
         ints. Raises what a call does, and `FeedError` for any other `wide`.
         """
+        limit = None if timeout is None else Timeout(seconds_of(self.name, timeout))
         if not isinstance(wide, str) or wide not in ("limbs", "object"):
             raise FeedError(
                 f"{self.name}: wide={wide!r:.80} is no form of integers of more than 64 bits",
                 help="give wide='limbs' for uint32 digits, or wide='object' for Python integers",
             )
-        results = self(*arrays, **named)
+        results = self._run(arrays, named, limit)
         if wide == "object":
             for position, dtype in self._wide:
                 results[position] = big_integers.from_digits(results[position], dtype)
         return results
 
-    def run_async(self, /, *arrays: Any, **named: Any) -> Future[list[Any]]:
+    def run_async(self, /, *arrays: Any, timeout: Any = None, **named: Any) -> Future[list[Any]]:
         """Return a future of what a call gives: `model.run_async(x).result()`.
 
-        Leave the arrays as they are until it is done. The future has what a call raises. Raises `RunError` where the
-        program is ending.
+        Leave the arrays as they are until it is done. timeout: seconds from the asking on, as of a call. The future has
+        what a call raises. Raises `RunError` where the program is ending, and `FeedError` for a timeout that is none.
         """
+        limit = self._limit(timeout, named)
         here = os.getpid()
         if self._threads is None or self._threads[0] != here:  # a fork has none of the threads
             self._threads = here, ThreadPoolExecutor(self._workers, thread_name_prefix="graphcore waits for workers")
         try:
-            return self._threads[1].submit(self, *arrays, **named)
+            return self._threads[1].submit(self._run, arrays, named, limit)
         except RuntimeError as error:
             raise RunError(f"{self.name}: run_async: {error}", help="load the model again") from None
 

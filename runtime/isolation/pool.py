@@ -12,6 +12,7 @@ from typing import Any
 
 from graphcore.errors import GraphcoreError, ModelError, RunError
 from graphcore.runtime.isolation.process import Ended, Program, Signature, Worker
+from graphcore.runtime.isolation.timeouts import Timeout
 
 LOG = logging.getLogger("graphcore")
 _TRIES = 3
@@ -56,39 +57,47 @@ class Pool:
         workers = [place.worker for place in self._places]
         return [worker.process for worker in workers if worker is not None and not worker.is_ended]
 
-    def run(self, values: Sequence[Any]) -> list[Any]:
-        """Return the outputs of a run, in the first worker that is free. Raises what `Worker.run` raises; `RunError`
-        where the model is closed."""
-        place = self._taken()
-        try:
-            for _ in range(_TRIES):
-                worker = place.worker
+    def run(self, values: Sequence[Any], limit: Timeout | None = None) -> list[Any]:
+        """Return the outputs of a run, in the first worker that is free. limit: when the call is to end.
+
+        Raises what `Worker.run` raises; `RunError` where the model is closed.
+        """
+        for attempt in range(_TRIES):
+            place = self._taken(limit)
+            worker = place.worker
+            if limit is not None and not attempt and (worker is None or worker.is_ended):
+                self._start_beside(place)  # which may take longer than the call has
+                continue
+            try:
                 if worker is None or worker.is_ended:
                     worker = self._started(place)
-                try:
-                    return worker.run(values)
-                except Ended:
-                    LOG.warning("%s: a worker was ended by others while it waited; another is started", self._name)
-            raise RunError(
-                f"run: each worker of {self._name} is ended before it runs", help="see who ends them: out of memory?"
-            )
-        finally:
-            worker = place.worker
-            if worker is not None and worker.is_ended and not self._is_closed:
-                self._start_beside(place)
-            else:
-                self._give_back(place)
+                return worker.run(values, limit)
+            except Ended:
+                LOG.warning("%s: a worker was ended by others while it waited; another is started", self._name)
+            finally:
+                self._leave(place)
+        raise RunError(
+            f"run: each worker of {self._name} is ended before it runs", help="see who ends them: out of memory?"
+        )
+
+    def _leave(self, place: _Place) -> None:
+        """Give a place to the next request, or to a thread that starts its worker where that was ended."""
+        worker = place.worker
+        if worker is not None and worker.is_ended and not self._is_closed:
+            self._start_beside(place)
+        else:
+            self._give_back(place)
 
     @property
     def _name(self) -> str:
         return self._program.name if self._signature is None else self._signature.name
 
-    def _taken(self) -> _Place:
+    def _taken(self, limit: Timeout | None = None) -> _Place:
         with self._changed:
             while not self._free and not self._is_closed:
                 self._waiting += 1
                 try:
-                    self._changed.wait()
+                    self._changed.wait(None if limit is None else limit.left(self._name))
                 finally:
                     self._waiting -= 1
             if self._is_closed:

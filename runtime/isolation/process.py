@@ -9,25 +9,28 @@ import struct
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.errors import GraphcoreError, ResourceLimitError
+from graphcore.errors import GraphcoreError, ResourceLimitError, RunTimeoutError
 from graphcore.runtime.isolation import blocks, failures, spawning
 from graphcore.runtime.isolation.blocks import Block, Lease
 from graphcore.runtime.isolation.codec import Layout, Reader
 from graphcore.runtime.isolation.described import read, types_of, written
 from graphcore.runtime.isolation.failures import What, WorkerLimits
-from graphcore.runtime.isolation.framing import Channel, Kind, Malformed
+from graphcore.runtime.isolation.framing import RUN_HEAD, Channel, Kind, Malformed
+from graphcore.runtime.isolation.timeouts import Timeout
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 LOG = logging.getLogger("graphcore")
 _KEPT = 3
 """Blocks of results that are kept for the next runs."""
+_TO_STOP = 0.25
+"""Seconds that a worker has to stop a run between two kernels when a call's time is over, before it is ended."""
 _LONGEST_NAME = 1000
 _warned: set[tuple[str, ...]] = set()
 
@@ -38,6 +41,7 @@ class Program:
 
     name: what errors call the model until it is read. session: of InferenceSession. asked: which model is loaded.
     content: of one that comes from no file. readable: the files and folders that it needs beside the libraries.
+    weights: arrays in place of the model's, by name.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Program:
     asked: Mapping[str, Any]
     content: bytes | None
     readable: tuple[str, ...]
+    weights: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +111,12 @@ class Worker:
         }
         with self._ending("load"):
             self._channel.send(Kind.SETTINGS, written(settings), limits.load_seconds)
-            if program.content is None:
-                self._channel.send(Kind.LOAD, written(program.asked), limits.load_seconds)
-            else:
-                handle = blocks.of_bytes(program.content)
-                try:
-                    self._channel.hand(handle)
-                    self._channel.send(Kind.LOAD, written(program.asked), limits.load_seconds)
-                finally:
-                    os.close(handle)
+            asked = dict(program.asked)
+            if program.content is not None:
+                self._hand(blocks.of_bytes(program.content))
+            if program.weights:
+                asked["weights"] = self._hand_weights(program.weights)
+            self._channel.send(Kind.LOAD, written(asked), limits.load_seconds)
             _, content = self._channel.receive((Kind.READY,), limits.load_seconds)
             _warn(tuple(str(each) for each in read(content)))
             seconds = limits.load_seconds
@@ -127,6 +129,28 @@ class Worker:
             self._read_words()  # warnings of a start are no last words
             return _signature(said)
 
+    def _hand(self, handle: int) -> None:
+        try:
+            self._channel.hand(handle)
+        finally:
+            os.close(handle)
+
+    def _hand_weights(self, weights: Mapping[str, Array]) -> dict[str, Any]:
+        """Hand the worker a block with arrays; return their names, and where in it the block is described."""
+        try:
+            layout = Layout(weights.values())
+        except TypeError as error:
+            raise failures.unfit(self._name, error) from None
+        handle, rounded = blocks.create(layout.size + len(layout.head))
+        try:
+            content = Block(handle, rounded, 0).array
+            layout.write(content)
+            content[layout.size : layout.size + len(layout.head)] = np.frombuffer(layout.head, np.uint8)
+            self._channel.hand(handle)
+        finally:
+            os.close(handle)
+        return {"names": [*weights], "bytes": rounded, "head": [layout.size, len(layout.head)]}
+
     def _received(self, said: Any, what: What) -> GraphcoreError:
         """Return the error that the worker tells of, with the path of the model as the user gave it."""
         path, given = str(self._program.asked.get("path", "")), self._program.name
@@ -134,11 +158,12 @@ class Worker:
             said = {key: text.replace(path, given) if isinstance(text, str) else text for key, text in said.items()}
         return failures.received(said, self._name, what, self._program.limits)
 
-    def run(self, values: Sequence[Any]) -> list[Any]:
+    def run(self, values: Sequence[Any], limit: Timeout | None = None) -> list[Any]:
         """Return the outputs for a value of each input.
 
-        Raises what the model raises; `RunError` where the run ends the process, and `ResourceLimitError` where it is
-        beyond a limit, after which `is_ended` may be True; `Ended` where it had ended before.
+        limit: when the call is to end. Raises what the model raises; `RunError` where the run ends the process,
+        `RunTimeoutError` where the call's time is over, and `ResourceLimitError` where it is beyond a limit, after
+        which `is_ended` may be True; `Ended` where it had ended before.
         """
         try:
             layout = Layout(values)
@@ -147,28 +172,39 @@ class Worker:
         if self._channel.is_closed():
             self.end()
             raise Ended
-        with self._ending("run"):
+        with self._ending("run", limit):
             given = self._input
             if given is None or layout.size > given.size:
                 given = self._input = self._new(layout.size, is_input=True)
             layout.write(given.array)
             block = self._block()
             self._is_asked = True
-            limits = self._program.limits
-            self._channel.send(Kind.RUN, struct.pack("<I", block.number) + layout.head, limits.run_seconds)
-            kind, content = self._channel.receive((Kind.RESULTS, Kind.NEED, Kind.FAILED), limits.run_seconds)
+            left = 0.0 if limit is None else limit.left(self._name)
+            seconds = self._seconds(left)
+            self._channel.send(Kind.RUN, RUN_HEAD.pack(block.number, left) + layout.head, seconds)
+            kind, content = self._channel.receive((Kind.RESULTS, Kind.NEED, Kind.FAILED), seconds)
             if kind is Kind.NEED:
                 self._results.append(block)
                 block = self._larger(content)
-                kind, content = self._channel.receive((Kind.RESULTS,), limits.run_seconds)
+                kind, content = self._channel.receive((Kind.RESULTS,), seconds)
             self._is_asked = False
             if kind is Kind.FAILED:
                 self._results.append(block)
                 failed = self._received(read(content), "run")
+                if limit is not None and isinstance(failed, RunTimeoutError):
+                    raise limit.over(self._name)
                 if isinstance(failed, ResourceLimitError):
                     self.end()  # an allocator that failed may fail again, for what there is room for
                 raise failed
             return self._taken(content, block)
+
+    def _seconds(self, left: float) -> float | None:
+        """Return the seconds that an answer is waited for. left: of the call, in which the worker stops by itself;
+        0 where it has no end."""
+        most = self._program.limits.run_seconds
+        if not left:
+            return most
+        return left + _TO_STOP if most is None else min(most, left + _TO_STOP)
 
     def _taken(self, content: bytes, block: Block) -> list[Any]:
         """Return the results in a block: their own if they are small, and else views of it."""
@@ -216,14 +252,16 @@ class Worker:
             os.close(handle)
         return made
 
-    def _ending(self, what: What) -> _Ending:
-        return _Ending(self, what)
+    def _ending(self, what: What, limit: Timeout | None = None) -> _Ending:
+        return _Ending(self, what, limit)
 
-    def fail(self, what: What, error: BaseException) -> NoReturn:
+    def fail(self, what: What, error: BaseException, limit: Timeout | None) -> NoReturn:
         """End the process and raise what its failure means."""
         limits = self._program.limits
         if isinstance(error, TimeoutError):
             self.end()
+            if limit is not None and limit.is_over:
+                raise limit.over(self._name, is_ended=True) from None
             raise failures.too_long(self._name, what, limits) from None
         if isinstance(error, Malformed):
             self.end()
@@ -266,11 +304,12 @@ class Worker:
 class _Ending:
     """Ends a worker for whatever leaves the block but an error of its model."""
 
-    __slots__ = ("_what", "_worker")
+    __slots__ = ("_limit", "_what", "_worker")
 
-    def __init__(self, worker: Worker, what: What) -> None:
+    def __init__(self, worker: Worker, what: What, limit: Timeout | None) -> None:
         self._worker = worker
         self._what = what
+        self._limit = limit
 
     def __enter__(self) -> None:
         pass
@@ -281,7 +320,7 @@ class _Ending:
         if isinstance(error, GraphcoreError):
             self._worker.settle()
             return
-        self._worker.fail(self._what, error)
+        self._worker.fail(self._what, error, self._limit)
 
 
 def _dtype_of(type_: Type) -> Any:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from graphcore.arrays.casting import Array, is_masked, native
 from graphcore.arrays.external_data import ExternalData, links_of
+from graphcore.arrays.resource_limits import Limits, limits_of
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision
 from graphcore.runtime.isolation.failures import WorkerLimits
@@ -97,24 +102,35 @@ class IsolatedSession:
     def load(
         self,
         model: Graph | onnx.ModelProto | bytes | str | os.PathLike[str],
+        weights: Mapping[str, Array] | None = None,
         *,
+        cache_dir: None = None,
         external_data: ExternalData = "plain",
         external_data_root: str | os.PathLike[str] | None = None,
+        limits: Limits | None = None,
     ) -> IsolatedModel:
         """Return a model that runs in workers.
 
         model: an ONNX model as a path or as bytes, a file in onnxruntime's own format (.ort), a ModelProto, or a Graph;
         it is read, checked, lowered and run in the worker alone. Of a path the worker may read the whole folder. A
-        Graph is copied, with its weights. external_data, external_data_root: whether and where symbolic links are
-        followed to the data of a model in a file, as in `Graph.load`; "links" without a root lets the worker read the
-        Hugging Face repository that the file lies in, if it lies in one.
+        Graph is copied, with its weights. weights: arrays to use in place of the model's, by name, of the same types;
+        each worker that starts is given a copy of them in shared memory, so leave them as they are while the model
+        lives. external_data, external_data_root: whether and where symbolic links are followed to the data of a model
+        in a file, as in `Graph.load`; "links" without a root lets the worker read the Hugging Face repository that the
+        file lies in, if it lies in one. limits: what a model that is no Graph may take while it is read, by default
+        `gc.Limits()`, beside the limits of the session. cache_dir: None; workers write no files.
 
-        Raises what `InferenceSession.load` raises; `ModelError` for a model that ends the process, and
-        `ResourceLimitError` for one whose load is beyond a limit of the session.
+        Raises what `InferenceSession.load` raises; `ModelError` for a model that ends the process,
+        `ResourceLimitError` for one whose load is beyond a limit, and `GraphError` for a cache_dir.
         """
         links_of(external_data, external_data_root)
-        asked: dict[str, Any]
-        line = str(user_line() or "")
+        if cache_dir is not None:
+            raise GraphError(
+                "IsolatedSession: there is no cache_dir: workers write no files, and what a cache has is trusted",
+                help="leave it out, or cache the model with gc.InferenceSession, if you trust it",
+            )
+        asked: dict[str, Any] = {"line": str(user_line() or ""), "limits": _plain(limits_of(limits)), "links": {}}
+        given_weights = _given(weights)
         if isinstance(model, (str, os.PathLike)):
             given = os.fsdecode(os.fspath(model))
             path = os.path.abspath(given)
@@ -123,13 +139,36 @@ class IsolatedSession:
                 raise ModelError(f"load: {given} is {what}", help="give the path of an .onnx file")
             root = None if external_data_root is None else os.path.abspath(os.fsdecode(external_data_root))
             links = {"external_data": external_data, "external_data_root": root}
-            asked = {"kind": "path", "path": path, "links": links, "line": line}
-            program = Program(given, self.limits, self._session, asked, None, _readable(path, external_data, root))
+            asked |= {"kind": "path", "path": path, "links": links}
+            readable = _readable(path, external_data, root)
+            program = Program(given, self.limits, self._session, asked, None, readable, given_weights)
         else:
-            kind, content = _content(model)
+            asked["kind"], content = _content(model)
             name = model.name if isinstance(model, Graph) else "model"
-            program = Program(name, self.limits, self._session, {"kind": kind, "line": line}, content, ())
+            program = Program(name, self.limits, self._session, asked, content, (), given_weights)
         return IsolatedModel(program, self.workers)
+
+
+def _plain(limits: Limits) -> dict[str, Any]:
+    """Return limits as JSON has them."""
+    said = {field.name: getattr(limits, field.name) for field in dataclasses.fields(limits)}
+    return said | {"strict": None if limits.strict is None else sorted(limits.strict)}
+
+
+def _given(weights: Mapping[str, Array] | None) -> Mapping[str, Array]:
+    """Return arrays that go to a worker. Raises `ModelError` for what are none."""
+    if weights is not None and not isinstance(weights, Mapping):
+        raise ModelError(
+            f"load: weights are a {type(weights).__name__}, no arrays by name",
+            help='give a mapping: {"w": array}, or gc.load_tensors(path)',
+        )
+    for name, array in (weights or {}).items():
+        if not isinstance(name, str) or not isinstance(array, np.ndarray) or is_masked(array):
+            raise ModelError(
+                f"load: the weight {name!r:.200} is a {type(array).__name__}, no array by its name",
+                help='give NumPy arrays by name: {"w": np.asarray(w)}',
+            )
+    return {name: native(array) for name, array in (weights or {}).items()}
 
 
 def _readable(path: str, external_data: ExternalData, root: str | None) -> tuple[str, ...]:

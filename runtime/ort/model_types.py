@@ -115,3 +115,14 @@ def _dim(size: int | str | None) -> Dim:
         return Dim(size)
     except ValueError:
         return Dim.dynamic()  # names of other tools may be anything
+
+
+def are_told(outputs: Mapping[str, Type], inputs: Mapping[str, Type]) -> bool:
+    """Return whether the types of the inputs tell each dim of the outputs that is no number."""
+    known = {d for t in inputs.values() if isinstance(t, TensorType) and t.shape.is_ranked for d in t.shape}
+    return all(
+        isinstance(type_, TensorType)
+        and type_.shape.is_ranked
+        and all(dim.is_static or (dim in known and not dim.is_dynamic) for dim in type_.shape)
+        for type_ in outputs.values()
+    )

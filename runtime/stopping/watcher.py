@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import threading
 import time
 from typing import Any, Protocol
+
+from graphcore.runtime.stopping.readiness import wait_to_read
 
 _NOTHING, _END = 0, 255
 """Bytes that are no signals: to look again, and to end."""
@@ -152,14 +153,13 @@ class Watcher:
 
     def _watch(self) -> None:
         assert self._pipe is not None
-        readable = select.poll()
-        readable.register(self._pipe[0], select.POLLIN)
+        wait = wait_to_read(self._pipe[0])
         while True:
             with self._lock:
                 now = time.monotonic()
                 seconds = self._wakes - now
             if seconds > 0:
-                readable.poll(None if seconds == float("inf") else min(seconds, 3600.0) * 1000 + 1)
+                wait(None if seconds == float("inf") else min(seconds, 3600.0) + 0.001)
             with self._lock:
                 if _END in self._heed():
                     self._thread = None

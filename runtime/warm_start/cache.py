@@ -222,7 +222,8 @@ def _usable(folder: str | os.PathLike[str]) -> str:
     try:
         os.makedirs(path, 0o700, exist_ok=True)
         if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            code = errno.EROFS if _is_read_only(path) else errno.EACCES
+            raise OSError(code, os.strerror(code))
     except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ModelError(
@@ -230,6 +231,11 @@ def _usable(folder: str | os.PathLike[str]) -> str:
             help="give a folder that you may write to, or leave cache_dir out",
         ) from None
     return path
+
+
+def _is_read_only(path: str) -> bool:
+    """Return whether a folder lies in a file system that is mounted read-only."""
+    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _parts(name: str, array: Array) -> tuple[bytes, bytes, memoryview]:

@@ -14,7 +14,7 @@ from tests.fuzz import elements, mutations, states
 from tests.fuzz.pool import BAD, BUILD, Child
 from tests.fuzz.programs import Program, code, drawn
 from tests.fuzz.shrink import least, nearest
-from tests.fuzz.ways import WAYS, failure
+from tests.fuzz.ways import WAYS, failure, tried
 
 SHRINKING = 60.0
 """Seconds that one finding may be shrunk for."""
@@ -53,9 +53,9 @@ def graphs(tally: Tally, going: Going) -> Iterator[str]:
     while going(tally.next_seed - tally.seed):
         program = drawn(tally.next_seed, list(WAYS))
         tally.next_seed += 1
-        why = failure(program)
+        why, count = tried(program)
         tally.tried["wrong" if why else "right"] += 1
-        tally.comparisons += program.count
+        tally.comparisons += count
         if why:
             found = shrunk(program, why)
             key = found.partition("assert")[0].partition("#")[2].partition(":")[0]
@@ -89,7 +89,7 @@ def ops(tally: Tally, going: Going) -> Iterator[str]:
 def files(tally: Tally, going: Going) -> Iterator[str]:
     """Try mutants of every format in a child."""
     sources = list(mutations.sources())
-    seen: set[str] = set()
+    seen: set[tuple[mutations.Source, str]] = set()
     with Child() as child:
         while going(tally.next_seed - tally.seed):
             number = tally.next_seed
@@ -98,8 +98,8 @@ def files(tally: Tally, going: Going) -> Iterator[str]:
             content = mutations.mutated(source, number)
             what = child.ask(*source, content)
             tally.tried[f"{source[0]}: {what.partition(':')[0]}"] += 1
-            if what.startswith(BAD) and what not in seen:
-                seen.add(what)
+            if what.startswith(BAD) and (source, what) not in seen:
+                seen.add((source, what))
                 yield smallest(child, source, number, content, what)
     tally.spent += child.spent
 

@@ -249,11 +249,11 @@ def _check_step(program: Program, of: Built, made: Made, got: Sequence[Array], a
 def assert_promised(name: str, dtype: DType, got: Array, want: Array, operands: Sequence[Array]) -> None:
     """Check a result of a case by docs/numbers.md: exact, or near.
 
-    Zeros are equal whatever their signs where the larger of two is asked for. A near number below the normal ones may
-    be the next one.
+    Zeros are equal whatever their signs where the larger or the smaller of two is asked for. A near number below the
+    normal ones may be the next one.
     """
     if not (CASES[name].near and dtype.is_float):
-        extreme = "max" in name or "min" in name or name in ("top_k", "bottom_k")
+        extreme = "max" in name or "min" in name or name in ("clip", "top_k", "bottom_k")
         assert_same("max" if extreme else name, got, want, *operands)
         return
     if dtype in reference.FORMATS:

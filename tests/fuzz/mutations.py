@@ -93,7 +93,7 @@ def mutated(source: Source, number: int) -> bytes:
     content = sources()[source]
     rng = random.Random(number)
     if kind == "model":
-        return _model(content, rng) if rng.random() < 0.6 else mutant(content, number)
+        return _model(content, rng) if rng.random() < 0.6 else mutant(content, rng.getrandbits(48))
     if rng.random() < 0.4:
         data = bytearray(content)
         for _ in range(rng.choice((1, 1, 2, 4))):

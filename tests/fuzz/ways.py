@@ -64,35 +64,45 @@ WAYS: dict[str, Callable[[Graph, Sequence[Array]], list[Array]]] = {
 
 def failure(program: Program) -> str | None:
     """Return what is wrong with the numbers of a program, or None."""
+    return tried(program)[0]
+
+
+def tried(program: Program) -> tuple[str | None, int]:
+    """Return what is wrong with the numbers of a program, or None, and how many results were compared and are right."""
     try:
-        _check(program)
+        return None, _check(program)
     except Wrong as error:
-        return str(error)
+        return str(error), 0
     except GraphcoreError as error:
-        return f"{type(error).__name__}: {error.summary}"
+        return f"{type(error).__name__}: {error.summary}", 0
     except Exception as error:  # whatever it is, it should not have been
-        return f"{type(error).__name__}: {error}"
-    return None
+        return f"{type(error).__name__}: {error}", 0
 
 
-def _check(program: Program) -> None:
+def _check(program: Program) -> int:
+    """Return how many results were compared: with the reference, and with those of the detour."""
     of = built(program)
     if not of.made:
-        return
+        return 0
     results = _run(of.graph, of.arrays, optimize="exact")
     check(program, of, results)
-    if program.way:
-        try:
-            others = WAYS[program.way](of.graph, of.arrays)
-        except Exception as error:
-            if program.way == "reloaded" and "the onnx target has no way to compute it" in str(error):
-                return  # docs/operators.md says of which dtypes
-            raise Wrong(f"{program.way}: {type(error).__name__}: {error}") from error
-        _compare(program, of, results, others)
+    if not program.way:
+        return len(results)
+    try:
+        others = WAYS[program.way](of.graph, of.arrays)
+    except Exception as error:
+        if program.way == "reloaded" and "the onnx target has no way to compute it" in str(error):
+            return len(results)  # docs/operators.md says of which dtypes
+        raise Wrong(f"{program.way}: {type(error).__name__}: {error}") from error
+    return len(results) + _compare(program, of, results, others)
 
 
-def _compare(program: Program, of: Built, results: Sequence[Array], others: Sequence[Array]) -> None:
-    """Check that a way gives the same numbers, as far as it is to: "fast" and sums in another order are near."""
+def _compare(program: Program, of: Built, results: Sequence[Array], others: Sequence[Array]) -> int:
+    """Check that a way gives the same numbers, as far as it is to: "fast" and sums in another order are near.
+
+    Returns how many results were to be the same.
+    """
+    count = 0
     narrow = any(s.dtype.is_float and s.dtype.bits < 32 for made in of.made for s in made.results)
     narrow |= any(given.dtype.is_float and given.dtype.bits < 32 for given in program.inputs)
     inexact = of.near or (program.way == "fast" and narrow)
@@ -101,6 +111,7 @@ def _compare(program: Program, of: Built, results: Sequence[Array], others: Sequ
             raise Wrong(f"{program.way}: {symbol} is {b.dtype}{b.shape}, and {a.dtype}{a.shape} without")
         if inexact or a.dtype.kind in "OU":
             continue
+        count += 1
         wide_a, wide_b = (reference.exact(v) for v in (a, b))
         with np.errstate(invalid="ignore"):
             same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
@@ -108,6 +119,7 @@ def _compare(program: Program, of: Built, results: Sequence[Array], others: Sequ
                 same |= np.abs(wide_a - wide_b) <= 1e-6 * np.abs(wide_a) + 1e-6
         if not same.all():
             raise Wrong(f"{program.way}: {symbol} is {wide_b[~same][0]}, and {wide_a[~same][0]} without")
+    return count
 
 
-__all__ = ["WAYS", "failure"]
+__all__ = ["WAYS", "failure", "tried"]

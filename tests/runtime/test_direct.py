@@ -328,6 +328,9 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
     "a large size": lambda: model(
         [helper.make_node("Expand", ["x", "s"], ["y"])], {"x": (F32, [1])}, constants={"s": np.array([1 << 62])}
     ),
+    "a part of a Split without a name": lambda: model(
+        [helper.make_node("Split", ["x"], ["y", ""], axis=1, num_outputs=2)], {"x": (F32, ["n", 4])}, opset=20
+    ),
     "attention": lambda: model(
         [
             helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("Softmax", ["s"], ["p"]),
@@ -353,6 +356,16 @@ def test_a_model_is_left_to_a_graph_when_it_has(what: str) -> None:
     except GraphcoreError:
         return
     assert not is_direct(loaded)
+
+
+@pytest.mark.parametrize("names", [["y", ""], ["", "y"]])
+def test_parts_are_right_when_others_have_no_name(names: list[str]) -> None:
+    """onnxruntime's kernel writes to the part that is not there, and ends the process."""
+    split = helper.make_node("Split", ["x"], names, axis=1, num_outputs=2)
+    loaded = InferenceSession().load(model([split], {"x": (F32, ["n", 4])}, opset=20))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    at = 2 * names.index("y")
+    assert np.array_equal(loaded(x)[0], x[:, at : at + 2])
 
 
 GRU = {"w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32)}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -52,7 +53,7 @@ def model(
     outputs: Mapping[str, int | None],
     kind: int = F32,
     version: int = 3,
-    shape: Sequence[int | str] = ("n", 4),
+    shape: Sequence[int | str] | None = ("n", 4),
 ) -> onnx.ModelProto:
     """Return a model of these nodes on `x`. outputs: their dtypes by name; None for a map."""
     info = {n: onnx.ValueInfoProto(name=n) if k is None else helper.make_tensor_value_info(n, k, None)
@@ -235,6 +236,23 @@ def test_text_that_is_none_is_left_to_the_errors_of_a_graph() -> None:
     assert reason(source) == "the constant 'w'"
 
 
+def test_name_of_an_attribute_that_is_no_text_is_refused() -> None:
+    for name, attribute in (("TreeEnsembleClassifier of words", b"class_ids"), ("LabelEncoder", b"values_strings")):
+        content = TAKEN[name]().SerializeToString()
+        assert content.count(attribute) == 1
+        for load in (gc.InferenceSession().load, gc.Graph.load):
+            with pytest.raises(ModelError):
+                load(content.replace(attribute, b"\xef" + attribute[1:]))
+
+
+def test_name_of_a_graph_that_is_no_text_is_refused() -> None:
+    content = TAKEN["Scaler"]().SerializeToString()
+    assert content.count(b"others") == 1
+    for load in (gc.InferenceSession().load, gc.Graph.load):
+        with pytest.raises(ModelError, match="no UTF-8"):
+            load(content.replace(b"others", b"\xefthers"))
+
+
 def test_weights_are_packed_where_several_rows_go_through_them_before_anything_else() -> None:
     weights = helper.make_tensor("w", F32, [4, 3], [0.5] * 12)
     nodes = [
@@ -250,3 +268,41 @@ def test_weights_are_packed_where_several_rows_go_through_them_before_anything_e
         assert scan.run(source)
         packs.append(scan.is_packed())
     assert packs == [True, True, None]
+
+
+# Rows that there are none of
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_results_have_no_rows_when_the_operands_have_none(name: str) -> None:
+    """Kernels compute none, and that of FeatureVectorizer ends the process."""
+    proto = TAKEN[name]()
+    for source in (proto, gc.Graph.load(proto)):
+        loaded = gc.InferenceSession().load(source)
+        (type_,) = loaded.inputs.values()
+        assert isinstance(type_, gc.TensorType)
+        x = np.zeros((0, 4), object if type_.dtype is gc.DType.string else type_.dtype.numpy)
+        assert all(not len(result) for result in loaded(x))
+
+
+_SHAPES: dict[int, tuple[int, ...]] = {1: (3,), 2: (2, 3), 3: (2, 3, 2)}
+
+
+@pytest.mark.parametrize("known", ["nothing", "rank", "shape"])
+@pytest.mark.parametrize("rank", _SHAPES)
+@pytest.mark.parametrize("kind", [F32, F64, I64, TensorProto.INT32])
+def test_vectors_are_those_of_the_kernel(kind: int, rank: int, known: str) -> None:
+    shape = _SHAPES[rank]
+    declared = {"nothing": None, "rank": [f"d{i}" for i in range(rank)], "shape": list(shape)}[known]
+    for counts in ([3, 2], [0, 5], [4, 4]):
+        culprit = node("FeatureVectorizer", inputs="x x", inputdimensions=counts)
+        proto = model([culprit], {"y": F32}, kind, shape=declared)
+        x = (np.random.default_rng(rank).normal(size=shape) * 100).astype(helper.tensor_dtype_to_np_dtype(kind))
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        (want,) = session.run(None, {"x": x})
+        for source in (proto, gc.Graph.load(proto)):
+            (got,) = gc.InferenceSession().load(source)(x)
+            assert got.dtype == want.dtype
+            assert np.array_equal(got, want)
+            if rank == 2:
+                assert known == "shape" or gc.InferenceSession().load(source)(x[:0])[0].shape == (0, sum(counts))

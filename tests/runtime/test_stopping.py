@@ -332,3 +332,113 @@ print("ended")
     started = time.monotonic()
     assert child(code) == ["ended", ""]
     assert time.monotonic() - started < 60
+
+
+KERNEL = """
+import concurrent.futures, contextlib
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a kernel that is idle
+loop = asyncio.new_event_loop()
+others = []
+
+def cell(call):  # as a notebook's kernel runs one: within a callback of the loop, with Python's own handler
+    saved = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        call()
+    except KeyboardInterrupt:
+        print("after", time.monotonic() - at[-1])
+    finally:
+        signal.signal(signal.SIGINT, saved)
+
+@contextlib.contextmanager
+def cancelled_on_interrupt(task):  # as it does for a cell with `await`: its handler raises nothing
+    def handler(*_):
+        loop.call_soon_threadsafe(task.cancel)
+    saved = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, saved)
+
+async def beside():
+    while True:
+        others.append(1)
+        await asyncio.sleep(0.01)
+"""
+
+
+@posix
+@pytest.mark.parametrize("arms", ["", "loop.add_signal_handler(signal.SIGUSR1, print)"])
+def test_interrupt_ends_a_cell_of_a_notebook_and_its_kernel_goes_on(arms: str) -> None:
+    """arms: the loop may have a descriptor of its own for signals."""
+    code = f"""{KERNEL}
+async def serve():
+    task = asyncio.ensure_future(beside())
+    {arms}
+    calls = lambda: made(ENDLESS), lambda: made(ENDLESS, timeout=60), lambda: made.run_async(ENDLESS).result()
+    for call in calls * 2:
+        await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)  # of an idle kernel: nothing
+        interrupt()
+        before = len(others)
+        cell(call)
+        cell(lambda: is_usable(made) and print("usable"))
+        await asyncio.sleep(0.05)
+        assert len(others) > before, "the loop stands"
+    task.cancel()
+
+loop.run_until_complete(serve())
+"""
+    found = child(code)
+    assert found.count("usable") == 6
+    taken = [float(line.split()[1]) for line in found if line.startswith("after")]
+    assert len(taken) == 6
+    assert min(taken) < 0.2
+    assert max(taken) < SLACK
+
+
+@posix
+def test_interrupt_of_a_cell_that_awaits_cancels_it_when_its_run_has_ended() -> None:
+    """As it is for Python code: the handler leaves it to the loop, which the run holds up."""
+    code = f"""{KERNEL}
+async def awaits():
+    interrupt(0.1)
+    with contextlib.suppress(RunTimeoutError):
+        made(ENDLESS, timeout=0.6)
+    print("ran", time.monotonic() - at[0] > 0.4)
+    await asyncio.sleep(60)
+
+async def serve():
+    task = asyncio.ensure_future(awaits())
+    with cancelled_on_interrupt(task):
+        try:
+            await task
+        except asyncio.CancelledError:
+            print("cancelled", is_usable(made))
+
+loop.run_until_complete(serve())
+"""
+    assert child(code) == ["ran True", "cancelled True", ""]
+
+
+@posix
+def test_runs_are_stopped_where_there_is_no_poll() -> None:
+    code = """
+import select
+from graphcore.runtime.stopping.watcher import WATCHER
+assert WATCHER._thread is None
+until(lambda: made(ENDLESS))
+started = time.monotonic()
+try:
+    made(ENDLESS, timeout=0.3)
+except RunTimeoutError:
+    print("timed out", time.monotonic() - started < 3)
+"""
+    root = Path(__file__).parents[2]
+    prefix = PREFIX.replace("made(FIVE)\n", "", 1)
+    given = [sys.executable, "-c", f"import select\ndel select.poll\n{prefix}{code}"]
+    done = subprocess.run(given, cwd=root, timeout=100, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = done.stdout.split("\n")
+    assert found[0].startswith("after")
+    assert float(found[0].split()[1]) < SLACK
+    assert found[1:] == ["timed out True", ""]

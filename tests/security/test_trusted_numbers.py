@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import graphcore as gc
-from graphcore.errors import ModelError, ResourceLimitError, RunError
+from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError, RunError
+from graphcore.onnx.proto import limits
+from graphcore.onnx.proto.ranges import CHECKED
 from graphcore.onnx.schemas.checked_dims import PROPAGATED
 from tests.support.hostile import FLOAT, INT64, model, refused, value
 
@@ -221,3 +224,103 @@ def test_constant_operand_is_refused_when_it_is_no_number_of_the_operator(
     results = ["y", "z"] if op_type == "TopK" else ["y"]
     proto = model([node(op_type, ["x", "n"], results)], [value("x", FLOAT, None)], outputs, constants)
     refused(proto, f"{op_type} 'culprit'", kind=ModelError, run=True)
+
+
+# Constant operands, before ONNX's inference sees them
+
+
+_WRONG: dict[str, tuple[int, list[int], int]] = {
+    "ConstantOfShape": (0, [1 << 62], 1),
+    "Expand": (1, [1 << 62, 2], 1),
+    "Pad": (1, [-(1 << 62), 0], 1),
+    "ReduceSum": (1, [1 << 62], 1),
+    "Reshape": (1, [-2, 1 << 62], 1),
+    "Split": (1, [-(1 << 40), 1], 2),
+    "Squeeze": (1, [-(1 << 62)], 1),
+    "Tile": (1, [1 << 62, 1 << 62], 1),
+    "TopK": (1, [-1], 2),
+    "Unsqueeze": (1, [1 << 40], 1),
+}
+"""By operator: the position of an operand, numbers that it cannot have, and the count of results."""
+
+
+def _said(op_type: str, way: str) -> onnx.ModelProto:
+    """A model that tells an operator numbers it cannot have, in one of the ways of ONNX."""
+    position, numbers, results = _WRONG[op_type]
+    names = ["x", "n"] if position else ["n"]
+    outputs = ["y", "z"][:results]
+    tensor = helper.make_tensor("n", INT64, [len(numbers)], numbers)
+    culprit = node(op_type, names, outputs)
+    ends = [value("x", FLOAT, [2, 3])], [value("y", FLOAT, None)]
+    if way == "initializer":
+        return model([culprit], *ends, [tensor])
+    if way == "Constant":
+        return model([helper.make_node("Constant", [], ["n"], value_ints=numbers), culprit], *ends)
+    if way == "propagated":
+        each = [helper.make_tensor(f"n{i}", INT64, [1], [number]) for i, number in enumerate(numbers)]
+        joined = helper.make_node("Concat", [tensor.name for tensor in each], ["n"], axis=0)
+        return model([joined, culprit], *ends, each)
+    if way == "body":
+        bodies = []
+        for branch in ("then", "else"):
+            inner = node(op_type, names, [f"{branch}{name}" for name in outputs])
+            bodies.append(helper.make_graph([inner], branch, [], [value(f"{branch}y", FLOAT, None)], [tensor]))
+        choice = helper.make_node("If", ["c"], ["y"], then_branch=bodies[0], else_branch=bodies[1])
+        return model([choice], ends[0] + [value("c", TensorProto.BOOL, [])], ends[1])
+    function = helper.make_function("f", "Own", ["x", "n"], outputs, [culprit], [helper.make_opsetid("", 20)])
+    return model([helper.make_node("Own", ["x", "n"], outputs, domain="f")], *ends, [tensor], functions=[function], f=1)
+
+
+@pytest.mark.parametrize("way", ["initializer", "Constant", "propagated", "body", "function"])
+@pytest.mark.parametrize("op_type", _WRONG)
+def test_constant_operand_is_refused_before_inference(op_type: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = _said(op_type, way)
+    stopped = []
+
+    def checked(op_type: str, arrays: Sequence[Any], place: object) -> None:
+        try:
+            limits.check_constants(op_type, arrays, place)
+        except GraphcoreError:
+            stopped.append(op_type)
+            raise
+
+    monkeypatch.setattr("graphcore.onnx.schemas.checked_dims.check_constants", checked)
+    if way == "propagated":  # which no kernel may ever see
+        with contextlib.suppress(GraphcoreError):
+            gc.Graph.load(proto)
+    else:
+        refused(proto, f"{op_type} 'culprit'", kind=ResourceLimitError if _is_size(op_type) else ModelError)
+        refused(proto, op_type, kind=ResourceLimitError if _is_size(op_type) else ModelError, run=True)
+    assert set(stopped) == {op_type}
+
+
+def _is_size(op_type: str) -> bool:
+    """Return whether the numbers are too large, and could be those of an operator."""
+    _, numbers, _ = _WRONG[op_type]
+    return min(numbers) > 0 and op_type not in ("ReduceSum", "Unsqueeze")
+
+
+def test_data_in_other_files_is_not_opened_by_checks(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = _said("Reshape", "initializer")
+    (tensor,) = proto.graph.initializer
+    tensor.ClearField("int64_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret")
+    (tmp_path / "secret").write_bytes(bytes(16))
+    monkeypatch.chdir(tmp_path)
+    refused(proto, "'n'")
+
+
+def test_every_operand_that_is_checked_is_one_of_the_operator() -> None:
+    for op_type, places in CHECKED.items():
+        schema = onnx.defs.get_schema(op_type)
+        assert max(places) < len(schema.inputs), op_type
+
+
+@pytest.mark.parametrize("op_type", ["Concat", "Max", "Mean", "Min", "Sum"])
+def test_operand_is_refused_when_it_is_left_out_before_others(op_type: str) -> None:
+    """Kernels read operands that are not there."""
+    attributes: dict[str, Any] = {"axis": 0} if op_type == "Concat" else {}
+    proto = model([node(op_type, ["x", "", "x"], **attributes)], outputs=[value("y", FLOAT, None)])
+    refused(proto, f"{op_type} 'culprit' lacks the operand", run=True)
+    refused(proto, f"{op_type} 'culprit' lacks the operand")

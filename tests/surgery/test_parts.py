@@ -182,6 +182,25 @@ def test_rename_refuses(net: Graph, names: dict[str, str], message: str) -> None
         net.rename(names)
 
 
+@pytest.mark.parametrize("size", [-3, -1, 1 << 63, 1 << 70, 1.5, True, None, "", "a b", "2 batch", [1]])
+def test_sizes_of_dims_are_refused_when_they_are_none(net: Graph, size: Any) -> None:
+    for work in (lambda: net.with_dims(batch=size), lambda: TensorType(F32, [size])):
+        with pytest.raises(ShapeError, match="is no dim") as caught:
+            work()
+        assert caught.value.help
+
+
+def test_dim_that_no_file_can_say_is_left_open() -> None:
+    """The sum of the axes, which wrapped to 0."""
+    g = Graph("g", {"x": TensorType(F32, [1 << 62])})
+    with pytest.raises(ShapeError, match="beyond int64"):
+        ops.reshape(ops.unsqueeze(g["x"], 0) + ops.unsqueeze(g["x"], 1), [-1])
+    g.output(y=ops.concat([g["x"]] * 4))
+    assert g.outputs[0].shape == (1 << 64,)
+    made = g.to_onnx()
+    assert not made.graph.output[0].type.tensor_type.shape.dim[0].HasField("dim_value")
+
+
 def test_bounds_of_dims_are_renamed_with_them() -> None:
     g = Graph("g", {"x": TensorType(F32, [gc.Dim("n", min=1)])})
     g.output(y=g["x"] * 2)

@@ -251,7 +251,7 @@ class Reader:
             inputs.pop()
         if not domain:
             casts.agree(op_type, inputs)
-        if not inner and op_type != "BitCast" and is_unchanged(domain, op_type, version):
+        if not inner and (op_type, "to") not in _DTYPE_ATTRIBUTES and is_unchanged(domain, op_type, version):
             return self.graph.build.emit_many(op_type, tuple(inputs), types, attributes, domain)
         node = Read(
             graph=self.graph,

@@ -41,7 +41,7 @@ _Kinds = onnx.AttributeProto
 _SHORT = frozenset({_Kinds.INT, _Kinds.FLOAT, _Kinds.STRING, _Kinds.INTS, _Kinds.FLOATS, _Kinds.STRINGS})
 """The kinds of attributes that signatures have; tensors, types and graphs are read node by node."""
 
-_APART = frozenset({"BitCast", "Cast", "CastLike", "Pow", "QuantizeLinear", *POSITIONS})
+_APART = frozenset({"BitCast", "Cast", "CastLike", "Constant", "Pow", "QuantizeLinear", *POSITIONS})
 """Operators that are read by rules of their own."""
 
 

@@ -9,14 +9,17 @@ import pickle
 import struct
 from typing import Any
 
+from graphcore.arrays.casting import Array
+from graphcore.arrays.resource_limits import Limits
 from graphcore.runtime.isolation.blocks import Block
 from graphcore.runtime.isolation.codec import Layout, Reader
 from graphcore.runtime.isolation.described import described, read, written
 from graphcore.runtime.isolation.failures import told
-from graphcore.runtime.isolation.framing import Channel, Kind
+from graphcore.runtime.isolation.framing import RUN_HEAD, Channel, Kind
 from graphcore.runtime.isolation.walls import limits
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
+from graphcore.runtime.stopping.limit import Limit
 
 
 def serve(channel: Channel, settings: dict[str, Any], time: limits.ProcessorTime) -> None:
@@ -47,15 +50,30 @@ def _loaded(asked: dict[str, Any], options: dict[str, Any], channel: Channel) ->
         config=options["config"],
         **options["session_options"],
     )
+    limits = Limits(**asked["limits"])
     if asked["kind"] == "path":
-        return session.load(asked["path"], **asked["links"])
+        return session.load(asked["path"], _weights(asked, channel), limits=limits, **asked["links"])
     handle = channel.handed()
+    weights = _weights(asked, channel)
     with mmap.mmap(handle, 0, mmap.MAP_SHARED, mmap.PROT_READ) if os.fstat(handle).st_size else _Nothing() as content:
         os.close(handle)
         if asked["kind"] == "graph":
             graph = pickle.loads(content)  # of the parent, which is trusted: nothing that a worker says is unpickled
-            return session.load(graph)
-        return session.load(bytes(content))
+            return session.load(graph, weights)
+        return session.load(bytes(content), weights, limits=limits)
+
+
+def _weights(asked: dict[str, Any], channel: Channel) -> dict[str, Array] | None:
+    """Return the arrays in place of the model's weights, which lie in shared memory; None where there are none."""
+    said = asked.get("weights")
+    if said is None:
+        return None
+    handle = channel.handed()
+    content = Block(handle, said["bytes"], 0, is_read_only=True).array
+    os.close(handle)
+    at, length = said["head"]
+    values = Reader(content[at : at + length].tobytes(), content, is_copied=False).values(len(said["names"]))
+    return dict(zip(said["names"], values, strict=True))
 
 
 class _Nothing:
@@ -101,10 +119,16 @@ class _Served:
         return made
 
     def _run(self, content: bytes) -> None:
-        (number,) = struct.unpack_from("<I", content)
+        number, seconds = RUN_HEAD.unpack_from(content)
         try:
-            values = Reader(content[4:], self._blocks[0].array, is_copied=False).values(len(self._names))
-            layout = Layout(self._model(dict(zip(self._names, values, strict=True))))
+            head = content[RUN_HEAD.size :]
+            values = Reader(head, self._blocks[0].array, is_copied=False).values(len(self._names))
+            feed = dict(zip(self._names, values, strict=True))
+            if seconds:
+                with Limit(self._model.name, seconds):
+                    layout = Layout(self._model(feed))
+            else:
+                layout = Layout(self._model(feed))
         except Exception as error:
             self._channel.send(Kind.FAILED, written(told(error, "run", self._line)))
             return

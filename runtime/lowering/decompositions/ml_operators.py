@@ -35,6 +35,8 @@ def replaces(op_type: str, operand: Type | None, result: Type | None) -> bool:
         return row is not None
     if op_type == "LabelEncoder" and isinstance(result, TensorType):
         return result.dtype not in _ENCODED.get(operand.dtype, ())
+    if op_type == "FeatureVectorizer":
+        return _may_lack_rows(operand)
     return operand.dtype in row[0]
 
 
@@ -147,11 +149,55 @@ def _classified(b: Builder, call: Call) -> Replacement:
     return b.op("Gather", table, best, dtype=own, shape=call.shape), scores
 
 
+def _may_lack_rows(type_: TensorType) -> bool:
+    shape = type_.shape
+    return not shape.is_ranked or (len(shape) > 1 and not (shape[0].is_static and int(shape[0])))
+
+
+def _vectorized(b: Builder, call: Call) -> Replacement:
+    """Return the columns of the operands side by side, each cut or filled with zeros to its own number of them.
+
+    The kernel ends the process on operands without rows (seen in onnxruntime 1.32).
+    """
+    counts = call.attributes.get("inputdimensions") or ()
+    if len(counts) != len(call.inputs):
+        return None  # the kernel says so
+    rows = call.shape[0] if call.shape.is_ranked and call.types[0].rank == 2 else Dim.dynamic()
+    parts = []
+    for x, count in zip(call.inputs, counts, strict=True):
+        wide = b.op("Pad", b.cast(_in_rows(b, x), _F32), b.vector([0, 0, 0, count]), shape=_shape([rows, _ANY_DIM]))
+        cut = _shape([rows, Dim(count)])
+        parts.append(b.op("Slice", wide, b.vector([0]), b.vector([count]), b.vector([1]), shape=cut))
+    return b.op("Concat", *parts, shape=call.shape, axis=1)
+
+
+def _in_rows(b: Builder, x: Symbol) -> Symbol:
+    """Return a tensor with two axes: a vector is one row, and axes after the first are one."""
+    shape = x.shape
+    if shape.is_ranked and len(shape) > 1:
+        return b.op("Flatten", x, shape=_shape([shape[0], _ANY_DIM]), axis=1)
+    if shape.is_ranked:
+        return b.op("Reshape", x, b.vector([1, -1]), shape=_shape([Dim(1), _ANY_DIM]))
+    sizes = b.op("Shape", x, dtype=_I64, shape=_shape([_ANY_DIM]))
+    first = b.op("Slice", sizes, b.vector([0]), b.vector([1]), shape=_shape([Dim(1)]))
+    others = b.op("Slice", sizes, b.vector([1]), b.vector([_MOST_AXES]), shape=_shape([_ANY_DIM]))
+    others = b.op("ReduceProd", others, b.vector([0]), shape=_shape([Dim(1)]), keepdims=1)
+    is_row = b.op("Equal", b.op("Shape", sizes, dtype=_I64, shape=_shape([Dim(1)])), b.vector([1]), dtype=DType.bool)
+    rows = b.op("Where", is_row, b.vector([1]), first)
+    columns = b.op("Where", is_row, first, others)
+    two = b.op("Concat", rows, columns, shape=_shape([Dim(2)]), axis=0)
+    return b.op("Reshape", x, two, shape=_shape([_ANY_DIM, _ANY_DIM]), allowzero=1)
+
+
+_ANY_DIM = Dim.dynamic()
+_MOST_AXES = 64
+
 _WHOLE = frozenset({_I32, _I64})
 _ANY = frozenset({_I32, _I64, _F32, _F64})
 
 _ROWS: dict[str, tuple[frozenset[DType], Decomposition]] = {
     "Binarizer": (_WHOLE | {_F64}, _binarized),
+    "FeatureVectorizer": (_ANY, _vectorized),
     "Imputer": (frozenset({_I32, _F64}), _imputed),
     "LabelEncoder": (frozenset(), _encoded),
     "LinearRegressor": (_WHOLE | {_F64}, _computed_in(_F32)),

@@ -23,6 +23,8 @@ from tests.support.mutants.seeds import seeds
 
 SMALL = 1 << 16
 """Elements of the largest input that is fed."""
+LONGEST = 5.0
+"""Seconds of a run, after which it is stopped between two kernels: of a loop that is told to turn 2^32 times."""
 
 
 def main() -> None:
@@ -54,7 +56,7 @@ def outcome(content: bytes) -> str:
             feeds = None
         if feeds is None:
             return "loaded"
-        model(**feeds)
+        model.execute(feeds, timeout=LONGEST)
     except GraphcoreError as error:
         return type(error).__name__
     except BaseException as error:  # whatever it is, it should not have been

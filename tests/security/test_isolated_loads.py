@@ -1,0 +1,205 @@
+"""Arguments of loads and calls that an isolated model shares with a Model: limits, weights and timeouts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType
+from graphcore.errors import (
+    FeedError,
+    GraphcoreError,
+    GraphError,
+    ModelError,
+    ResourceLimitError,
+    RunTimeoutError,
+)
+from tests.security.test_isolation import MEMORY, ONES, START, endless, taken_over
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the walls are Linux'")
+
+SESSION = gc.IsolatedSession(memory=MEMORY, load_seconds=START, run_seconds=START)
+
+
+def weighted() -> Graph:
+    """A graph with three weights, one of them of bools."""
+    graph = Graph("weighted", {"x": TensorType(DType.float32, ["n", 2])})
+    w = graph.weight("w", np.ones((2, 2), np.float32))
+    b = graph.weight("b", np.zeros(2, np.float32))
+    flag = graph.weight("flag", np.array([True, False]))
+    graph.output(y=graph["x"] @ w + b, z=flag & True)
+    return graph
+
+
+OTHERS = {
+    "w": np.array([[1, 2], [3, 4]], np.float32),
+    "b": np.array([10, 20], np.float32),
+    "flag": np.array([False, True]),
+}
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (gc.Limits(bytes=10), "bytes=10"),
+        (gc.Limits(nodes=1), "nodes=1"),
+        (gc.Limits(elements=1), "elements=1"),
+        (gc.Limits(depth=0), "depth=0"),
+        (gc.Limits(seconds=1e-9), "seconds=1e-09"),
+        (gc.Limits(strict=["Loop", "Identity"]), "strict does not allow Mul"),
+    ],
+    ids=["bytes", "nodes", "elements", "depth", "seconds", "strict"],
+)
+def test_load_is_refused_when_it_is_beyond_a_limit_of_its_own(limits: gc.Limits, words: str) -> None:
+    with pytest.raises(GraphcoreError, match=words) as caught:
+        SESSION.load(endless(), limits=limits)
+    assert type(caught.value) is (ModelError if limits.strict else ResourceLimitError)
+    with pytest.raises(type(caught.value)) as of_model:
+        gc.InferenceSession().load(endless(), limits=limits)
+    assert caught.value.summary == of_model.value.summary
+
+
+def test_load_keeps_its_limits_when_they_are_wide_enough(tmp_path: Path) -> None:
+    (tmp_path / "endless.onnx").write_bytes(endless())
+    limits = gc.Limits(nodes=10, strict=["Loop", "Identity", "Mul"])
+    with SESSION.load(tmp_path / "endless.onnx", limits=limits) as isolated:
+        assert isolated(np.array(False), ONES)[0].tolist() == [1, 1]
+
+
+def test_load_refuses_limits_and_a_cache_that_it_cannot_have() -> None:
+    with pytest.raises(GraphError, match="limits are a dict"):
+        SESSION.load(endless(), limits={"nodes": 1})  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="no cache_dir") as caught:
+        SESSION.load(endless(), cache_dir="somewhere")  # type: ignore[arg-type]
+    assert "InferenceSession" in caught.value.help
+
+
+# Weights
+
+
+@pytest.mark.parametrize("kind", ["graph", "path", "bytes"])
+def test_weights_are_replaced_as_those_of_a_model(kind: str, tmp_path: Path) -> None:
+    graph = weighted()
+    given: Any = graph
+    if kind != "graph":
+        graph.export(tmp_path / "weighted.onnx")
+        given = tmp_path / "weighted.onnx" if kind == "path" else (tmp_path / "weighted.onnx").read_bytes()
+    x = np.array([[1, 2], [3, 4]], np.float32)
+    want = gc.InferenceSession().load(given, OTHERS)(x)
+    with SESSION.load(given, OTHERS) as isolated:
+        for _ in range(2):
+            got = isolated(x)
+            assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
+            os.kill(isolated.processes[0], signal.SIGKILL)  # the next worker is given them again
+            time.sleep(0.1)
+    assert want[0].tolist() == [[17, 30], [25, 42]]
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ([1], "weights are a list"),
+        ({"w": [1.0]}, "'w' is a list"),
+        ({"w": np.ma.masked_array([1.0])}, "no array"),
+        ({1: np.ones(1)}, "weight 1"),
+        ({"v": np.ones((2, 2), np.float32)}, "no weight 'v'"),
+        ({"w": np.ones((2, 3), np.float32)}, r"float32\[2, 3\] is given"),
+        ({"w": np.ones((2, 2), np.longdouble)}, "array of float128"),
+    ],
+)
+def test_weights_are_refused_when_they_are_not_the_models(weights: Any, words: str) -> None:
+    with pytest.raises(GraphcoreError, match=words) as caught:
+        SESSION.load(weighted(), weights)
+    assert caught.value.help
+
+
+# Timeouts
+
+
+@pytest.fixture(scope="module")
+def isolated() -> Iterator[gc.IsolatedModel]:
+    with SESSION.load(endless()) as made:
+        yield made
+
+
+def test_call_ends_at_its_timeout_and_the_worker_lives(isolated: gc.IsolatedModel) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: isolated(np.array(True), ONES, timeout=0.3),
+        lambda: isolated.execute(np.array(True), ONES, timeout=0.3),
+        lambda: isolated.run_async(np.array(True), ONES, timeout=0.3).result(),
+    ]
+    for call in calls:
+        started = time.monotonic()
+        with pytest.raises(RunTimeoutError, match=r"timeout=0\.3 seconds") as caught:
+            call()
+        assert 0.3 <= time.monotonic() - started < 10
+        assert caught.value.help
+        assert isolated(np.array(False), ONES, timeout=START)[0].tolist() == [1, 1]
+
+
+def test_worker_that_does_not_stop_is_ended_and_the_next_call_runs() -> None:
+    with taken_over() as made:
+        sleep = np.array("import time; time.sleep(60)", object)
+        started = time.monotonic()
+        with pytest.raises(RunTimeoutError, match="its worker was ended"):
+            made(sleep, timeout=0.3)
+        assert time.monotonic() - started < 10
+        with pytest.raises(RunTimeoutError, match="timeout"):  # while another worker starts
+            made(np.array("said = 1", object), timeout=0.01)
+        assert made(np.array("said = 1", object), timeout=START)[0] == "1"
+
+
+def test_timeout_counts_the_wait_for_a_free_worker(isolated: gc.IsolatedModel) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(isolated, np.array(True), ONES, timeout=2.0)
+        time.sleep(0.3)
+        started = time.monotonic()
+        with pytest.raises(RunTimeoutError):
+            isolated(np.array(False), ONES, timeout=0.2)
+        assert time.monotonic() - started < 1.5
+        with pytest.raises(RunTimeoutError):
+            first.result()
+
+
+def test_session_limit_holds_when_the_timeout_is_longer() -> None:
+    session = gc.IsolatedSession(run_seconds=1, load_seconds=START)
+    with session.load(endless()) as made, pytest.raises(ResourceLimitError, match="run_seconds=1"):
+        made(np.array(True), ONES, timeout=START)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "1", True, float("inf"), float("nan")])
+def test_timeout_is_refused_when_it_is_no_time(isolated: gc.IsolatedModel, timeout: Any) -> None:
+    for call in (isolated, isolated.execute, isolated.run_async):
+        with pytest.raises(FeedError, match="is no time"):
+            call(np.array(False), ONES, timeout=timeout)
+
+
+def test_input_called_timeout_is_meant_in_a_call() -> None:
+    graph = Graph("named", {"timeout": TensorType(DType.float32, [1])})
+    graph.output(y=graph["timeout"] + 1)
+    with SESSION.load(graph) as made:
+        assert made(timeout=np.ones(1, np.float32))[0] == 2
+        assert made.run_async(timeout=np.ones(1, np.float32)).result()[0] == 2
+        assert made.execute({"timeout": np.ones(1, np.float32)}, timeout=START)[0] == 2
+
+
+def test_model_runs_and_is_ended_where_there_is_no_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("select.poll")
+    with SESSION.load(endless()) as made:
+        assert made(np.array(False), ONES)[0].tolist() == [1, 1]
+        with pytest.raises(RunTimeoutError):
+            made(np.array(True), ONES, timeout=0.3)
+        assert made(np.array(False), ONES)[0].tolist() == [1, 1]
