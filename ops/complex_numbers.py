@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
 from graphcore.build.elementwise import unary
@@ -9,7 +11,6 @@ from graphcore.build.operands import operand, promote, promote_one
 from graphcore.build.shapes import broadcast, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.mathematics import atan2
 from graphcore.ops.shared.dims import Axis
 from graphcore.ops.shared.indexing.positions import runtime_shape
 from graphcore.ops.shared.reshape import reshaped
@@ -21,6 +22,14 @@ from graphcore.types.tensor_types import Shape, _shape, tensor_type
 _REAL = (Kind.bool, Kind.signed, Kind.unsigned, Kind.float)
 
 # Of the complex dtypes
+
+
+def _angle_of_real(x: Symbol) -> Symbol:
+    zero = e.const(x, 0)
+    left = e.either(e.less(x, zero), e.less(e.emit("Div", e.const(x, 1), x), zero))  # the quotient tells -0.0 from 0.0
+    turned = e.where(left, e.const(x, math.pi), zero)
+    return e.where(e.emit("IsNaN", x, dtype=DType.bool), x, turned)
+
 
 real = unary(
     "real",
@@ -44,7 +53,7 @@ angle = unary(
     "Angle",
     "float",
     "The angle of complex numbers in radians, from -pi to pi; 0 or pi for real numbers. NumPy's angle.",
-    body=lambda x: atan2(e.const(x, 0.0), x),
+    body=_angle_of_real,
     gives_real=True,
 )
 
@@ -89,7 +98,7 @@ def complex_(real: TensorLike, imag: TensorLike = 0.0) -> Symbol:
 
 setattr(Symbol, "real", property(real))  # noqa: B010 - declared for type checkers in Symbol
 setattr(Symbol, "imag", property(imag))  # noqa: B010
-setattr(Symbol, "conj", lambda self: conj(self))  # noqa: B010
+setattr(Symbol, "conj", conj)  # noqa: B010
 
 
 # As pairs of real numbers

@@ -8,8 +8,8 @@ from urllib.parse import quote, unquote
 def member_name(name: str) -> str:
     """Return a name for a member of an archive, in which what could lead out of a folder is percent-encoded.
 
-    That is: segments of dots alone, empty segments, backslashes, drives, and what is not printable; `%` itself too, so
-    that `value_name` returns the name. Other names stay as they are.
+    That is: segments of dots and blanks alone, empty segments, backslashes, drives, and what is not printable; `%`
+    itself too, so that `value_name` returns the name. Other names stay as they are.
     """
     kept = "".join(c if c.isprintable() and c not in "%\\" else _encoded(c) for c in name)
     if kept[1:2] == ":":
@@ -28,7 +28,7 @@ def value_name(member: str) -> str:
 
 
 def _segment(text: str) -> str:
-    return text if text.strip(". ") else text.replace(".", "%2E")
+    return text if text.strip(". ") else text.replace(".", "%2E").replace(" ", "%20")
 
 
 def _encoded(character: str) -> str:

@@ -123,7 +123,7 @@ def run(call: Callable[..., Any], *given: Any) -> Any:
     raises, what the limit in force does, and what handlers do.
     """
     state = HERE.state
-    if state.is_due:
+    if time.monotonic() >= state.due_at:
         WATCHER.arm(state)
     try:
         return call(*given, state.options)
@@ -139,7 +139,7 @@ def run_once(call: Callable[..., Any], *given: Any) -> Any:
     A signal stops it where the handler is known to raise.
     """
     state = HERE.state
-    if state.is_due:
+    if time.monotonic() >= state.due_at:
         WATCHER.arm(state)
     if not state.is_main or state.options is None:
         return run(call, *given)

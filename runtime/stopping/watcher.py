@@ -26,6 +26,8 @@ _SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
 _FRESH = 0.05
 """Seconds after which the descriptor is set again, since others may have set theirs. It takes 1 us."""
 
+_NEVER = float("inf")
+
 
 class Ends(Protocol):
     """A limit with a deadline, in seconds of `time.monotonic`."""
@@ -38,13 +40,13 @@ class Ends(Protocol):
 class ThreadState:
     """The limits of the runs of one thread.
 
-    options: those that its runs are given; None for a thread that nothing stops. is_due: that signals are to be
-    directed to the watcher, which is so in the main thread alone. is_repeatable: that a run may be stopped for a
-    handler which then does not raise: it is made again. limit: the innermost one in force. outer: the limits around it,
-    with their options.
+    options: those that its runs are given; None for a thread that nothing stops. due_at: from when on signals are to be
+    directed to the watcher again, which is done in the main thread alone. is_repeatable: that a run may be stopped for
+    a handler which then does not raise: it is made again. limit: the innermost one in force. outer: the limits around
+    it, with their options.
     """
 
-    __slots__ = ("is_due", "is_main", "is_repeatable", "limit", "options", "outer", "raised")
+    __slots__ = ("due_at", "is_main", "is_repeatable", "limit", "options", "outer", "raised")
 
     def __init__(self, is_main: bool) -> None:
         self.limit: Any = None
@@ -55,7 +57,8 @@ class ThreadState:
 
     def own(self, is_main: bool) -> None:
         """Make it the state of the main thread, or of another."""
-        self.is_main = self.is_due = is_main
+        self.is_main = is_main
+        self.due_at = 0.0 if is_main else _NEVER
         if self.limit is None:
             self.options: Any = None
 
@@ -82,8 +85,7 @@ class Watcher:
         self._thread: threading.Thread | None = None
         self._pipe: tuple[int, int] | None = None
         self._ends: set[Ends] = set()
-        self._wakes = float("inf")
-        self._stale = float("inf")
+        self._wakes = _NEVER
         self._others: tuple[int, int, int] | None = None
 
     def arm(self, state: ThreadState) -> None:
@@ -96,13 +98,11 @@ class Watcher:
                 try:
                     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
                 except (ValueError, OSError):  # of a main thread that signals do not go to: the interpreter is embedded
-                    state.is_due = False
+                    state.due_at = _NEVER
                     return
                 if before != writer:
                     self._others = _identity(before)
-                self._stale = time.monotonic() + _FRESH
-                self._wake(self._stale)
-            state.is_due = False
+            state.due_at = time.monotonic() + _FRESH
 
     def add(self, limit: Ends) -> None:
         """Let a limit expire at its deadline."""
@@ -159,7 +159,7 @@ class Watcher:
                 now = time.monotonic()
                 seconds = self._wakes - now
             if seconds > 0:
-                wait(None if seconds == float("inf") else min(seconds, 3600.0) + 0.001)
+                wait(None if seconds == _NEVER else min(seconds, 3600.0) + 0.001)
             with self._lock:
                 if _END in self._heed():
                     self._thread = None
@@ -169,15 +169,10 @@ class Watcher:
     def _expire(self) -> None:
         """End the limits that are due, and find out when the next one is."""
         now = time.monotonic()
-        if self._stale <= now:
-            self._stale = float("inf")
-            if self.main is not None:
-                self.main.is_due = True
         for limit in [limit for limit in self._ends if limit.deadline <= now]:
             self._ends.discard(limit)
             limit.expire()
-        self._wakes = min((limit.deadline for limit in self._ends), default=float("inf"))
-        self._wakes = min(self._wakes, self._stale)
+        self._wakes = min((limit.deadline for limit in self._ends), default=_NEVER)
 
     def _heed(self) -> bytes:
         """Heed what was written, and return it."""
@@ -220,7 +215,7 @@ class Watcher:
         main = self.main
         with self._lock:
             if main is not None and threading.current_thread() is threading.main_thread():
-                main.is_due = True
+                main.due_at = 0.0
                 if not self._ends:
                     return
             if self._pipe is not None:
@@ -240,7 +235,6 @@ class Watcher:
         self._begin()
         self.main = state
         state.own(True)
-        state.is_due = True
 
 
 def run_options() -> Any:

@@ -25,6 +25,7 @@ NAMES = st.lists(PIECES | st.text(max_size=3), min_size=1, max_size=8).map("".jo
 @example("C:\\evil")
 @example("c:/evil")
 @example("\\\\server\\share")
+@example(" /.")
 def test_names_of_members_stay_in_a_folder_and_tell_the_value(name: str) -> None:
     made = member_name(name)
     assert value_name(made) == name

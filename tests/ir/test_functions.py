@@ -468,9 +468,13 @@ def is_built(name: str, dtype: DType) -> bool:
     return True
 
 
+INLINED = {"complex", "bit_concat", "bit_extract", "bit_insert"}
+"""Ops on dtypes that ONNX has not, complex ones and integers of odd widths: functions with them are inlined."""
+
+
 @pytest.mark.parametrize("dtype", [D.float32, D.int8, D.uint64], ids=str)
 def test_every_op_in_a_function_gives_what_it_gives_outside(dtype: DType) -> None:
-    names = [name for name in CASES if is_built(name, dtype)]
+    names = [name for name in CASES if is_built(name, dtype) and name not in INLINED]
     plain, _, arrays = graph_of(names, dtype)
 
     @gc.function

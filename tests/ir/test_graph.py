@@ -167,7 +167,7 @@ def test_constant_is_refused_when_an_element_cannot_be_held(value: Any, dtype: D
 
 @pytest.mark.parametrize(
     "value",
-    [None, object(), [[1], [1, 2]], {"a": 1}, 2**70, [1, None], np.array([None, 1], object), 1j, [b"x", 1]],
+    [None, object(), [[1], [1, 2]], {"a": 1}, 2**70, [1, None], np.array([None, 1], object), [b"x", 1]],
     ids=lambda v: repr(v)[:20],
 )
 def test_constant_is_refused_when_it_is_no_tensor(value: Any) -> None:
@@ -236,8 +236,8 @@ def test_weight_is_refused_when_it_is_no_array_or_its_name_is_taken() -> None:
         graph.weight("w", [1, 2])
     with pytest.raises(GraphError, match="weight: the name 'x' is taken"):
         graph.weight("x", np.zeros(2))
-    with pytest.raises(DTypeError, match="weight: 'c' is an array of complex128"):
-        graph.weight("c", np.zeros(2, complex))
+    with pytest.raises(DTypeError, match=r"weight: 'c' is an array of datetime64\[D\]"):
+        graph.weight("c", np.zeros(2, "M8[D]"))
 
 
 # Casts

@@ -45,10 +45,10 @@ LEFT = {
     "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"}, "fma": {"BitCast"},
     "dequantize": {"BitCast"}, "gru": {"GRU"}, "stft": {"STFT"}, "unique": {"BitCast"},
     "list_split": {"SplitToSequence"}, "list_unstack": {"SplitToSequence"},
-    "string_of": {"Cast", "RegexFullMatch", "Where"},
+    "string_of": {"Cast", "RegexFullMatch", "Where"}, "bitcast": {"BitCast"}, "bit_concat": {"Cast"},
 }  # fmt: skip
 """Ops of which something is left to the CPU, and what: there are no kernels of DFT, STFT, GRU and BitCast, none
-that cut tensors into lists, and none of strings."""
+that cut tensors into lists, none of strings, and no casts to 2 bits."""
 
 
 class _OnCPU(gc.InferenceSession):
@@ -99,7 +99,7 @@ def test_every_op_runs_on_the_device_when_of_any_dtype(dtype: DType) -> None:
             if node.op_type == "Cast" and isinstance(node.inputs[0], gc.Symbol):
                 before = node.inputs[0].producer
                 merged = isinstance(before, Node) and before.op_type == "Cast"
-                assert not merged or node.inputs[0].dtype in (D.bool, D.float8_e4m3fn, D.float8_e5m2), name
+                assert not merged or node.inputs[0].dtype in (D.bool, D.uint2, D.float8_e4m3fn, D.float8_e5m2), name
     assert {name: found for name, found in left.items() if not found <= LEFT.get(name, set())} == {}
 
 

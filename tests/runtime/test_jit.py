@@ -183,8 +183,8 @@ def test_method_can_be_jitted() -> None:
 
 
 def test_dtype_that_no_graph_has_is_refused() -> None:
-    with pytest.raises(FeedError, match="jit: argument 'x' is complex128, which no graph computes with"):
-        gc.jit(lambda x: x)(np.ones(1, complex))
+    with pytest.raises(FeedError, match=r"jit: argument 'x' is datetime64\[D\], which no graph computes with"):
+        gc.jit(lambda x: x)(np.ones(1, "M8[D]"))
 
 
 def test_what_is_no_function_is_refused() -> None:
@@ -251,9 +251,10 @@ def test_numpy_text_belongs_to_the_signature() -> None:
     assert scaled(np.ones(1, np.float32), np.str_("once")).tolist() == [1]
 
 
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="long doubles are float64 on this system")
 def test_numpy_scalar_that_no_graph_computes_with_is_refused() -> None:
-    with pytest.raises(FeedError, match="jit: argument 'x' is complex64, which no graph computes with"):
-        gc.jit(lambda x: x)(np.complex64(1))
+    with pytest.raises(FeedError, match=r"jit: argument 'x' is float\d+, which no graph computes with"):
+        gc.jit(lambda x: x)(np.longdouble(1))
 
 
 def test_numbers_and_arrays_that_are_returned_are_constants() -> None:
