@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -344,7 +345,8 @@ class Isolated(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         for process in _children():
-            os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         try:
             self.model(np.ones((2, 16), np.float32))
         except GraphcoreError:
@@ -355,8 +357,15 @@ def _children() -> list[int]:
     """Return the processes that this one has started and that are of an isolated session."""
     found = []
     for thread in Path("/proc/self/task").iterdir():
-        found += [int(p) for p in (thread / "children").read_text().split()]
-    return [p for p in found if b"isolation" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        with contextlib.suppress(OSError):  # a thread, and below a process, that has ended meanwhile
+            found += [int(p) for p in (thread / "children").read_text().split()]
+    return [p for p in found if _is_isolated(p)]
+
+
+def _is_isolated(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"isolation" in Path(f"/proc/{process}/cmdline").read_bytes()
+    return False
 
 
 MACHINES: dict[str, type[RuleBasedStateMachine]] = {"buffers": Holding, "batcher": Batching, "cache": Caching}
