@@ -54,18 +54,18 @@ def processes(mark: str, name: str) -> list[int]:
 
 @contextmanager
 def killing(mark: str, name: str) -> Iterator[list[int]]:
-    """Kill one process of a cluster, half a second after the first of this name is there; yield the list of whom."""
+    """Kill one process of a cluster, half a second after the first new one of this name; yield the list of whom."""
     killed: list[int] = []
+    before = {*processes(mark, name)}  # those of an earlier job may still be ending
 
     def kill() -> None:
         for _ in range(600):
-            found = processes(mark, name)
-            if found:
+            for process in {*processes(mark, name)} - before:
                 time.sleep(0.5)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(found[0], signal.SIGKILL)
-                    killed.append(found[0])
-                return
+                    os.kill(process, signal.SIGKILL)
+                    killed.append(process)
+                    return
             time.sleep(0.05)
 
     killer = threading.Thread(target=kill)
