@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from graphcore.build.functions import Function, function
     from graphcore.build.operands import implicit_cast
     from graphcore.checkpoints import load_tensors, save_tensors
-    from graphcore.custom_ops.declaration import CustomOp, custom_op
+    from graphcore.custom_ops.custom_op import CustomOp
+    from graphcore.custom_ops.declaration import custom_op
     from graphcore.errors import GraphcoreError, LossyCastWarning
     from graphcore.ir.buffers import Buffer, BufferValue
     from graphcore.ir.graph import Graph
@@ -104,7 +105,7 @@ _HOMES = {
     "Bound": "runtime",
     "Buffer": "ir.buffers",
     "BufferValue": "ir.buffers",
-    "CustomOp": "custom_ops.declaration",
+    "CustomOp": "custom_ops.custom_op",
     "DType": "types.dtypes",
     "Dim": "types.dims",
     "Function": "build.functions",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import onnx
 
     from graphcore.arrays.resource_limits import Limits
-    from graphcore.custom_ops.declaration import CustomOp
+    from graphcore.custom_ops.custom_op import CustomOp
     from graphcore.runtime.inspection.placement import Placement
     from graphcore.runtime.inspection.profiling import Profile
     from graphcore.runtime.quantizer.report import Report

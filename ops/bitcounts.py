@@ -99,7 +99,7 @@ def _emitted(op_type: str, x: Symbol, dtype: DType) -> Symbol:
 
 
 _STORED = (DType.uint8, DType.uint32, DType.uint64)
-"""What bits are counted in: BitShift has no kernel for uint16."""
+"""Dtypes in which bits are counted: BitShift has no kernel for uint16."""
 
 
 def _storage(bits: int) -> DType:

@@ -123,7 +123,7 @@ class Unique(NamedTuple):
     inverse: Symbol
     """Which of the values each element, or slice, is."""
     counts: Symbol
-    """How often each is there."""
+    """The number of times that each is there."""
 
 
 @op(onnx="TopK, NonZero, CumSum, ScatterElements, Unique", rule="keep")

@@ -17,8 +17,9 @@ from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.exposed_buffers import exposed
 from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.buffer_notes import note_initial_values
-from graphcore.onnx.proto.model_proto import External, encode, join, raw, within_limit
+from graphcore.onnx.proto.model_proto import encode, join, within_limit
 from graphcore.onnx.proto.protobuf import Chunk
+from graphcore.onnx.proto.value_protos import External, raw
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS, file_versions, lower
 from graphcore.runtime.lowering.decompositions.older.bitcast import BitsViewed
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime

@@ -40,7 +40,7 @@ from graphcore.support.suggestions import suggestion
 if TYPE_CHECKING:
     import onnx
 
-    from graphcore.custom_ops.declaration import CustomOp
+    from graphcore.custom_ops.custom_op import CustomOp
     from graphcore.onnx.read.reader import Opened
     from graphcore.runtime.warm_start.start import WarmStart
 

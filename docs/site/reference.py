@@ -9,7 +9,7 @@ from types import FunctionType
 
 from docs.site.public_names import MODULES, Name, module_of, names
 from graphcore.build.declare import MEANINGS, REGISTRY
-from graphcore.custom_ops.declaration import CustomOp
+from graphcore.custom_ops.custom_op import CustomOp
 
 
 def pages() -> dict[str, str]:

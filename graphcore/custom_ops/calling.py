@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import Any
 
-from graphcore.custom_ops.declaration import CustomOp, lookup
+from graphcore.custom_ops.custom_op import CustomOp, lookup
 from graphcore.errors import GraphError, ModelError
 
 

@@ -11,7 +11,7 @@ import onnx
 
 from graphcore.arrays.external_data import ExternalData
 from graphcore.arrays.resource_limits import Limits
-from graphcore.custom_ops.declaration import CustomOp
+from graphcore.custom_ops.custom_op import CustomOp
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Match, Node, Symbol

@@ -18,7 +18,7 @@ from graphcore.ir.symbol import Captured, Constant, Symbol
 from graphcore.support.source_lines import Imported
 
 GROWTH = 16
-"""How many times the limit of one constant all those that are made may take together, beyond what they replace."""
+"""The bytes that all new constants may take together beyond those they replace, in limits of one constant."""
 
 
 class Initializers:

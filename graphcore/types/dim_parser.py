@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 BOUND = ">="
-"""What stands between a name and the size that it has at least."""
+"""Stands between a name and the size that it has at least."""
 
 MOST = 10**15 - 1
 """The greatest such size."""

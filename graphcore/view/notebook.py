@@ -1,4 +1,4 @@
-"""What notebooks show: drawings of small graphs and of what a Symbol is made of, the page in a frame for large ones."""
+"""Views in notebooks: drawings of small graphs and of what a Symbol is made of, the page in a frame for large ones."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ _FUSED = re.compile(r"(.+?)(?:_nchwc|_token_\d+|/\w*Fusion\w*.*|_fused\w*)$", re
 """Names that onnxruntime makes of a node's for what it fuses the node with."""
 
 _QUANTIZED = re.compile(r"\.(?:u?int\d+|q\d\w*|scale|zero_point|blocks?)(?:\..*)?$", re.DOTALL)
-"""What quantising adds to the names of weights."""
+"""Endings that quantising adds to the names of weights."""
 
 _RESULT = re.compile(r"(?:_output_0|:0)$")
-"""What PyTorch and tf2onnx add to the name of a node for that of its first result."""
+"""Endings that PyTorch and tf2onnx add to the name of a node for that of its first result."""
 
 _SHOWN = 5
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphcore.custom_ops.declaration import CustomOp, Types, register
+from graphcore.custom_ops.custom_op import CustomOp, Types, register
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcore.custom_ops.declaration import Types
+from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol
 from graphcore.ops import creation
 from graphcore.ops.activation import softmax

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphcore.custom_ops.declaration import Types
+from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol
 from graphcore.ops import creation, reduction
 from graphcore.ops.activation import softmax

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcore.custom_ops.declaration import Types
+from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
 from graphcore.ops.activation import sigmoid

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.custom_ops.declaration import Types
+from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol
 from graphcore.ops import onnx
 from graphcore.ops.gathering import gather, where

@@ -30,7 +30,7 @@ _HOST = onnxruntime.OrtDevice.make("cpu", 0)._get_c_device()
 OnError: TypeAlias = tuple[
     Callable[[Exception, Mapping[str, Any]], RunError], Callable[[Exception, Mapping[str, Any]], list[Any] | None]
 ]
-"""What is raised for an error of the runtime, and before that the results of a call that failed on empty arrays."""
+"""(the error to raise for one of the runtime, the results of a call that failed on empty arrays or None)."""
 
 
 class Arrays(Mapping[str, Array]):

@@ -21,7 +21,7 @@ from graphcore.types.tensor_types import TensorType, Type
 _WRONG_SIZE = re.compile(r" got -\d+\s*$")
 """The end of the runtime's message where a size is not the one that `ops.rebind` states."""
 _MISTAKES = ("is outside of", "was stated")
-"""What is wrong with a feed that has no elements as well."""
+"""Messages about feeds that are wrong with no elements as well."""
 
 
 def is_of_nothing(error: Exception, feed: Mapping[str, Any]) -> bool:

@@ -56,7 +56,7 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     (r"[Ii]nteger divi\w+ by zero|[Dd]ivision by zero", "integers are divided by zero", "leave out zeros"),
     (r"[Ff]ailed to allocate memory|bad_alloc|bad allocation", "there is not enough memory", "feed smaller arrays"),
 )
-"""What the runtime writes, what it means, and what to do."""
+"""Messages of the runtime: a pattern, its meaning, and the fix."""
 
 
 @dataclass(frozen=True, slots=True)

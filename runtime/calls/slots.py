@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnxruntime
 
-from graphcore.onnx.proto.model_proto import raw
+from graphcore.onnx.proto.value_protos import raw
 from graphcore.runtime.ort import transport_dtypes
 from graphcore.runtime.ort.values import to_ort
 from graphcore.types.dtypes import DType

@@ -1,4 +1,4 @@
-"""What a user says of how a file is read."""
+"""The options of reading a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcore.arrays.resource_limits import USUAL, Limits
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a file is read. links: that are followed to its data. custom_ops: labels of those that it may call."""
+    """Options of reading a file. links: that are followed to its data. custom_ops: labels of those that it may call."""
 
     links: Links | None = None
     limits: Limits = USUAL

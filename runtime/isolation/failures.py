@@ -28,7 +28,7 @@ What = Literal["load", "run"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """What a worker may use: bytes of memory, seconds to start and load, and seconds of a run; None for no limit."""
+    """Limits of a worker: bytes of memory, seconds to start and load, and seconds of a run; None for no limit."""
 
     memory: int
     load_seconds: float | None

@@ -13,14 +13,14 @@ from graphcore.runtime.stopping.readiness import Wait, wait_to_read, wait_to_wri
 
 _HEAD = struct.Struct("<BI")
 RUN_HEAD = struct.Struct("<Id")
-"""What a run begins with: the number of the block for its results, and the seconds that it may take, 0 for no end."""
+"""The head of a run: the number of the block for its results, and the seconds that it may take, 0 for no end."""
 _AT_ONCE = 1 << 14
 _SPIN = 100e-6
 """Seconds that are waited for a frame without going to sleep."""
 
 
 class Kind(IntEnum):
-    """What a frame says."""
+    """The kind of a frame."""
 
     SETTINGS = 1
     READY = 2

@@ -37,7 +37,7 @@ _warned: set[tuple[str, ...]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What each worker of a pool is started with.
+    """The arguments of each worker of a pool.
 
     name: what errors call the model until it is read. session: of InferenceSession. asked: which model is loaded.
     content: of one that comes from no file. readable: the files and folders that it needs beside the libraries.
@@ -55,7 +55,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a worker says of its model."""
+    """The description of a model that its worker sends."""
 
     name: str
     inputs: dict[str, Type]

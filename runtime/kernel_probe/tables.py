@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from graphcore.custom_ops.declaration import lookup
+from graphcore.custom_ops.custom_op import lookup
 from graphcore.ops.microsoft._declare import DOMAIN
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY

@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(slots=True)
 class Report:
-    """What becomes of the nodes of a graph, those in bodies included.
+    """The fate of the nodes of a graph, those in bodies included.
 
     kept: how many nodes run as they stand, by operator and dtype. changes: those that onnxruntime alone would refuse or
     compute otherwise. fused, faster: the operators that give way to faster ones or are not needed, and what runs in

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 
 from graphcore.arrays.casting import Array
-from graphcore.onnx.proto.model_proto import raw
+from graphcore.onnx.proto.value_protos import raw
 from graphcore.types.dtypes import DType
 
 PLAIN = frozenset(

@@ -19,7 +19,7 @@ _ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many values lie where.
+    """Counts of values by interval.
 
     bounds: the upper bounds of the ranges, rising. counts: how many values lie at or below each bound and above the one
     before; the last one counts those above all. total: the sum of all values.
@@ -42,7 +42,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What became of requests so far.
+    """Counts of requests by outcome.
 
     kind, model: what served them. submitted: requests that were taken in; busy: those that were refused, as the queue
     was full. completed, failed, cancelled, timed_out: those that have ended, by how. waiting, running: those that have

@@ -27,7 +27,7 @@ import onnxruntime
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.errors import ModelError
-from graphcore.onnx.proto.model_proto import raw
+from graphcore.onnx.proto.value_protos import raw
 from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.ort.release import runtime
 from graphcore.support.atomic_files import replace_files
@@ -75,9 +75,9 @@ class Cache:
         self.failure: str | None = None
         """Why the last entry could not be written; None where it was."""
         self.is_whole = False
-        """Whether entries have all weights, those included that only kernels read."""
+        """Entries have all weights, those included that only kernels read."""
         self.is_packed = False
-        """Whether the entry that was used last has large weights in the order of kernels."""
+        """The entry that was used last has large weights in the order of kernels."""
         self._base = hashlib.sha256(_MAGIC + "\0".join(map(repr, known)).encode("utf-8", "backslashreplace"))
 
     def key(self, content: bytes, weights: Mapping[str, Array]) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.custom_ops.declaration import lookup
+from graphcore.custom_ops.custom_op import lookup
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, PromotionError, ShapeError
 from graphcore.ir.graph import TargetName
 from tests.support.graphs import Array

@@ -337,7 +337,7 @@ def test_constants_of_every_dtype_come_back_when_written(dtype: DType, raw: bool
         graph.weight("w", values) if dtype is not D.string else graph.constant(values, name="w")
         proto = graph.to_onnx(target="onnx")
         if not proto.graph.initializer:  # nothing uses it
-            from graphcore.onnx.proto.model_proto import tensor
+            from graphcore.onnx.proto.value_protos import tensor
 
             proto.graph.initializer.append(onnx.TensorProto.FromString(b"".join(tensor(values, dtype, "w"))))
     else:

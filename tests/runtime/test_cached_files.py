@@ -404,7 +404,7 @@ print(json.dumps(sorted(sys.modules)))
 LEFT = (
     "onnx", "google.protobuf", "graphcore.ops", "graphcore.graph_methods", "graphcore.runtime.lowering.pipeline",
     "graphcore.runtime.fusions", "graphcore.passes", "graphcore.runtime.openvino.session", "graphcore.quantization",
-    "graphcore.custom_ops.declaration", "graphcore.runtime.inspection.placement", "graphcore.models", "tempfile",
+    "graphcore.custom_ops.custom_op", "graphcore.runtime.inspection.placement", "graphcore.models", "tempfile",
     "subprocess", "shutil", "ml_dtypes",
 )  # fmt: skip
 """Modules that a start from an entry leaves alone."""

@@ -18,7 +18,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore._version import FOLDER
 from graphcore.arrays import casting
-from graphcore.onnx.proto import model_proto
+from graphcore.onnx.proto import model_proto, value_protos
 from graphcore.runtime.ort import sessions
 from graphcore.support.gc_pause import freeze
 
@@ -142,7 +142,7 @@ def test_the_kinds_of_attributes_are_those_of_onnx(value: Any, kind: str) -> Non
 def test_weights_outside_are_told_as_onnx_tells_them() -> None:
     places = {"v": ("there", 0), "w": ("there", 64), "x": ("elsewhere", 64)}
     for name, (location, offset) in places.items():
-        parts = model_proto.tensor(np.ones(3, np.float32), DType.float32, name, lambda name, array: places[name])
+        parts = value_protos.tensor(np.ones(3, np.float32), DType.float32, name, lambda name, array: places[name])
         found = onnx.TensorProto.FromString(b"".join(parts))
         assert found.data_location == onnx.TensorProto.EXTERNAL
         said = {entry.key: entry.value for entry in found.external_data}

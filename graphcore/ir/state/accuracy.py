@@ -29,7 +29,7 @@ OPERATORS = frozenset(
 """The operators that have a fast form: those whose results are rounded."""
 
 current: ContextVar[str | None] = ContextVar("accuracy", default=None)
-"""What nodes are marked with where they are built; None for nothing."""
+"""The mark of the nodes that are being built; None for no mark."""
 
 
 class accuracy:  # noqa: N801 - a context manager, called like a function

@@ -13,8 +13,9 @@ from graphcore.errors import GraphcoreError, GraphError, ResourceLimitError
 from graphcore.ir.buffers import Buffer, may_hold
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.exposed_buffers import NOTE, attach
-from graphcore.onnx.proto.model_proto import join, tensor
+from graphcore.onnx.proto.model_proto import join
 from graphcore.onnx.proto.tensors import array_of
+from graphcore.onnx.proto.value_protos import tensor
 from graphcore.types.dtypes import is_carried
 from graphcore.types.tensor_types import TensorType
 

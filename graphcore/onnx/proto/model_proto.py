@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -36,9 +36,9 @@ from graphcore.onnx.proto.protobuf import (
     text,
     varint,
 )
-from graphcore.types.dims import Dim
+from graphcore.onnx.proto.value_protos import External, encoded_type, metadata, tensor, value_info
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
+from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType
 
 _NODE = [b"\x0a" + size for size in SMALL]
 """The field `node` of a GraphProto and how long it is, for short ones."""
@@ -56,12 +56,6 @@ _Number = TypeVar("_Number", int, float)
 
 _BEYOND = 2.0**128 - 2.0**103
 """The least number that rounds to more than float32 holds."""
-
-_EXTERNAL = integer(14, 1)
-"""The field `data_location` of a TensorProto whose content lies in another file."""
-
-External = Callable[[str, "np.ndarray[Any, Any]"], "tuple[str, int] | None"]
-"""(name, array) -> (file, offset) of an initializer that lies outside of the model, or None to write it inside."""
 
 
 def encode(
@@ -88,7 +82,7 @@ def encode(
             text(2, "graphcore"),  # producer_name
             block(8, integer(2, versions[""])),  # opset_import: version
             *(block(8, text(1, domain) + integer(2, versions.get(domain, 1))) for domain in domains),
-            _metadata(14, properties),
+            metadata(14, properties),
         )
     )
     return [head, *nested(7, body), *called]
@@ -175,7 +169,7 @@ def _graph(graph: Graph, scope: _Scope) -> list[Chunk]:
         if type(producer) is Constant and names[symbol.id]:
             content = tensor(producer.array, symbol.type.dtype, f"{prefix}{symbol.name}", scope.external)
             if (said := noted.get(symbol.given_name or "")) is not None:
-                content.insert(0, _metadata(16, said))
+                content.insert(0, metadata(16, said))
             chunks += nested(5, content)  # initializer
     chunks += [block(11, value_info(f"{prefix}{symbol.name}", symbol.type, noted)) for symbol in graph.input_symbols]
     for symbol in outputs:
@@ -247,7 +241,7 @@ def _node(node: Node, names: list[bytes], tail: bytes, scope: _Scope) -> bytes:
         if definition is not None and key not in definition.attributes:
             continue
         if key == accuracies.KEY and value == accuracies.FAST and node.op_type in accuracies.OPERATORS:
-            parts.append(_metadata(9, {notes.NODE_ACCURACY: value}))
+            parts.append(metadata(9, {notes.NODE_ACCURACY: value}))
             continue
         if isinstance(value, Graph):
             parts.append(block(5, _body(key, value, scope.inside(node.outputs[0].graph, names))))
@@ -274,7 +268,7 @@ def _body(name: str, graph: Graph, scope: _Scope) -> bytes:
 
 def _tail(op_type: str, domain: str, layer: str) -> bytes:
     named = text(4, op_type) + (text(7, domain) if domain else b"")
-    return named + (_metadata(9, {"graphcore.layer": layer.rstrip("/")}) if layer else b"")
+    return named + (metadata(9, {"graphcore.layer": layer.rstrip("/")}) if layer else b"")
 
 
 def attribute(name: str, value: Any) -> bytes:
@@ -365,83 +359,6 @@ def _held(name: str, number: _Number) -> _Number:
     )
 
 
-def tensor(array: np.ndarray[Any, Any], dtype: DType, name: str, external: External | None = None) -> list[Chunk]:
-    """A TensorProto in chunks: the array itself is the last one, unless it lies elsewhere."""
-    head = _typed(array.shape, dtype) + (text(8, name) if name else b"")
-    if dtype is DType.string:
-        encoded = (item if isinstance(item, bytes) else str(item).encode() for item in array.ravel())
-        return [head, *(block(6, item) for item in encoded)]
-    place = external(name, array) if external else None
-    is_packed = dtype.storage.bits in (2, 4)
-    if place is None and array.nbytes <= _COPIED and not is_packed:
-        return [head + block(9, array.tobytes())]
-    content = raw(array, dtype) if place is None or is_packed else b""
-    if place is None:
-        return [head, *nested(9, [content])]
-    length = len(content) if is_packed else array.nbytes
-    return [b"".join((head, _place(*place), _entry("length", str(length)), _EXTERNAL))]
-
-
-_COPIED = 1024
-"""Bytes of a tensor up to which a copy costs less than a view."""
-
-
-@functools.lru_cache(1024)
-def _typed(shape: tuple[int, ...], dtype: DType) -> bytes:
-    """The fields of a TensorProto that say its dims and its dtype."""
-    return integers(1, shape) + integer(2, dtype.onnx)
-
-
-@functools.lru_cache(16)
-def _place(location: str, offset: int) -> bytes:
-    return _entry("location", location) + _entry("offset", str(offset))
-
-
-def _entry(key: str, value: str) -> bytes:
-    return block(13, text(1, key) + text(2, value))  # external_data
-
-
-def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
-    """The little-endian bytes of an array, several elements a byte for 2 and 4 bits: its own memory where it can be."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    bits = dtype.storage.bits
-    if bits in (2, 4):
-        padded = np.zeros(-(-flat.size * bits // 8) * (8 // bits), np.uint8)
-        padded[: flat.size] = flat.view(np.uint8) & np.uint8((1 << bits) - 1)
-        places = (padded[i :: 8 // bits] << np.uint8(i * bits) for i in range(8 // bits))
-        flat = functools.reduce(np.bitwise_or, places)
-    return memoryview(flat.view(np.uint8))  # type: ignore[arg-type]
-
-
-def value_info(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> bytes:
-    encoded = encoded_type(type_)
-    return text(1, name) + (block(2, encoded) if encoded else b"") + _metadata(4, noted.get(name, {}))
-
-
-def _metadata(field: int, said: Mapping[str, str]) -> bytes:
-    """The metadata_props of a message, in which they are the field of this number."""
-    return b"".join([block(field, text(1, key) + text(2, value)) for key, value in said.items()])
-
-
-def encoded_type(type_: Type) -> bytes:
-    """A TypeProto; nothing for a type that is not known."""
-    if isinstance(type_, TensorType):
-        if not type_.shape.is_ranked:
-            return block(1, integer(1, type_.dtype.onnx))
-        dims = b"".join(block(1, _dim(dim)) for dim in type_.shape)
-        return block(1, integer(1, type_.dtype.onnx) + block(2, dims))
-    if isinstance(type_, ForeignType):
-        return type_.onnx
-    field = {SequenceType: 4, OptionalType: 9}[type(type_)]
-    return block(field, block(1, encoded_type(type_.element)))
-
-
-def _dim(dim: Dim) -> bytes:
-    if dim.is_static:
-        return integer(1, int(dim)) if int(dim) < 1 << 63 else b""  # no file says more, and no machine holds it
-    return b"" if dim.is_dynamic else text(2, str(dim))
-
-
 def join(chunks: list[Chunk]) -> bytes:
     """The chunks as one. Raises `ResourceLimitError` where protobuf could not read them."""
     return b"".join(within_limit(chunks))
@@ -458,4 +375,4 @@ def within_limit(chunks: list[Chunk]) -> list[Chunk]:
     return chunks
 
 
-__all__ = ["attribute", "encode", "encoded_type", "join", "raw", "tensor", "value_info", "within_limit"]
+__all__ = ["attribute", "encode", "join", "within_limit"]

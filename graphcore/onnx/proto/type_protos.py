@@ -10,7 +10,7 @@ import onnx
 from graphcore.errors import DTypeError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.proto.model_proto import encoded_type, tensor
+from graphcore.onnx.proto.value_protos import encoded_type, tensor
 from graphcore.types.dim_parser import BOUND
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

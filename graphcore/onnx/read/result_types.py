@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from graphcore.custom_ops.declaration import lookup
+from graphcore.custom_ops.custom_op import lookup
 from graphcore.errors import GraphcoreError, ModelError
 from graphcore.ir.symbol import Captured, Node, Symbol
 from graphcore.onnx.proto.limits import check_size, is_small

@@ -11,9 +11,10 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.onnx.opset import DOMAINS, IR_VERSION, OPSET
-from graphcore.onnx.proto.model_proto import attribute, value_info
+from graphcore.onnx.proto.model_proto import attribute
 from graphcore.onnx.proto.protobuf import block, integer, text
 from graphcore.onnx.proto.type_protos import read_type
+from graphcore.onnx.proto.value_protos import value_info
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.types.tensor_types import ForeignType, TensorType, Type

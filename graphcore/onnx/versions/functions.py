@@ -11,7 +11,8 @@ import onnx
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.opset import OPSET
 from graphcore.onnx.proto.attributes import with_attributes
-from graphcore.onnx.proto.model_proto import attribute, encoded_type
+from graphcore.onnx.proto.model_proto import attribute
+from graphcore.onnx.proto.value_protos import encoded_type
 from graphcore.onnx.versions.node import Read
 
 

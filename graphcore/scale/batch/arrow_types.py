@@ -61,7 +61,7 @@ def field(name: str, type_: TensorType) -> pyarrow.Field:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the type of a column says. rank: of a row, None where each has its own. dims: sizes, None for any."""
+    """The type of a column, as far as it is known. rank: of a row, None where each has its own. dims: None for any."""
 
     value: Any
     rank: int | None

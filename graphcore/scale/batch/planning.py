@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a sample cost. seconds: of a row. memory: bytes that are a worker's own."""
+    """The cost of a sample. seconds: of a row. memory: bytes that are a worker's own."""
 
     seconds: float
     memory: float

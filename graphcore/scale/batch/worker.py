@@ -31,7 +31,7 @@ _LOG = logging.getLogger("graphcore.scale")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What each worker is to do.
+    """The work of each worker.
 
     inputs, outputs: the column and the type of a row of each. keep: whether the other columns stay. error_column: of
     the text of an error, with on_error="column". rows: of one run of the model, None for the quickest number.

@@ -1,1 +1,1 @@
-"""What other servers read: model repositories of Triton, manifests of KServe, and an image of our own server."""
+"""Files for other servers: model repositories of Triton, manifests of KServe, and an image of our own server."""

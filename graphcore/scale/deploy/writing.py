@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """How a file is written. runtime: the release of onnxruntime that the server has, None for most of them."""
+    """The form of a file. runtime: the release of onnxruntime that the server has, None for most of them."""
 
     target: TargetName = "cpu"
     runtime: str | None = None

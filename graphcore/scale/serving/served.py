@@ -17,7 +17,7 @@ from graphcore.scale.protocol.problems import ProtocolError
 from graphcore.types.tensor_types import TensorType
 
 _OPTIONS = frozenset({"tokens", "max_new_tokens", "temperature", "top_k", "top_p", "seed", "stop", "lookup", "timeout"})
-"""What a request for tokens may have: the arguments of `Streams.submit`."""
+"""Members of a request for tokens: the arguments of `Streams.submit`."""
 
 
 class Serving:

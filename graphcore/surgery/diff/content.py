@@ -56,7 +56,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How much two arrays differ. differing: elements. largest: the greatest absolute difference, of numbers."""
+    """The difference of two arrays. differing: elements. largest: the greatest absolute difference, of numbers."""
 
     differing: int | None
     largest: float | None

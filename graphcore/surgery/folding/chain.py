@@ -24,7 +24,7 @@ _RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a product reads, by its channels: `scale * value + shift` of what comes in where no step is made.
+    """The input of a product, by its channels: `scale * value + shift` of what comes in where no step is made.
 
     order: the channel at which each one comes in where flips of channels are not made either. dropped: the operand
     that stands for the results of each node that is not made, by the node's id. count: of the steps and flips. stop:

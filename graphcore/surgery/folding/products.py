@@ -24,15 +24,15 @@ PRODUCTS = FOLDED_INTO | {
     "Attention", "ConvInteger", "DeformConv", "Einsum", "FusedConv", "FusedMatMul", "GRU", "LSTM", "MatMulInteger",
     "QLinearConv", "QLinearMatMul", "RNN",
 }  # fmt: skip
-"""What ends preprocessing."""
+"""Operators that end preprocessing."""
 
 _ERROR = 1e-6
-"""How far weights may be from what they should be after they are rounded, of the largest one."""
+"""The error of rounded weights that is allowed, relative to the largest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What becomes of a product.
+    """The new operands of a product.
 
     operand: what it reads, by position. weights: the new ones, at position `1 - operand`. before: what is added to what
     it reads. bias: its new one at position 2. after: what is added to what it gives, or what the constant operand of

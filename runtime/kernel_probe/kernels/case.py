@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from graphcore.arrays.casting import Array, cast_array
-from graphcore.onnx.proto.model_proto import raw
+from graphcore.onnx.proto.value_protos import raw
 from graphcore.types.dtypes import DType
 
 SWEPT = "the dtype that is swept"

@@ -93,9 +93,9 @@ class Builder:
         self.rules = rules
         self.fast = fast
         self.is_read = False
-        """Whether nodes are built for a node of a model that others wrote."""
+        """Nodes are built for a node of a model that others wrote."""
         self.keeps_halves = False
-        """Whether that node keeps the runtime's kernels of float16 and bfloat16."""
+        """That node keeps the runtime's kernels of float16 and bfloat16."""
         self.emit = graph.build.emit
         self.emit_many = graph.build.emit_many
         self.scalar = graph.build.scalar

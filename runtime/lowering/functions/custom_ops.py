@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphcore.custom_ops.declaration import CustomOp, lookup
+from graphcore.custom_ops.custom_op import CustomOp, lookup
 from graphcore.errors import GraphcoreError
 from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph, TargetName
