@@ -19,7 +19,8 @@ from graphcore.arrays.eager_array import check_device
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import array_of, held_as, scalar_array
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion.system import NoPromotion, check_literal
+from graphcore.promotion.rules.literals import check_literal
+from graphcore.promotion.rules.question import NoPromotion
 from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

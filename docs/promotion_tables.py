@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from graphcore import ops
 from graphcore.build.declare import REGISTRY
@@ -27,6 +27,7 @@ SHARED = (*INTEGERS, DType.float32, DType.float64)
 """The dtypes that all published systems have."""
 FLOAT8 = (DType.float8_e4m3fn, DType.float8_e5m2)
 FLOATS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
+COMPLEX = (DType.complex64, DType.complex128)
 
 
 def rows_of(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
@@ -85,20 +86,67 @@ _EXPRESSIONS: dict[str, Callable[..., Symbol]] = {
 }
 
 
+OF_COMPLEX = (system("max", complex=True), *map(system, ("array_api", *PACKAGES)))
+"""The systems that have complex numbers; the others refuse them."""
+_OF_COMPLEX: dict[str, Callable[..., Symbol]] = {
+    "complex64 + complex64": lambda g: g["complex64"] + g["complex64"],
+    "complex64 / complex64": lambda g: g["complex64"] / g["complex64"],
+    "complex64 ** complex64": lambda g: g["complex64"] ** g["complex64"],
+    "complex64 + 1": lambda g: g["complex64"] + 1,
+    "complex64 + 2.5": lambda g: g["complex64"] + 2.5,
+    "complex64 + 1j": lambda g: g["complex64"] + 1j,
+    "float16 + 1j": lambda g: g["float16"] + 1j,
+    "bfloat16 + 1j": lambda g: g["bfloat16"] + 1j,
+    "float32 + 1j": lambda g: g["float32"] + 1j,
+    "float64 + 1j": lambda g: g["float64"] + 1j,
+    "int8 + 1j": lambda g: g["int8"] + 1j,
+    "bool + 1j": lambda g: g["bool"] + 1j,
+    "abs(complex64)": lambda g: ops.abs(g["complex64"]),
+    "real(complex128)": lambda g: ops.real(g["complex128"]),
+    "angle(complex64)": lambda g: ops.angle(g["complex64"]),
+    "var(complex64)": lambda g: ops.var(g["complex64"]),
+    "sum(complex64)": lambda g: ops.sum(g["complex64"]),
+    "sign(complex64)": lambda g: ops.sign(g["complex64"]),
+    "complex64 == complex64": lambda g: g["complex64"] == g["complex64"],
+    "complex64 < complex64": lambda g: g["complex64"] < g["complex64"],
+    "max(complex64)": lambda g: ops.max(g["complex64"]),
+    "floor(complex64)": lambda g: ops.floor(g["complex64"]),
+}
+
+
+def complex_pairs() -> str:
+    """Return the dtypes in which other dtypes meet the complex ones."""
+    dtypes = (*INTEGERS, *FLOATS, *COMPLEX)
+    rows = [[lhs, rhs, *(met(rules)(lhs, rhs) for rules in OF_COMPLEX)] for rhs in COMPLEX for lhs in dtypes]
+    return rows_of(["", "", *OF_COMPLEX], rows)
+
+
+def complex_rules() -> str:
+    """Return the dtypes of some expressions in the systems that have complex numbers."""
+    return _made_of(_OF_COMPLEX, OF_COMPLEX, (*SHARED, *FLOATS, *COMPLEX))
+
+
 def rules() -> str:
     """Return the dtypes of some expressions in every system."""
+    return _made_of(_EXPRESSIONS, COMPARED, SHARED)
+
+
+def _made_of(
+    expressions: Mapping[str, Callable[..., Symbol]], systems: Sequence[str | PromotionSystem], dtypes: Sequence[DType]
+) -> str:
+    """Return the dtypes of expressions of vectors of some dtypes, by system."""
     rows = []
-    for written, made in _EXPRESSIONS.items():
+    for written, made in expressions.items():
         cells = []
-        for name in COMPARED:
-            graph = Graph("one", {str(d): TensorType(d, ["n"]) for d in SHARED}, promotion=name)
+        for name in systems:
+            graph = Graph("one", {str(d): TensorType(d, ["n"]) for d in dtypes}, promotion=name)
             try:
                 symbol = made(graph)
                 cells.append(f"{symbol.dtype}{'?' * symbol.ambiguous}")
             except GraphcoreError:
                 cells.append("-")
         rows.append([f"`{written}`", *cells])
-    return rows_of(["", *COMPARED], rows)
+    return rows_of(["", *systems], rows)
 
 
 def verdict(cells: Sequence[str]) -> str:
@@ -161,7 +209,7 @@ def anvil(lhs_ambiguous: bool) -> str:
 
 def array_api(profile: str) -> str:
     rules = system("array_api", profile=profile)
-    numbers = (*INTEGERS[1:], DType.float16, DType.float32, DType.float64)
+    numbers = (*INTEGERS[1:], DType.float16, DType.float32, DType.float64, *COMPLEX)
     dtypes = [d for d in numbers if d in rules.dtypes]
     return pairs(dtypes, met(rules))
 
@@ -195,7 +243,7 @@ def package(name: str) -> str:
     """Return the dtypes in which arrays meet under the system of a package."""
     dtypes = {
         "numpy": [SHORT[n] for n in numpy.COLUMNS],
-        "jax": [DType.bool, DType.int4, *INTEGERS[1:5], DType.uint4, *INTEGERS[5:], *FLOAT8, *FLOATS],
+        "jax": [DType.bool, DType.int4, *INTEGERS[1:5], DType.uint4, *INTEGERS[5:], *FLOAT8, *FLOATS, *COMPLEX],
         "torch": [*(SHORT[n] for n in torch.COLUMNS), *torch.LIMITED, *FLOAT8],
     }[name]
     return pairs(dtypes, met(name))
@@ -226,7 +274,14 @@ def allo_operators() -> str:
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
-    "promotion.md": {"rules": rules, "systems": systems, "counts": counts, "agreement": agreement},
+    "promotion.md": {
+        "rules": rules,
+        "complex_pairs": complex_pairs,
+        "complex_rules": complex_rules,
+        "systems": systems,
+        "counts": counts,
+        "agreement": agreement,
+    },
     "promotion/max.md": {
         "max": lambda: pairs(DTYPES, met("max")),
         "max_published": lambda: pairs(DTYPES, met("max_published")),

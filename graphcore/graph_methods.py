@@ -24,7 +24,7 @@ from graphcore.ir.transform import pickling
 from graphcore.ir.transform import verify as verification
 from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
-from graphcore.promotion.system import Scalar
+from graphcore.promotion.rules.question import Scalar
 from graphcore.support.methods import method
 from graphcore.types.tensor_types import DimLike, Type
 

@@ -24,7 +24,7 @@ from graphcore.ops.shared.random import counter
 from graphcore.ops.shared.random.counter import F32, F64
 from graphcore.ops.shared.random.draws import BITS, NORMAL, UNIFORM, numpy_float
 from graphcore.ops.sorting import argsort, cumsum
-from graphcore.promotion.system import holds
+from graphcore.promotion.rules.literals import holds
 from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -11,7 +11,8 @@ from graphcore.build.operands import promote
 from graphcore.ir.literals import scalar_array
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.array_api import ArrayApi
-from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Rule, Scalar
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Rule, Scalar
+from graphcore.promotion.system import PromotionSystem
 from graphcore.types.dtypes import DType
 
 PROMOTION = ArrayApi("2025.12 with float16")

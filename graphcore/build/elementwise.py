@@ -25,7 +25,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.accuracy import Accuracy
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.promotion.system import Key, Resolution, Rule, Scalar
+from graphcore.promotion.rules.question import Key, Resolution, Rule, Scalar
 from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import TensorType, tensor_type

@@ -16,7 +16,7 @@ from graphcore.build.shapes import broadcast
 from graphcore.errors import GraphError
 from graphcore.ir.state.open_expressions import PRODUCT, SUM, Expression, open_expression, term_of
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion.system import Key, NoPromotion, Operand, Scalar
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Scalar
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, tensor_type
 

@@ -17,7 +17,7 @@ from graphcore.errors import DTypeError, GraphcoreError, GraphError, LossyCastWa
 from graphcore.ir.graph import Graph, _current
 from graphcore.ir.scope import size_of
 from graphcore.ir.symbol import Node, Symbol, SymbolTuple, TensorLike
-from graphcore.promotion.system import Key, NoPromotion, Operand, Resolution, Rule, Scalar
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Rule, Scalar
 from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import promoted, user_line
 from graphcore.types.complex_dtypes import real_of

@@ -25,7 +25,7 @@ from graphcore.ir.state.view import View
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
-from graphcore.promotion.system import Scalar
+from graphcore.promotion.rules.question import Scalar
 from graphcore.support.source_lines import user_origin
 from graphcore.types.tensor_types import (
     ForeignType,

@@ -10,9 +10,11 @@ from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError
-from graphcore.promotion.system import NoPromotion, PromotionSystem, Real, Scalar, check_literal, no_complex
+from graphcore.promotion.rules.literals import check_literal, no_complex
+from graphcore.promotion.rules.question import NoPromotion, Real, Scalar
+from graphcore.promotion.system import PromotionSystem
 from graphcore.types.complex_dtypes import real_of
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import MOST_BITS, DType
 from graphcore.types.long_integers import text_of
 
 
@@ -55,6 +57,8 @@ def array_of(value: Any, dtype: object = None) -> tuple[Array, DType]:
     """
     is_wide = dtype is not None and big_integers.is_wide(DType.of(dtype))
     if is_wide and (array := big_integers.integers(value)) is not None:
+        if any(item.bit_length() > MOST_BITS for item in array.ravel()):
+            raise _no_tensor(value)
         return array, big_integers.least_dtype(array)
     if isinstance(value, EagerArray):
         array, own = value._data, value.dtype
@@ -127,9 +131,26 @@ def literal_dtype(system: PromotionSystem, value: Scalar, op: str) -> DType:
 
 
 def _no_tensor(value: object) -> DTypeError:
+    if (bits := _most_bits(value)) > MOST_BITS:
+        return DTypeError(
+            f"constant: {text_of(value):.80} is of no dtype: integers have {MOST_BITS} bits at most",
+            help="split it into shorter integers",
+        )
+    if bits > 64:
+        return DTypeError(
+            f"constant: {text_of(value):.80} is of no dtype by itself: it has more than 64 bits",
+            help=f"say which one is meant: dtype=DType.int({bits + 1})",
+        )
     return DTypeError(
         f"constant: {text_of(value):.80} is no tensor", help="give an array, a number, or nested lists of equal lengths"
     )
+
+
+def _most_bits(value: object) -> int:
+    """Return the length of an int, or of the longest one in a list; 0 for what is neither."""
+    if isinstance(value, (list, tuple)):
+        return max((item.bit_length() for item in value if isinstance(item, int)), default=0)
+    return value.bit_length() if isinstance(value, int) else 0
 
 
 def holds_numpy(value: Any) -> bool:

@@ -28,17 +28,9 @@ from graphcore.promotion.allo_rules import (
     product_type,
     sum_type,
 )
-from graphcore.promotion.system import (
-    Key,
-    NoPromotion,
-    Operand,
-    PromotionSystem,
-    Resolution,
-    Scalar,
-    Term,
-    check_literal,
-    no_complex,
-)
+from graphcore.promotion.rules.literals import check_literal, no_complex
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar, Term
+from graphcore.promotion.system import PromotionSystem
 from graphcore.types.dtypes import DType
 
 REVISIONS = ("seed", "latest")

@@ -11,18 +11,13 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from graphcore.errors import PromotionError
-from graphcore.promotion.system import (
-    Key,
-    NoPromotion,
-    Operand,
-    PromotionSystem,
-    Resolution,
-    Scalar,
-    check_literal,
-    default_dtype,
-)
+from graphcore.promotion.rules.literals import check_literal, default_dtype, no_complex
+from graphcore.promotion.rules.orders import check_order
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.system import PromotionSystem
 from graphcore.types.complex_dtypes import complex_of, real_of
 from graphcore.types.dtypes import DType
+from graphcore.types.long_integers import text_of
 
 D = DType
 
@@ -176,6 +171,7 @@ class ArrayApi(PromotionSystem):
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         joined = self.join(key, operands)
+        check_order(key, joined)
         wanted = _WHAT.get(key.rule)
         if wanted is not None and key.op not in _ANY_KIND and not _is_one_of(joined, wanted):
             raise _undefined(f"{key.op} of {joined}", _cast_to(joined, wanted))
@@ -191,7 +187,10 @@ class ArrayApi(PromotionSystem):
         joined = known[0]
         for dtype in known[1:]:
             joined = self.meet(joined, dtype)
-        if joined.is_float and any(type(literal) is complex for literal in literals) and self.has_complex:
+        if joined.is_complex and not self.has_complex:
+            raise no_complex(str(self), joined)
+        is_known = joined.is_float and joined in self.dtypes and self.has_complex
+        if is_known and any(type(literal) is complex for literal in literals):
             joined = complex_of(joined)
         for literal in literals:
             _check_scalar(literal, joined)
@@ -243,10 +242,10 @@ def _is_one_of(dtype: DType, wanted: str) -> bool:
 def _check_scalar(value: Scalar, dtype: DType) -> None:
     """Raise an error for a Python scalar that does not go with an array of `dtype`."""
     kind = type(value)
+    part = real_of(dtype)
     if kind is bool:
         goes = dtype is D.bool
     elif kind is int:
-        part = real_of(dtype)
         goes = part.is_float or (dtype.is_integer and dtype.min <= value <= dtype.max)  # type: ignore[operator]
     elif kind is float:
         goes = dtype.is_float or dtype.is_complex
@@ -254,15 +253,15 @@ def _check_scalar(value: Scalar, dtype: DType) -> None:
         goes = dtype.is_complex
     if goes and kind is not int:
         check_literal(value, dtype)
-    if goes and not (kind is int and not dtype.is_integer and abs(value) > real_of(dtype).max):
+    if goes and not (kind is int and not dtype.is_integer and abs(value) > part.max):
         return
     if kind is int and dtype.is_number:
         raise _undefined(
-            f"the int {value!r} with {dtype}",
-            f"{dtype} holds {real_of(dtype).min} to {real_of(dtype).max}; cast the array to a wider dtype first",
+            f"the int {text_of(value)} with {dtype}",
+            f"{dtype} holds {text_of(part.min)} to {text_of(part.max)}; cast the array to a wider dtype first",
         )
     takes = "complex128" if kind is complex else "float64" if kind is float else "int64" if kind is int else "bool"
     raise _undefined(
-        f"the {kind.__name__} {value!r} with {dtype}",
+        f"the {kind.__name__} {text_of(value)} with {dtype}",
         f"cast the array, .cast(DType.{takes}), or make the scalar an array of the dtype that is meant",
     )

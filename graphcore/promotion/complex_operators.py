@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.system import Value
+from graphcore.promotion.rules.question import Value
 from graphcore.types.complex_dtypes import real_of_complex
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type

@@ -10,16 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.promotion.system import (
-    Key,
-    NoPromotion,
-    Operand,
-    PromotionSystem,
-    Resolution,
-    Scalar,
-    check_literal,
-    no_complex,
-)
+from graphcore.promotion.rules.literals import check_literal, no_complex
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import SHORT, read_table
 from graphcore.types.dtypes import DType
 
@@ -149,6 +142,9 @@ class KernelFloat(PromotionSystem):
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         if key.elementwise or key.op in _OF_EQUAL_LENGTHS or key.op in _OF_ANY_LENGTHS:
             _check_vectors(key, operands)
+        if key.rule == "shift":
+            for operand in operands:
+                self._dtype_of(operand)
         if key.rule in ("shift", "keep", "mean"):
             return super().resolve(key, operands)
         dtype = self.join(key, operands)

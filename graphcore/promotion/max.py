@@ -34,6 +34,10 @@ LATTICE: dict[DType, tuple[DType, ...]] = {
     D.tensor_float32: (D.float64,),
 }
 
+_COLUMNS = (
+    "b1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "idx", "adr", "f16", "bf16", "f32", "tf32", "f64"
+)  # fmt: skip
+
 # The published table; the order of the columns is that of the rows.
 _PUBLISHED = """
 b1   : b1   i8   i16  i32  i64  u8   u16  u32  u64  i64  i64  f16  bf16 f32  tf32 f64
@@ -54,7 +58,7 @@ tf32 : tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf32 tf3
 f64  : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
 """
 
-DTYPES: tuple[DType, ...] = tuple(SHORT.values())
+DTYPES: tuple[DType, ...] = tuple(SHORT[name] for name in _COLUMNS)
 
 max_system = LatticeSystem("max", LATTICE)
 max_complex = LatticeSystem(
@@ -67,5 +71,5 @@ max_complex = LatticeSystem(
     },
 )
 max_complex.options = MappingProxyType({"complex": True})
-max_published = TableSystem("max_published", dtypes_of(read_table(_PUBLISHED, tuple(SHORT))))
-max_system.is_closed = max_published.is_closed = True
+max_published = TableSystem("max_published", dtypes_of(read_table(_PUBLISHED, _COLUMNS)))
+max_system.is_closed = max_complex.is_closed = max_published.is_closed = True

@@ -23,6 +23,8 @@ SHORT: dict[str, D] = {
     "f32": D.float32,
     "tf32": D.tensor_float32,
     "f64": D.float64,
+    "c64": D.complex64,
+    "c128": D.complex128,
 }
 """The short names; the digits are bits."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.system import Value
+from graphcore.promotion.rules.question import Value
 from graphcore.types import dtypes
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type

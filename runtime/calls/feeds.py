@@ -214,6 +214,8 @@ class Feeds:
             array = casting.unpaired(array)
         elif array.dtype.newbyteorder("=") != wanted.dtype.numpy:
             fix = f"cast it: array.astype({wanted.dtype.numpy.name!r})"
+            if array.dtype.kind == "c" and not wanted.dtype.is_complex:
+                fix = "say what is meant: array.real, array.imag, np.abs(array)"
             self._fail(wanted, array, f"{what} is {wanted.dtype}", fix)
         if wanted.shape.is_ranked and array.ndim != wanted.rank:
             self._fail(wanted, array, f"{what} has rank {wanted.rank}", "reshape it, or add the axes it lacks")

@@ -16,7 +16,8 @@ from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
 from graphcore.ir.state.attaching import attach
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
-from graphcore.promotion.system import NoPromotion, Scalar, check_literal
+from graphcore.promotion.rules.literals import check_literal
+from graphcore.promotion.rules.question import NoPromotion, Scalar
 from graphcore.runtime.tracing.dispatch import Eager, called, run, taken_apart
 from graphcore.runtime.tracing.tensor_text import printed
 from graphcore.types.dtypes import DType
@@ -332,7 +333,7 @@ _OF_TWO = (
     "add", "and", "divmod", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"
 )  # fmt: skip
 _COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
-_OTHERS = (EagerArray, Symbol, np.ndarray, np.generic, bool, int, float, str)
+_OTHERS = (EagerArray, Symbol, np.ndarray, np.generic, bool, int, float, complex, str)
 
 
 def _attach_operators() -> None:

@@ -24,6 +24,7 @@ Call = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
 SYSTEMS: list[PromotionSystem] = [
     *map(system, NAMES),
+    system("max", complex=True),
     system("array_api", profile="seed"),
     system("allo_hls", revision="latest"),
     system("allo_cpp", revision="latest"),
@@ -32,7 +33,7 @@ DTYPES = [
     DType.of(name)
     for name in (
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 index address float16 bfloat16 float32 tensor_float32 "
-        "float64 float8_e4m3fn float8_e5m2 int4 int23 uint17 string"
+        "float64 float8_e4m3fn float8_e5m2 int4 int23 uint17 string complex64 complex128"
     ).split()
 ]
 PAIRS = list(itertools.product(DTYPES, repeat=2))
@@ -82,6 +83,36 @@ def test_promote_prints_one_system_when_it_is_named(call: Call) -> None:
     assert out.splitlines()[1:] == [
         "max            uint64      bool < uint8 < uint16 < uint32 < uint64 > index",
         "max_published  int64       printed in row bool, column index; on the lattice they meet in uint64",
+    ]
+
+
+def test_promote_prints_the_extension_of_max_where_dtypes_are_complex(call: Call) -> None:
+    assert call("promote", "complex64", "float64") == (
+        0,
+        "system             complex64 float64  why\n"
+        "max                -                  max has no complex64\n"
+        "max(complex=True)  complex128         complex64 < complex128 > float64\n"
+        "max_published      -                  max_published has no complex64\n"
+        "kernel_float       -                  kernel_float has no complex64\n"
+        "anvil              -                  anvil has no complex64\n"
+        "array_api          complex128         table of floats and complex numbers\n"
+        "allo_hls           -                  allo_hls has no complex64\n"
+        "allo_cpp           -                  allo_cpp has no complex64\n"
+        "numpy              complex128         a number with a complex one: the narrowest complex dtype whose parts "
+        "hold both, complex128 at most\n"
+        "jax                complex128         complex64 < complex128 > float64\n"
+        "torch              complex128         categories bool < integer < float < complex: the higher, with parts "
+        "that hold float64\n",
+        "",
+    )
+    found = json.loads(call("promote", "int8", "complex128", "--system", "max", "--json")[1])["systems"]
+    assert [(row["system"], row["result"], row["kind"]) for row in found] == [
+        ("max", "-", "unknown"),
+        ("max(complex=True)", "complex128", "common"),
+    ]
+    assert call("promote", "complex64?", "int8", "--system", "jax")[1].splitlines()[1].split()[:2] == [
+        "jax",
+        "complex128?",
     ]
 
 
@@ -173,9 +204,9 @@ def test_explain_counts_refusals_by_kind() -> None:
         kinds = [explain(lhs, rhs, name).kind for lhs, rhs in PAIRS]
         return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
 
-    assert count("max") == {"common": 16 * 16, "unknown": 484 - 256}
-    assert count("kernel_float") == {"common": 15 * 15 - 34, "forbidden": 32, "no rule": 2, "unknown": 484 - 225}
-    assert count("anvil") == {"common": 121, "unknown": 484 - 121}
+    assert count("max") == {"common": 16 * 16, "unknown": 576 - 256}
+    assert count("kernel_float") == {"common": 15 * 15 - 34, "forbidden": 32, "no rule": 2, "unknown": 576 - 225}
+    assert count("anvil") == {"common": 121, "unknown": 576 - 121}
     assert set(count("array_api")) == {"common", "undefined"}
     # index meets integers and bool, and none of the four floats.
     assert count("allo_cpp")["no rule"] == 8

@@ -105,7 +105,7 @@ def test_code_of_tour_tutorials_and_peers_prints_what_is_shown(
     ("page", "count"),
     [
         ("", 7),
-        ("/max", 3),
+        ("/max", 6),
         ("/kernel_float", 3),
         ("/anvil", 5),
         ("/array_api", 3),

@@ -59,10 +59,8 @@ def test_extension_leaves_the_lattice_as_it_is() -> None:
     assert system("max", complex=False) is plain
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if not system(name).has_complex])
 def test_complex_numbers_are_refused_when_a_system_has_none(name: str) -> None:
-    if name == "array_api":
-        return
     x, real = graph_of(D.complex64, D.float32, promotion=name)
     calls: list[Callable[[], Any]] = [lambda: x + x, lambda: x * real, lambda: ops.exp(x), lambda: real + 1j]
     for call in calls:

@@ -14,8 +14,8 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
 from graphcore.errors import GraphcoreError
-from tests.promotion.test_packages import made_by
-from tests.support.peer_dtypes import DTYPES, LONG, NO_KERNEL, PEERS, REFUSED, SHORT, Peer
+from tests.promotion.test_packages import made_by, wanted
+from tests.support.peer_dtypes import COMPLEX, DTYPES, LONG, NO_KERNEL, PEERS, REFUSED, SHORT, Peer
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphcore.errors.LossyCastWarning")
 
@@ -25,6 +25,8 @@ OF_ONE_SHAPE = ("sort", "cumsum", "argmax", "var", "concat", "where", "min", "ma
 
 STEPS = 14
 PROGRAMS = {"numpy": 80, "jax": 10, "torch": 60}
+OF_COMPLEX = {"numpy": 20, "jax": 5, "torch": 30}
+"""How many programs have complex numbers, and floats and integers beside them."""
 
 ONE = (
     "negate", "abs", "sign", "square", "floor", "trunc", "sqrt", "exp", "tanh", "is_nan", "bitwise_not", "logical_not",
@@ -35,12 +37,24 @@ TWO = (
     "left_shift", "logical_and", "atan2", "where", "concat",
 )  # fmt: skip
 OF_LITERALS = tuple(set(TWO) - {"concat", "atan2", "logical_and", "maximum", "minimum"})
+COMPLEX_ONE = (
+    "negate", "abs", "sign", "square", "sqrt", "exp", "tanh", "is_nan", "logical_not", "sum", "prod", "cumsum", "mean",
+    "var", "real", "imag", "conj", "angle", "max", "floor", "sort",
+)  # fmt: skip
+COMPLEX_TWO = (
+    "add", "sub", "mul", "div", "pow", "equal", "logical_and", "where", "concat", "less", "maximum", "bitwise_and",
+)  # fmt: skip
 NUMBERS: tuple[bool | int | float, ...] = (True, False, 0, 1, 2, 3, -1, 7, 100, 0.5, 2.0, -1.25)
 
 # The library rounds such functions as docs/numbers.md says, and sums in another order than the package.
 NOT_EXACT = {
     "sqrt": 2, "exp": 8, "tanh": 8, "atan2": 8, "mean": 8, "var": 16, "sum": 16, "prod": 16, "cumsum": 16, "div": 1,
-    "pow": 8,
+    "pow": 8, "sign": 2, "abs": 2, "square": 2, "mul": 2, "angle": 2,
+}  # fmt: skip
+
+
+STEP = {
+    "f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-22, "c64": 2.0**-20, "f64": 2.0**-40, "c128": 2.0**-40,
 }  # fmt: skip
 
 
@@ -55,7 +69,7 @@ class Step:
 def value_of(peer: Peer, value: Any) -> Array:
     """Return a package's array as one of NumPy, in which bfloat16 and the like are float32."""
     if peer.name == "torch":
-        value = value.detach()
+        value = value.detach().resolve_conj()
         if str(value.dtype) in ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2"):
             value = value.float()
         return np.asarray(value.numpy())
@@ -64,27 +78,45 @@ def value_of(peer: Peer, value: Any) -> Array:
 
 def exact(array: Array) -> Array:
     """Return floats as float64, and everything else as it is."""
-    return array if array.dtype.kind in "biu" else array.astype(np.float64)
+    return array if array.dtype.kind in "biuc" else array.astype(np.float64)
 
 
 def tolerance(op: str, dtype: str) -> float:
     steps = NOT_EXACT.get(op, 0)
-    return steps * {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-22, "f64": 2.0**-40}.get(dtype, 0.0)
+    return steps * STEP.get(dtype, 0.0)
 
 
-def inputs_of(rng: random.Random, package: str) -> dict[str, Array]:
+def inputs_of(rng: random.Random, package: str, has_complex: bool) -> dict[str, Array]:
     """Return arrays of some dtypes, and one without axes."""
-    names = [n for n in DTYPES[package] if n not in ("e4m3", "e5m2", "i4", "u4")]
+    names = [n for n in DTYPES[package] if n not in ("e4m3", "e5m2", "i4", "u4", *COMPLEX)]
     if package == "torch":
         names = [n for n in names if n not in ("u16", "u32", "u64")]
     arrays = {}
     for i in range(5):
-        dtype = DType.of(SHORT[rng.choice(names)])
+        is_complex = has_complex and (i in (0, 4) or rng.random() < 0.3)
+        dtype = DType.of(SHORT[rng.choice(COMPLEX if is_complex else names)])
         shape = () if i == 4 else (3,)
         low, high = (0, 2) if dtype is DType.bool else (-5, 6) if dtype.is_signed else (0, 9)
         whole = np.array([rng.randrange(low, high) for _ in range(3)]).reshape(3)[: 1 if i == 4 else 3].reshape(shape)
-        arrays[f"x{i}"] = (whole + rng.choice([0.0, 0.25]) * dtype.is_float).astype(dtype.numpy)
+        rest = rng.choice([0.5j, -1j, 2j]) if dtype.is_complex else rng.choice([0.0, 0.25]) * dtype.is_float
+        arrays[f"x{i}"] = (whole + rest).astype(dtype.numpy)
     return arrays
+
+
+def complex_step_of(rng: random.Random, package: str, count: int) -> Step:
+    def place() -> tuple[str, Any]:
+        return "at", rng.randrange(count)
+
+    if rng.random() < 0.5:
+        return Step(rng.choice(COMPLEX_ONE), (place(),))
+    op = rng.choice(COMPLEX_TWO)
+    if op == "pow":
+        return Step(op, (place(), ("number", rng.choice((2, 3, 1 + 1j)))))
+    if op in OF_LITERALS and rng.random() < 0.4:
+        operands = [place(), ("number", rng.choice((1, 0.5, 2j, 1 - 1j)))]
+        rng.shuffle(operands)
+        return Step(op, tuple(operands))
+    return Step(op, (place(), place()))
 
 
 def step_of(rng: random.Random, package: str, count: int) -> Step:
@@ -109,22 +141,22 @@ def step_of(rng: random.Random, package: str, count: int) -> Step:
 
 def is_asked(peer: Peer, op: str, operands: list[Any]) -> bool:
     """Return whether a package answers as it would for any values and shapes."""
-    shapes = [np.shape(value_of(peer, v)) for v in operands if not isinstance(v, (bool, int, float))]
+    shapes = [np.shape(value_of(peer, v)) for v in operands if type(v) not in (bool, int, float, complex)]
     # Of no axes there is no reduction here, whose result would not be weak in JAX.
     if op in OF_ONE_SHAPE and shapes != [(3,)] * len(shapes):
         return False
     return all(len(shape) < 2 and shape in ((), (3,)) for shape in shapes)
 
 
-def run(peer: Peer, seed: int) -> None:
+def run(peer: Peer, seed: int, has_complex: bool = False) -> None:
     rng = random.Random(seed)
-    arrays = inputs_of(rng, peer.name)
+    arrays = inputs_of(rng, peer.name, has_complex)
     graph = Graph("random", {n: TensorType(DType.of(a.dtype), a.shape) for n, a in arrays.items()}, promotion=peer.name)
     symbols: list[Symbol] = [graph[name] for name in arrays]
     values: list[Any] = [peer.from_numpy(array) for array in arrays.values()]
     made: list[tuple[int, str, Step]] = []
     for _ in range(STEPS):
-        step = step_of(rng, peer.name, len(values))
+        step = (complex_step_of if has_complex else step_of)(rng, peer.name, len(values))
         theirs = [values[v] if kind == "at" else v for kind, v in step.operands]
         if not is_asked(peer, step.op, theirs):
             continue
@@ -139,7 +171,9 @@ def run(peer: Peer, seed: int) -> None:
         except GraphcoreError as error:
             if "cannot be held" in str(error) and (peer.name != "numpy" or step.op == "where"):
                 continue  # JAX, PyTorch and numpy.where wrap such numbers
-            if cell != REFUSED:
+            kinds = [LONG[g.dtype.name] if isinstance(g, Symbol) else "2j" * (type(g) is complex) for g in given]
+            is_half = "complex32" in str(error)
+            if cell != REFUSED and not is_half and wanted(peer.name, step.op, cell, *kinds) != REFUSED:
                 pytest.fail(f"{seed}: {step.op}({shown}) is {cell} in {peer.name}: {error}")
             continue
         named = LONG[symbol.dtype.name] + "?" * symbol.ambiguous
@@ -166,11 +200,30 @@ def compare(peer: Peer, text: str, got: Array, want: Array) -> None:
     op = text.partition(": ")[2].partition("(")[0]
     assert got.shape == want.shape, text
     a, b = exact(got), exact(want)
+    if "c" in (a.dtype.kind, b.dtype.kind):
+        compare_complex(text, a, b, tolerance(op, LONG.get(DType.of(got.dtype).name, "")))
+        return
     short = LONG.get(DType.of(got.dtype).name, "")
     with np.errstate(all="ignore"):
         near = np.abs(a.astype(np.float64) - b.astype(np.float64)) <= tolerance(op, short) * np.maximum(1, np.abs(b))
     same = (a == b) | near | ((a != a) & (b != b))
     assert same.all(), f"{text}: {got}, and {want} in {peer.name}"
+
+
+def compare_complex(text: str, got: Array, want: Array, steps: float) -> None:
+    """Compare finite complex numbers: the packages do not agree with each other on the others."""
+    finite = np.isfinite(want) & (np.abs(want) < 1e15)
+    with np.errstate(all="ignore"):
+        near = np.abs(got - want) <= steps * np.maximum(1, np.abs(want))
+    assert ((got == want) | near | ~finite).all(), f"{text}: {got}, and {want} in the package"
+
+
+@pytest.mark.parametrize("package", PEERS)
+def test_random_expressions_of_complex_numbers_have_the_packages_dtypes_and_values(package: str) -> None:
+    pytest.importorskip(package)
+    peer = PEERS[package]()
+    for seed in range(OF_COMPLEX[package]):
+        run(peer, seed, has_complex=True)
 
 
 @pytest.mark.parametrize("package", PEERS)

@@ -25,24 +25,26 @@ Cells = dict[str, str]
 REFUSED = "-"
 NO_KERNEL = "."
 """The rule has a dtype, or would have one: nothing computes it on the CPU."""
-LITERALS: dict[str, bool | int | float] = {"True": True, "2": 2, "2.5": 2.5}
+LITERALS: dict[str, bool | int | float | complex] = {"True": True, "2": 2, "2.5": 2.5, "2j": 2j}
 
 SHORT = {
     "b1": "bool", "i4": "int4", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u4": "uint4",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i2": "int2", "u2": "uint2",
     "fnu4": "float8_e4m3fnuz", "fnu5": "float8_e5m2fnuz", "e8m0": "float8_e8m0", "e2m1": "float4_e2m1",
+    "c64": "complex64", "c128": "complex128", "c32": "complex32",
 }  # fmt: skip
-"""The names of dtypes in the literals; the digits are bits."""
+"""The names of dtypes in the literals; the digits are bits. complex32 is PyTorch's alone."""
 LONG = {long: short for short, long in SHORT.items()}
 
 WHOLE = tuple("b1 i8 i16 i32 i64 u8 u16 u32 u64".split())
+COMPLEX = ("c64", "c128")
 DTYPES = {
-    "numpy": (*WHOLE, "f16", "f32", "f64"),
-    "jax": ("b1", "i4", *WHOLE[1:5], "u4", *WHOLE[5:], "e4m3", "e5m2", "f16", "bf16", "f32", "f64"),
-    "torch": (*WHOLE, "e4m3", "e5m2", "f16", "bf16", "f32", "f64"),
+    "numpy": (*WHOLE, "f16", "f32", "f64", *COMPLEX),
+    "jax": ("b1", "i4", *WHOLE[1:5], "u4", *WHOLE[5:], "e4m3", "e5m2", "f16", "bf16", "f32", "f64", *COMPLEX),
+    "torch": (*WHOLE, "e4m3", "e5m2", "f16", "bf16", "f32", "f64", *COMPLEX),
 }
-"""The dtypes that the package and the library know, but for complex ones."""
+"""The dtypes that the package and the library know."""
 
 
 class Peer:
@@ -95,7 +97,7 @@ class NumPy(Peer):
             "logical_not": np.logical_not, "sum": np.sum, "prod": np.prod, "cumsum": np.cumsum, "mean": np.mean,
             "var": np.var, "stdev": np.std, "max": np.max, "min": np.min, "argmax": np.argmax, "any": np.any,
             "all": np.all, "count_nonzero": lambda x: np.asarray(np.count_nonzero(x)), "sort": np.sort,
-            "argsort": np.argsort,
+            "argsort": np.argsort, "real": np.real, "imag": np.imag, "conj": np.conj, "angle": np.angle,
         }  # fmt: skip
         self.two = {
             "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "floor_div": np.floor_divide,
@@ -165,7 +167,7 @@ _OWN = {"count_nonzero", "abs"}
 
 class Torch(Peer):
     name = "torch"
-    no_kernel = ("not implemented for",)
+    no_kernel = ("not implemented for", "imag is not implemented")
 
     def __init__(self) -> None:
         self.torch = torch = importlib.import_module("torch")
@@ -181,6 +183,7 @@ class Torch(Peer):
             "any": torch.any, "all": torch.all, "count_nonzero": torch.count_nonzero,
             "sort": lambda x: torch.sort(x).values, "argsort": torch.argsort,
             "logsumexp": lambda x: torch.logsumexp(x, 0), "softmax": lambda x: torch.softmax(x, 0),
+            "real": torch.real, "imag": torch.imag, "conj": torch.conj, "angle": torch.angle,
         }  # fmt: skip
         self.two = {
             "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.true_divide,

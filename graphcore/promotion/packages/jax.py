@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from graphcore.promotion.anvil import Anvil
-from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning, refuse_complex
-from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar, Value
+from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar, Value
+from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import SHORT
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
 D = DType
 
-# Each type with those directly above it; i* and f* are the weak ones.
+# Each type with those directly above it; i*, f* and c* are the weak ones.
 LATTICE: dict[str, tuple[str, ...]] = {
     "b1": ("i*",),
     "i*": ("u2", "i2", "u4", "i4", "u8", "i8"),
@@ -30,14 +31,17 @@ LATTICE: dict[str, tuple[str, ...]] = {
     "i16": ("i32",),
     "i32": ("i64",),
     "i64": ("f*",),
-    "f*": ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0", "e2m1", "f16", "bf16"),
+    "f*": ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0", "e2m1", "f16", "bf16", "c*"),
     "f16": ("f32",),
     "bf16": ("f32",),
-    "f32": ("f64",),
+    "f32": ("f64", "c64"),
+    "f64": ("c128",),
+    "c*": ("c64",),
+    "c64": ("c128",),
 }
 
 _NAMES: dict[str, DType] = {
-    **{name: dtype for name, dtype in SHORT.items() if name in LATTICE or name == "f64"},
+    **{name: dtype for name, dtype in SHORT.items() if name in LATTICE or name == "c128"},
     "i2": D.int2,
     "u2": D.uint2,
     "i4": D.int4,
@@ -50,7 +54,7 @@ _NAMES: dict[str, DType] = {
     "e8m0": D.float8_e8m0,
 }
 _NODES = {dtype: name for name, dtype in _NAMES.items()}
-_DEFAULTS = {"i*": D.int64, "f*": D.float64}
+_DEFAULTS = {"i*": D.int64, "f*": D.float64, "c*": D.complex128}
 
 
 def _above(lattice: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
@@ -72,6 +76,10 @@ _ABOVE = _above(LATTICE)
 # Functions with no meaning for bools, and those that take them as int32.
 _NOT_OF_BOOLS = frozenset({"negate", "sub", "sign", "round", "softmax", "logsoftmax"})
 _IN_INT32 = frozenset({"floor_div", "mod", "pow", "square"})
+# Functions that compare complex numbers by their real, then by their imaginary parts.
+_SORTS = frozenset(
+    {"argsort", "greater", "greater_equal", "less", "less_equal", "max", "maximum", "min", "minimum", "sort"}
+)
 _KEEPS_WIDTH = frozenset({"cumsum", "cumprod"})
 
 # Operators whose results are never weak.
@@ -88,8 +96,10 @@ class Jax(PromotionSystem):
     bounds_promote = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python scalars: float64 and int64, both weak, or bool."""
+        """The dtype of Python scalars: complex128, float64 and int64, all weak, or bool."""
         kinds = {type(value) for value in literals}
+        if complex in kinds:
+            return D.complex128
         return D.float64 if float in kinds else D.int64 if int in kinds else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
@@ -97,8 +107,8 @@ class Jax(PromotionSystem):
         return _DEFAULTS.get(met) or _NAMES[met]
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        refuse_complex(self.name, operands)
         joined, is_weak = self._weakly(operands)
+        check_order(key, joined, "JAX", _SORTS)
         if key.rule != "logical":
             for operand in operands:
                 if operand.literal is not None:
@@ -110,9 +120,12 @@ class Jax(PromotionSystem):
             joined, is_weak = _power(operands, joined, is_weak)
         if joined is D.bool and (key.op in _IN_INT32 or key.rule == "shift"):
             joined = D.int32
-        if key.rule in ("divide", "float", "mean"):
-            joined = _inexact(joined)
-        if key.rule == "sum" and joined in self.dtypes and not joined.is_float:
+        is_whole = joined in self.dtypes and not joined.is_float and not joined.is_complex
+        if is_whole and key.op == "angle":
+            joined = D.float64
+        elif is_whole and key.rule in ("divide", "float", "mean"):
+            joined = D.float64 if joined.bits == 64 else D.float32
+        elif is_whole and key.rule == "sum":
             joined = _summed(key, joined)
         plain = super().resolve(key, [Operand(joined)] * len(operands))
         result = joined if key.rule == "shift" else plain.result
@@ -153,7 +166,7 @@ class Jax(PromotionSystem):
 
 def _node(dtype: DType, is_weak: bool) -> str:
     if is_weak and dtype is not D.bool:
-        return "f*" if dtype.is_float else "i*"
+        return "c*" if dtype.is_complex else "f*" if dtype.is_float else "i*"
     return _NODES[dtype]
 
 
@@ -170,13 +183,6 @@ def _least(nodes: set[str]) -> str:
     )
 
 
-def _inexact(dtype: DType) -> DType:
-    """Return the float of a real function: a float stays, 64 bits give float64, all else float32."""
-    if dtype.is_float or dtype not in _NODES:
-        return dtype
-    return D.float64 if dtype.bits == 64 else D.float32
-
-
 def _summed(key: Key, dtype: DType) -> DType:
     if key.op in _KEEPS_WIDTH and dtype is not D.bool:
         return dtype
@@ -188,8 +194,10 @@ def _power(operands: Sequence[Operand], joined: DType, is_weak: bool) -> tuple[D
     base, exponent = operands
     if base.dtype is D.bool and type(exponent.literal) is int:
         return D.int32, False
-    is_base_float = type(base.literal) is float or (base.dtype is not None and base.dtype.is_float)
-    if is_base_float and exponent.dtype is not None and exponent.dtype.is_integer and not exponent.ambiguous:
+    is_base_inexact = type(base.literal) in (float, complex) or (
+        base.dtype is not None and (base.dtype.is_float or base.dtype.is_complex)
+    )
+    if is_base_inexact and exponent.dtype is not None and exponent.dtype.is_integer and not exponent.ambiguous:
         return joined, False
     if joined.is_integer and exponent.dtype is D.bool:
         return joined, False

@@ -8,42 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning, refuse_complex
-from graphcore.promotion.system import (
-    Key,
-    Operand,
-    PromotionSystem,
-    Resolution,
-    Scalar,
-    smallest_float,
-)
+from graphcore.errors import DTypeError
+from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.rules.results import smallest_float
+from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import dtypes_of, read_table
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import MOST_BITS, DType
+from graphcore.types.long_integers import text_of
 
 D = DType
 
-COLUMNS = ("b1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "f32", "f64")
+COLUMNS = ("b1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "f32", "f64", "c64", "c128")
 
 # numpy.promote_types.
 _TABLE = """
-b1  : b1  i8  i16 i32 i64 u8  u16 u32 u64 f16 f32 f64
-i8  : i8  i8  i16 i32 i64 i16 i32 i64 f64 f16 f32 f64
-i16 : i16 i16 i16 i32 i64 i16 i32 i64 f64 f32 f32 f64
-i32 : i32 i32 i32 i32 i64 i32 i32 i64 f64 f64 f64 f64
-i64 : i64 i64 i64 i64 i64 i64 i64 i64 f64 f64 f64 f64
-u8  : u8  i16 i16 i32 i64 u8  u16 u32 u64 f16 f32 f64
-u16 : u16 i32 i32 i32 i64 u16 u16 u32 u64 f32 f32 f64
-u32 : u32 i64 i64 i64 i64 u32 u32 u32 u64 f64 f64 f64
-u64 : u64 f64 f64 f64 f64 u64 u64 u64 u64 f64 f64 f64
-f16 : f16 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64
-f32 : f32 f32 f32 f64 f64 f32 f32 f64 f64 f32 f32 f64
-f64 : f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64
+b1  : b1   i8   i16  i32  i64  u8   u16  u32  u64  f16  f32  f64  c64  c128
+i8  : i8   i8   i16  i32  i64  i16  i32  i64  f64  f16  f32  f64  c64  c128
+i16 : i16  i16  i16  i32  i64  i16  i32  i64  f64  f32  f32  f64  c64  c128
+i32 : i32  i32  i32  i32  i64  i32  i32  i64  f64  f64  f64  f64  c128 c128
+i64 : i64  i64  i64  i64  i64  i64  i64  i64  f64  f64  f64  f64  c128 c128
+u8  : u8   i16  i16  i32  i64  u8   u16  u32  u64  f16  f32  f64  c64  c128
+u16 : u16  i32  i32  i32  i64  u16  u16  u32  u64  f32  f32  f64  c64  c128
+u32 : u32  i64  i64  i64  i64  u32  u32  u32  u64  f64  f64  f64  c128 c128
+u64 : u64  f64  f64  f64  f64  u64  u64  u64  u64  f64  f64  f64  c128 c128
+f16 : f16  f16  f32  f64  f64  f16  f32  f64  f64  f16  f32  f64  c64  c128
+f32 : f32  f32  f32  f64  f64  f32  f32  f64  f64  f32  f32  f64  c64  c128
+f64 : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128
+c64 : c64  c64  c64  c128 c128 c64  c64  c128 c128 c64  c64  c128 c64  c128
+c128: c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128
 """
 
 TABLE = dtypes_of(read_table(_TABLE, COLUMNS))
 
+# Functions that compare complex numbers by their real, then by their imaginary parts.
+_SORTS = frozenset(
+    {
+        "argmax", "argmin", "argsort", "clip", "greater", "greater_equal", "less", "less_equal", "max", "maximum",
+        "median", "min", "minimum", "sort",
+    }
+)  # fmt: skip
 # Functions with no loop for bools, whose first loop is that of int8.
-_IN_INT8 = frozenset({"floor_div", "mod", "pow", "square"})
+_IN_INT8 = frozenset({"conj", "floor_div", "mod", "pow", "square"})
 # Functions with no loop for bools, and none that takes them.
 _NOT_OF_BOOLS = frozenset({"positive", "sign"})
 
@@ -56,8 +62,10 @@ class NumPy(PromotionSystem):
     bounds_promote = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python scalars that meet no array: float64, int64 or bool."""
+        """The dtype of Python scalars that meet no array: complex128, float64, int64 or bool."""
         kinds = {type(value) for value in literals}
+        if complex in kinds:
+            return D.complex128
         return D.float64 if float in kinds else D.int64 if int in kinds else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
@@ -82,17 +90,19 @@ class NumPy(PromotionSystem):
         for dtype in known[1:]:
             joined = self.meet(joined, dtype)
         kinds = {type(value) for value in literals}
+        if complex in kinds:
+            return D.complex128 if joined.is_integer or joined is D.bool else self.meet(joined, D.complex64)
         if float in kinds and (joined.is_integer or joined is D.bool):
             return D.float64
         return D.int64 if int in kinds and joined is D.bool else joined
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        refuse_complex(self.name, operands)
         if key.rule == "float":
             return self._float(key, operands)
         if key.rule == "compare" and (exact := self._exactly(key, operands)) is not None:
             return Resolution((exact,) * len(operands), D.bool)
         joined = self.join(key, operands)
+        check_order(key, joined, "NumPy", _SORTS)
         check_power(key, operands, joined, "Integers to negative integer powers are not allowed in NumPy")
         if joined is D.bool:
             if key.op in _NOT_OF_BOOLS:
@@ -101,7 +111,7 @@ class NumPy(PromotionSystem):
                 joined = D.int8
             if key.op == "round":
                 joined = D.float16
-        if key.rule == "sum" and not joined.is_float and joined in self.dtypes:
+        if key.rule == "sum" and (joined.is_integer or joined is D.bool) and joined in self.dtypes:
             joined = D.uint64 if joined.is_unsigned else D.int64
         plain = super().resolve(key, [Operand(joined)] * len(operands))
         return Resolution((joined,) * 2, plain.result) if key.rule == "shift" else plain
@@ -109,6 +119,10 @@ class NumPy(PromotionSystem):
     def _float(self, key: Key, operands: Sequence[Operand]) -> Resolution:
         """Return the first loop of floats that takes every operand: each is taken by a float by itself."""
         joined = self.join(key, operands)
+        check_order(key, joined, "NumPy")
+        if joined is D.bool and key.op == "angle":
+            joined = D.float64
+            operands = [Operand(joined)]
         floats = [smallest_float(joined if o.dtype is None else o.dtype) for o in operands]
         met = floats[0]
         for dtype in floats[1:]:
@@ -119,13 +133,20 @@ class NumPy(PromotionSystem):
         """Return the integers in which integers are compared as numbers; None where the common dtype does it."""
         known = [o.dtype for o in operands if o.literal is None and o.dtype is not None]
         literals = [o.literal for o in operands if isinstance(o.literal, (int, float))]
-        if not known or not all(d in self.dtypes and not d.is_float for d in known):
+        if not known or not all(d in self.dtypes and (d.is_integer or d is D.bool) for d in known):
             return None
         joined = self._weakly(operands)
-        if any(type(value) is float for value in literals) or joined is D.bool:
+        if {float, complex} & {type(o.literal) for o in operands} or joined is D.bool:
             return None
         if joined.is_integer and all(joined.min <= value <= joined.max for value in literals):
             return joined
+        for value in literals:
+            if int(value).bit_length() >= MOST_BITS:
+                raise NoPromotion(
+                    f"{text_of(value)} is of no dtype: integers have {MOST_BITS} bits at most",
+                    help="compare with a number that is no longer",
+                    error=DTypeError,
+                )
         widths = [d.bits + (not d.is_signed) for d in known] + [int(v).bit_length() + 1 for v in literals]
         return D.int64 if max(widths) <= 64 else D.int(max(widths))
 
@@ -143,6 +164,10 @@ def reason(lhs: DType, rhs: DType) -> str:
         return "the same dtype"
     if D.bool in (lhs, rhs):
         return "bool with anything: the other"
+    if lhs.is_complex and rhs.is_complex:
+        return "complex numbers: the wider"
+    if lhs.is_complex or rhs.is_complex:
+        return "a number with a complex one: the narrowest complex dtype whose parts hold both, complex128 at most"
     if lhs.is_float and rhs.is_float:
         return "floats: the wider"
     if lhs.is_float or rhs.is_float:

@@ -1,40 +1,45 @@
 """The promotion of PyTorch: categories, and tensors before tensors without axes before Python scalars.
 
 Sources: PyTorch's page "Tensor Attributes", section "torch.dtype", and the functions of release 2.13. An operand of a
-higher category (bool, integer, float) decides; within a category those without axes and Python scalars give way.
+higher category (bool, integer, float, complex) decides; within a category those without axes and Python scalars give
+way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphcore.promotion.packages.scalars import check_power, check_scalar, no_meaning, refuse_complex
-from graphcore.promotion.system import Key, NoPromotion, Operand, PromotionSystem, Resolution, Scalar
+from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
+from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import dtypes_of, read_table
+from graphcore.types.complex_dtypes import complex_of
 from graphcore.types.dtypes import DType
 
 D = DType
 
-COLUMNS = ("b1", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")
+COLUMNS = ("b1", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128")
 
 # torch.promote_types.
 _TABLE = """
-b1   : b1   u8   i8   i16  i32  i64  f16  bf16 f32  f64
-u8   : u8   u8   i16  i16  i32  i64  f16  bf16 f32  f64
-i8   : i8   i16  i8   i16  i32  i64  f16  bf16 f32  f64
-i16  : i16  i16  i16  i16  i32  i64  f16  bf16 f32  f64
-i32  : i32  i32  i32  i32  i32  i64  f16  bf16 f32  f64
-i64  : i64  i64  i64  i64  i64  i64  f16  bf16 f32  f64
-f16  : f16  f16  f16  f16  f16  f16  f16  f32  f32  f64
-bf16 : bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64
-f32  : f32  f32  f32  f32  f32  f32  f32  f32  f32  f64
-f64  : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
+b1   : b1   u8   i8   i16  i32  i64  f16  bf16 f32  f64  c64  c128
+u8   : u8   u8   i16  i16  i32  i64  f16  bf16 f32  f64  c64  c128
+i8   : i8   i16  i8   i16  i32  i64  f16  bf16 f32  f64  c64  c128
+i16  : i16  i16  i16  i16  i32  i64  f16  bf16 f32  f64  c64  c128
+i32  : i32  i32  i32  i32  i32  i64  f16  bf16 f32  f64  c64  c128
+i64  : i64  i64  i64  i64  i64  i64  f16  bf16 f32  f64  c64  c128
+f16  : f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c64  c128
+bf16 : bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  c64  c128
+f32  : f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64  c128
+f64  : f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128
+c64  : c64  c64  c64  c64  c64  c64  c64  c64  c64  c128 c64  c128
+c128 : c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128
 """
 
 TABLE = dtypes_of(read_table(_TABLE, COLUMNS))
 
 LIMITED = (D.uint16, D.uint32, D.uint64)
-"""They meet floats, and no other integer."""
+"""They meet floats, and no other integer; complex numbers where one of both gives way."""
 FLOAT8 = (D.float8_e4m3fn, D.float8_e5m2)
 """They meet themselves, and what gives way to them."""
 
@@ -61,8 +66,10 @@ class Torch(PromotionSystem):
     bounds_promote = True
 
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
-        """The dtype of Python scalars: float32, which is torch.get_default_dtype(), int64 or bool."""
+        """The dtype of Python scalars: float32, which is torch.get_default_dtype(), complex64, int64 or bool."""
         kinds = {type(value) for value in literals}
+        if complex in kinds:
+            return D.complex64
         return D.float32 if float in kinds else D.int64 if int in kinds else D.bool
 
     def common(self, lhs: DType, rhs: DType) -> DType:
@@ -105,15 +112,17 @@ class Torch(PromotionSystem):
         return met
 
     def _combined(self, first: DType | None, second: DType | None) -> DType | None:
-        """Return the first, unless the second is of a higher category."""
+        """Return the first, unless the second is of a higher category. A float that a complex number makes complex
+        keeps its width."""
         if first is None or second is None:
             return second if first is None else first
         if D.string not in (first, second) and _category(first) >= _category(second):
             return first
+        if second.is_complex and first in self.dtypes:
+            return _complex_of(first) if first.is_float else second
         return self.meet(first, second)
 
     def resolve(self, key: Key, operands: Sequence[Operand]) -> Resolution:
-        refuse_complex(self.name, operands)
         if key.op in _OF_ONE_DTYPE and len({o.dtype for o in operands}) > 1:
             raise NoPromotion(
                 f"expected the operands of {key.op} to have the same dtype, as PyTorch does, which promotes none",
@@ -122,10 +131,13 @@ class Torch(PromotionSystem):
         if key.op == "sub" and any(o.dtype is D.bool or type(o.literal) is bool for o in operands):
             raise no_meaning(key, D.bool, "PyTorch", "use ^ or logical_not, or cast to int8: .cast(DType.int8)")
         joined = self.join(key, operands)
+        check_order(key, joined, "PyTorch")
         check_power(key, operands, joined, "Integers to negative integer powers are not allowed in PyTorch")
         if joined is D.bool and (key.op in _NOT_OF_BOOLS or key.rule == "shift"):
             raise no_meaning(key, joined, "PyTorch", "cast it to int8 first: .cast(DType.int8)")
-        is_whole = joined in self.dtypes and not joined.is_float
+        if joined.is_complex and key.op == "sign":
+            raise no_meaning(key, joined, "PyTorch", "divide by the magnitude: z / ops.abs(z)")
+        is_whole = joined in self.dtypes and not joined.is_float and not joined.is_complex
         if (key.op in _OF_FLOATS and is_whole) or (key.op in _SPREADS and joined in FLOAT8):
             raise no_meaning(key, joined, "PyTorch", "cast it to a float first: .cast(DType.float32)")
         if is_whole and key.rule in ("divide", "float"):
@@ -136,16 +148,38 @@ class Torch(PromotionSystem):
         return Resolution((joined,) * 2, plain.result) if key.rule == "shift" else plain
 
 
+def _complex_of(dtype: DType) -> DType:
+    """Return the complex dtype of a float's width; bfloat16 has none of its own. Raises `NoPromotion`."""
+    if dtype in FLOAT8:
+        raise NoPromotion(f"{dtype} has no complex dtype in PyTorch", help="cast one of them: .cast(DType.float32)")
+    if dtype is D.float16:
+        raise NoPromotion(
+            "float16 tensors become complex32 in PyTorch where a complex number gives way to them, and no dtype here "
+            "has parts of float16",
+            help="cast the tensor to a wider float first: .cast(DType.float32)",
+        )
+    return complex_of(dtype)
+
+
 def _category(dtype: DType) -> int:
+    if dtype.is_complex:
+        return 3
     return 2 if dtype.is_float else 0 if dtype is D.bool else 1
+
+
+_HIGHER = "categories bool < integer < float < complex: the higher"
 
 
 def reason(lhs: DType, rhs: DType) -> str:
     """Return the rule by which two dtypes of tensors with axes meet."""
     if lhs is rhs:
         return "the same dtype"
+    if {lhs, rhs} == {D.float64, D.complex64}:
+        return f"{_HIGHER}, with parts that hold float64"
     if _category(lhs) != _category(rhs):
-        return "categories bool < integer < float: the higher"
+        return _HIGHER
+    if lhs.is_complex:
+        return "complex numbers: the wider"
     if lhs.is_float:
         return "floats: the wider" if lhs.bits != rhs.bits else "floats of one width: one that holds both"
     if lhs.is_signed is rhs.is_signed:

@@ -1,0 +1,1 @@
+"""The question that promotion systems answer, and the rules that most of them share."""
