@@ -18,6 +18,7 @@ _SECTIONS = {
     "bench_foreign": "Calls of a few microseconds",
     "bench_isolation": "Isolated calls",
     "bench_load": "Loads of files",
+    "bench_load_nodes": "Loads of files",
     "bench_lower": "Building and writing nodes",
     "bench_minilm": "Encoders and images in float32",
     "bench_openvino": "OpenVINO",

@@ -27,6 +27,7 @@ from graphcore.runtime.memory.huge_pages import checked
 from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import model_types, sessions, transport_dtypes
+from graphcore.runtime.ort.optimisers.idle import idle_in
 from graphcore.runtime.ort.options import check_attributes, checked_libraries, config_entries
 from graphcore.runtime.ort.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.ort.release import broken, memory, runtime
@@ -247,7 +248,7 @@ class InferenceSession:
             opened.forget()
             return graph
 
-        may_stay = self.providers == ("CPUExecutionProvider",) and self.optimize != "exact"
+        may_stay = self._is_cpu and self.optimize != "exact"
         if may_stay and warm is None and not weights and not self._starter.libraries:
             found = start.found(opened, prepack, keeps_halves=self.precision is None)
             if not isinstance(found, str):
@@ -314,7 +315,11 @@ class InferenceSession:
         defaults = TENSOR_CORES if TARGETS[self.target].tensor_cores and multiplies_in_tf32(source, lowered) else EXACT
         constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
         disabled = (*SLOWER, *sessions.quadratic(len(constants), lambda: sessions.different(constants)))
-        disabled = (*disabled, *broken(lowered))
+        disabled = (
+            *disabled,
+            *broken(lowered),
+            *(idle_in(lowered) if self.providers == ("CPUExecutionProvider",) else ()),
+        )
         entries = prepacking.entries(lowered, prepack)
         prepacks = entries != prepacking.OFF
         packing = {**entries, **memory(lowered)}
@@ -354,6 +359,10 @@ class InferenceSession:
         if warm is not None and cache is not None:
             warm.keep(model, cache, packing)
         return model
+
+    @property
+    def _is_cpu(self) -> bool:
+        return self.providers == ("CPUExecutionProvider",)
 
     def _lowered(self, graph: Graph, target: TargetName) -> Graph:
         return lowering.lower(graph, target, self.precision, runtime=runtime(), optimize=self.optimize)

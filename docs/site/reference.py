@@ -97,7 +97,15 @@ def _entry(name: Name, level: int) -> str:
         return "\n".join(_custom(name, value)) + "\n"
     if not (inspect.isclass(value) or inspect.isroutine(value)):
         return f"{'#' * level} {name.name} {{#{name.target}}}\n\nValue: `{value!r}`\n"
-    return f"::: {name.target}\n    options:\n      heading_level: {level}\n      show_root_heading: true\n"
+    inherited = "      inherited_members: true\n" if _has_parts(value) else ""
+    return f"::: {name.target}\n    options:\n      heading_level: {level}\n      show_root_heading: true\n{inherited}"
+
+
+def _has_parts(value: object) -> bool:
+    """Return whether a class has methods of bases that have no page of their own."""
+    public = {each.value for each in names("graphcore")}
+    bases = value.__mro__[1:] if inspect.isclass(value) else ()
+    return any(base.__module__.startswith("graphcore.runtime.") and base not in public for base in bases)
 
 
 def _custom(name: Name, value: CustomOp) -> Iterator[str]:

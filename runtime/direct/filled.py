@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -55,32 +55,36 @@ class _Walk:
     def follow(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
             self._note([tensor.name], 0 not in tensor.dims)
+        filled, sizes, made = self.filled, self.sizes, []
         for node in graph.node:
-            if node.op_type == "If":
+            op_type, outputs = node.op_type, [*node.output]
+            made += outputs
+            if op_type == "If":
                 self._choose(node)
                 continue
-            outputs, first = list(node.output), next(iter(node.input), "")
-            if node.op_type in ("LSTM", "GRU"):
-                has_states = len(node.input) > STATES and node.input[STATES] in self.filled
-                self._note(outputs[:1], first in self.filled)
-                self._note(outputs[1:], first in self.filled or has_states)
+            names = [*node.input]
+            first = names[0] if names else ""
+            if op_type in ("LSTM", "GRU"):
+                has_states = len(names) > STATES and names[STATES] in filled
+                self._note(outputs[:1], first in filled)
+                self._note(outputs[1:], first in filled or has_states)
                 continue
-            self._note(outputs, self._has_elements(node, first))
-            sized = (first in self.filled) if node.op_type == "Shape" else first in self.sizes and _moves(node)
-            (self.sizes.update if sized else self.sizes.difference_update)(outputs)
-        self.found.sure |= self.filled
-        self.found.unsure.update(name for node in graph.node for name in node.output if name not in self.filled)
+            self._note(outputs, self._has_elements(node, op_type, names))
+            sized = (first in filled) if op_type == "Shape" else first in sizes and _moves(node)
+            (sizes.update if sized else sizes.difference_update)(outputs)
+        self.found.sure |= filled
+        self.found.unsure.update(name for name in made if name not in filled)
 
     def _note(self, names: Iterable[str], has_elements: bool) -> None:
         """Note of new values whether they have elements: one of a body may have the name of one in another body."""
         (self.filled.update if has_elements else self.filled.difference_update)(names)
 
-    def _has_elements(self, node: onnx.NodeProto, first: str) -> bool:
-        if node.op_type == "Constant":
-            return all(_holds_some(a) for a in node.attribute)
-        if node.op_type in _KEEP:
-            return first in self.filled
-        return node.op_type in _JOIN and all(name in self.filled for name in node.input if name)
+    def _has_elements(self, node: onnx.NodeProto, op_type: str, names: Sequence[str]) -> bool:
+        if op_type == "Constant":
+            return all(map(_holds_some, node.attribute))
+        if op_type in _KEEP:
+            return bool(names) and names[0] in self.filled
+        return op_type in _JOIN and all(name in self.filled for name in names if name)
 
     def _choose(self, node: onnx.NodeProto) -> None:
         """Follow the bodies of an If that may run, whose results have elements where each gives some."""

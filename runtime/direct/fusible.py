@@ -32,6 +32,9 @@ _BY_NUMBERS: Mapping[tuple[str, str], str] = MappingProxyType(
 )
 """The same, where the other operand is a constant of one element."""
 
+TAKES = frozenset(op_type for _, op_type in (*_STEPS, *_BY_NUMBERS))
+"""Operators whose results may be marked by what their operands are marked with."""
+
 BEGINS = frozenset({"Add", "Conv", "HardSigmoid", "Neg", "ReduceMean", "Softmax"})
 """Operators whose results are marked with their own names."""
 
@@ -70,10 +73,14 @@ class Trail:
         self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], constants: Mapping[str, tuple[int, ...]]
     ) -> None:
         """Mark the results of a node. constants: the dims of those that are known, by name."""
+        marks = self.marks
         if op_type in BEGINS:
-            self.marks.update(dict.fromkeys(outputs, op_type))
+            for name in outputs:
+                marks[name] = op_type
+        if op_type not in TAKES:
+            return
         for name in inputs:
-            mark = self.marks.get(name)
+            mark = marks.get(name)
             if mark is None:
                 continue
             made = _STEPS.get((mark, op_type))
@@ -81,7 +88,7 @@ class Trail:
                 made = _BY_NUMBERS[mark, op_type]
             if made is not None:
                 self._found.add(made)
-                self.marks.update(dict.fromkeys(outputs, made))
+                marks.update(dict.fromkeys(outputs, made))
 
     def reason(self, operators: set[str]) -> str | None:
         """Return the fusion that may match; None where none can. operators: those of the model."""
@@ -94,4 +101,4 @@ class Trail:
         return None
 
 
-__all__ = ["BEGINS", "Trail"]
+__all__ = ["BEGINS", "TAKES", "Trail"]

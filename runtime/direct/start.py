@@ -22,6 +22,7 @@ from graphcore.runtime.memory import prepacking
 from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import model_types
+from graphcore.runtime.ort.optimisers.idle import idle
 from graphcore.runtime.ort.release import optimisers_to_leave_out, runtime
 from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.ort.starter import SLOWER, Starter
@@ -66,9 +67,8 @@ def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Dire
     if entries is None:
         return "only shapes tell whether its weights are packed"
     graph = proto.graph
-    # To leave an optimiser out takes as long as a tenth of a small session.
     slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
-    disabled = (*slower, *quadratic(scan.constants, scan.different))
+    disabled = (*slower, *idle(frozenset(scan.operators)), *quadratic(scan.constants, scan.different))
     more = optimisers_to_leave_out({"float64": scan.has_float64, "empty constants": scan.has_empty_constants})
     return Direct(
         graph_name(graph.name),

@@ -15,7 +15,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.walk import bodies, walk
+from graphcore.ir.transform.walk import bodies, operators, walk
 from graphcore.types.tensor_types import TensorType
 
 Prepack: TypeAlias = Literal["auto", "on", "off"]
@@ -30,6 +30,8 @@ PACKED = frozenset(
     "Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearMatMul DequantizeLinear LSTM GRU RNN".split()
 )
 """Operators of ONNX, beside the float products, whose kernels put weights in order."""
+
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
 
 _LEFT = frozenset(
     "GroupQueryAttention MultiHeadAttention RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization"
@@ -52,7 +54,8 @@ def entries(graph: Graph, prepack: Prepack) -> dict[str, str]:
 
 def gains(graph: Graph) -> bool:
     """Return whether some kernel of a lowered graph runs faster on weights in its own order."""
-    return _gains(graph, set())
+    has_some = any(domain or op_type in _PRODUCTS or op_type in PACKED for op_type, domain in operators(graph))
+    return has_some and _gains(graph, set())
 
 
 def reordered(graph: Graph) -> Iterator[Array]:
@@ -85,7 +88,7 @@ def _packs(node: Node, constant: set[int]) -> bool:
         return False
     if node.domain or node.op_type in PACKED:
         return any(id(s) in constant and _is_matrix(s) for s in node.inputs if s is not None)
-    if node.op_type not in ("MatMul", "Gemm"):
+    if node.op_type not in _PRODUCTS:
         return False
     rows, weight = node.inputs[:2]
     return id(weight) in constant and (bool(node.attributes.get("transA")) or not _is_one_row(rows))

@@ -139,7 +139,7 @@ def start(
         return _EMPTY, 0
 
     content = join(encode(graph, place, ir=runtime().ir))
-    late = _read_late(graph)
+    late = _read_late(graph) if large else frozenset()
     shared = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name in late}
     copied = {name: to_ort(array, DType.of(array.dtype)) for name, array in large.items() if name not in late}
     if cache is not None:

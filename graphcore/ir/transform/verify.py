@@ -25,23 +25,27 @@ def _verify(graph: Graph, place: str) -> None:
         return symbol.graph is graph and symbol.id < len(symbols) and symbols[symbol.id] is symbol
 
     _symbols(graph, place)
+    count = len(symbols)
     for node in graph._nodes:
-        made = node.outputs[0].id if node.outputs else len(symbols)
+        outputs = node.outputs
+        made = outputs[0].id if outputs else count
         for symbol in node.inputs:
             if symbol is None:
                 continue
             value = symbol.value if isinstance(symbol, BufferValue) else symbol
-            if not is_own(value):
+            number = value.id  # a call of `is_own` for each operand takes a third of the time
+            if value.graph is not graph or number >= count or symbols[number] is not value:
                 raise GraphError(
                     f"{node.op_type}: an operand is in no graph, or in another one than {place!r}",
                     operands={"operand": symbol},
                     help="build the node again on Symbols of its graph",
                 )
-            if value.id >= made and type(value.producer) is Node:
+            if number >= made and type(value.producer) is Node:
                 raise GraphError(f"{node.op_type}: an operand is used before it is made", operands={"operand": symbol})
-        if any(not is_own(s) or s.producer is not node for s in node.outputs):
-            raise GraphError(f"{node.op_type}: an output of the node in graph {place!r} is not the node's own")
-        for body in bodies(node):
+        for symbol in outputs:
+            if not is_own(symbol) or symbol.producer is not node:
+                raise GraphError(f"{node.op_type}: an output of the node in graph {place!r} is not the node's own")
+        for body in bodies(node) if node.attributes else ():
             if body.scope.outer is not graph:
                 raise GraphError(f"{node.op_type}: the body {body.name!r} belongs into another graph than {place!r}")
             _verify(body, f"{place}/{node.outputs[0].name}/{body.name}" if node.outputs else place)

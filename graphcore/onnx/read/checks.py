@@ -127,7 +127,7 @@ def checked(
 ) -> list[Statement]:
     """Return nodes and those of their bodies, all of which were checked. into: is told their operators."""
     made = []
-    is_strict = into.limits.strict is not None
+    is_strict, op_types = into.limits.strict is not None, into.op_types
     for node in nodes:
         op_type, name, given = node.op_type, node.name, node.domain
         inputs, outputs = tuple(node.input), tuple(node.output)
@@ -138,12 +138,12 @@ def checked(
         if not op_type:
             place = f"{op_type[:_SHOWN]} {(name or next(iter(outputs), ''))[:_SHOWN]!r}"
             raise ModelError(f"load: the node {place.strip()} names no operator", help="write the model again")
-        domain = _domain(given)
+        domain = _domain(given) if given else ""
         version = versions.get(domain)
         key = key_of(node, op_type, domain, version, inputs, outputs)
         statement = Statement(node, op_type, domain, inputs, outputs, name, key, True)
         made.append(statement)
-        into.op_types.add(op_type)
+        op_types.add(op_type)
         if is_strict and (domain, op_type) not in into.functions:
             into.limits.check_operator(domain, op_type, statement)
         if key is not None and key in _sound:

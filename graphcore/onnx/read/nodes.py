@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,14 +132,11 @@ class Reader:
 
     def _name(self, symbol: Symbol, name: str) -> None:
         """Call a node's result what the model calls it; names in bodies and functions are made anew when written."""
+        if not self.is_top or symbol.given_name is not None:
+            return
         taken, producer = self.graph.names.taken, symbol.producer
         is_weight = isinstance(producer, Constant) and producer.array.nbytes > _LARGEST_UNNAMED
-        if (
-            self.is_top
-            and symbol.given_name is None
-            and (is_weight or isinstance(producer, Node))
-            and name not in taken
-        ):
+        if (isinstance(producer, Node) or is_weight) and name not in taken:
             change(symbol, given_name=name)
             taken[name] = symbol
 
@@ -179,22 +176,27 @@ class Reader:
             if function is not None:
                 self._call(statement, function, inputs)
                 return
-        before = len(self.graph.nodes)
-        made = self._operator(statement, inputs)
-        if statement.layer:
-            for node in self.graph.nodes[before:]:
-                # After that of the function it is in.
-                change(node, layer=f"{self.graph.site.layer}{statement.layer}/")
-        if statement.is_fast:
-            for node in self.graph.nodes[before:]:
-                if node.op_type in OPERATORS:
-                    change(node, attributes=Attributes({**node.attributes, KEY: FAST}))
+        if statement.layer or statement.is_fast:
+            before = len(self.graph.nodes)
+            made = self._operator(statement, inputs)
+            self._note(statement, self.graph.nodes[before:])
+        else:
+            made = self._operator(statement, inputs)
         for name, symbol in zip(statement.outputs, made, strict=False):
             if not name:
                 continue
             self.define(name, symbol)
             self._name(symbol, name)
             self._types.note(name, symbol)
+
+    def _note(self, statement: Statement, nodes: Iterable[Node]) -> None:
+        """Note of the nodes that a statement became what it notes of itself."""
+        for node in nodes:
+            if statement.layer:
+                # After that of the function it is in.
+                change(node, layer=f"{self.graph.site.layer}{statement.layer}/")
+            if statement.is_fast and node.op_type in OPERATORS:
+                change(node, attributes=Attributes({**node.attributes, KEY: FAST}))
 
     def _operator(self, statement: Statement, inputs: list[Symbol | None]) -> Sequence[Symbol]:
         signature = None if statement.key is None else statement.signature(self.versions)

@@ -35,6 +35,7 @@ class ResultTypes:
         self._closed: set[int] = set()  # by number, what has more dims than the model tells
         self._read: dict[str, Type] = {}
         self._whole: dict[str, Type | None] = {}
+        self._whole_types: dict[bytes, Type | None] = {}
 
     def told(self, names: Sequence[str]) -> list[Type] | None:
         """Return the types that inference of the whole model found for results, where they say all there is to say."""
@@ -51,11 +52,17 @@ class ResultTypes:
 
     def _read_whole(self, name: str) -> Type | None:
         """Return the type that the model tells of a value; None for one with dims that are not known."""
-        type_ = self._type(name)
-        if type_ is None or isinstance(type_, ForeignType) or is_open(type_) or not is_small(type_):
-            type_ = None
-        self._whole[name] = type_
-        return type_
+        proto = self._told.get(name)
+        if proto is None:
+            self._whole[name] = None
+            return None
+        key = proto.SerializeToString()  # most values are of a type that another one has too
+        if key not in self._whole_types:
+            type_ = self._model.type_of(proto)
+            is_whole = not isinstance(type_, ForeignType) and not is_open(type_) and is_small(type_)
+            self._whole_types[key] = type_ if is_whole else None
+        made = self._whole[name] = self._whole_types[key]
+        return made
 
     def _type(self, name: str) -> Type | None:
         """Return the type that the model tells of a value; None where it tells none."""

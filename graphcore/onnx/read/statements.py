@@ -6,7 +6,7 @@ its operands.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,8 +127,9 @@ class Statement:
         self.is_checked = is_checked
         self.label: str | None = None
         self.content: memoryview | None = None
-        self.layer = _layer(proto)
-        self.is_fast = any(p.key == NODE_ACCURACY and p.value == FAST for p in proto.metadata_props)
+        noted = proto.metadata_props
+        self.layer = _layer(noted) if noted else ""
+        self.is_fast = bool(noted) and any(p.key == NODE_ACCURACY and p.value == FAST for p in noted)
         self.bodies: dict[str, Body] | None = None
 
     def __str__(self) -> str:
@@ -215,11 +216,8 @@ def used(statement: Statement) -> Sequence[str]:
     return names
 
 
-def _layer(proto: onnx.NodeProto) -> str:
+def _layer(properties: Iterable[onnx.StringStringEntryProto]) -> str:
     """Return the layer that a node notes; none where the note, which is untrusted and read once a call, is long."""
-    properties = proto.metadata_props
-    if not properties:
-        return ""
     noted: Any = next((p.value for p in properties if p.key == "graphcore.layer"), "")
     return noted if len(noted) <= _LONGEST_LAYER else ""
 

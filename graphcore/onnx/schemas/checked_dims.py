@@ -26,6 +26,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.onnx.proto import tensors
 from graphcore.onnx.proto.limits import check_constants
 from graphcore.onnx.proto.ranges import CHECKED, LONGEST
+from graphcore.onnx.schemas.node_inference import BLIND
 
 _ONNX = ("", "ai.onnx")
 _DOMAIN = "graphcore.checks"
@@ -39,6 +40,9 @@ PROPAGATED = frozenset(
 )
 """Operators whose data propagation copies elements of operands, in one of their versions or in the functions that they
 are inferred by. Those of Shape and Size give no more than a tensor has axes."""
+
+_BY_TYPES = (BLIND | {"Constant"}) - CHECKED.keys()
+"""Operators whose inference needs no stop, and gives the same with and without data propagation."""
 
 _FREE = 64
 """Elements of vectors that are not counted: no more than what says something of each axis."""
@@ -69,6 +73,8 @@ def inferred_whole(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelProt
 
     op_types: the names of all operators in it. Raises an exception of any class where inference fails.
     """
+    if op_types <= _BY_TYPES:  # nothing reads what vectors hold
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True)
     checked = CHECKED.keys() & op_types
     propagated = PROPAGATED & op_types
     safe = _with_stops(model, checked | propagated, propagated) if checked or propagated else model

@@ -1,0 +1,132 @@
+"""The values of a model that is scanned: the dtype of each, and what its inputs and constants tell."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+
+from graphcore.onnx.proto.ranges import LONGEST
+from graphcore.runtime.direct.constants import is_bounded, is_of_bits, is_text, values
+from graphcore.runtime.lowering.guards import negative_axes
+from graphcore.runtime.lowering.targets.legality import Legality
+from graphcore.types.dtypes import DType
+
+_DTYPES: dict[int, DType] = {
+    dtype.onnx: dtype
+    for dtype in (
+        DType.bool, DType.int8, DType.uint8, DType.int32, DType.int64, DType.float32, DType.float64, DType.string
+    )
+}  # fmt: skip
+"""The dtypes of models that run as they are, by ONNX's number. float16 is another where it stays with the runtime."""
+
+_SMALL = 64
+"""Bytes of constants that are compared."""
+
+
+class ScannedValues:
+    """The values that a scan has met.
+
+    dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its result, from which dtype
+    each Cast is. constants: their number.
+    """
+
+    def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
+        """keeps_halves: whether float16 stays with the runtime's kernels."""
+        self.rules = rules
+        self._stored = {**_DTYPES, DType.float16.onnx: DType.float16} if keeps_halves else _DTYPES
+        self.dtypes: dict[str, DType] = {}
+        self.dims: dict[str, tuple[int, ...]] = {}
+        self.casts: dict[str, DType] = {}
+        self.constants = 0
+        self._tensors: dict[str, onnx.TensorProto] = {}
+        self._many: set[str] = set()
+        self._ranks: dict[str, int] = {}
+        self._lengths: dict[str, tuple[int, ...]] = {}
+        self._empties: set[str] = set()
+        self._trapped = rules.has_trap(negative_axes.GUARD.trap)
+
+    @property
+    def has_empty_constants(self) -> bool:
+        """Return whether some constant has no elements."""
+        return bool(self._empties)
+
+    @property
+    def has_float64(self) -> bool:
+        """Return whether some value is of float64."""
+        return DType.float64 in self.dtypes.values()
+
+    def different(self) -> int:
+        """Return how many different values the constants have, of which each large one counts as another."""
+        found = self._tensors.items()
+        return len({(t.data_type, *t.dims, t.raw_data) if 0 < len(t.raw_data) <= _SMALL else n for n, t in found})
+
+    def dtype_of(self, number: int) -> DType | None:
+        """Return the dtype of ONNX's number; None for one that is left to a Graph."""
+        return self._stored.get(number)
+
+    def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool:
+        """Note a constant. Return whether it is of one of the dtypes, within the model, and alone of its name."""
+        dtype = self._stored.get(tensor.data_type)
+        if dtype is None or tensor.data_location or name in self.dtypes or not name:
+            return False
+        if dtype is DType.string and not is_text(tensor):
+            return False
+        if dtype is DType.bool and not is_of_bits(tensor):
+            return False
+        dims = self.dims[name] = tuple(tensor.dims)
+        if 0 in dims:
+            self._empties.add(name)
+        self.dtypes[name] = dtype
+        self._tensors[name] = tensor
+        self.constants += 1
+        return True
+
+    def divides(self, name: str) -> bool:
+        """Return whether a divisor is a constant of integers by which every integer can be divided."""
+        found = self._values(name)
+        return found is not None and not ((found == 0) | (found == -1)).any()
+
+    def reduces(self, node: onnx.NodeProto) -> bool:
+        """Return whether a reduction does not meet the trap of axes below 0."""
+        if not self._trapped:
+            return True
+        axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+        if axes is None and len(node.input) > 1 and node.input[1]:
+            found = self._values(node.input[1])
+            axes = [-1] if found is None else found.tolist()
+        return all(axis >= 0 for axis in axes or ())
+
+    def _takes_input(self, value: onnx.ValueInfoProto) -> bool:
+        tensor = value.type.tensor_type
+        dtype = self._stored.get(tensor.elem_type)
+        if dtype is None or type(value.name) is not str or not value.name or value.name in self.dtypes:
+            return False
+        if any(d.HasField("dim_value") and (d.dim_value == 0 or d.dim_value < -1) for d in tensor.shape.dim):
+            return False
+        self.dtypes[value.name] = dtype
+        if tensor.HasField("shape"):
+            dims = tensor.shape.dim
+            self._ranks[value.name] = len(dims)
+            self._lengths[value.name] = tuple(d.dim_value for d in dims)
+            if len(dims) > 1 and dims[0].dim_value != 1:
+                self._many.add(value.name)
+        return True
+
+    def _is_short(self, name: str) -> bool:
+        return math.prod(self.dims.get(name, ())) <= LONGEST
+
+    def _is_bounded(self, name: str) -> bool:
+        """Return whether a constant that may say sizes says small ones; true for what is no small constant."""
+        tensor = self._tensors.get(name)
+        return tensor is None or is_bounded(tensor, self.dtypes[name])
+
+    def _values(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return the values of a small constant; None for what is none, and for one that is damaged."""
+        tensor = self._tensors.get(name)
+        return None if tensor is None else values(tensor, self.dtypes[name])
+
+
+__all__ = ["ScannedValues"]
