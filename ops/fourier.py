@@ -18,7 +18,7 @@ from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.constants import constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.complex_numbers import as_complex, as_real, complex_, imag, real
+from graphcore.ops.complex_numbers import as_real, complex_, imag, real
 from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, dim_value, product, shape_vector
 from graphcore.ops.shared.reshape import reshaped
@@ -151,9 +151,19 @@ def _of_complex(
     """Return the transform of complex numbers, as complex numbers, or as the real ones that `irfft` gives."""
     if onesided and not inverse:
         raise DTypeError(f"{name}: it takes real numbers", operands={"x": x}, help="transform it with ops.fft(x)")
-    pairs = as_complex(real(x), imag(x))
-    made = _transform(name, pairs, n, axis, normalization, is_complex=True, inverse=inverse, onesided=onesided)
-    return made if onesided else complex_(*as_real(made))
+    made = _transform(name, _pairs(x), n, axis, normalization, is_complex=True, inverse=inverse, onesided=onesided)
+    return made if onesided else _complex(made, x.dtype)
+
+
+def _pairs(x: Symbol) -> Symbol:
+    """Return complex numbers as the real tensor that carries them, with a last axis of the parts: nothing is moved."""
+    type_ = tensor_type(x.dtype.storage, _shape([*x.shape, TWO]))
+    return x.graph.build.emit("ToPairs", (x,), type_, None, LIBRARY)
+
+
+def _complex(pairs: Symbol, dtype: DType) -> Symbol:
+    type_ = tensor_type(dtype, _shape(pairs.shape[:-1]))
+    return pairs.graph.build.emit("FromPairs", (pairs,), type_, None, LIBRARY)
 
 
 def _length(name: str, n: Any) -> Dim:
@@ -265,21 +275,25 @@ def _normalised(x: Symbol, length: Symbol, normalization: str, inverse: bool) ->
 def stft(
     x: TensorLike, frame_length: int, frame_step: int, window: TensorLike | None = None, onesided: bool = True
 ) -> Symbol:
-    """The short-time Fourier transform of real signals: the spectrum of each frame.
+    """The short-time Fourier transform of signals: the spectrum of each frame.
 
-    x: [..., samples]. frame_length: how many samples a frame has. frame_step: how many lie between the starts of two.
-    window: [frame_length], by which every frame is multiplied, such as `hann_window`; None for ones. x and window are
-    promoted together; integers become floats. onesided: leave out the half of a spectrum that follows from the other.
+    x: [..., samples], real or complex. frame_length: how many samples a frame has. frame_step: how many lie between the
+    starts of two. window: [frame_length], by which every frame is multiplied, such as `hann_window`; None for ones. x
+    and window are promoted together; integers become floats. onesided: leave out the half of a spectrum that follows
+    from the other.
     Frames lie within the signal: `pad` it first for centred ones. Returns [..., frames, bins, 2], real and imaginary
     parts last, with (samples - frame_length) // frame_step + 1 frames and frame_length // 2 + 1 bins, or frame_length
-    if not onesided. Raises `ShapeError` for a signal shorter than a frame, steps and lengths below 1 and another
-    window. ONNX STFT.
+    if not onesided; of complex signals, which take onesided=False, complex numbers [..., frames, bins]. Raises
+    `ShapeError` for a signal shorter than a frame, steps and lengths below 1 and another window, `DTypeError` for a
+    complex window and for complex signals if onesided. ONNX STFT.
     """
     name = "stft"
     length, step = whole(name, "frame_length", frame_length, 1), whole(name, "frame_step", frame_step, 1)
     given = {"x": x} if window is None else {"x": x, "window": window}
     (symbol, *windows), dtype = promote(name, "float", given)
     roles = dict(zip(given, (symbol, *windows), strict=True))
+    if dtype.is_complex:
+        return _of_complex_signal(symbol, length, step, window, onesided=onesided)
     if not symbol.rank:
         raise ShapeError(f"{name}: x is a scalar, not a signal", operands=roles, help="give [..., samples]")
     for found in windows:
@@ -315,6 +329,28 @@ def stft(
         return made
     wanted = [*own[:-1], frames if frames.is_static else Axis(made, 1), bins, TWO]
     return reshaped(name, made, wanted, roles, sources=(symbol,))
+
+
+def _of_complex_signal(
+    x: Symbol, frame_length: int, frame_step: int, window: TensorLike | None, *, onesided: bool
+) -> Symbol:
+    """Return the transform of the real part, and i times that of the imaginary part."""
+    if window is not None:
+        window = x.graph.build.operand(window, "stft", "window")
+        if window.dtype.is_complex:
+            raise DTypeError(
+                "stft: a window is real", operands={"x": x, "window": window}, help="give its real part: ops.real(z)"
+            )
+    if onesided:
+        raise DTypeError(
+            "stft: the spectrum of a complex signal has no half that follows from the other",
+            operands={"x": x},
+            help="say onesided=False",
+        )
+    (a, b), (c, d) = (
+        as_real(stft(part, frame_length, frame_step, window, onesided=False)) for part in (real(x), imag(x))
+    )
+    return complex_(a - d, b + c)
 
 
 # Windows

@@ -243,7 +243,8 @@ def dropout(x: TensorLike, rate: float, *, seed: Seed) -> Symbol:
 def _float_dtype(name: str, dtype: object) -> DType:
     wanted = dtype_of(name, dtype)
     if wanted not in counter.DIGITS:
-        raise DTypeError(f"{name}: {wanted} is no float", help="give a float dtype, or use random_int")
+        fix = "draw each part: ops.complex(x, y)" if wanted.is_complex else "give a float dtype, or use random_int"
+        raise DTypeError(f"{name}: {wanted} is no float", help=fix)
     return wanted
 
 

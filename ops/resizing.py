@@ -273,6 +273,7 @@ def roi_align(
         raise ShapeError(f"{name}: there is no mode {mode!r}", help="one of 'AVG', 'MAX'")
     count = regions.shape[0]
     indices = _image_indices(name, regions, batch_indices, roles)
+    boxes = _places(name, "rois", regions, boxes)
     if columns == 5:
         boxes = e.emit(
             "Slice",
@@ -293,6 +294,17 @@ def roi_align(
     inputs = relaid(image, input_layout, "NCHW")
     made = tensor_type(dtype, _shape([count, inputs.shape[1], Dim(height), Dim(width)]))
     return relaid(graph.build.emit("RoiAlign", (inputs, boxes, indices), made, attributes), "NCHW", input_layout)
+
+
+def _places(name: str, role: str, given: Symbol, promoted: Symbol) -> Symbol:
+    """Return places, real numbers also where they were promoted with complex values. Raises `DTypeError` for others."""
+    if given.dtype.is_complex:
+        raise DTypeError(
+            f"{name}: {role} are places, and complex numbers are none",
+            operands={role: given},
+            help="give real numbers: ops.real(z)",
+        )
+    return e.cast(given, promoted.dtype.storage) if promoted.dtype.is_complex else promoted
 
 
 def _image_indices(name: str, regions: Symbol, batch_indices: TensorLike | None, roles: dict[str, Symbol]) -> Symbol:
@@ -346,12 +358,14 @@ def grid_sample(
     choice(name, "mode", mode, tuple(_SAMPLES))
     choice(name, "padding_mode", padding_mode, ("zeros", "border", "reflection"))
     count = len(input_layout) - 2
+    graph = graph_of(name, (x, grid))
+    given = graph.build.operand(grid, name, "grid")
     if mode == "nearest":
-        graph = graph_of(name, (x, grid))
         symbol = graph.build.operand(x, name, "x")
-        places, _ = promote_one(name, "float", graph.build.operand(grid, name, "grid"), "grid")
+        places, _ = promote_one(name, "float", given, "grid")
     else:
-        (symbol, places), _ = promote(name, "float", {"x": x, "grid": grid})
+        (symbol, places), _ = promote(name, "float", {"x": x, "grid": given})
+    places = _places(name, "grid", given, places)
     roles = {"x": symbol, "grid": places}
     of_rank(name, "x", symbol, input_layout, roles)
     if mode == "bicubic" and count != 2:

@@ -229,10 +229,11 @@ def _strings(graph: Graph, name: str, value: object, role: str) -> Symbol:
         return graph.constant(value)
     symbol = graph.build.operand(value, name, role)
     if not isinstance(symbol.type, TensorType) or symbol.dtype is not _STRING:
+        is_complex = isinstance(symbol.type, TensorType) and symbol.dtype.is_complex
         raise DTypeError(
             f"{name}: {role} is {symbol.type}, no strings",
             operands={role: symbol},
-            help="ops.string_of(x) makes strings of numbers",
+            help=f"ops.string_of({'ops.real(z)' if is_complex else 'x'}) makes strings of numbers",
         )
     return symbol
 

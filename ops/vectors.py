@@ -13,6 +13,7 @@ from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
 from graphcore.ops.creation import constant
 from graphcore.ops.joining import concat
 from graphcore.ops.reduction import Axes, _emit_reduction, _reduced_shape
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
 
@@ -73,12 +74,14 @@ def vec(*values: TensorLike) -> Symbol:
 def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     """The magnitude of a vector: the square root of the sum of squares over axes, without intermediate overflow.
 
-    x: any shape, numbers or bools; integers become the float that holds their range. axis: one, several, or None for
-    all; () gives the absolute values. keepdims: keep the axes, with length 1. The magnitude of no elements is 0. Raises
-    `ShapeError` for what is no axis, `DTypeError` for strings. kernel_float's `mag`; ONNX ReduceL2.
+    x: any shape, numbers or bools; integers become the float that holds their range, and the magnitude of complex
+    numbers is real. axis: one, several, or None for all; () gives the absolute values. keepdims: keep the axes, with
+    length 1. The magnitude of no elements is 0. Raises `ShapeError` for what is no axis, `DTypeError` for strings.
+    kernel_float's `mag`; ONNX ReduceL2.
     """
     symbol, dtype = promote_one("mag", "float", x)
     axes = axes_of("mag", axis, symbol.rank, {"x": symbol})
+    dtype = real_of(dtype)
     type_ = tensor_type(dtype, _reduced_shape(symbol.shape, axes, keepdims), symbol.ambiguous)
     # Squares of narrower floats do not overflow in float64.
     attributes = {"axes": sorted(axes), "keepdims": int(keepdims), "scaled": int(dtype is DType.float64)}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import DTypeError
+from graphcore.promotion.rules.orders import IN_PARTS
 from graphcore.promotion.rules.question import Value
 from graphcore.types.complex_dtypes import real_of_complex
 from graphcore.types.dtypes import DType
@@ -17,11 +18,14 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 
 OPERATORS = frozenset(
     {
-        "Abs", "Acos", "Acosh", "Add", "Angle", "Asin", "Asinh", "Atan", "Atanh", "Cast", "ComplexOf", "Conjugate",
-        "ConstantOfShape", "Cos", "Cosh", "CumProd", "CumSum", "Div", "Einsum", "Equal", "Exp", "Exp2", "Expm1",
-        "ImaginaryPart", "IsFinite", "IsInf", "IsNaN", "Log", "Log10", "Log1p", "Log2", "MatMul", "Mul", "Neg",
-        "NotEqual", "Pow", "RealPart", "Reciprocal", "ReduceMean", "ReduceProd", "ReduceSum", "Rsqrt", "Shape", "Sign",
-        "Sin", "Sinh", "Size", "Sqrt", "Square", "Sub", "Sum", "Tan", "Tanh",
+        "Abs", "Acos", "Acosh", "Add", "Angle", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Cast", "Col2Im",
+        "ComplexOf", "Conjugate", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "Cosh", "CumProd", "CumSum", "Div",
+        "Einsum", "Equal", "Exp", "Exp10", "Exp2", "Expm1", "Fma", "FromPairs", "Glu", "GridSample", "ImaginaryPart",
+        "IsFinite", "IsInf", "IsNaN", "LayerNormalization", "Log", "Log10", "Log1p", "Log2", "LpNormalization",
+        "Magnitude", "MatMul", "Mul", "Neg", "NotEqual", "Pow", "RMSNormalization", "RealPart", "Reciprocal",
+        "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "Resize", "RoiAlign", "Rsqrt", "Shape", "Sigmoid",
+        "Sign", "Sin", "Sinh", "Size", "Softsign", "Sqrt", "Square", "Sub", "Sum", "SwiGlu", "Swish", "Tan", "Tanh",
+        "ToPairs",
         # They put values elsewhere.
         "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
         "OneHot", "Pad", "Reshape", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
@@ -38,7 +42,7 @@ ORDERED = frozenset(
     {
         "ArgMax", "ArgMin", "Ceil", "Clip", "Floor", "FloorDiv", "FloorMod", "Greater", "GreaterOrEqual", "Hardmax",
         "LeakyRelu", "Less", "LessOrEqual", "LpPool", "Max", "MaxPool", "MaxUnpool", "Min", "Mod", "NonMaxSuppression",
-        "PRelu", "ReduceMax", "ReduceMin", "Relu", "Round", "ThresholdedRelu", "TopK", "Trunc", "Unique",
+        "PRelu", "Quantile", "ReduceMax", "ReduceMin", "Relu", "Round", "ThresholdedRelu", "TopK", "Trunc", "Unique",
     }
 )  # fmt: skip
 """Those that ask which of two numbers is the greater, or for the whole number next to one."""
@@ -46,7 +50,46 @@ ORDERED = frozenset(
 FUNCTIONS = "graphcore.functions"
 _DOMAINS = frozenset({"", "graphcore"})
 _REDUCTIONS = ("none", b"none", "add", b"add")
-_IN_PARTS = "compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)"
+_OF_OTHERS = "operators of other domains take real tensors: give ops.real(z) and ops.imag(z), and join by ops.complex"
+_EACH_PART = "compute each part: ops.complex(f(ops.real(z)), f(ops.imag(z))), or the magnitude: ops.abs(z)"
+_BY_SIZE = "say what to compare: ops.real(z), ops.imag(z) or ops.abs(z), as in ops.argmax(ops.abs(z))"
+_OF_THE_SIZE = "keep the angle: ops.sign(z) * f(ops.abs(z)); or compute the parts: ops.real(z), ops.imag(z)"
+_ANOTHER_WAY = (
+    "add with ops.scatter_add; or gather the elements, compute, and put them back with ops.scatter. "
+    "Where an order is meant, say by what: ops.real(z), ops.imag(z), ops.abs(z)"
+)
+_NORM = "use ops.rms_norm or ops.layer_norm, which go by magnitudes, or normalise the parts: ops.real(z), ops.imag(z)"
+
+_WAYS: Mapping[str, str] = {
+    **dict.fromkeys(("Ceil", "Floor", "Round", "Trunc", "Modf", "FloorDiv", "FloorMod", "Mod"), _EACH_PART),
+    **dict.fromkeys(
+        ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "MaxPool", "Min", "Quantile",
+         "ReduceMax", "ReduceMin"),
+        _BY_SIZE,
+    ),
+    **dict.fromkeys(
+        ("Celu", "Clip", "Elu", "Gelu", "HardSigmoid", "HardSwish", "Hardmax", "LeakyRelu", "Mish", "PRelu",
+         "QuickGelu", "Relu", "Selu", "Softplus", "ThresholdedRelu"),
+        _OF_THE_SIZE,
+    ),
+    **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _NORM),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), "write the step of the layer in ops.scan, whose states may be complex"),
+    "Atan2": "use ops.angle(z) for the angle of a complex number, ops.atan(y / x) for the complex arc tangent",
+    "Attention": "write it out, with the weights that are meant: ops.softmax(ops.real(q @ ops.conj(k).T)) @ v",
+    "Cbrt": "use z ** (1 / 3), the principal root",
+    "LogSoftmax": "PyTorch has none either: ops.logsoftmax(ops.abs(z)), or z - ops.logsumexp(z, axis, True)",
+    "MulComplex": "multiply values of a complex dtype by *",
+    "QMatMul": "quantise the parts: ops.real(z), ops.imag(z)",
+    "Quantize": "quantise the parts: ops.real(z), ops.imag(z)",
+    "ReciprocalCbrt": "use z ** (-1 / 3), of the principal root",
+    "RotaryEmbedding": "turn pairs that are complex numbers by a product: z * ops.exp(1j * angle)",
+    "STFT": "window the frames of the signal, and transform them with ops.fft",
+    "ScatterElements": _ANOTHER_WAY,
+    "ScatterND": _ANOTHER_WAY,
+    "Softmax": "PyTorch has none either: ops.softmax(ops.abs(z)), or ops.exp(z - ops.logsumexp(z, axis, True))",
+    "TopK": "order by ops.real(z), ops.imag(z) or ops.abs(z): ops.take_along_axis(z, ops.argsort(ops.abs(z)))",
+}  # fmt: skip
+"""The way around, where there is one of an operator's own."""
 
 
 def is_complex(type_: Type) -> bool:
@@ -75,14 +118,18 @@ def check(
     if operator in OPERATORS and domain in _DOMAINS:
         if operator == "Cast":
             _check_cast(inputs[0], types[0])
-        if attributes is None or attributes.get("reduction", "none") in _REDUCTIONS:
+        if attributes is None or (
+            attributes.get("reduction", "none") in _REDUCTIONS and attributes.get("mode") not in ("max", b"max")
+        ):
             return
     found = [*(s.type for s in inputs if s is not None), *types]
     dtype = next(_leaf(type_) for type_ in found if is_complex(type_))
-    is_ordered = operator in ORDERED or (attributes is not None and attributes.get("reduction") in ("max", "min"))
+    orders = (attributes or {}).get("reduction"), (attributes or {}).get("mode")
+    is_ordered = operator in ORDERED or any(order in ("max", "min") for order in orders)
     why = "complex numbers have no order" if is_ordered else f"nothing computes it on {dtype}"
     given = {f"input {i}": s for i, s in enumerate(inputs) if s is not None}
-    raise DTypeError(f"{operator}: {why}", operands=given, help=_IN_PARTS)
+    help = _WAYS.get(operator, IN_PARTS) if domain in _DOMAINS else _OF_OTHERS
+    raise DTypeError(f"{operator}: {why}", operands=given, help=help)
 
 
 def _check_cast(source: Value | None, type_: Type) -> None:

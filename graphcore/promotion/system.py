@@ -15,7 +15,7 @@ from graphcore.errors import DTypeError
 from graphcore.promotion.rules.literals import check_literal, default_dtype, no_complex
 from graphcore.promotion.rules.orders import check_order
 from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
-from graphcore.promotion.rules.results import RULES
+from graphcore.promotion.rules.results import RULES, to_integers
 from graphcore.types.complex_dtypes import complex_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
@@ -166,7 +166,7 @@ class PromotionSystem:
             if not side.is_integer:
                 raise NoPromotion(
                     f"{side} cannot be shifted: only integers have bits to shift",
-                    help="cast it to an integer first: .cast(DType.int32)",
+                    help=to_integers(side, "cast it to an integer first: .cast(DType.int32)"),
                     error=DTypeError,
                 )
         if rhs.literal is not None and (not isinstance(rhs.literal, int) or isinstance(rhs.literal, bool)):

@@ -23,6 +23,7 @@ from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
+from graphcore.surgery import complex_types
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
 
@@ -142,6 +143,14 @@ def _dtypes(change: Change, made: Sequence[Type]) -> list[DType | None]:
     the dtype of an operand goes on having it.
     """
     node = change.node
+    given = [None if s is None else s.type for s in change.inputs]
+    if node.op_type not in _CASTS and complex_types.are_in([*change.before, *given]):
+        return [
+            complex_types.moved_dtype(node.op_type, result.dtype, change.before, change.inputs)
+            if isinstance(result, TensorType)
+            else None
+            for result in change.results
+        ]
     schema = schema_of(node.op_type, node.domain, DOMAINS.get(node.domain, OPSET))
     if schema is not None and node.domain in ("", "ai.onnx.ml"):
         return _by_variables(change, operator(schema), made)
@@ -293,6 +302,11 @@ def _of_library(change: Change) -> list[Type]:
             return [tensor_type(node.outputs[0].dtype, broadcast_shapes(shapes))]
         except ValueError as error:
             raise ShapeError(f"{place}: {error}", operands=roles(inputs), help="give shapes that broadcast") from None
+    if node.op_type in complex_types.SHAPES:
+        return [
+            tensor_type(s.dtype, complex_types.SHAPES[node.op_type]([i.shape for i in inputs if i is not None]))
+            for s in node.outputs
+        ]
     if node.op_type not in EXPANSIONS:
         raise GraphError(
             f"{place} cannot be typed again", operands=roles(inputs), help="replace the node by ops on the new operands"
@@ -308,7 +322,9 @@ def _of_library(change: Change) -> list[Type]:
 
 
 def _copied(aside: Draft, symbol: Symbol) -> Symbol:
-    """Return a Symbol of another graph of the same type, with the value of a constant."""
+    """Return a Symbol of another graph of the same type, with the value of a constant; a real one for a complex one."""
+    if complex_types.are_in([symbol.type]) and isinstance(symbol.type, TensorType):
+        return aside.build.input(tensor_type(symbol.dtype.storage, symbol.shape))
     return aside.build.symbol(symbol.type, symbol.producer) if symbol.is_constant else aside.build.input(symbol.type)
 
 

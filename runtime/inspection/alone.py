@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnxruntime
 
+from graphcore.arrays import casting
 from graphcore.errors import ModelError, RunError
 
 _SILENT = 4  # of onnxruntime's levels of logging: what fails is raised
@@ -32,12 +34,19 @@ def onnxruntime_alone(
 
     def call(feeds: Mapping[str, Any]) -> list[Any]:
         try:
-            results: list[Any] = session.run(None, dict(feeds))
+            results: list[Any] = session.run(None, {name: _stored(value) for name, value in feeds.items()})
         except Exception as error:
             raise RunError(f"onnxruntime alone: {path} fails", raw=_short(error)) from None
         return results
 
     return call
+
+
+def _stored(value: Any) -> Any:
+    """Return what a file takes for an array: complex numbers as pairs of floats."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "c":
+        return casting.paired(np.ascontiguousarray(value))
+    return value
 
 
 def _short(error: Exception) -> str:

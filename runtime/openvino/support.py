@@ -21,6 +21,7 @@ from graphcore.ir.transform.rewrite import Rewrite, with_names
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.targets.legality import Legality, legality
+from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -107,8 +108,8 @@ def _unread(graph: Graph) -> list[Symbol]:
 
 
 def not_taken(graph: Graph, *, halves: bool = False) -> DType | None:
-    """Return a dtype in a graph that OpenVINO is given nothing of; None where there is none."""
-    dtypes = {s.type.dtype for s in graph.symbols if isinstance(s.type, TensorType)}
+    """Return a dtype in a graph that OpenVINO is given nothing of; None where there is none. Complex: that of parts."""
+    dtypes = {real_of(s.type.dtype) for s in graph.symbols if isinstance(s.type, TensorType)}
     taken = TAKEN | {DType.float16} if halves else TAKEN
     return next((dtype for dtype in sorted(dtypes, key=str) if dtype not in taken), None)
 

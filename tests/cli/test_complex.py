@@ -27,3 +27,12 @@ def test_run_reads_shows_and_writes_complex_arrays(tmp_path: Path, capsys: pytes
     assert not main(["run", model, "--random", "--dim", "n=3", "--json"])
     shown = json.dumps(json.loads(capsys.readouterr().out))
     assert "complex64" in shown
+
+
+def test_bench_runs_onnxruntime_alone_on_complex_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = Graph("g", {"z": TensorType(DType.complex64, ["n"])}, promotion="array_api")
+    graph.output(y=ops.exp(graph["z"]))
+    model = str(tmp_path / "m.onnx")
+    graph.export(model)
+    assert not main(["bench", model, "--dim", "n=3", "--seconds", "0.1"])
+    assert "does not run it" not in capsys.readouterr().out

@@ -462,6 +462,14 @@ def test_casts_to_real_dtypes_are_refused(dtype: DType) -> None:
         assert "ops.real(z)" in caught.value.help
 
 
+def test_operators_of_other_domains_are_refused() -> None:
+    graph = Graph("g", {"x": TensorType(DType.complex64, [4])}, promotion="array_api")
+    twice = gc.custom_op("my.domain::Twice", lambda x: x, python=lambda x: x * 2)
+    with pytest.raises(DTypeError, match=r"Twice: nothing computes it on complex64") as caught:
+        twice(graph["x"])
+    assert "ops.real(z) and ops.imag(z)" in caught.value.help
+
+
 def test_parts_that_are_complex_are_refused() -> None:
     graph = Graph("g", {"x": TensorType(DType.complex64, [4])}, promotion="array_api")
     with pytest.raises(DTypeError, match="parts are real"):

@@ -58,10 +58,15 @@ def _bitwise(key: Key, dtype: DType, count: int) -> Resolution:
     if not dtype.is_integer and dtype is not DType.bool:
         raise NoPromotion(
             f"{key.op} works on the bits of integers and bools; the operands meet in {dtype}",
-            help="cast to an integer of the width you mean: .cast(DType.int32)",
+            help=to_integers(dtype, "cast to an integer of the width you mean: .cast(DType.int32)"),
             error=DTypeError,
         )
     return _same(dtype, count)
+
+
+def to_integers(dtype: DType, help: str) -> str:
+    """Return a way to integers: of complex numbers by a part, of others as said."""
+    return "take a part, and cast it to an integer: ops.real(z).cast(DType.int32)" if dtype.is_complex else help
 
 
 def _logical(key: Key, dtype: DType, count: int) -> Resolution:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
 from graphcore import DType, Graph, TensorType, promotion
@@ -47,4 +51,87 @@ def state(name: str) -> str:
     return "parts"
 
 
-__all__ = ["drawn", "graph_of", "state"]
+# What ops give
+
+
+def rooted(z: Array, epsilon: float) -> Array:
+    made: Array = z / np.sqrt((abs(z) ** 2).mean(-1, keepdims=True) + epsilon)
+    return made
+
+
+def gate(z: Array) -> Array:
+    made: Array = 1 / (1 + np.exp(-z))
+    return made
+
+
+def solved(triangle: Array, right: Array) -> Array:
+    lower = np.tril(triangle, -1) + np.eye(len(triangle))
+    made: Array = np.linalg.solve(lower, right)
+    return made
+
+
+FORMULAS: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
+    "fma": lambda x, y, z: x * y + z,
+    "negate": np.negative, "positive": np.positive, "abs": np.abs, "sign": np.sign, "square": np.square,
+    "reciprocal": np.reciprocal, "conj": np.conj, "real": np.real, "angle": np.angle, "imag": np.imag, "sqrt": np.sqrt,
+    "rsqrt": lambda z: 1 / np.sqrt(z), "exp": np.exp, "exp2": lambda z: 2**z, "exp10": lambda z: 10**z,
+    "expm1": np.expm1,
+    "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "sigmoid": gate, "silu": lambda z: z * gate(z), "softsign": lambda z: z / (1 + abs(z)),
+    "glu": lambda z: np.split(z, 2, -1)[0] * gate(np.split(z, 2, -1)[1]), "swiglu": lambda x, y: x * gate(x) * y,
+    "sum": lambda z: z.sum(1), "prod": lambda z: z.prod(1), "mean": lambda z: z.mean(1), "var": lambda z: z.var(1),
+    "stdev": lambda z: z.std(1), "mag": lambda z: np.linalg.norm(z, axis=1), "cumsum": lambda z: z.cumsum(1),
+    "cumprod": lambda z: z.cumprod(1), "logsumexp": lambda z: np.log(np.exp(z).sum(1)),
+    "matmul": np.matmul, "linear": lambda x, w, b: x @ w.T + b, "outer": np.outer, "vecdot": np.vecdot,
+    "tensordot": np.matmul, "einsum": lambda x, y: x @ y.T, "linspace": lambda x, y: np.linspace(x, y, 5),
+    "fft": lambda z: np.fft.fft(z, axis=1), "ifft": lambda z: np.fft.ifft(z, axis=1),
+    "irfft": lambda z: np.fft.irfft(z, axis=1), "triangular_solve": solved,
+    "layer_norm": lambda z, gamma, beta: rooted(z - z.mean(-1, keepdims=True), 1e-5) * gamma + beta,
+    "rms_norm": lambda z, weight: rooted(z, 1e-6) * weight,
+    "shape_of": np.shape, "shape_to_tensor": lambda z: [*z.shape, 7], "list_length": len, "nonzero": np.argwhere,
+    "any": lambda z: z.any(1), "all": lambda z: z.all(1), "count_nonzero": lambda z: np.count_nonzero(z, 1),
+    "is_nan": np.isnan, "is_inf": np.isinf, "is_finite": np.isfinite, "unique": np.unique,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+    "logical_not": np.logical_not,
+    "lp_normalize": lambda z: z / np.linalg.norm(z, axis=-1, keepdims=True),
+}  # fmt: skip
+"""What NumPy gives, of the operands of an op's case."""
+
+IN_PARTS = frozenset(
+    "avg_pool avg_pool1d avg_pool2d avg_pool3d dropout fold resize resize_bicubic resize_linear scatter_add "
+    "scatter_nd_add".split()
+)
+"""Ops that do to each part what they do to real numbers."""
+
+PRODUCTS = frozenset("conv1d conv2d conv3d conv1d_transpose conv2d_transpose conv3d_transpose".split())
+"""Ops that are linear in each of their operands."""
+
+
+def wanted(name: str, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
+    """Return what an op gives of complex arrays; None for the decompositions, of which there are several."""
+    if name in ("lu", "lu_factor"):
+        return None
+    if name in FORMULAS:
+        return (np.asarray(FORMULAS[name](*arrays)),)
+    case = CASES[name]
+    if name in IN_PARTS:
+        real, imag = (case.wanted(DType.float64, [part_of(x, place) for x in arrays]) for place in (0, 1))
+        return tuple(a + 1j * b for a, b in zip(real, imag, strict=True))
+    if name in PRODUCTS:
+        made: Any = 0
+        for places in itertools.product((0, 1), repeat=len(arrays)):
+            parts = [part_of(x, place) for x, place in zip(arrays, places, strict=True)]
+            made = made + 1j ** sum(places) * case.wanted(DType.float64, parts)[0]
+        return (made,)
+    return case.wanted(DType.complex64, arrays)
+
+
+def part_of(x: Array, place: int) -> Array:
+    """Return a part of complex numbers in float64; other arrays as they are."""
+    return x if x.dtype.kind != "c" else (x.real, x.imag)[place].astype(np.float64)
+
+
+__all__ = ["drawn", "graph_of", "state", "wanted"]

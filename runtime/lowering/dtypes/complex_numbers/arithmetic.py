@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.complex_numbers import real as r
@@ -39,29 +41,48 @@ def scaled(x: Pair, value: float) -> Pair:
 
 
 def quotient(x: Pair, y: Pair) -> Pair:
-    """By Smith's algorithm (Algorithm 116, 1962) as NumPy has it; a divisor of 0 gives infinities and NaN."""
-    steep = e.emit("GreaterOrEqual", r.magnitude(y.real), r.magnitude(y.imag), dtype=DType.bool)
-    high, low = e.where(steep, y.real, y.imag), e.where(steep, y.imag, y.real)
-    first, second = e.where(steep, x.real, x.imag), e.where(steep, x.imag, x.real)
+    """By Smith's algorithm (Algorithm 116, 1962) as NumPy has it; a divisor of 0 gives infinities and NaN.
+
+    Operands so large or small that a step of it would overflow or vanish are scaled first, by a power of 2.
+    """
+    of_x, of_y = (e.emit("Max", *(r.magnitude(part) for part in pair)) for pair in (x, y))
+    scale = _scale(e.emit("Max", of_x, of_y), e.emit("Min", of_x, of_y))
+    (a, b), (c, d) = (tuple(r.mul(part, scale) for part in pair) for pair in (x, y))
+    steep = e.emit("GreaterOrEqual", r.magnitude(c), r.magnitude(d), dtype=DType.bool)
+    high, low = e.where(steep, c, d), e.where(steep, d, c)
+    first, second = e.where(steep, a, b), e.where(steep, b, a)
     ratio = r.div(low, high)
-    scale = r.div(r.number(high, 1.0), r.add(high, r.mul(low, ratio)))
-    real = r.mul(r.add(first, r.mul(second, ratio)), scale)
+    inverse = r.div(r.number(high, 1.0), r.add(high, r.mul(low, ratio)))
+    real = r.mul(r.add(first, r.mul(second, ratio)), inverse)
     crossed = r.mul(first, ratio)
-    imag = r.mul(e.where(steep, r.sub(second, crossed), r.sub(crossed, second)), scale)
+    imag = r.mul(e.where(steep, r.sub(second, crossed), r.sub(crossed, second)), inverse)
     nothing = r.is_zero(high)
     nothing = e.both(nothing, steep)
     size = r.magnitude(y.real)
     return Pair(e.where(nothing, r.div(x.real, size), real), e.where(nothing, r.div(x.imag, size), imag))
 
 
+def _scale(most: Symbol, least: Symbol) -> Symbol:
+    """Return the power of 2 for operands of such magnitudes: 1 for all but the largest and the smallest."""
+    info = np.finfo(most.dtype.numpy)
+    bits = float(info.nmant + 8)
+    is_small = e.less(least, r.number(least, 2.0 ** (info.minexp + bits)))
+    up = e.where(is_small, r.number(least, 2.0**bits), r.number(least, 1.0))
+    return e.where(r.above(most, 2.0 ** (info.maxexp - bits - 2)), r.number(most, 2.0**-bits), up)
+
+
 def inverse(x: Pair) -> Pair:
-    """1 / x as NumPy computes it."""
-    steep = e.emit("LessOrEqual", r.magnitude(x.imag), r.magnitude(x.real), dtype=DType.bool)
-    high, low = e.where(steep, x.real, x.imag), e.where(steep, x.imag, x.real)
+    """1 / x as NumPy computes it, the largest numbers scaled first by a power of 2."""
+    info = np.finfo(x.real.dtype.numpy)
+    most = e.emit("Max", *(r.magnitude(part) for part in x))
+    one = r.number(most, 1.0)
+    scale = e.where(r.above(most, 2.0 ** (info.maxexp - 3)), r.number(most, 0.125), one)
+    a, b = (r.mul(part, scale) for part in x)
+    steep = e.emit("LessOrEqual", r.magnitude(b), r.magnitude(a), dtype=DType.bool)
+    high, low = e.where(steep, a, b), e.where(steep, b, a)
     ratio = r.div(low, high)
     below = r.add(high, r.mul(low, ratio))
-    one = r.div(r.number(high, 1.0), below)
-    other = r.div(ratio, below)
+    one, other = r.div(scale, below), r.div(r.mul(ratio, scale), below)
     return Pair(e.where(steep, one, other), r.neg(e.where(steep, other, one)))
 
 
@@ -184,13 +205,19 @@ def _angle(on: Parts, node: Node) -> Sequence[Result]:
 def _sign(on: Parts, node: Node) -> Sequence[Result]:
     """z / |z|, and 0 for 0; of one infinite part its sign, of two NaN, as NumPy has it."""
     (x,) = operands(on, node)
-    length = size(x)
+    info = np.finfo(x.real.dtype.numpy)
+    most = e.emit("Max", *(r.magnitude(part) for part in x))
+    bits = float(info.nmant + 8)
+    is_small = e.less(most, r.number(most, 2.0 ** (info.minexp + bits)))
+    up = e.where(is_small, r.number(most, 2.0**bits), r.number(most, 1.0))
+    scale = e.where(r.above(most, 2.0 ** (info.maxexp - 3)), r.number(most, 0.125), up)
+    length = size(Pair(*(r.mul(part, scale) for part in x)))
     nothing = r.is_zero(length)
     unlimited = r.is_infinite(length)
     made = []
     for part in x:
         own = e.where(r.is_infinite(part), e.emit("Sign", part), r.number(part, 0.0))
-        made.append(e.where(nothing, r.number(part, 0.0), e.where(unlimited, own, r.div(part, length))))
+        made.append(e.where(nothing, r.number(part, 0.0), e.where(unlimited, own, r.div(r.mul(part, scale), length))))
     unknown = e.both(r.is_infinite(x.real), r.is_infinite(x.imag))
     unknown = e.either(unknown, r.is_nan(length))
     nan = r.number(x.real, float("nan"))

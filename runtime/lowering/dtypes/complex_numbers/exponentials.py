@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from graphcore.build import primitives as e
 from graphcore.ir.constants import constant_array
@@ -20,21 +21,31 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import (
     scaled,
     size,
 )
+from graphcore.runtime.lowering.dtypes.complex_numbers.extended import sin_cos, squares_and, times_constant
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result
 from graphcore.types.dtypes import DType
 
 _MOST = 709.0
 """The greatest whole number whose exponential float64 holds."""
 
+_FAR = 1e150
+"""Stands for infinity in angles: no float32 is near it, and its square is finite."""
+
 INFINITY, NAN = math.inf, math.nan
 
 
-def elementwise(function: Callable[[Pair], Pair]) -> Callable[[Parts, Node], Sequence[Result]]:
+Function: TypeAlias = "Callable[[Pair, bool], Pair]"
+"""A function of complex numbers in float64. Its second operand: the result is rounded to float32, so that what float64
+itself rounds counts for nothing."""
+
+
+def elementwise(function: Function) -> Callable[[Parts, Node], Sequence[Result]]:
     """Return the rule of a function of complex numbers that is computed in float64."""
 
     def rule(on: Parts, node: Node) -> Sequence[Result]:
         (x,) = operands(on, node)
-        return (rounded(function(wide(x)), x.real.dtype),)
+        dtype = x.real.dtype
+        return (rounded(function(wide(x), dtype is DType.float32), dtype),)
 
     return rule
 
@@ -47,70 +58,147 @@ def rounded(x: Pair, dtype: DType) -> Pair:
     return Pair(*(e.cast(part, dtype) for part in x))
 
 
-def times_exp(factor: Symbol, x: Symbol) -> Symbol:
-    """Return factor * e^x, which overflows only where the product does. factor: at most 1 in magnitude."""
-    first = e.emit("Min", x, r.number(x, _MOST))
-    rest = r.clip(r.sub(x, first), 0.0, 2 * _MOST)
-    second = e.emit("Min", rest, r.number(x, _MOST))
+def times_exp(factor: Symbol, x: Symbol, *, half: bool = False) -> Symbol:
+    """Return factor * e^x, or half of it, which overflows only where that does. factor: at most 1 in magnitude."""
+    return _times_power(r.exp, _MOST, factor, x, half=half)
+
+
+def _times_power(power: Callable[[Symbol], Symbol], most: float, factor: Symbol, x: Symbol, *, half: bool) -> Symbol:
+    """most: the greatest whole number whose power float64 holds."""
+    first = e.emit("Min", x, r.number(x, most))
+    rest = r.clip(r.sub(x, first), 0.0, 2 * most)
+    second = e.emit("Min", rest, r.number(x, most))
     third = r.sub(rest, second)
-    made = r.mul(factor, r.exp(first))
-    return r.mul(r.mul(made, r.exp(second)), r.exp(third))
+    made = r.mul(factor, power(first))
+    if half:
+        made = r.times(made, 0.5)
+    return r.mul(r.mul(made, power(second)), power(third))
 
 
-def exponential(z: Pair) -> Pair:
+def exponential(z: Pair, narrow: bool) -> Pair:
     x, y = z
-    real = times_exp(r.cos(y), x)
-    imag = e.where(r.is_zero(y), y, times_exp(r.sin(y), x))
+    sin, cos = sin_cos(y, narrow=narrow)
+    if narrow:  # float32 holds no power of e beyond that of 700, whatever it is multiplied by
+        power = r.exp(e.emit("Min", x, r.number(x, 700.0)))
+        real, imag = r.mul(power, cos), r.mul(power, sin)
+    else:
+        real, imag = times_exp(cos, x), times_exp(sin, x)
+    return _limits(z, sin, cos, Pair(real, imag), are_known=narrow)
+
+
+def _power_of(base: int, log: float, rest: float, most: float) -> Function:
+    """Return the function of the powers of a whole number. log + rest: its logarithm. most: as for `_times_power`."""
+
+    def power(z: Pair, _: bool) -> Pair:
+        x, y = z
+        sin, cos = sin_cos(*times_constant(y, log, rest))
+        raised = lambda part: e.emit("Pow", r.number(part, float(base)), part)  # noqa: E731
+        made = (_times_power(raised, most, part, x, half=False) for part in (cos, sin))
+        return _limits(z, sin, cos, Pair(*made))
+
+    return power
+
+
+def _limits(z: Pair, sin: Symbol, cos: Symbol, made: Pair, *, are_known: bool = False) -> Pair:
+    """Return an exponential with its values where a part is 0 or infinite. are_known: those at finite angles are."""
+    (x, y), (real, imag) = z, made
+    zero = r.number(x, 0.0)
+    flat = r.is_zero(y)
+    imag = e.where(flat, y, imag)
     unlimited, turns = r.is_infinite(x), r.is_finite(y)
     apart = e.both(unlimited, e.opposite(turns))
-    below = e.less(x, r.number(x, 0.0))
-    zero = r.number(x, 0.0)
+    below = e.less(x, zero)
     real = e.where(apart, e.where(below, zero, x), real)
     imag = e.where(apart, e.where(below, r.signed_as(zero, y), r.number(x, NAN)), imag)
+    if are_known:
+        return Pair(real, imag)
     # e^-inf is 0 with the signs of the cosine and the sine; e^inf an infinity with them.
-    straight = e.both(unlimited, turns, e.opposite(r.is_zero(y)))
+    straight = e.both(unlimited, turns, e.opposite(flat))
     limit = e.where(below, zero, r.number(x, INFINITY))
-    real = e.where(straight, r.signed_as(limit, r.cos(y)), real)
-    imag = e.where(straight, r.signed_as(limit, r.sin(y)), imag)
-    real = e.where(e.both(unlimited, r.is_zero(y)), limit, real)
-    return Pair(real, imag)
+    real = e.where(straight, r.signed_as(limit, cos), real)
+    imag = e.where(straight, r.signed_as(limit, sin), imag)
+    return Pair(e.where(e.both(unlimited, flat), limit, real), imag)
 
 
-def exponential_less_one(z: Pair) -> Pair:
+def exponential_less_one(z: Pair, narrow: bool) -> Pair:
     x, y = z
-    half = r.sin(r.times(y, 0.5))
-    near = r.sub(r.mul(r.expm1(x), r.cos(y)), r.times(r.mul(half, half), 2.0))
-    whole = exponential(z)
+    half, _ = sin_cos(r.times(y, 0.5), narrow=narrow)
+    _, cos = sin_cos(y, narrow=narrow)
+    near = r.sub(r.mul(r.expm1(x), cos), r.times(r.mul(half, half), 2.0))
+    whole = exponential(z, narrow)
     far = e.either(r.above(x, 40.0), e.opposite(e.both(r.is_finite(x), r.is_finite(y))))
     return Pair(e.where(far, r.plus(whole.real, -1.0), near), whole.imag)
 
 
-def logarithm(z: Pair) -> Pair:
-    return Pair(log_of_size(z), r.atan2(z.imag, z.real))
+def logarithm(z: Pair, narrow: bool) -> Pair:
+    return Pair(log_of_size(z, narrow), _angle(z, narrow))
 
 
-def log_of_size(z: Pair) -> Symbol:
+def _angle(z: Pair, narrow: bool) -> Symbol:
+    """Return the angle. Of float32's numbers by that of half of it, whose tangent is y / (|z| + x) = (|z| - x) / y."""
+    if not narrow:
+        return r.atan2(z.imag, z.real)
+    x, y = (r.clip(part, -_FAR, _FAR) for part in z)
+    length = r.sqrt(r.add(r.mul(x, x), r.mul(y, y)))
+    length = r.greater_of(length, r.number(length, 1 / _FAR))  # above 0
+    left = r.is_negative(x)
+    over = e.where(left, r.sub(length, x), y)
+    return r.times(e.emit("Atan", r.div(over, e.where(left, y, r.add(length, x)))), 2.0)
+
+
+def log_of_size(z: Pair, narrow: bool) -> Symbol:
     """Return log|z| without overflow, accurate where |z| is near 1."""
+    if narrow:
+        return _log_of_narrow_size(z)
     x, y = (r.magnitude(part) for part in z)
     swapped = e.less(x, y)
     high, low = e.where(swapped, y, x), e.where(swapped, x, y)
     unlimited = e.either(r.is_infinite(x), r.is_infinite(y))
     ratio = r.div(low, high)
     plain = r.add(r.log(high), r.times(r.log1p(r.mul(ratio, ratio)), 0.5))
-    beyond = r.add(r.mul(r.plus(high, -1.0), r.plus(high, 1.0)), r.mul(low, low))
-    beside = r.times(r.log1p(beyond), 0.5)
     near = e.both(r.above(high, 0.5), e.less(high, r.number(high, 2.0)))
+    beside = r.times(r.log1p(squares_and(r.number(high, -1.0), high, low)), 0.5)
     made = e.where(near, beside, plain)
     made = e.where(e.both(r.is_zero(x), r.is_zero(y)), r.number(high, -INFINITY), made)
     return e.where(unlimited, r.number(high, INFINITY), made)
 
 
-def logarithm_of_one_more(z: Pair) -> Pair:
+def _log_of_narrow_size(z: Pair) -> Symbol:
+    """Half the logarithm of the sum of squares, which float64 holds, and of what that lost near 1."""
+    x, y = (r.magnitude(part) for part in z)
+    high, low = r.greater_of(x, y), e.emit("Min", x, y)
+    square = r.mul(low, low)
+    whole = r.add(r.mul(high, high), square)
+    beyond = r.add(r.mul(r.plus(high, -1.0), r.plus(high, 1.0)), square)
+    lost = r.div(r.sub(beyond, r.plus(whole, -1.0)), r.greater_of(whole, r.number(whole, 0.25)))
+    made = r.times(r.add(r.log(whole), lost), 0.5)
+    unlimited = e.either(r.is_infinite(x), r.is_infinite(y))
+    return e.where(unlimited, r.number(high, INFINITY), made)
+
+
+def logarithm_of_one_more(z: Pair, narrow: bool) -> Pair:
     x, y = z
     above = Pair(r.plus(x, 1.0), y)
-    small = e.both(e.less(r.magnitude(x), r.number(x, 0.5)), e.less(r.magnitude(y), r.number(y, 0.5)))
-    near = r.times(r.log1p(r.add(r.mul(x, r.plus(x, 2.0)), r.mul(y, y))), 0.5)
-    return Pair(e.where(small, near, log_of_size(above)), r.atan2(y, above.real))
+    small = e.both(e.less(r.magnitude(x), r.number(x, 0.5)), e.less(r.magnitude(y), r.number(y, 2.0)))
+    double = r.times(x, 2.0)
+    beyond = r.add(r.add(double, r.mul(x, x)), r.mul(y, y)) if narrow else squares_and(double, y, x)
+    near = r.times(r.log1p(beyond), 0.5)
+    return Pair(e.where(small, near, log_of_size(above, narrow)), _angle(above, narrow))
+
+
+def narrow_square_root(z: Pair) -> Pair:
+    """By the same formula as `square_root`, of numbers whose squares float64 holds."""
+    x, y = z
+    unlimited = r.is_infinite(x)
+    length = r.sqrt(r.add(r.mul(x, x), r.mul(y, y)))
+    length = e.where(unlimited, r.number(x, INFINITY), length)
+    half = r.sqrt(r.times(r.add(r.magnitude(x), length), 0.5))
+    other = r.div(y, r.times(half, 2.0))
+    left = e.less(x, r.number(x, 0.0))
+    real = e.where(left, r.magnitude(other), half)
+    imag = e.where(left, r.signed_as(half, y), e.where(r.is_zero(half), y, other))
+    steep = r.is_infinite(y)
+    return Pair(e.where(steep, r.number(x, INFINITY), real), e.where(steep, y, imag))
 
 
 def square_root(z: Pair) -> Pair:
@@ -152,7 +240,7 @@ def _pow(on: Parts, node: Node) -> Sequence[Result]:
     power = _whole(node.inputs[1])
     if power is not None:
         return (rounded(power_of(wide(x), power), dtype),)
-    return (rounded(_general_power(wide(x), wide(y)), dtype),)
+    return (rounded(_general_power(wide(x), wide(y), dtype is DType.float32), dtype),)
 
 
 def _whole(symbol: Symbol | None) -> int | None:
@@ -180,8 +268,8 @@ def power_of(x: Pair, power: int) -> Pair:
     return made or from_real(r.add(r.zeros(x.real), r.number(x.real, 1.0)))
 
 
-def _general_power(x: Pair, y: Pair) -> Pair:
-    made = exponential(product(y, logarithm(x)))
+def _general_power(x: Pair, y: Pair, narrow: bool) -> Pair:
+    made = exponential(product(y, logarithm(x, narrow)), narrow)
     zero, one, nan = (r.number(x.real, value) for value in (0.0, 1.0, NAN))
     base_is_zero = e.both(r.is_zero(x.real), r.is_zero(x.imag))
     rises = r.above(y.real, 0.0)
@@ -193,19 +281,20 @@ def _general_power(x: Pair, y: Pair) -> Pair:
     return Pair(e.where(none, one, real), e.where(none, zero, imag))
 
 
-def _rsqrt(z: Pair) -> Pair:
-    return inverse(square_root(z))
+def _root(z: Pair, narrow: bool) -> Pair:
+    return narrow_square_root(z) if narrow else square_root(z)
 
 
 RULES = {
     "Exp": elementwise(exponential),
-    "Exp2": elementwise(lambda z: exponential(scaled(z, r.LN_2))),
+    "Exp10": elementwise(_power_of(10, 2.302585092994046, -2.1707562233822494e-16, 308.0)),
+    "Exp2": elementwise(_power_of(2, r.LN_2, 2.319046813846299558e-17, 1023.0)),
     "Expm1": elementwise(exponential_less_one),
     "Log": elementwise(logarithm),
-    "Log10": elementwise(lambda z: scaled(logarithm(z), 1 / math.log(10))),
+    "Log10": elementwise(lambda z, narrow: scaled(logarithm(z, narrow), 1 / math.log(10))),
     "Log1p": elementwise(logarithm_of_one_more),
-    "Log2": elementwise(lambda z: scaled(logarithm(z), 1 / r.LN_2)),
+    "Log2": elementwise(lambda z, narrow: scaled(logarithm(z, narrow), 1 / r.LN_2)),
     "Pow": _pow,
-    "Rsqrt": elementwise(_rsqrt),
-    "Sqrt": elementwise(square_root),
+    "Rsqrt": elementwise(lambda z, narrow: inverse(_root(z, narrow))),
+    "Sqrt": elementwise(_root),
 }

@@ -15,12 +15,13 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 
 MOVES = frozenset(
     {
-        "Compress", "Concat", "CumSum", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
-        "Identity", "OneHot", "Pad", "ReduceMean", "ReduceSum", "Reshape", "ReverseSequence", "ScatterElements",
-        "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
+        "AveragePool", "Col2Im", "Compress", "Concat", "CumSum", "DepthToSpace", "Expand", "Flatten", "Gather",
+        "GatherElements", "GatherND", "GridSample", "Identity", "OneHot", "Pad", "ReduceMean", "ReduceSum", "Reshape",
+        "Resize", "ReverseSequence", "RoiAlign", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
+        "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
     }
 )  # fmt: skip
-"""Operators that do to a complex number what they do to each of its parts: sums among them."""
+"""Operators that do to a complex number what they do to each of its parts: sums with real weights among them."""
 
 CARRIERS = frozenset(
     {
@@ -53,6 +54,19 @@ def _measured(on: Parts, node: Node) -> Sequence[Result]:
     assert x is not None
     made = e.emit(node.op_type, on.pair(x).real, dtype=DType.int64, shape=node.outputs[0].shape, **node.attributes)
     return (made,)
+
+
+def _to_pairs(on: Parts, node: Node) -> Sequence[Result]:
+    """Return complex numbers as the tensor that carries them."""
+    (x,) = node.inputs
+    assert x is not None
+    return (on.packed(x),)
+
+
+def _from_pairs(on: Parts, node: Node) -> Sequence[Result]:
+    (x,) = node.inputs
+    assert x is not None
+    return (on.of(x),)
 
 
 def _filled(on: Parts, node: Node) -> Sequence[Result]:
@@ -112,6 +126,8 @@ RULES = {
     **dict.fromkeys(MOVES, _moved),
     **dict.fromkeys(CARRIERS, _carried),
     "ConstantOfShape": _filled,
+    "FromPairs": _from_pairs,
     "Shape": _measured,
     "Size": _measured,
+    "ToPairs": _to_pairs,
 }

@@ -8,7 +8,14 @@ from typing import Any
 from graphcore.build.declare import LIBRARY
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Node
-from graphcore.runtime.lowering.dtypes.complex_numbers import arithmetic, exponentials, movement, products, trigonometry
+from graphcore.runtime.lowering.dtypes.complex_numbers import (
+    arithmetic,
+    exponentials,
+    layers,
+    movement,
+    products,
+    trigonometry,
+)
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Parts, Result, holds_complex
 
 _RULES: dict[str, Callable[[Parts, Node], Sequence[Result]]] = {
@@ -17,6 +24,7 @@ _RULES: dict[str, Callable[[Parts, Node], Sequence[Result]]] = {
     **exponentials.RULES,
     **trigonometry.RULES,
     **products.RULES,
+    **layers.RULES,
 }
 
 SUPPORTED = frozenset(_RULES)

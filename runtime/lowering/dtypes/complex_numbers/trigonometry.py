@@ -6,8 +6,6 @@ The inverses are W. Kahan's: "Branch cuts for complex elementary functions, or m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.dtypes.complex_numbers import real as r
@@ -15,11 +13,13 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import size
 from graphcore.runtime.lowering.dtypes.complex_numbers.exponentials import (
     INFINITY,
     NAN,
+    Function,
     elementwise,
     log_of_size,
     square_root,
     times_exp,
 )
+from graphcore.runtime.lowering.dtypes.complex_numbers.extended import sin_cos
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair
 
 _FAR = 22.0
@@ -38,9 +38,9 @@ def turned_back(z: Pair) -> Pair:
     return Pair(z.imag, r.neg(z.real))
 
 
-def circular(hyperbolic: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+def circular(hyperbolic: Function) -> Function:
     """Return -i f(i z) for sine, tangent and their inverses."""
-    return lambda z: turned_back(hyperbolic(turned(z)))
+    return lambda z, narrow: turned_back(hyperbolic(turned(z), narrow))
 
 
 def _cosh_sinh(x: Symbol) -> tuple[Symbol, Symbol]:
@@ -53,15 +53,12 @@ def _cosh_sinh(x: Symbol) -> tuple[Symbol, Symbol]:
     return cosh, e.where(r.is_zero(x), x, e.where(e.less(x, r.number(x, 0.0)), r.neg(sinh), sinh))
 
 
-def _times_cosh_sinh(z: Pair) -> tuple[Symbol, Symbol, Symbol, Symbol]:
-    """Return cosh x and |sinh x| times cos y and sin y: (cosh cos, sinh sin, sinh cos, cosh sin)."""
-    x, y = z
-    cos, sin = r.cos(y), r.sin(y)
+def _times_cosh_sinh(x: Symbol, sin: Symbol, cos: Symbol) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    """Return cosh x and sinh x times a cosine and a sine: (cosh cos, sinh sin, sinh cos, cosh sin)."""
     cosh, sinh = _cosh_sinh(x)
     far = r.above(r.magnitude(x), _FAR)
     long = r.magnitude(x)
-    far_cos = times_exp(r.times(cos, 0.5), long)
-    far_sin = times_exp(r.times(sin, 0.5), long)
+    far_cos, far_sin = (times_exp(part, long, half=True) for part in (cos, sin))
     left = e.less(x, r.number(x, 0.0))
     return (
         e.where(far, far_cos, r.mul(cosh, cos)),
@@ -71,14 +68,14 @@ def _times_cosh_sinh(z: Pair) -> tuple[Symbol, Symbol, Symbol, Symbol]:
     )
 
 
-def sinh(z: Pair) -> Pair:
+def sinh(z: Pair, narrow: bool) -> Pair:
     x, y = z
-    _, _, real, imag = _times_cosh_sinh(z)
+    sin, cos = sin_cos(y, narrow=narrow)
+    _, _, real, imag = _times_cosh_sinh(x, sin, cos)
     zero, nan = r.number(x, 0.0), r.number(x, NAN)
     turns = r.is_finite(y)
     unlimited = r.is_infinite(x)
     straight = e.both(unlimited, turns)
-    cos, sin = r.cos(y), r.sin(y)
     infinity = r.number(x, INFINITY)
     below = e.less(x, zero)
     real = e.where(straight, r.signed_as(infinity, e.where(below, r.neg(cos), cos)), real)
@@ -90,14 +87,14 @@ def sinh(z: Pair) -> Pair:
     return Pair(real, e.where(r.is_zero(y), y, imag))
 
 
-def cosh(z: Pair) -> Pair:
+def cosh(z: Pair, narrow: bool) -> Pair:
     x, y = z
-    real, imag, _, _ = _times_cosh_sinh(z)
+    sin, cos = sin_cos(y, narrow=narrow)
+    real, imag, _, _ = _times_cosh_sinh(x, sin, cos)
     zero, nan, infinity = (r.number(x, value) for value in (0.0, NAN, INFINITY))
     turns = r.is_finite(y)
     unlimited = r.is_infinite(x)
     straight = e.both(unlimited, turns)
-    cos, sin = r.cos(y), r.sin(y)
     below = e.less(x, zero)
     real = e.where(straight, r.signed_as(infinity, cos), real)
     imag = e.where(straight, r.signed_as(infinity, e.where(below, r.neg(sin), sin)), imag)
@@ -109,9 +106,9 @@ def cosh(z: Pair) -> Pair:
     return Pair(e.where(e.both(unlimited, flat), infinity, real), e.where(flat, side, imag))
 
 
-def tanh(z: Pair) -> Pair:
+def tanh(z: Pair, narrow: bool) -> Pair:
     x, y = z
-    cos, sin = r.cos(y), r.sin(y)
+    sin, cos = sin_cos(y, narrow=narrow)
     _, s = _cosh_sinh(x)
     tan = r.div(sin, cos)
     beta = r.plus(r.mul(tan, tan), 1.0)
@@ -155,35 +152,35 @@ def _is_large(z: Pair) -> Symbol:
     return e.either(r.above(r.magnitude(z.real), _LARGE), r.above(r.magnitude(z.imag), _LARGE))
 
 
-def acos(z: Pair) -> Pair:
+def acos(z: Pair, narrow: bool) -> Pair:
     x, y = z
     less, more = _roots(z)
     real = r.times(r.atan2(less.real, more.real), 2.0)
     imag = _asinh(r.sub(r.mul(more.real, less.imag), r.mul(more.imag, less.real)))
     far = _is_large(z)
     real = e.where(far, r.atan2(r.magnitude(y), x), real)
-    imag = e.where(far, r.signed_as(r.plus(log_of_size(z), r.LN_2), r.neg(y)), imag)
+    imag = e.where(far, r.signed_as(r.plus(log_of_size(z, narrow), r.LN_2), r.neg(y)), imag)
     quarter = r.number(x, r.PI / 2)
     return Pair(e.where(r.is_zero(x), quarter, real), imag)
 
 
-def asin(z: Pair) -> Pair:
+def asin(z: Pair, narrow: bool) -> Pair:
     x, y = z
     less, more = _roots(z)
     real = r.atan2(x, r.sub(r.mul(less.real, more.real), r.mul(less.imag, more.imag)))
     imag = _asinh(r.sub(r.mul(less.real, more.imag), r.mul(less.imag, more.real)))
     far = _is_large(z)
     real = e.where(far, r.atan2(x, r.magnitude(y)), real)
-    imag = e.where(far, r.signed_as(r.plus(log_of_size(z), r.LN_2), y), imag)
+    imag = e.where(far, r.signed_as(r.plus(log_of_size(z, narrow), r.LN_2), y), imag)
     return Pair(e.where(r.is_zero(x), x, real), imag)
 
 
-def acosh(z: Pair) -> Pair:
-    made = acos(z)
+def acosh(z: Pair, narrow: bool) -> Pair:
+    made = acos(z, narrow)
     return Pair(r.magnitude(made.imag), r.signed_as(made.real, z.imag))
 
 
-def atanh(z: Pair) -> Pair:
+def atanh(z: Pair, narrow: bool) -> Pair:
     x, y = z
     one, zero, quarter = (r.number(x, value) for value in (1.0, 0.0, r.PI / 2))
     long, high = r.magnitude(x), r.magnitude(y)
@@ -194,8 +191,9 @@ def atanh(z: Pair) -> Pair:
     real = e.where(at_one, r.times(r.sub(r.number(x, r.LN_2), r.log(high)), 0.5), real)
     imag = r.times(r.atan2(r.times(y, 2.0), r.sub(r.mul(less, r.add(one, long)), r.mul(y, y))), 0.5)
     far = _is_large(z)
-    length = size(z)
-    real = e.where(far, r.div(r.div(long, length), length), real)
+    half = Pair(r.times(long, 0.5), r.times(y, 0.5))  # a magnitude beyond float64 has a half in it
+    length = size(half)
+    real = e.where(far, r.times(r.div(r.div(half.real, length), length), 0.5), real)
     real = e.where(e.either(r.is_infinite(x), r.is_infinite(y)), zero, real)
     imag = e.where(far, r.signed_as(quarter, y), imag)
     imag = e.where(e.either(r.is_nan(y), e.both(r.is_nan(x), r.is_finite(y))), r.number(x, NAN), imag)
@@ -212,7 +210,7 @@ RULES = {
     "Asinh": elementwise(circular(asin)),
     "Atan": elementwise(circular(atanh)),
     "Atanh": elementwise(atanh),
-    "Cos": elementwise(lambda z: cosh(turned(z))),
+    "Cos": elementwise(lambda z, narrow: cosh(turned(z), narrow)),
     "Cosh": elementwise(cosh),
     "Sin": elementwise(circular(sinh)),
     "Sinh": elementwise(sinh),
