@@ -157,7 +157,7 @@ def conj(x: _T, /) -> _T:
     """Return the complex conjugate, which of real numbers is the number itself."""
 @overload
 def copysign(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The magnitude of x1 with the sign of x2, that of zeros and NaNs too. C's copysign."""
+    """The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign."""
 @overload
 def copysign(x1: _S, x2: _S, /) -> Symbol: ...
 def cos(x: _T, /) -> _T:
@@ -232,7 +232,7 @@ def greater_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
 def greater_equal(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def hypot(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """sqrt(x1^2 + x2^2), without overflow on the way; infinity where either is, even beside NaN."""
+    """sqrt(x^2 + y^2) without overflow on the way; infinite where either is, beside NaN too. C's and NumPy's hypot."""
 @overload
 def hypot(x1: _S, x2: _S, /) -> Symbol: ...
 def iinfo(type: Any, /) -> IInfo:
@@ -274,7 +274,7 @@ def log2(x: _T, /) -> _T:
     """The logarithm to base 2."""
 @overload
 def logaddexp(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """log(exp(x1) + exp(x2)), without overflow on the way."""
+    """log(exp(x) + exp(y)), without overflow on the way. NumPy's logaddexp."""
 @overload
 def logaddexp(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
@@ -333,7 +333,7 @@ def negative(x: _T, /) -> _T:
     """The number with the other sign; integers wrap. ONNX Neg."""
 @overload
 def nextafter(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
-    """The float next to x1 on the way to x2; x2 itself where they are equal. C's nextafter."""
+    """The float next to the first on the way to the second, which it is itself where the two are equal."""
 @overload
 def nextafter(x1: _S, x2: _S, /) -> Symbol: ...
 def nonzero(x: _T, /) -> tuple[_T, ...]:
@@ -431,7 +431,7 @@ def take_along_axis(x: _S, indices: _S, /, *, axis: int = -1) -> Symbol: ...
 def tan(x: _T, /) -> _T:
     """The tangent of x in radians. ONNX Tan."""
 def tanh(x: _T, /) -> _T:
-    """The hyperbolic tangent. ONNX Tanh."""
+    """Return the hyperbolic tangent."""
 @overload
 def tensordot(x1: _A, x2: _A, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:  # type: ignore[overload-overlap]
     """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both."""

@@ -8,11 +8,9 @@ from typing import Any
 
 from graphcore import ops
 from graphcore.array_api._eager.dispatch import Tensor, function
-from graphcore.array_api._eager.scalars import as_arrays, met
-from graphcore.build import primitives as e
+from graphcore.array_api._eager.scalars import as_arrays
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol
-from graphcore.types.dtypes import DType
 
 __all__ = [
     "abs",
@@ -132,7 +130,6 @@ sinh = _unary("sinh", ops.sinh)
 sqrt = _unary("sqrt", ops.sqrt)
 square = _unary("square", ops.square)
 tan = _unary("tan", ops.tan)
-tanh = _unary("tanh", ops.tanh)
 trunc = _unary("trunc", ops.trunc)
 
 
@@ -194,13 +191,35 @@ def imag(x: Tensor, /) -> Tensor:
 
 
 @function
+def tanh(x: Tensor, /) -> Tensor:
+    """Return the hyperbolic tangent.
+
+    x: floats or complex numbers of any shape. Where the real part is infinite and the imaginary part b finite, the
+    imaginary part of the result is a zero with the sign of b, as the standard has it; that of C and `ops.tanh` has the
+    sign of sin(2 b). Raises `PromotionError` for other dtypes.
+    """
+    made = ops.tanh(x)
+    if not made.dtype.is_complex:
+        return made
+    turned, part = ops.imag(x), ops.imag(made)
+    limit = ops.logical_and(ops.is_inf(ops.real(x)), ops.is_finite(turned))
+    return ops.complex(ops.real(made), ops.where(limit, ops.copysign(0.0, turned), part))
+
+
+@function
 def signbit(x: Tensor, /) -> Tensor:
     """Return True where the sign bit is set: for negative numbers, -0.0, and NaNs that have it.
 
     x: floats of any shape. Returns bool. Raises `DTypeError` for other dtypes, as the standard has it.
     """
-    number = _with_bits("signbit", ops.positive(x))
-    return e.less(_bits(number), _const(number, 0))
+    number = ops.positive(x)
+    if not number.dtype.is_float:
+        raise DTypeError(
+            f"signbit: it reads the sign of floats, and {number.dtype} is none",
+            operands={"x": number},
+            help="compare integers with x < 0",
+        )
+    return ops.signbit(number)
 
 
 # Two operands
@@ -219,74 +238,6 @@ def _binary(name: str, body: Callable[[Any, Any], Symbol]) -> Callable[[Tensor, 
         return inner(*as_arrays(name, (x1, x2)))
 
     return outer
-
-
-_INTEGERS = {16: DType.int16, 32: DType.int32, 64: DType.int64}
-
-
-def _with_bits(name: str, *operands: Symbol) -> Symbol:
-    """Return the first of floats of one dtype, whose bits are those of integers. Raises `DTypeError` for others."""
-    first = operands[0]
-    if not first.dtype.is_float or first.dtype.bits not in _INTEGERS:
-        raise DTypeError(
-            f"{name}: it reads the bits of floats of 16, 32 or 64 bits, and {first.dtype} is none",
-            operands={f"x{i + 1}" if len(operands) > 1 else "x": operand for i, operand in enumerate(operands)},
-            help="compare integers with x < 0, and cast other floats: astype(x, float32)",
-        )
-    return first
-
-
-def _bits(x: Symbol) -> Symbol:
-    """The bits of floats as signed integers."""
-    return e.bitcast(x, _INTEGERS[x.dtype.bits])
-
-
-def _const(x: Symbol, value: int) -> Symbol:
-    """A constant of the integers that hold the bits of `x`."""
-    return e.const(x, value, _INTEGERS[x.dtype.bits])
-
-
-def _copysign(x1: Tensor, x2: Tensor) -> Symbol:
-    """The magnitude of x1 with the sign of x2, that of zeros and NaNs too. C's copysign."""
-    size, sign = met("copysign", "float", x1, x2)
-    _with_bits("copysign", size, sign)
-    low, high = (1 << (size.dtype.bits - 1)) - 1, -(1 << (size.dtype.bits - 1))
-    magnitude = e.emit("BitwiseAnd", _bits(size), _const(size, low))
-    return e.bitcast(e.emit("BitwiseOr", magnitude, e.emit("BitwiseAnd", _bits(sign), _const(size, high))), size.dtype)
-
-
-def _hypot(x1: Tensor, x2: Tensor) -> Symbol:
-    """sqrt(x1^2 + x2^2), without overflow on the way; infinity where either is, even beside NaN."""
-    x, y = (e.emit("Abs", s) for s in met("hypot", "float", x1, x2))
-    unlimited = e.either(e.emit("IsInf", x, dtype=DType.bool), e.emit("IsInf", y, dtype=DType.bool))
-    high, low = e.emit("Max", x, y), e.emit("Min", x, y)
-    zero = e.const(high, 0)
-    ratio = e.where(e.equal(high, zero), zero, e.emit("Div", low, high))
-    made = e.emit("Mul", high, e.emit("Sqrt", e.emit("Add", e.const(high, 1), e.emit("Mul", ratio, ratio))))
-    return e.where(unlimited, e.const(high, float("inf")), made)
-
-
-def _logaddexp(x1: Tensor, x2: Tensor) -> Symbol:
-    """log(exp(x1) + exp(x2)), without overflow on the way."""
-    x, y = met("logaddexp", "float", x1, x2)
-    distance = ops.negate(ops.abs(ops.sub(x, y)))
-    # Two equal infinities are no distance apart, though their difference is NaN.
-    return ops.add(ops.maximum(x, y), ops.log1p(ops.exp(ops.where(ops.equal(x, y), e.const(x, 0), distance))))
-
-
-def _nextafter(x1: Tensor, x2: Tensor) -> Symbol:
-    """The float next to x1 on the way to x2; x2 itself where they are equal. C's nextafter."""
-    x, y = met("nextafter", "float", x1, x2)
-    _with_bits("nextafter", x, y)
-    bits, one, zero = _bits(x), _const(x, 1), e.const(x, 0)
-    # The bits of floats of one sign count upwards with their magnitude.
-    away = e.equal(e.greater(y, x), e.greater(x, zero))
-    stepped = e.emit("Add", bits, e.where(away, one, _const(x, -1)))
-    # From 0 to the least float above or below it.
-    least = e.where(e.greater(y, zero), one, e.emit("Add", _const(x, -(1 << (x.dtype.bits - 1))), one))
-    made = e.bitcast(e.where(e.equal(x, zero), least, stepped), x.dtype)
-    unknown = e.either(e.emit("IsNaN", x, dtype=DType.bool), e.emit("IsNaN", y, dtype=DType.bool))
-    return e.where(unknown, e.const(x, float("nan")), e.where(e.equal(x, y), y, made))
 
 
 def _floor_divide(x1: Tensor, x2: Tensor) -> Symbol:
@@ -313,23 +264,23 @@ bitwise_left_shift = _binary("bitwise_left_shift", ops.left_shift)
 bitwise_or = _binary("bitwise_or", ops.bitwise_or)
 bitwise_right_shift = _binary("bitwise_right_shift", ops.right_shift)
 bitwise_xor = _binary("bitwise_xor", ops.bitwise_xor)
-copysign = _binary("copysign", _copysign)
+copysign = _binary("copysign", ops.copysign)
 divide = _binary("divide", ops.div)
 equal = _binary("equal", ops.equal)
 floor_divide = _binary("floor_divide", _floor_divide)
 greater = _binary("greater", ops.greater)
 greater_equal = _binary("greater_equal", ops.greater_equal)
-hypot = _binary("hypot", _hypot)
+hypot = _binary("hypot", ops.hypot)
 less = _binary("less", ops.less)
 less_equal = _binary("less_equal", ops.less_equal)
-logaddexp = _binary("logaddexp", _logaddexp)
+logaddexp = _binary("logaddexp", ops.logaddexp)
 logical_and = _binary("logical_and", ops.logical_and)
 logical_or = _binary("logical_or", ops.logical_or)
 logical_xor = _binary("logical_xor", ops.logical_xor)
 maximum = _binary("maximum", ops.maximum)
 minimum = _binary("minimum", ops.minimum)
 multiply = _binary("multiply", ops.mul)
-nextafter = _binary("nextafter", _nextafter)
+nextafter = _binary("nextafter", ops.nextafter)
 not_equal = _binary("not_equal", ops.not_equal)
 pow = _binary("pow", ops.pow)
 remainder = _binary("remainder", ops.mod)

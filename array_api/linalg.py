@@ -126,25 +126,7 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     x1, x2: numbers, which broadcast but for `axis`, of size 3 in both. axis: of the vectors, counted from the end.
     Returns the broadcast shape. Raises `ShapeError` for another axis or size.
     """
-    roles = {"x1": x1, "x2": x2}
-    rank = min(x1.rank, x2.rank)
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < 0:
-        raise ShapeError(
-            f"cross: there is no axis {axis!r} in both tensors, counted from the end",
-            operands=roles,
-            help=f"axis must be one of {-rank} to -1" if rank else "scalars have no axes",
-        )
-    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
-        raise ShapeError(
-            f"cross: the vectors have {x1.shape[axis]} and {x2.shape[axis]} elements, not 3", operands=roles
-        )
-    (a, b), _ = promote("cross", "subtract", roles)
-    next_, after = np.array([1, 2, 0]), np.array([2, 0, 1])
-
-    def part(x: Symbol, order: np.ndarray[Any, Any]) -> Symbol:
-        return ops.gather(x, order, axis)
-
-    return part(a, next_) * part(b, after) - part(a, after) * part(b, next_)
+    return ops.cross(x1, x2, axis)
 
 
 @function

@@ -25,6 +25,8 @@ from graphcore.ops.convolution import *
 from graphcore.ops.creation import *
 from graphcore.ops.detection import *
 from graphcore.ops.elementwise import *
+from graphcore.ops.error_functions import *
+from graphcore.ops.floats import *
 from graphcore.ops.fourier import *
 from graphcore.ops.gathering import *
 from graphcore.ops.indexing import *

@@ -34,28 +34,30 @@ __all__ = [
     "bit_reverse", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "blackman_window",
     "bottom_k", "broadcast_to", "buffer_create", "buffer_load", "buffer_store", "buffer_store_slice", "cast",
     "categorical", "cbrt", "ceil", "celu", "chunk", "clip", "complex", "concat", "cond", "conj", "constant",
-    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosh",
-    "count_nonzero", "cumprod", "cumsum", "depth_to_space", "dequantize", "digamma", "div", "divmod", "dropout",
-    "einsum", "elu", "equal", "erf", "erfc", "erfinv", "exp", "exp10", "exp2", "expm1", "fft", "flatten", "flip",
-    "floor", "floor_div", "fma", "fmod", "fold", "for_loop", "full", "gather", "gather_nd", "gelu", "getitem",
-    "glu", "greater", "greater_equal", "grid_sample", "group_norm", "gru", "hamming_window", "hann_window",
-    "hardsigmoid", "hardswish", "hardtanh", "ifft", "imag", "instance_norm", "into_vec", "irfft", "is_finite",
-    "is_inf", "is_nan", "layer_norm", "leading_zeros", "leaky_relu", "left_shift", "less", "less_equal", "lgamma",
-    "linear", "linspace", "list_append", "list_concat", "list_empty", "list_erase", "list_get", "list_insert",
-    "list_length", "list_map", "list_of", "list_pop", "list_split", "list_stack", "list_unstack", "log", "log10",
-    "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "logsoftmax", "logsumexp",
-    "lp_normalize", "lstm", "lu", "lu_factor", "mag", "masked_scatter", "matmul", "max", "max_pool", "max_pool1d",
-    "max_pool2d", "max_pool3d", "maximum", "mean", "median", "min", "minimum", "mish", "mod", "modf", "mul",
-    "mul_complex", "negate", "non_maximum_suppression", "nonzero", "not_equal", "one_hot", "ones", "outer", "pad",
-    "permutation", "permute", "popcount", "positive", "pow", "prelu", "print", "prod", "qmatmul", "quantile",
-    "quantize", "random_int", "random_normal", "random_uniform", "range", "rcbrt", "real", "rebind", "reciprocal",
-    "relu", "repeat_interleave", "reshape", "reshape_like", "resize", "resize_bicubic", "resize_linear",
-    "resize_nearest", "rfft", "right_shift", "rint", "rms_norm", "rnn", "roi_align", "roll", "rotary_embedding",
-    "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_max",
-    "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min",
-    "scatter_nd_mul", "select", "selu", "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "silu", "sin",
-    "sinh", "slice", "slice_tensor", "softmax", "softplus", "softsign", "sort", "space_to_depth", "split", "sqrt",
-    "square", "squeeze", "stack", "stdev", "stft", "string_concat", "string_join", "string_lower", "string_matches",
+    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "copysign", "cos",
+    "cosh", "count_nonzero", "cross", "cummax", "cummin", "cumprod", "cumsum", "depth_to_space", "dequantize",
+    "digamma", "div", "divmod", "dropout", "einsum", "elu", "equal", "erf", "erfc", "erfcinv", "erfcx", "erfinv",
+    "exp", "exp10", "exp2", "expm1", "fdim", "fft", "flatten", "flip", "floor", "floor_div", "fma", "fmod", "fold",
+    "for_loop", "frexp", "full", "gather", "gather_nd", "gelu", "getitem", "glu", "greater", "greater_equal",
+    "grid_sample", "group_norm", "gru", "hamming_window", "hann_window", "hardsigmoid", "hardswish", "hardtanh",
+    "heaviside", "hypot", "ieee_remainder", "ifft", "imag", "instance_norm", "into_vec", "irfft", "is_finite",
+    "is_inf", "is_nan", "layer_norm", "ldexp", "leading_zeros", "leaky_relu", "left_shift", "less", "less_equal",
+    "lgamma", "linear", "linspace", "list_append", "list_concat", "list_empty", "list_erase", "list_get",
+    "list_insert", "list_length", "list_map", "list_of", "list_pop", "list_split", "list_stack", "list_unstack",
+    "log", "log10", "log1p", "log2", "logaddexp", "logb", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsoftmax", "logsumexp", "lp_normalize", "lstm", "lu", "lu_factor", "mag", "masked_scatter", "matmul", "max",
+    "max_pool", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "min", "minimum", "mish",
+    "mod", "modf", "mul", "mul_complex", "negate", "nextafter", "non_maximum_suppression", "nonzero", "normcdf",
+    "normcdfinv", "not_equal", "one_hot", "ones", "outer", "pad", "permutation", "permute", "popcount", "positive",
+    "pow", "prelu", "print", "prod", "qmatmul", "quantile", "quantize", "random_int", "random_normal",
+    "random_uniform", "range", "rcbrt", "real", "rebind", "reciprocal", "relu", "repeat_interleave", "reshape",
+    "reshape_like", "resize", "resize_bicubic", "resize_linear", "resize_nearest", "rfft", "rhypot", "right_shift",
+    "rint", "rms_norm", "rnn", "roi_align", "roll", "rotary_embedding", "round", "round_half_away", "rsqrt",
+    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul",
+    "scatter_nd", "scatter_nd_add", "scatter_nd_max", "scatter_nd_min", "scatter_nd_mul", "select", "selu",
+    "shape_of", "shape_to_tensor", "shuffle", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "slice",
+    "slice_tensor", "softmax", "softplus", "softsign", "sort", "space_to_depth", "split", "sqrt", "square",
+    "squeeze", "stack", "stdev", "stft", "string_concat", "string_join", "string_lower", "string_matches",
     "string_of", "string_parse", "string_remove", "string_split", "string_upper", "sub", "sum", "swapaxes",
     "swiglu", "take_along_axis", "tan", "tanh", "tensordot", "tgamma", "thresholded_relu", "tile", "top_k",
     "trailing_zeros", "transpose", "transpose_matrix", "triangular_solve", "tril", "triu", "trunc", "unique",
@@ -319,6 +321,46 @@ def sub(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -
 def trunc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The whole number towards zero."""
 
+# error_functions
+
+def erfcinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The number whose erfc is x; NaN outside 0 to 2. CUDA's and SciPy's."""
+def erfcx(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """exp(x * x) * erfc(x), which does not underflow. CUDA's and SciPy's erfcx."""
+def normcdf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr."""
+def normcdfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The normal number that as large a part x lies below; NaN outside 0 to 1. CUDA's; SciPy's ndtri."""
+
+# floats
+
+def copysign(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign."""
+def fdim(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """x - y where that is above 0, else 0.0; NaN where either is. C's fdim."""
+def frexp(x: TensorLike) -> tuple[Symbol, Symbol]:
+    """A mantissa from 0.5 to 1 with the sign of x, and the exponent of 2: their product is x."""
+def heaviside(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """0.0 where the first is below 0, 1.0 above, and the second where it is 0; NaN stays. NumPy's heaviside."""
+def hypot(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """sqrt(x^2 + y^2) without overflow on the way; infinite where either is, beside NaN too. C's and NumPy's hypot."""
+def ieee_remainder(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """x less the nearest multiple of y, the even one of two, exactly; with the sign of x where it is 0. C's remainder."""
+def ldexp(x: TensorLike, exponent: TensorLike) -> Symbol:
+    """x times 2 to the power of an integer, rounded once."""
+def logaddexp(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """log(exp(x) + exp(y)), without overflow on the way. NumPy's logaddexp."""
+def logb(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The exponent of 2 as a float: log2 of the magnitude, rounded down, exactly; -inf of 0. C's logb."""
+def nextafter(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The float next to the first on the way to the second, which it is itself where the two are equal."""
+def rhypot(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """1 / hypot(x, y), without overflow on the way. CUDA's rhypot."""
+def round_half_away(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The nearest whole number, the one away from 0 of two. C's round."""
+def signbit(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where the sign bit is set: below 0, of -0.0, and of NaNs that have it. NumPy's signbit."""
+
 # fourier
 
 def blackman_window(window_length: DimLike | Symbol, periodic: bool = True, dtype: object = ...) -> Symbol:
@@ -438,6 +480,8 @@ def rsqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / sqrt(x)."""
 def sin(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The sine of x in radians. ONNX Sin."""
+def sinc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other whole numbers. NumPy's sinc."""
 def sinh(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The hyperbolic sine. ONNX Sinh."""
 def sqrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -673,6 +717,10 @@ def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Symbol:
     """The positions, in int64, of the elements in the order of `sort`."""
 def bottom_k(x: TensorLike, k: DimLike | Symbol, axis: int = -1) -> tuple[Symbol, Symbol]:
     """The `k` least along an axis, the least first, and their positions in int64."""
+def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
+    """The greatest so far along an axis; NaN stays the greatest."""
+def cummin(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
+    """The least so far along an axis; NaN stays the least."""
 def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
     """The running product along an axis."""
 def cumsum(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Symbol:
@@ -735,6 +783,8 @@ def triangular_solve(a: TensorLike, b: TensorLike, lower: bool = False, transpos
 
 # vectors
 
+def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
+    """The vector product of vectors of length 3."""
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
     """x * y + z in one step: floats round once, at the end; integers wrap, bools are *and*ed and *or*ed."""
 def into_vec(x: TensorLike | Sequence[TensorLike]) -> Symbol:

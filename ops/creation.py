@@ -22,7 +22,7 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dim_value, dims_of, provably_differ, shape_vector
 from graphcore.ops.shared.indexing.positions import index_operand, whole
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 
@@ -340,6 +340,11 @@ def one_hot(
         count = dim_value(graph, length, (places,), op=name)
     values = _values(graph, {"off_value": off_value, "on_value": on_value}, dtype)
     shape = _shape([*places.shape[:position], length, *places.shape[position:]])
+    if is_wide(values.dtype):  # a choice by a vector of bools
+        truth = graph.build.constant(np.array([False, True]), DType.bool)
+        held = graph.build.emit("OneHot", (places, count, truth), tensor_type(DType.bool, shape), {"axis": position})
+        off, on = (e.emit("Gather", values, graph.build.scalar(i, DType.int64), shape=_shape(())) for i in (0, 1))
+        return e.where(held, on, off)
     type_ = tensor_type(values.dtype, shape)
     return graph.build.emit("OneHot", (places, count, values), type_, {"axis": position})
 

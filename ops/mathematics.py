@@ -97,6 +97,27 @@ acosh = unary("acosh", "Acosh", "float", "The inverse hyperbolic cosine; NaN bel
 atanh = unary("atanh", "Atanh", "float", "The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh.")
 
 
+@expansion("Sinc")
+def _sinc(x: Symbol) -> Symbol:
+    # What is left of x beside the nearest whole number is exact, so that the zeros are.
+    whole = e.emit("Round", x)
+    sine = e.emit("Sin", e.emit("Mul", e.emit("Sub", x, whole), e.const(x, 3.141592653589793)))
+    odd = e.emit("Sub", whole, e.emit("Mul", e.emit("Floor", e.emit("Mul", whole, e.const(x, 0.5))), e.const(x, 2)))
+    sine = e.where(e.equal(odd, e.const(x, 1)), e.emit("Sub", e.const(x, 0), sine), sine)
+    is_zero = e.equal(x, e.const(x, 0))
+    angle = e.emit("Mul", e.where(is_zero, e.const(x, 1), x), e.const(x, 3.141592653589793))
+    return e.where(is_zero, e.const(x, 1), e.emit("Div", sine, angle))
+
+
+sinc = unary(
+    "sinc",
+    "Sinc",
+    "float",
+    "sin(pi * x) / (pi * x), 1 at 0 and exactly 0 at other whole numbers. NumPy's sinc.",
+    body=_sinc,
+)
+
+
 @expansion("Atan2")
 def _atan2(y: Symbol, x: Symbol) -> Symbol:
     zero = e.const(x, 0)

@@ -12,6 +12,8 @@ from graphcore.build.operands import as_index, operand, promote_one
 from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.control import scan
+from graphcore.ops.reduction import max, min
 from graphcore.ops.shared.dims import Axis, product, shape_vector
 from graphcore.ops.shared.reshape import as_size, reshaped
 from graphcore.ops.shared.runs import runs_of
@@ -213,6 +215,45 @@ def cumprod(x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: boo
     Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX CumProd.
     """
     return _running("cumprod", "CumProd", x, axis, exclusive, reverse)
+
+
+@op(onnx="Scan, Max", rule="number")
+def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
+    """The greatest so far along an axis; NaN stays the greatest.
+
+    x: any shape of rank 1 or more, numbers or bools. axis: along which. reverse: from the end. Returns the dtype and
+    shape of x. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX Scan over Max; JAX's cummax.
+    """
+    return _running_extreme("cummax", "Max", x, axis, reverse)
+
+
+@op(onnx="Scan, Min", rule="number")
+def cummin(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:
+    """The least so far along an axis; NaN stays the least.
+
+    x: any shape of rank 1 or more, numbers or bools. axis: along which. reverse: from the end. Returns the dtype and
+    shape of x. Raises `ShapeError` for what is no axis, `DTypeError` for strings. ONNX Scan over Min; JAX's cummin.
+    """
+    return _running_extreme("cummin", "Min", x, axis, reverse)
+
+
+def _running_extreme(name: str, op_type: str, x: TensorLike, axis: int, reverse: bool) -> Symbol:
+    symbol, dtype = promote_one(name, "number", x)
+    position = axis_of(name, axis, symbol.rank, {"x": symbol})
+    if symbol.shape[position] == 0:
+        return symbol
+    own = {"Max": "Or", "Min": "And"}[op_type] if dtype is DType.bool else op_type
+
+    def step(best: Symbol, element: Symbol) -> tuple[Symbol, Symbol]:
+        found = e.emit(own, best, element, shape=best.shape)
+        return found, found
+
+    # Of no elements the extreme is the end of the range, where indexing would fail.
+    bounds = [e.ints(symbol, [value]) for value in ((-1, 2**62) if reverse else (0, 1))]
+    shape = _shape([Dim.dynamic() if i == position else d for i, d in enumerate(symbol.shape)])
+    ends = e.emit("Slice", symbol, *bounds, e.ints(symbol, [position]), shape=shape)
+    first = (max if op_type == "Max" else min)(ends, axis=position)
+    return scan(step, first, symbol, axis=position, reverse=reverse, out_axis=position)[1]  # type: ignore[no-any-return]
 
 
 def _running(name: str, op_type: str, x: TensorLike, axis: int, exclusive: bool, reverse: bool) -> Symbol:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from graphcore.build import primitives as e
 from graphcore.build.declare import IN_DOUBLE, LIBRARY, expansion, op
-from graphcore.build.operands import operand, promote, promote_one, vector_of_one
+from graphcore.build.operands import graph_of, operand, promote, promote_one, vector_of_one
 from graphcore.build.shapes import axes_of, broadcast
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
 from graphcore.ops.creation import constant
+from graphcore.ops.gathering import gather
 from graphcore.ops.joining import concat
 from graphcore.ops.reduction import Axes, _emit_reduction, _reduced_shape
+from graphcore.ops.shape import rebind
 from graphcore.types.complex_dtypes import real_of
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type
 
@@ -117,6 +122,47 @@ def _magnitude(x: Symbol, *, axes: Sequence[int], keepdims: int, scaled: int) ->
     of_small = e.emit("Mul", e.emit("Sqrt", small), down)
     found = e.where(e.equal(middle, nothing), of_small, of_middle)
     return e.where(e.equal(large, nothing), found, of_large)
+
+
+@op(onnx="Gather, Mul, Sub", rule="subtract")
+def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
+    """The vector product of vectors of length 3.
+
+    lhs, rhs: numbers, which broadcast but for `axis`, of size 3 in both; a size that is not known is checked when the
+    graph runs. axis: of the vectors, counted from the end. The two products and their difference are rounded each.
+    Returns the broadcast shape, in the dtype in which they meet. Raises `ShapeError` for another axis or size,
+    `PromotionError` for dtypes that do not meet, `DTypeError` for bools and strings. kernel_float's and NumPy's cross.
+    """
+    graph = graph_of("cross", (lhs, rhs))
+    roles = {"lhs": graph.build.operand(lhs, "cross", "lhs"), "rhs": graph.build.operand(rhs, "cross", "rhs")}
+    x, y = roles.values()
+    rank = min(x.rank, y.rank)
+    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < 0:
+        raise ShapeError(
+            f"cross: there is no axis {axis!r} in both tensors, counted from the end",
+            operands=roles,
+            help=f"axis must be one of {-rank} to -1" if rank else "scalars have no axes",
+        )
+    if any(length.is_static and length != 3 for length in (x.shape[axis], y.shape[axis])):
+        raise ShapeError(
+            f"cross: the vectors have {x.shape[axis]} and {y.shape[axis]} elements, not 3",
+            operands=roles,
+            help="pad or slice them to 3, or name another axis",
+        )
+    sure = {role: _with_length(symbol, axis, 3) for role, symbol in roles.items()}
+    (a, b), _ = promote("cross", "subtract", sure)
+    next_, after = np.array([1, 2, 0]), np.array([2, 0, 1])
+    first = gather(a, next_, axis) * gather(b, after, axis)
+    return first - gather(a, after, axis) * gather(b, next_, axis)
+
+
+def _with_length(x: Symbol, axis: int, length: int) -> Symbol:
+    """Return a tensor that fails when it runs where an axis has another length."""
+    if x.shape[axis].is_static:
+        return x
+    dims = list(x.shape)
+    dims[axis] = Dim(length)
+    return rebind(x, dims, f"cross: axis {axis} holds vectors of {length} elements")
 
 
 @op(onnx="Fma", rule="arithmetic")

@@ -175,7 +175,7 @@ def apply(
     return made
 
 
-_FUNCTIONS = frozenset({"where", "select", "fma"})
+_FUNCTIONS = frozenset({"where", "select", "fma", "frexp", "ldexp", "modf", "nextafter"})
 """Ops that are not declared as element-wise, and make vectors of scalars where element-wise functions do."""
 
 VECTOR_OF_ONE = _shape((Dim(1),))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from graphcore.errors import DTypeError
 from graphcore.promotion.rules.question import Value
 from graphcore.types import dtypes
-from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
 OPERATORS = frozenset(
@@ -30,14 +29,6 @@ OPERATORS = frozenset(
 
 EXPRESSIONS = frozenset({"SumOfTerms", "ProductOfTerms"})
 """Those that are made of operators that have one."""
-
-MOST_BITS_OF_FLOATS = 1000
-"""The widest integers that floats are made of, and that are made of floats; quotients go through floats too.
-
-float64 has no powers of two far above that.
-"""
-
-_DIVISIONS = frozenset({"Div", "FloorDiv", "Mod"})
 
 
 def is_wide(type_: Type) -> bool:
@@ -73,13 +64,6 @@ def _refusal(operator: str, inputs: Sequence[Value | None], type_: Type) -> tupl
     narrower = "cast the operands to at most 64 bits first: .cast(DType.int64)"
     if operator not in OPERATORS:
         return f"nothing computes it on {name}, an integer of more than 64 bits", narrower
-    if operator in _DIVISIONS and isinstance(name, DType) and name.bits > MOST_BITS_OF_FLOATS:
-        return f"integers of at most {MOST_BITS_OF_FLOATS} bits are divided, and this is {name}", narrower
-    if operator == "Cast":
-        source = inputs[0].type if inputs[0] is not None else type_
-        ends = [t.dtype for t in (source, type_) if isinstance(t, TensorType)]
-        if any(d.is_float for d in ends) and any(d.is_integer and d.bits > MOST_BITS_OF_FLOATS for d in ends):
-            return f"integers of at most {MOST_BITS_OF_FLOATS} bits go into floats and come from them", narrower
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from graphcore import DType, Graph, TensorType
+from graphcore import DType
 from graphcore import array_api as xp
 from graphcore.array_api import Array
 from graphcore.array_api._data_types import KINDS
@@ -120,6 +120,15 @@ def test_expm1_of_complex_zeros_has_the_standards_real_zero() -> None:
     np.testing.assert_array_equal(np.signbit(made.imag), [False, True])
 
 
+@pytest.mark.parametrize("dtype", [xp.complex64, xp.complex128], ids=str)
+def test_tanh_of_infinite_numbers_has_a_zero_with_the_sign_of_the_imaginary_part(dtype: DType) -> None:
+    parts = [2.8, -2.8, 0.5, -0.5, 0.0, -0.0]
+    made = np.asarray(xp.tanh(xp.asarray([complex(s * np.inf, b) for s in (1, -1) for b in parts], dtype=dtype)))
+    np.testing.assert_array_equal(made.real, [1] * 6 + [-1] * 6)
+    np.testing.assert_array_equal(made.imag, 0)
+    np.testing.assert_array_equal(np.signbit(made.imag), [False, True] * 6)
+
+
 def test_complex_array_is_no_real_scalar() -> None:
     z = xp.asarray(1 + 2j)
     assert complex(z) == 1 + 2j
@@ -131,16 +140,8 @@ def test_complex_array_is_no_real_scalar() -> None:
 
 @pytest.mark.parametrize("dtype", KINDS["integral"], ids=str)
 def test_signbit_is_refused_for_what_is_no_float(dtype: DType) -> None:
-    with pytest.raises(DTypeError, match=f"signbit: it reads the bits of floats of 16, 32 or 64 bits, and {dtype} is"):
+    with pytest.raises(DTypeError, match=f"signbit: it reads the sign of floats, and {dtype} is"):
         xp.signbit(xp.asarray([1, 0], dtype=dtype))
-
-
-@pytest.mark.parametrize("dtype", [DType.tensor_float32, DType.float8_e4m3fn, DType.float8_e5m2], ids=str)
-def test_bits_of_floats_of_other_widths_are_refused(dtype: DType) -> None:
-    x = Graph("g", {"x": TensorType(dtype, [2])})["x"]
-    for name, operands in (("signbit", (x,)), ("copysign", (x, x)), ("nextafter", (x, x))):
-        with pytest.raises(DTypeError, match=f"{name}: it reads the bits of floats.*and {dtype} is none"):
-            getattr(xp, name)(*operands)
 
 
 @pytest.mark.parametrize("dtype", [xp.int8, xp.uint64, xp.float32, xp.float64], ids=str)

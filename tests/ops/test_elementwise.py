@@ -30,7 +30,7 @@ REAL: dict[str, Callable[[Array], Array]] = {
     "log10": np.log10, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "erf": lambda x: np.where(np.isnan(x), x, _erf(np.nan_to_num(x))),
+    "atanh": np.arctanh, "sinc": np.sinc, "erf": lambda x: np.where(np.isnan(x), x, _erf(np.nan_to_num(x))),
 }  # fmt: skip
 
 # Functions that keep the dtype, exact.

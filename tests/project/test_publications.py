@@ -1,4 +1,4 @@
-"""docs/publications.md: every statement has a number of its own and a test that exists."""
+"""docs/publications.md: every statement and feature has a number of its own and a test that exists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import graphcore
+
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "publications.md").read_text(encoding="utf-8")
+PAGE, _, AROUND = (ROOT / "docs" / "publications.md").read_text(encoding="utf-8").partition("## The features around")
+FEATURES = re.findall(r"^\| ([A-Z])(\d+) \| (.+) \| (.+) \| `(\S+)` \|$", AROUND, re.MULTILINE)
 ROWS = re.findall(r"^\| ([A-Z])(\d+) \| (.+) \| `(\S+)` \|$", PAGE, re.MULTILINE)
 
 
@@ -33,7 +36,23 @@ def test_statements_are_numbered_in_order() -> None:
     assert list(dict.fromkeys(row[0] for row in ROWS)) == list("MKNPA")
 
 
-@pytest.mark.parametrize("named", sorted({row[3] for row in ROWS}))
+def test_features_are_numbered_in_order() -> None:
+    lines = [line for line in AROUND.splitlines() if line.startswith("|") and not line.startswith(("|---", "| | "))]
+    assert len(lines) == len(FEATURES) > 70
+    for letter, rows in itertools.groupby(FEATURES, key=lambda row: row[0]):
+        assert [int(row[1]) for row in rows] == list(range(1, sum(r[0] == letter for r in FEATURES) + 1))
+    assert list(dict.fromkeys(row[0] for row in FEATURES)) == list("FVLX")
+
+
+@pytest.mark.parametrize("name", sorted({name for row in FEATURES for name in re.findall(r"`([^`]+)`", row[3])}))
+def test_name_of_a_feature_exists(name: str) -> None:
+    found: object = graphcore
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert callable(found)
+
+
+@pytest.mark.parametrize("named", sorted({row[-1] for row in (*ROWS, *FEATURES)}))
 def test_test_that_shows_a_statement_exists(named: str) -> None:
     path, _, function = named.partition("::")
     assert function.startswith("test_")

@@ -7,11 +7,12 @@ import warnings
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import LossyCastWarning
 from graphcore.ir.symbol import Symbol
-from tests.support.every import bits, buffers, layers, movement, numbers, quantised, values
+from tests.support.every import bits, buffers, floats, layers, movement, numbers, quantised, values
 from tests.support.every.case import ALL, Array, Case
 
 CASES: dict[str, Case] = {
     **numbers.CASES,
+    **floats.CASES,
     **bits.CASES,
     **movement.CASES,
     **buffers.CASES,

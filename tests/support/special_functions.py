@@ -76,3 +76,37 @@ SPECIAL: dict[str, Callable[[Array], Array]] = {
     "digamma": _each(_digamma),
 }
 """In float64."""
+
+
+def _erfcx(x: float) -> float:
+    if x < 25:
+        return math.exp(x * x) * math.erfc(x)
+    if math.isinf(x):
+        return 0.0
+    z = 1 / (2 * x * x)
+    return (1 - z * (1 - 3 * z * (1 - 5 * z * (1 - 7 * z)))) / (x * math.sqrt(math.pi))
+
+
+def _normcdfinv(x: float) -> float:
+    if not 0 < x < 1:
+        return -math.inf if x == 0 else math.inf if x == 1 else math.nan
+    return NormalDist().inv_cdf(x)
+
+
+def _erfcinv(x: float) -> float:
+    upper = min(x, 2 - x) / 2
+    if upper < 0:
+        return math.nan
+    size = -_normcdfinv(upper) / math.sqrt(2) if x != 1 else 0.0
+    if 0.5 < x < 1.5:
+        return _erfinv(1 - x)
+    return math.copysign(size, 1 - x)
+
+
+NORMAL: dict[str, Callable[[Array], Array]] = {
+    "erfcx": _each(_erfcx),
+    "erfcinv": _each(_erfcinv),
+    "normcdf": _each(lambda x: math.erfc(-x / math.sqrt(2)) / 2),
+    "normcdfinv": _each(_normcdfinv),
+}
+"""The error function's kin, in float64."""

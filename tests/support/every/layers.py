@@ -243,6 +243,17 @@ def log_sum(x: Array) -> Array:
     return np.asarray(greatest_one + np.log(np.exp(x - greatest_one[:, None]).sum(1)))
 
 
+def units(dtype: DType) -> Array:
+    """Vectors whose products every dtype holds."""
+    made = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 1]])
+    return made.astype(np.float32).astype(dtype.numpy)
+
+
+def vector_product(x: Array, y: Array) -> Array:
+    parts = [x[:, (i + 1) % 3] * y[:, (i + 2) % 3] - x[:, (i + 2) % 3] * y[:, (i + 1) % 3] for i in range(3)]
+    return np.stack(parts, -1)
+
+
 def running(formula: Any, call: Any) -> Case:
     return number(RING, call, lambda x: formula(x, axis=-1), counted)
 
@@ -283,6 +294,9 @@ CASES: dict[str, Case] = {
     "bottom_k": ranked(lambda x: ops.bottom_k(x, 2), lambda x: rank_of(x)[:, :2]),
     "cumsum": running(np.add.accumulate, ops.cumsum),
     "cumprod": running(np.multiply.accumulate, ops.cumprod),
+    "cummax": number(X, ops.cummax, lambda x: np.maximum.accumulate(x, axis=-1)),
+    "cummin": number(X, lambda x: ops.cummin(x, 0, reverse=True), lambda x: np.minimum.accumulate(x[::-1])[::-1]),
+    "cross": number([Operand("n 3", units), Operand("n 3", units)], ops.cross, vector_product, refused=BOOL),
     "matmul": number(["n 4: ring", "4 m: ring"], lambda x, y: x @ y, np.matmul),
     "linear": number(["n 4: ring", "3 4: ring", "3: ring"], ops.linear, lambda x, w, b: x @ w.T + b),
     "outer": number(["n: ring", "m: ring"], ops.outer, lambda x, y: x[:, None] * y),

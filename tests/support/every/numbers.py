@@ -52,7 +52,7 @@ def same(name: str, formula: Callable[[Array], Any], refused: frozenset[DType] =
     """Computed in the dtype itself: floats in float32, integers exactly."""
 
     def want(dtype: DType, x: Array) -> Array:
-        if dtype is D.bool or (not dtype.is_float and name in ("floor", "ceil", "round", "trunc")):
+        if dtype is D.bool or (not dtype.is_float and name in ("floor", "ceil", "round", "round_half_away", "trunc")):
             return x
         if dtype.is_float:
             return reference._float(formula, dtype, x)

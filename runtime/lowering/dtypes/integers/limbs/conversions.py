@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape
 
 _F64, _I64, _U32 = DType.float64, DType.int64, DType.uint32
+_FLOAT_DIGITS = 32
+"""The digits of the greatest float64, which is below 2^1024."""
 
 
 # Inputs, outputs, constants
@@ -161,7 +164,7 @@ def to_float(limbs: Limbs, value: Value, target: DType) -> Symbol:
     parts = digits[2::-1]
     scale: Symbol = constant(1.0, _F64)
     below: Symbol | None = None
-    for place in range(3, len(digits)):
+    for place in range(3, min(len(digits), _FLOAT_DIGITS + 2)):
         below = digits[place - 3] if below is None else e.emit("BitwiseOr", below, digits[place - 3])
         some = e.opposite(e.equal(digits[place], constant(0, _I64)))
         rest = e.cast_within(e.opposite(e.equal(below, constant(0, _I64))), _I64)
@@ -171,6 +174,10 @@ def to_float(limbs: Limbs, value: Value, target: DType) -> Symbol:
         scale = e.where(some, constant(2.0 ** (DIGIT * (place - 2)), _F64), scale)
     made = _rounded(*(e.cast_within(part, _F64) for part in parts), to_odd=target is not _F64)
     made = e.emit("Mul", made, scale)
+    beyond = digits[_FLOAT_DIGITS + 2 :]
+    if beyond:
+        some = functools.reduce(functools.partial(e.emit, "BitwiseOr"), beyond)
+        made = e.where(e.equal(some, constant(0, _I64)), made, constant(math.inf, _F64))
     if negative is not None:
         made = e.where(negative, e.emit("Neg", made), made)
     return e.cast(made, target)
@@ -206,16 +213,27 @@ def of_float(limbs: Limbs, symbol: Symbol, dtype: DType) -> Value:
     zero = constant(0.0, _F64)
     x = e.cast(symbol, _F64)
     x = e.where(e.emit("IsNaN", x, dtype=DType.bool), zero, x)
-    limit = constant(2.0 ** (dtype.bits - dtype.is_signed), _F64)
+    count, bits = count_of(dtype.bits), dtype.bits - dtype.is_signed
+    is_held = bits < DIGIT * _FLOAT_DIGITS  # a finite float may lie beyond the limits
+    limit = constant(2.0**bits if is_held else math.inf, _F64)
     over = e.cast_within(e.emit("GreaterOrEqual", x, limit, dtype=DType.bool), U64)
     sign = e.emit("Sign", x) if dtype.is_signed else None
-    rest = e.emit("Floor", e.emit("Min", e.emit("Abs", x) if sign is not None else e.emit("Max", x, zero), limit))
+    size = e.emit("Abs", x) if sign is not None else e.emit("Max", x, zero)
+    infinite = e.equal(size, limit)
+    rest = e.emit("Floor", e.emit("Min", size, limit) if is_held else e.where(infinite, zero, size))
     made: list[Limb] = []
-    for place in range(count_of(dtype.bits) - 1, -1, -1):
+    for place in range(count - 1, -1, -1):
         digit = rest
-        if place:
+        if place >= _FLOAT_DIGITS:
+            if place < count - 1:
+                made.insert(0, limbs.number(0))
+                continue
+            digit = e.where(infinite, constant(2.0 ** (bits - DIGIT * place), _F64), zero)
+        elif place:
             digit = e.emit("Floor", e.emit("Mul", rest, constant(2.0 ** (-DIGIT * place), _F64)))
             rest = e.emit("Sub", rest, e.emit("Mul", digit, constant(2.0 ** (DIGIT * place), _F64)))
+            if place == count - 1 and not is_held:
+                digit = e.where(infinite, constant(2.0 ** (bits - DIGIT * place), _F64), digit)
         signed = digit if sign is None else e.emit("Mul", digit, sign)
         whole = e.bitcast(e.cast_within(signed, _I64), U64)
         window = Interval(0 if sign is None else -(1 << DIGIT), 1 << DIGIT)

@@ -6,22 +6,23 @@ from collections.abc import Sequence
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.promotion.wide import MOST_BITS_OF_FLOATS
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval, reduced_count
 from graphcore.runtime.lowering.dtypes.integers.limbs.division import divided
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import ENDLESS, U64, Limb, Value
+from graphcore.runtime.lowering.dtypes.integers.wide import long_division
 from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
     MOST_TERMS,
     Rule,
     first,
     most_limbs,
     operands,
-    refused,
 )
 from graphcore.types.dtypes import DType
 
 _I64 = DType.int64
+MOST_BITS_OF_FLOATS = 1000
+"""The widest integers whose quotients float64 tells digit by digit, unrolled: it has no powers of two far above."""
 
 
 def _add(on: Widths, node: Node) -> Sequence[Result]:
@@ -95,8 +96,6 @@ def _sum(on: Widths, node: Node) -> Sequence[Result]:
 def _divided(on: Widths, node: Node) -> tuple[Value, Value, Value, Value]:
     """x, y, and the quotient and remainder of their magnitudes."""
     x, y = operands(on, node, exact=True)
-    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
-        raise refused(node, f"integers of at most {MOST_BITS_OF_FLOATS} bits are divided")
     quotient, rest = divided(on.limbs, _magnitude(on, x), _magnitude(on, y))
     return x, y, quotient, rest
 
@@ -127,11 +126,15 @@ def _opposed(on: Widths, x: Value, y: Value) -> Symbol | None:
 
 
 def _divide(on: Widths, node: Node) -> Sequence[Result]:
+    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
+        return long_division.divided(on, node)
     x, y, quotient, _ = _divided(on, node)
     return (_signed(on, quotient, _opposed(on, x, y)),)
 
 
 def _floor_divide(on: Widths, node: Node) -> Sequence[Result]:
+    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
+        return long_division.divided(on, node)
     x, y, quotient, rest = _divided(on, node)
     opposed = _opposed(on, x, y)
     if opposed is None:
@@ -142,6 +145,8 @@ def _floor_divide(on: Widths, node: Node) -> Sequence[Result]:
 
 
 def _modulo(on: Widths, node: Node) -> Sequence[Result]:
+    if node.outputs[0].dtype.bits > MOST_BITS_OF_FLOATS:
+        return long_division.divided(on, node)
     x, y, _, rest = _divided(on, node)
     rest = _signed(on, rest, _below(on, x))
     opposed = _opposed(on, x, y)

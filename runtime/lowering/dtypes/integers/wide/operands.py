@@ -11,7 +11,9 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.intervals import Interval
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
+from graphcore.runtime.lowering.dtypes.integers.limbs import conversions
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import Limb, Value, count_of
+from graphcore.types.dtypes import DType
 
 MOST_TERMS = 1 << 32
 """More elements than any sum of limbs has: as many take 32 GiB a limb."""
@@ -38,6 +40,13 @@ def operands(on: Widths, node: Node, *, exact: bool = False) -> list[Value]:
     symbols = [s for s in node.inputs if s is not None]
     values = [on.exact_value(s) if exact else on.value(s) for s in symbols]
     return on.spread(values, node)
+
+
+def digits_of(on: Widths, symbol: Symbol, dtype: DType) -> Symbol:
+    """Return the uint32 digits of an integer along a last axis, modulo 2^bits."""
+    if is_wide(symbol):
+        return on.fed_digits(symbol)
+    return conversions.packed(on.limbs, on.value(symbol), dtype, symbol.shape)
 
 
 def most_limbs(node: Node) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.symbol import Node
-from graphcore.promotion.wide import MOST_BITS_OF_FLOATS
 from graphcore.runtime.lowering.dtypes.integers.body_operands import WHOLE_BODIES
 from graphcore.runtime.lowering.dtypes.integers.carrying import Result, Widths
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_odd, is_wide
@@ -32,8 +31,6 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
     source, out = first(node), node.outputs[0]
     from_, to = source.dtype, out.dtype
     if from_.is_float:
-        if to.bits > MOST_BITS_OF_FLOATS:
-            raise refused(node, f"floats become integers of at most {MOST_BITS_OF_FLOATS} bits")
         return (conversions.of_float(on.limbs, on.exact(source), to),)
     if from_.kind is Kind.string or to.kind is Kind.string:
         raise refused(node)
@@ -50,8 +47,6 @@ def _cast(on: Widths, node: Node) -> Sequence[Result]:
         return (value,)
     if to.kind is Kind.bool:
         return (e.opposite(on.limbs.zero_mask(value)),)
-    if from_.bits > MOST_BITS_OF_FLOATS:
-        raise refused(node, f"integers of at most {MOST_BITS_OF_FLOATS} bits become floats")
     return (conversions.to_float(on.limbs, value, to),)
 
 

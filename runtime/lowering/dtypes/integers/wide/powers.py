@@ -19,7 +19,7 @@ from graphcore.runtime.lowering.dtypes.integers.carrying import Digits, Result, 
 from graphcore.runtime.lowering.dtypes.integers.intervals import known_scalar
 from graphcore.runtime.lowering.dtypes.integers.kinds import is_wide
 from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
-from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, first, most_limbs, refused
+from graphcore.runtime.lowering.dtypes.integers.wide.operands import Rule, digits_of, first, most_limbs, refused
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
@@ -65,8 +65,8 @@ def _unrolled(on: Widths, node: Node, power: int) -> Sequence[Result]:
 def _looped(on: Widths, node: Node, base: Symbol, exponent: Symbol) -> Digits:
     dtype, shape = node.outputs[0].dtype, node.outputs[0].shape
     counted = exponent.dtype if is_wide(exponent) else _NARROW
-    digits = words.unsigned(_digits(on, exponent, counted), counted)
-    x = words.of_digits(_digits(on, base, dtype), dtype)
+    digits = words.unsigned(digits_of(on, exponent, counted), counted)
+    x = words.of_digits(digits_of(on, base, dtype), dtype)
     # An axis in front for the power and the square, and others so that x has the rank of the result.
     room = list(range(1, 2 + len(shape) - base.rank))
     square = e.emit("Unsqueeze", x, e.ints(x, room), shape=_shape([x.shape[0], *[Dim(1)] * len(room), *x.shape[1:]]))
@@ -80,13 +80,6 @@ def _looped(on: Widths, node: Node, base: Symbol, exponent: Symbol) -> Digits:
     )
     result = e.emit("Gather", last, e.const(trips, 0), shape=_shape([x.shape[0], *shape]), axis=1)
     return Digits(words.to_digits(result, dtype))
-
-
-def _digits(on: Widths, symbol: Symbol, dtype: DType) -> Symbol:
-    """Return the uint32 digits of an integer, modulo 2^bits."""
-    if is_wide(symbol):
-        return on.fed_digits(symbol)
-    return conversions.packed(on.limbs, on.value(symbol), dtype, symbol.shape)
 
 
 def _wider(start: Symbol, shape: Shape) -> TensorType:

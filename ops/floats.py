@@ -1,0 +1,370 @@
+"""The parts of floats: signs, exponents, neighbours, and what C's mathematical functions make of two floats."""
+
+from __future__ import annotations
+
+import math
+
+from graphcore.build import primitives as e
+from graphcore.build.declare import IN_DOUBLE, LIBRARY, expansion, op
+from graphcore.build.elementwise import binary, unary
+from graphcore.build.operands import graph_of, operand, promote, promote_one
+from graphcore.build.shapes import broadcast
+from graphcore.errors import DTypeError
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.types.dtypes import DType, Kind
+from graphcore.types.tensor_types import tensor_type
+
+_INTEGERS = {8: DType.int8, 16: DType.int16, 32: DType.int32, 64: DType.int64}
+
+
+def _bits(x: Symbol) -> Symbol:
+    return e.bitcast(x, _INTEGERS[x.dtype.bits])
+
+
+def _is_nan(x: Symbol) -> Symbol:
+    return e.emit("IsNaN", x, dtype=DType.bool)
+
+
+def _is_inf(x: Symbol) -> Symbol:
+    return e.emit("IsInf", x, dtype=DType.bool)
+
+
+# Signs
+
+
+@expansion("SignBit")
+def _signbit(x: Symbol) -> Symbol:
+    bits = _bits(x)
+    return e.less(bits, e.const(bits, 0))
+
+
+@expansion("CopySign")
+def _copysign(x: Symbol, y: Symbol) -> Symbol:
+    size, sign = _bits(x), _bits(y)
+    least = -(1 << (size.dtype.bits - 1))
+    magnitude = e.emit("BitwiseAnd", size, e.const(size, -least - 1))
+    made = e.emit("BitwiseOr", magnitude, e.emit("BitwiseAnd", sign, e.const(size, least)))
+    return e.bitcast(made, x.dtype)
+
+
+signbit = unary(
+    "signbit",
+    "SignBit",
+    "test",
+    "True where the sign bit is set: below 0, of -0.0, and of NaNs that have it. NumPy's signbit.",
+    body=_signbit,
+)
+copysign = binary(
+    "copysign",
+    "CopySign",
+    "float",
+    "The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign.",
+    body=_copysign,
+)
+
+
+# Neighbours
+
+
+@op(onnx="BitCast", rule="float")
+def nextafter(lhs: TensorLike, rhs: TensorLike) -> Symbol:
+    """The float next to the first on the way to the second, which it is itself where the two are equal.
+
+    lhs, rhs: numbers or bools whose shapes broadcast; integers become the float that holds their range. NaN where
+    either is. Returns a Symbol of the dtype in which they meet, whose neighbours these are. Raises `PromotionError` for
+    dtypes that do not meet, `DTypeError` for strings, `ShapeError` for shapes that do not broadcast. C's and NumPy's
+    nextafter.
+    """
+    (x, y), dtype = promote("nextafter", "float", {"lhs": lhs, "rhs": rhs})
+    own = DType.float32 if dtype is DType.tensor_float32 else dtype
+    broadcast("nextafter", {"lhs": x, "rhs": y})
+    made = _next(x.graph.build.cast(x, own), x.graph.build.cast(y, own), 1 if own is dtype else 1 << 13)
+    return x.graph.build.cast(made, dtype, x.ambiguous and y.ambiguous)
+
+
+def _next(x: Symbol, y: Symbol, unit: int) -> Symbol:
+    """Return the neighbour of x towards y, of floats whose bits differ by `unit` from one to the next."""
+    bits, zero = _bits(x), e.const(x, 0) if x.dtype is not DType.float8_e8m0 else None
+    up, down = e.const(bits, unit), e.const(bits, -unit)
+    # The bits of floats of one sign count upwards with their magnitude.
+    rising = e.greater(y, x)
+    away = rising if zero is None else e.equal(rising, e.greater(x, zero))
+    stepped = e.emit("Add", bits, e.where(away, up, down))
+    if zero is not None:
+        lowest = e.const(bits, -(1 << (bits.dtype.bits - 1)))
+        if x.dtype in (DType.float8_e4m3fnuz, DType.float8_e5m2fnuz):  # whose -0.0 is NaN
+            stepped = e.where(e.equal(stepped, lowest), e.const(bits, 0), stepped)
+        least = e.where(e.greater(y, zero), up, e.emit("Add", lowest, up))
+        stepped = e.where(e.equal(x, zero), least, stepped)
+    unknown = e.either(_is_nan(x), _is_nan(y))
+    found = e.where(e.equal(x, y), y, e.bitcast(stepped, x.dtype))
+    return e.where(unknown, e.emit("Add", x, y), found)
+
+
+# Exponents, in float64
+
+
+def _parts(x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
+    """Return a mantissa from 1 to 2 of the sign of x, the exponent in int64, and where these are not of x.
+
+    That is 0, an infinity or NaN, of which the mantissa is 1.
+    """
+    size = e.emit("Abs", x)
+    plain = e.both(e.greater(size, e.const(x, 0)), e.less(size, e.const(x, math.inf)))
+    given = e.where(plain, x, e.const(x, 1))
+    small = e.less(e.emit("Abs", given), e.const(x, 2.0**-1022))
+    bits = _bits(e.where(small, e.emit("Mul", given, e.const(x, 2.0**54)), given))
+    field = e.emit("BitwiseAnd", _shifted(bits), e.const(bits, 0x7FF))
+    offset = e.where(small, e.const(bits, 1023 + 54), e.const(bits, 1023))
+    kept = e.emit("BitwiseAnd", bits, e.const(bits, -(0x7FF << 52) - 1))
+    mantissa = e.bitcast(e.emit("BitwiseOr", kept, e.const(bits, 1023 << 52)), DType.float64)
+    return mantissa, e.emit("Sub", field, offset), e.opposite(plain)
+
+
+def _shifted(bits: Symbol) -> Symbol:
+    words = e.bitcast(bits, DType.uint64)
+    return e.bitcast(e.emit("BitShift", words, e.const(words, 52), direction="RIGHT"), DType.int64)
+
+
+def _power(exponent: Symbol) -> Symbol:
+    """Return 2 to the power of int64s from -1022 to 1023."""
+    field = e.emit("Add", exponent, e.const(exponent, 1023))
+    return e.bitcast(e.emit("Mul", field, e.const(exponent, 1 << 52)), DType.float64)
+
+
+def _bounded(x: Symbol, low: int, high: int) -> Symbol:
+    return e.emit("Min", e.emit("Max", x, e.const(x, low)), e.const(x, high))
+
+
+@expansion("Frexp")
+def _frexp(x: Symbol) -> tuple[Symbol, Symbol]:
+    mantissa, exponent, apart = _parts(x)
+    half = e.emit("Mul", mantissa, e.const(x, 0.5))
+    count = e.where(apart, e.const(exponent, 0), e.emit("Add", exponent, e.const(exponent, 1)))
+    return e.where(apart, x, half), e.cast(count, DType.int32)
+
+
+@expansion("Logb")
+def _logb(x: Symbol) -> Symbol:
+    _, exponent, apart = _parts(x)
+    square = e.emit("Mul", x, x)
+    edge = e.where(e.equal(x, e.const(x, 0)), e.const(x, -math.inf), square)
+    return e.where(apart, edge, e.cast(exponent, x.dtype))
+
+
+@expansion("Ldexp")
+def _ldexp(x: Symbol, exponent: Symbol) -> Symbol:
+    mantissa, own, apart = _parts(x)
+    target = e.emit("Add", own, _bounded(exponent, -3000, 3000))
+    # Exact up to the last product, which rounds where the result is subnormal or too large.
+    whole = _bounded(target, -1022, 1023)
+    rest = _bounded(e.emit("Sub", target, whole), -100, 100)
+    made = e.emit("Mul", e.emit("Mul", mantissa, _power(whole)), _power(rest))
+    return e.where(apart, x, made)
+
+
+@op(onnx="Frexp", rule="float")
+def frexp(x: TensorLike) -> tuple[Symbol, Symbol]:
+    """A mantissa from 0.5 to 1 with the sign of x, and the exponent of 2: their product is x.
+
+    x: any shape, numbers or bools; integers become the float that holds their range. Returns two Symbols of x's shape,
+    the mantissa of its float and the exponent in int32; of zeros, infinities and NaN x itself and 0. Raises
+    `DTypeError` for strings. C's and NumPy's frexp.
+    """
+    symbol, dtype = promote_one("frexp", "float", x)
+    types = [tensor_type(dtype, symbol.shape, symbol.ambiguous), tensor_type(DType.int32, symbol.shape)]
+    mantissa, exponent = symbol.graph.build.emit_many("Frexp", (symbol,), types, None, LIBRARY)
+    return mantissa, exponent
+
+
+@op(onnx="Ldexp", rule="float")
+def ldexp(x: TensorLike, exponent: TensorLike) -> Symbol:
+    """x times 2 to the power of an integer, rounded once.
+
+    x: numbers or bools; integers become the float that holds their range. exponent: integers or bools whose shape
+    broadcasts with it. Returns a Symbol of x's float. Raises `DTypeError` for exponents that are no integers and for
+    strings, `ShapeError` for shapes that do not broadcast. C's and NumPy's ldexp.
+    """
+    graph = graph_of("ldexp", (x, exponent))
+    with graph:
+        number, dtype = promote_one("ldexp", "float", x)
+        count = operand("ldexp", exponent, "exponent")
+    if not (count.dtype.is_integer or count.dtype is DType.bool):
+        raise DTypeError(
+            f"ldexp: the exponent is {count.dtype}, no integer",
+            operands={"x": number, "exponent": count},
+            help="cast it: exponent.cast(DType.int32), or write x * 2**exponent",
+        )
+    shape = broadcast("ldexp", {"x": number, "exponent": count})
+    held = (
+        count if count.dtype.bits <= 32 else _bounded(count, *((-5000, 5000) if count.dtype.is_signed else (0, 5000)))
+    )
+    steps = graph.build.cast(held, DType.int64)
+    return graph.build.emit("Ldexp", (number, steps), tensor_type(dtype, shape, number.ambiguous), None, LIBRARY)
+
+
+logb = unary(
+    "logb",
+    "Logb",
+    "float",
+    "The exponent of 2 as a float: log2 of the magnitude, rounded down, exactly; -inf of 0. C's logb.",
+    body=_logb,
+)
+IN_DOUBLE.update(("Frexp", "Ldexp", "Logb"))
+
+
+# Distances and remainders
+
+
+def _scaled_hypot(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol, Symbol]:
+    """Return sqrt(x^2 + y^2) divided by a power of two, and that power; and where it is infinite.
+
+    Borges, "Algorithm 1014: An Improved Algorithm for hypot(x, y)" (2020), without fused operations: the correction of
+    a square root of a rounded sum.
+    """
+    ax, ay = e.emit("Abs", x), e.emit("Abs", y)
+    unlimited = e.either(_is_inf(ax), _is_inf(ay))
+    high, low = e.emit("Max", ax, ay), e.emit("Min", ax, ay)
+    one = e.const(x, 1)
+    down = e.where(e.greater(high, e.const(x, 2.0**500)), e.const(x, 2.0**-600), one)
+    down = e.where(e.less(high, e.const(x, 2.0**-400)), e.const(x, 2.0**600), down)
+    up = e.emit("Div", one, down)
+    a, b = e.emit("Mul", high, down), e.emit("Mul", low, down)
+    root = e.emit("Sqrt", e.emit("Add", e.emit("Mul", a, a), e.emit("Mul", b, b)))
+
+    def twice(value: Symbol) -> Symbol:
+        return e.emit("Add", value, value)
+
+    # What the square of the root is too large by, from differences that are exact or nearly so.
+    over = e.emit("Sub", root, b)
+    near = e.emit(
+        "Add",
+        e.emit("Mul", a, e.emit("Sub", twice(over), a)),
+        e.emit("Mul", e.emit("Sub", over, twice(e.emit("Sub", a, b))), over),
+    )
+    beyond = e.emit("Sub", root, a)
+    four = twice(twice(beyond))
+    far = e.emit(
+        "Add",
+        e.emit("Mul", twice(beyond), e.emit("Sub", a, twice(b))),
+        e.emit("Add", e.emit("Mul", e.emit("Sub", four, b), b), e.emit("Mul", beyond, beyond)),
+    )
+    wrong = e.where(e.greater(root, twice(b)), far, near)
+    apart = e.equal(root, e.const(x, 0))
+    step = e.emit("Div", wrong, e.where(apart, one, twice(root)))
+    # Where one is so small beside the other that it does not count, nothing is to be corrected.
+    alone = e.opposite(e.greater(e.emit("Mul", b, e.const(x, 2.0**54)), a))
+    fixed = e.where(alone, e.emit("Add", a, b), e.emit("Sub", root, step))
+    return fixed, up, unlimited
+
+
+@expansion("Hypot")
+def _hypot(x: Symbol, y: Symbol) -> Symbol:
+    root, factor, unlimited = _scaled_hypot(x, y)
+    return e.where(unlimited, e.const(x, math.inf), e.emit("Mul", root, factor))
+
+
+@expansion("ReciprocalHypot")
+def _rhypot(x: Symbol, y: Symbol) -> Symbol:
+    root, factor, unlimited = _scaled_hypot(x, y)
+    return e.where(unlimited, e.const(x, 0), e.emit("Div", e.emit("Reciprocal", root), factor))
+
+
+@expansion("IeeeRemainder")
+def _ieee_remainder(x: Symbol, y: Symbol) -> Symbol:
+    size, divisor = e.emit("Abs", x), e.emit("Abs", y)
+    rest = e.emit("Mod", size, e.emit("Add", divisor, divisor), fmod=1)
+    more = e.greater(e.emit("Add", rest, rest), divisor)
+    less = e.emit("Sub", rest, divisor)
+    again = e.opposite(e.less(e.emit("Add", less, less), divisor))
+    less = e.where(again, e.emit("Sub", less, divisor), less)
+    rest = e.where(more, less, rest)
+    negative = e.less(_bits(x), e.const(_bits(x), 0))
+    # x - x is 0.0, and NaN of an infinity, whose remainder is that.
+    return e.emit("Add", e.where(negative, e.emit("Neg", rest), rest), e.emit("Neg", e.emit("Sub", x, x)))
+
+
+@expansion("RoundHalfAway")
+def _round_half_away(x: Symbol) -> Symbol:
+    size = e.emit("Abs", x)
+    floor = e.emit("Floor", size)
+    more = e.opposite(e.less(e.emit("Sub", size, floor), e.const(x, 0.5)))
+    made = e.where(more, e.emit("Add", floor, e.const(x, 1)), floor)
+    return e.where(e.less(size, e.const(x, math.inf)), _copysign(made, x), x)
+
+
+@expansion("Fdim")
+def _fdim(x: Symbol, y: Symbol) -> Symbol:
+    above = e.where(e.greater(x, y), e.emit("Sub", x, y), e.const(x, 0))
+    unknown = e.either(_is_nan(x), _is_nan(y))
+    return e.where(unknown, e.emit("Add", x, y), above)
+
+
+@expansion("Heaviside")
+def _heaviside(x: Symbol, y: Symbol) -> Symbol:
+    zero = e.const(x, 0)
+    step = e.where(e.less(x, zero), zero, e.where(e.equal(x, zero), y, e.const(x, 1)))
+    return e.where(_is_nan(x), x, step)
+
+
+@expansion("LogAddExp")
+def _logaddexp(x: Symbol, y: Symbol) -> Symbol:
+    greater = e.emit("Max", x, y)
+    # Two equal infinities are no distance apart, though their difference is NaN.
+    distance = e.where(e.equal(x, y), e.const(x, 0), e.emit("Neg", e.emit("Abs", e.emit("Sub", x, y))))
+    return e.emit("Add", greater, _log1p_of_exp(distance))
+
+
+def _log1p_of_exp(x: Symbol) -> Symbol:
+    """Return log(1 + exp(x)) of numbers up to 0, by Kahan's correction for the rounding of the sum."""
+    one = e.const(x, 1)
+    small = e.emit("Exp", x)
+    near = e.emit("Add", one, small)
+    gap = e.emit("Sub", near, one)
+    corrected = e.emit("Mul", e.emit("Log", near), e.emit("Div", small, e.where(e.equal(near, one), one, gap)))
+    return e.where(e.equal(near, one), small, corrected)
+
+
+hypot = binary(
+    "hypot",
+    "Hypot",
+    "float",
+    "sqrt(x^2 + y^2) without overflow on the way; infinite where either is, beside NaN too. C's and NumPy's hypot.",
+    body=_hypot,
+)
+rhypot = binary(
+    "rhypot", "ReciprocalHypot", "float", "1 / hypot(x, y), without overflow on the way. CUDA's rhypot.", body=_rhypot
+)
+round_half_away = unary(
+    "round_half_away",
+    "RoundHalfAway",
+    "number",
+    "The nearest whole number, the one away from 0 of two. C's round.",
+    same_on=(Kind.bool, Kind.signed, Kind.unsigned),
+    body=_round_half_away,
+)
+ieee_remainder = binary(
+    "ieee_remainder",
+    "IeeeRemainder",
+    "float",
+    "x less the nearest multiple of y, the even one of two, exactly; with the sign of x where it is 0. C's remainder.",
+    body=_ieee_remainder,
+)
+fdim = binary(
+    "fdim", "Fdim", "float", "x - y where that is above 0, else 0.0; NaN where either is. C's fdim.", body=_fdim
+)
+heaviside = binary(
+    "heaviside",
+    "Heaviside",
+    "float",
+    "0.0 where the first is below 0, 1.0 above, and the second where it is 0; NaN stays. NumPy's heaviside.",
+    body=_heaviside,
+)
+logaddexp = binary(
+    "logaddexp",
+    "LogAddExp",
+    "float",
+    "log(exp(x) + exp(y)), without overflow on the way. NumPy's logaddexp.",
+    body=_logaddexp,
+)
+IN_DOUBLE.update(("Hypot", "ReciprocalHypot", "LogAddExp"))

@@ -1,0 +1,1 @@
+"""The public test suites of the publications, check by check: what each states, and what the same gives here."""
