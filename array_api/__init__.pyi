@@ -17,14 +17,15 @@ from graphcore.array_api._inspection import __array_namespace_info__ as __array_
 from graphcore.array_api._manipulation import Axes as manipulation_Axes
 from graphcore.array_api._statistics import Axes
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.tracing.tensor import Tensor as EagerTensor
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike
 
-_T = TypeVar("_T", Symbol, Array)
-_Number: TypeAlias = builtins.bool | int | float
-_A: TypeAlias = Array | _Number  # an operand among Arrays
-_S: TypeAlias = Symbol | Array | np.ndarray[Any, Any] | np.generic | _Number  # an operand among which is a Symbol
+_T = TypeVar("_T", Symbol, Array, EagerTensor)
+_A: TypeAlias = Array | np.ndarray[Any, Any] | np.generic | builtins.bool | int | float | complex  # an operand among Arrays
+_E: TypeAlias = EagerTensor | _A  # an operand among which is a Tensor
+_S: TypeAlias = Symbol | _E  # an operand among which is a Symbol
 
 class _UniqueAll(NamedTuple, Generic[_T]):
     values: _T
@@ -67,6 +68,8 @@ def acosh(x: _T, /) -> _T:
 def add(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The sum. Integers wrap; bools are *or*ed. ONNX Add."""
 @overload
+def add(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def add(x1: _S, x2: _S, /) -> Symbol: ...
 def all(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """Return whether all elements are true, that is not 0; NaN is true. The result is bool, True for no elements."""
@@ -100,12 +103,16 @@ def atan(x: _T, /) -> _T:
 def atan2(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The angle in radians of the point (y, x), from -pi to pi."""
 @overload
+def atan2(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def atan2(x1: _S, x2: _S, /) -> Symbol: ...
 def atanh(x: _T, /) -> _T:
     """The inverse hyperbolic tangent; NaN outside -1 to 1. ONNX Atanh."""
 @overload
 def bitwise_and(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """Bits set in both; *and* of bools. ONNX BitwiseAnd, And."""
+@overload
+def bitwise_and(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def bitwise_and(x1: _S, x2: _S, /) -> Symbol: ...
 def bitwise_invert(x: _T, /) -> _T:
@@ -114,25 +121,35 @@ def bitwise_invert(x: _T, /) -> _T:
 def bitwise_left_shift(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
 @overload
+def bitwise_left_shift(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def bitwise_left_shift(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def bitwise_or(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """Bits set in either; *or* of bools. ONNX BitwiseOr, Or."""
+@overload
+def bitwise_or(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def bitwise_or(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def bitwise_right_shift(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift."""
 @overload
+def bitwise_right_shift(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def bitwise_right_shift(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def bitwise_xor(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """Bits set in one only; *xor* of bools. ONNX BitwiseXor, Xor."""
 @overload
+def bitwise_xor(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def bitwise_xor(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def broadcast_arrays(*arrays: _A) -> tuple[Array, ...]:  # type: ignore[overload-overlap]
     """The arrays broadcast to their common shape, of any dtypes. Raises `ShapeError` where they have none."""
+@overload
+def broadcast_arrays(*arrays: _E) -> tuple[EagerTensor, ...]: ...  # type: ignore[overload-overlap]
 @overload
 def broadcast_arrays(*arrays: _S) -> tuple[Symbol, ...]: ...
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -147,10 +164,14 @@ def ceil(x: _T, /) -> _T:
 def clip(x: _A, /, min: _A | None = None, max: _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """x with what is below `min` raised to it, and then what is above `max` lowered to it."""
 @overload
+def clip(x: _E, /, min: _E | None = None, max: _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def clip(x: _S, /, min: _S | None = None, max: _S | None = None) -> Symbol: ...
 @overload
 def concat(arrays: Sequence[_A], /, *, axis: int | None = 0) -> Array:  # type: ignore[overload-overlap]
     """The arrays one after another along an axis, or flattened ones for None."""
+@overload
+def concat(arrays: Sequence[_E], /, *, axis: int | None = 0) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def concat(arrays: Sequence[_S], /, *, axis: int | None = 0) -> Symbol: ...
 def conj(x: _T, /) -> _T:
@@ -158,6 +179,8 @@ def conj(x: _T, /) -> _T:
 @overload
 def copysign(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The magnitude of the first with the sign of the second, of zeros and NaNs too. C's and NumPy's copysign."""
+@overload
+def copysign(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def copysign(x1: _S, x2: _S, /) -> Symbol: ...
 def cos(x: _T, /) -> _T:
@@ -174,10 +197,14 @@ def cumulative_sum(x: _T, /, *, axis: int | None = None, dtype: DType | None = N
 def diff(x: _A, /, *, axis: int = -1, n: int = 1, prepend: _A | None = None, append: _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """The differences of neighbours along an axis, taken n times."""
 @overload
+def diff(x: _E, /, *, axis: int = -1, n: int = 1, prepend: _E | None = None, append: _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def diff(x: _S, /, *, axis: int = -1, n: int = 1, prepend: _S | None = None, append: _S | None = None) -> Symbol: ...
 @overload
 def divide(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The true quotient; integers and bools give float64. ONNX Div."""
+@overload
+def divide(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def divide(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
@@ -190,6 +217,8 @@ def empty_like(x: _T, /, *, dtype: DType | None = None, device: str | None = Non
 @overload
 def equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where both are equal. ONNX Equal."""
+@overload
+def equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def equal(x1: _S, x2: _S, /) -> Symbol: ...
 def exp(x: _T, /) -> _T:
@@ -210,6 +239,8 @@ def floor(x: _T, /) -> _T:
 def floor_divide(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps."""
 @overload
+def floor_divide(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def floor_divide(x1: _S, x2: _S, /) -> Symbol: ...
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
     """An Array of another library's array, which it shares the memory with where that is allowed."""
@@ -224,15 +255,21 @@ def full_like(x: _T, /, fill_value: Number, *, dtype: DType | None = None, devic
 def greater(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the first is greater. ONNX Greater."""
 @overload
+def greater(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def greater(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def greater_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the first is not less. ONNX GreaterOrEqual."""
 @overload
+def greater_equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def greater_equal(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def hypot(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """sqrt(x^2 + y^2) without overflow on the way; infinite where either is, beside NaN too. C's and NumPy's hypot."""
+@overload
+def hypot(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def hypot(x1: _S, x2: _S, /) -> Symbol: ...
 def iinfo(type: Any, /) -> IInfo:
@@ -247,6 +284,8 @@ def isfinite(x: _T, /) -> _T:
 def isin(x1: _A, x2: _A, /, *, invert: builtins.bool = False) -> Array:  # type: ignore[overload-overlap]
     """Return whether each element of x1 is among those of x2; with `invert` whether it is not. NaN is among none."""
 @overload
+def isin(x1: _E, x2: _E, /, *, invert: builtins.bool = False) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def isin(x1: _S, x2: _S, /, *, invert: builtins.bool = False) -> Symbol: ...
 def isinf(x: _T, /) -> _T:
     """True where x is an infinity; integers never are. ONNX IsInf."""
@@ -256,10 +295,14 @@ def isnan(x: _T, /) -> _T:
 def less(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the first is less. ONNX Less."""
 @overload
+def less(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def less(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def less_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the first is not greater. ONNX LessOrEqual."""
+@overload
+def less_equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def less_equal(x1: _S, x2: _S, /) -> Symbol: ...
 def linspace(start: int | float | complex, stop: int | float | complex, /, num: int, *, dtype: DType | None = None, device: str | None = None, endpoint: builtins.bool = True) -> Array:
@@ -276,10 +319,14 @@ def log2(x: _T, /) -> _T:
 def logaddexp(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """log(exp(x) + exp(y)), without overflow on the way. NumPy's logaddexp."""
 @overload
+def logaddexp(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def logaddexp(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def logical_and(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where both are true. ONNX And."""
+@overload
+def logical_and(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def logical_and(x1: _S, x2: _S, /) -> Symbol: ...
 def logical_not(x: _T, /) -> _T:
@@ -288,15 +335,21 @@ def logical_not(x: _T, /) -> _T:
 def logical_or(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where either is true. ONNX Or."""
 @overload
+def logical_or(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def logical_or(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def logical_xor(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where exactly one is true. ONNX Xor."""
 @overload
+def logical_xor(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def logical_xor(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def matmul(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""
+@overload
+def matmul(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def matmul(x1: _S, x2: _S, /) -> Symbol: ...
 def matrix_transpose(x: _T, /) -> _T:
@@ -307,12 +360,16 @@ def max(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
 def maximum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The greater of two; NaN if either is. ONNX Max."""
 @overload
+def maximum(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def maximum(x1: _S, x2: _S, /) -> Symbol: ...
 def mean(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
     """The arithmetic mean over axes, of floats. An empty mean is NaN."""
 @overload
 def meshgrid(*arrays: _A, indexing: str = 'xy') -> tuple[Array, ...]:  # type: ignore[overload-overlap]
     """The coordinates of a grid: for each vector an array in which it lies along its own axis."""
+@overload
+def meshgrid(*arrays: _E, indexing: str = 'xy') -> tuple[EagerTensor, ...]: ...  # type: ignore[overload-overlap]
 @overload
 def meshgrid(*arrays: _S, indexing: str = 'xy') -> tuple[Symbol, ...]: ...
 def min(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
@@ -321,12 +378,16 @@ def min(x: _T, /, *, axis: Axes = None, keepdims: builtins.bool = False) -> _T:
 def minimum(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The lesser of two; NaN if either is. ONNX Min."""
 @overload
+def minimum(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def minimum(x1: _S, x2: _S, /) -> Symbol: ...
 def moveaxis(x: _T, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> _T:
     """x with some axes at other places and the rest in their order. Raises `ShapeError` for no axes or unequal many."""
 @overload
 def multiply(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
+@overload
+def multiply(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def multiply(x1: _S, x2: _S, /) -> Symbol: ...
 def negative(x: _T, /) -> _T:
@@ -335,12 +396,16 @@ def negative(x: _T, /) -> _T:
 def nextafter(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The float next to the first on the way to the second, which it is itself where the two are equal."""
 @overload
+def nextafter(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def nextafter(x1: _S, x2: _S, /) -> Symbol: ...
 def nonzero(x: _T, /) -> tuple[_T, ...]:
     """The positions of the elements that are not 0: a vector of int64 for each axis, of a length known at run time."""
 @overload
 def not_equal(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
+@overload
+def not_equal(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def not_equal(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
@@ -358,6 +423,8 @@ def positive(x: _T, /) -> _T:
 def pow(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """x to the power of y. Integers wrap and are exact; a negative exponent gives the quotient truncated. ONNX Pow."""
 @overload
+def pow(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def pow(x1: _S, x2: _S, /) -> Symbol: ...
 def prod(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> _T:
     """The product over axes. An empty product is 1. All else is as in `sum`."""
@@ -369,10 +436,14 @@ def reciprocal(x: _T, /) -> _T:
 def remainder(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The remainder of floor division, with the divisor's sign; 0 for integers modulo 0. ONNX Mod, NumPy's remainder."""
 @overload
+def remainder(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def remainder(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def repeat(x: _A, repeats: int | _A, /, *, axis: int | None = None) -> Array:  # type: ignore[overload-overlap]
     """Every element repeated in place along an axis, or of the flattened array for None."""
+@overload
+def repeat(x: _E, repeats: int | _E, /, *, axis: int | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def repeat(x: _S, repeats: int | _S, /, *, axis: int | None = None) -> Symbol: ...
 def reshape(x: _T, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> _T:
@@ -386,6 +457,8 @@ def round(x: _T, /) -> _T:
 @overload
 def searchsorted(x1: _A, x2: _A, /, *, side: str = 'left', sorter: _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """The positions, in int64, at which elements would have to stand in a sorted vector."""
+@overload
+def searchsorted(x1: _E, x2: _E, /, *, side: str = 'left', sorter: _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def searchsorted(x1: _S, x2: _S, /, *, side: str = 'left', sorter: _S | None = None) -> Symbol: ...
 def sign(x: _T, /) -> _T:
@@ -408,12 +481,16 @@ def squeeze(x: _T, /, axis: int | tuple[int, ...]) -> _T:
 def stack(arrays: Sequence[_A], /, *, axis: int = 0) -> Array:  # type: ignore[overload-overlap]
     """The arrays one after another along a new axis."""
 @overload
+def stack(arrays: Sequence[_E], /, *, axis: int = 0) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def stack(arrays: Sequence[_S], /, *, axis: int = 0) -> Symbol: ...
 def std(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: builtins.bool = False) -> _T:
     """The square root of the variance over axes. See `var`."""
 @overload
 def subtract(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The difference. Integers wrap; bools have none. ONNX Sub."""
+@overload
+def subtract(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def subtract(x1: _S, x2: _S, /) -> Symbol: ...
 def sum(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> _T:
@@ -422,10 +499,14 @@ def sum(x: _T, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: bu
 def take(x: _A, indices: _A, /, *, axis: int | None = None) -> Array:  # type: ignore[overload-overlap]
     """The slices of x at positions along one axis."""
 @overload
+def take(x: _E, indices: _E, /, *, axis: int | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def take(x: _S, indices: _S, /, *, axis: int | None = None) -> Symbol: ...
 @overload
 def take_along_axis(x: _A, indices: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
     """One element of x for each of `indices`, along one axis."""
+@overload
+def take_along_axis(x: _E, indices: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def take_along_axis(x: _S, indices: _S, /, *, axis: int = -1) -> Symbol: ...
 def tan(x: _T, /) -> _T:
@@ -435,6 +516,8 @@ def tanh(x: _T, /) -> _T:
 @overload
 def tensordot(x1: _A, x2: _A, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:  # type: ignore[overload-overlap]
     """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both."""
+@overload
+def tensordot(x1: _E, x2: _E, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def tensordot(x1: _S, x2: _S, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Symbol: ...
 def tile(x: _T, repetitions: tuple[int, ...], /) -> _T:
@@ -461,10 +544,14 @@ def var(x: _T, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims:
 def vecdot(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
     """The dot products of vectors that lie along an axis, counted from the end; the others broadcast."""
 @overload
+def vecdot(x1: _E, x2: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def vecdot(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
 @overload
 def where(condition: _A, x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The elements of x1 where `condition` is true and those of x2 elsewhere."""
+@overload
+def where(condition: _E, x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def where(condition: _S, x1: _S, x2: _S, /) -> Symbol: ...
 @overload

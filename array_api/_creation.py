@@ -15,7 +15,7 @@ from graphcore.array_api._eager.array import Array
 from graphcore.array_api._eager.dispatch import Tensor, computed, function
 from graphcore.array_api._manipulation import broadcast_arrays
 from graphcore.arrays.casting import cast_array
-from graphcore.arrays.eager_array import check_device
+from graphcore.arrays.eager_array import EagerArray, check_device
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import array_of, held_as, scalar_array
 from graphcore.ir.symbol import Symbol
@@ -223,11 +223,13 @@ def _like(x: Tensor, value: Number, dtype: DType | None) -> Tensor:
 
 
 def _like_of(op: str, x: Tensor, value: Number, dtype: DType | None, device: str | None) -> Tensor:
-    """A Symbol of the shape of a Symbol, an Array of that of an Array."""
+    """A Symbol of the shape of a Symbol, an Array of that of an Array, a Tensor of that of a Tensor."""
     check_device(op, device)
     if isinstance(x, Symbol):
         with x.graph:
             return _like(x, value, None if dtype is None else DType.of(dtype))
+    if isinstance(x, EagerArray) and not isinstance(x, Array):
+        return _like(x, value, None if dtype is None else DType.of(dtype))
     return _filled(op, x.shape, value, checked(op, dtype) or x.dtype, device)
 
 

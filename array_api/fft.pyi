@@ -9,12 +9,13 @@ import numpy as np
 
 from graphcore.array_api._eager.array import Array
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.tracing.tensor import Tensor as EagerTensor
 from graphcore.types.dtypes import DType
 
-_T = TypeVar("_T", Symbol, Array)
-_Number: TypeAlias = bool | int | float
-_A: TypeAlias = Array | _Number  # an operand among Arrays
-_S: TypeAlias = Symbol | Array | np.ndarray[Any, Any] | np.generic | _Number  # an operand among which is a Symbol
+_T = TypeVar("_T", Symbol, Array, EagerTensor)
+_A: TypeAlias = Array | np.ndarray[Any, Any] | np.generic | bool | int | float | complex  # an operand among Arrays
+_E: TypeAlias = EagerTensor | _A  # an operand among which is a Tensor
+_S: TypeAlias = Symbol | _E  # an operand among which is a Symbol
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",

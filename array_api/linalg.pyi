@@ -9,12 +9,13 @@ import numpy as np
 
 from graphcore.array_api._eager.array import Array
 from graphcore.ir.symbol import Symbol
+from graphcore.runtime.tracing.tensor import Tensor as EagerTensor
 from graphcore.types.dtypes import DType
 
-_T = TypeVar("_T", Symbol, Array)
-_Number: TypeAlias = bool | int | float
-_A: TypeAlias = Array | _Number  # an operand among Arrays
-_S: TypeAlias = Symbol | Array | np.ndarray[Any, Any] | np.generic | _Number  # an operand among which is a Symbol
+_T = TypeVar("_T", Symbol, Array, EagerTensor)
+_A: TypeAlias = Array | np.ndarray[Any, Any] | np.generic | bool | int | float | complex  # an operand among Arrays
+_E: TypeAlias = EagerTensor | _A  # an operand among which is a Tensor
+_S: TypeAlias = Symbol | _E  # an operand among which is a Symbol
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",
@@ -44,6 +45,8 @@ def cholesky(x: _T, /, *, upper: bool = False) -> _T:
 def cross(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
     """The vector products of vectors of length 3."""
 @overload
+def cross(x1: _E, x2: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def cross(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
 def det(x: _T, /) -> _T:
     """The determinant."""
@@ -63,6 +66,8 @@ def inv(x: _T, /) -> _T:
 def matmul(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The matrix product. x1: [..., m, k] or [k], x2: [..., k, n] or [k], numbers. Raises `ShapeError` for others."""
 @overload
+def matmul(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def matmul(x1: _S, x2: _S, /) -> Symbol: ...
 def matrix_norm(x: _T, /, *, keepdims: bool = False, ord: int | float | Literal['fro', 'nuc'] | None = 'fro') -> _T:
     """The norm of matrices."""
@@ -72,6 +77,8 @@ def matrix_power(x: _T, n: int, /) -> _T:
 def matrix_rank(x: _A, /, *, rtol: float | _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """The number of singular values above rtol times the greatest."""
 @overload
+def matrix_rank(x: _E, /, *, rtol: float | _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def matrix_rank(x: _S, /, *, rtol: float | _S | None = None) -> Symbol: ...
 def matrix_transpose(x: _T, /) -> _T:
     """The matrices with rows and columns exchanged. x: [..., m, n]. Raises `ShapeError` below rank 2."""
@@ -79,10 +86,14 @@ def matrix_transpose(x: _T, /) -> _T:
 def outer(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The products of every element of one vector with every element of another."""
 @overload
+def outer(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def outer(x1: _S, x2: _S, /) -> Symbol: ...
 @overload
 def pinv(x: _A, /, *, rtol: float | _A | None = None) -> Array:  # type: ignore[overload-overlap]
     """The pseudo-inverse of Moore and Penrose."""
+@overload
+def pinv(x: _E, /, *, rtol: float | _E | None = None) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def pinv(x: _S, /, *, rtol: float | _S | None = None) -> Symbol: ...
 def qr(x: _T, /, *, mode: Literal['reduced', 'complete'] = 'reduced') -> QRResult[_T]:
@@ -93,6 +104,8 @@ def slogdet(x: _T, /) -> SlogdetResult[_T]:
 def solve(x1: _A, x2: _A, /) -> Array:  # type: ignore[overload-overlap]
     """The solution of x1 @ x = x2."""
 @overload
+def solve(x1: _E, x2: _E, /) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def solve(x1: _S, x2: _S, /) -> Symbol: ...
 def svd(x: _T, /, *, full_matrices: bool = True) -> SVDResult[_T]:
     """U with orthonormal columns, S in descending order and Vh with orthonormal rows: x = (U * S) @ Vh."""
@@ -102,12 +115,16 @@ def svdvals(x: _T, /) -> _T:
 def tensordot(x1: _A, x2: _A, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:  # type: ignore[overload-overlap]
     """The sum of products over axes: the last of x1 with as many first ones of x2, or those named for both."""
 @overload
+def tensordot(x1: _E, x2: _E, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> EagerTensor: ...  # type: ignore[overload-overlap]
+@overload
 def tensordot(x1: _S, x2: _S, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Symbol: ...
 def trace(x: _T, /, *, offset: int = 0, dtype: DType | None = None) -> _T:
     """The sum along a diagonal of matrices."""
 @overload
 def vecdot(x1: _A, x2: _A, /, *, axis: int = -1) -> Array:  # type: ignore[overload-overlap]
     """The dot products of vectors that lie along an axis, counted from the end; the others broadcast."""
+@overload
+def vecdot(x1: _E, x2: _E, /, *, axis: int = -1) -> EagerTensor: ...  # type: ignore[overload-overlap]
 @overload
 def vecdot(x1: _S, x2: _S, /, *, axis: int = -1) -> Symbol: ...
 def vector_norm(x: _T, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: int | float = 2) -> _T:

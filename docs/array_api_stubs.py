@@ -1,4 +1,7 @@
-"""The typed stubs of array_api, made from its functions: a `Tensor` is a Symbol or an Array, as the operands are."""
+"""The typed stubs of array_api, made from its functions: results are Symbols, Arrays or Tensors, as the operands are.
+
+In annotations of the functions `Tensor` stands for the three of them; in the stubs it is `gc.Tensor`.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ HEAD = """\
 """
 
 ALIASES = """
-_T = TypeVar("_T", Symbol, Array)
-_Number: TypeAlias = {bool} | int | float
-_A: TypeAlias = Array | _Number  # an operand among Arrays
-_S: TypeAlias = Symbol | Array | np.ndarray[Any, Any] | np.generic | _Number  # an operand among which is a Symbol
+_T = TypeVar("_T", Symbol, Array, EagerTensor)
+_A: TypeAlias = Array | np.ndarray[Any, Any] | np.generic | {bool} | int | float | {complex}  # an operand among Arrays
+_E: TypeAlias = EagerTensor | _A  # an operand among which is a Tensor
+_S: TypeAlias = Symbol | _E  # an operand among which is a Symbol
 """
 
 OWN = ["__array_api_version__: str", "def _namespace(api_version: str | None = None) -> Any: ..."]
@@ -51,7 +54,7 @@ def variants(function: Callable[..., Any], name: str, imports: Imports) -> list[
     if annotations.count("Tensor") == operands == 1 and "*" not in parameters.partition("Tensor")[0]:
         return [_TENSOR.sub("_T", line)]
     made = []
-    for operand, result in (("_A", "Array"), ("_S", "Symbol")):
+    for operand, result in (("_A", "Array"), ("_E", "EagerTensor"), ("_S", "Symbol")):
         given = _TENSOR.sub(operand, _LISTS.sub("Sequence[Tensor]", parameters))
         made.append(f"{given} -> {_TENSOR.sub(result, returned)}")
     return made
@@ -65,11 +68,11 @@ def stub(function: Callable[..., Any], name: str, imports: Imports) -> list[str]
     if len(lines) == 1:
         return documented(lines[0], summary)
     imports.homes["overload"] = "typing", "overload"
-    first, *others = lines
-    made = ["@overload", *documented(first if overloads else f"{first}  # type: ignore[overload-overlap]", summary)]
-    for line in others:
-        made += ["@overload", f"{line} ..."]
-    return made
+    overlapping = [line if overloads else f"{line}  # type: ignore[overload-overlap]" for line in lines[:-1]]
+    made = ["@overload", *documented(overlapping[0], summary)]
+    for line in overlapping[1:]:
+        made += ["@overload", line.replace(":  # type", ": ...  # type") if not overloads else f"{line} ..."]
+    return [*made, "@overload", f"{lines[-1]} ..."]
 
 
 def page(module: ModuleType) -> str:
@@ -96,7 +99,8 @@ def page(module: ModuleType) -> str:
         "TypeVar": "typing",
     }.items():
         imports.homes[local] = home, local
-    bool_ = imports.named("bool", inside)
+    imports.homes["EagerTensor"] = "graphcore.runtime.tracing.tensor", "Tensor"
+    numbers = {name: imports.named(name, inside) for name in ("bool", "complex")}
     lines: list[str] = []
     for name, value in values.items():
         kind = "None" if value is None else imports.named(type(value).__name__, _HOMES[type(value)])
@@ -108,7 +112,7 @@ def page(module: ModuleType) -> str:
     lines = [*_own_definitions(module, imports), *lines]
     if module is array_api:
         lines += OWN
-    return "\n".join([HEAD, *_imported(module, imports), ALIASES.format(bool=bool_), *listed_of(module), *lines]) + "\n"
+    return "\n".join([HEAD, *_imported(module, imports), ALIASES.format(**numbers), *listed_of(module), *lines]) + "\n"
 
 
 def _results(imports: Imports) -> list[str]:

@@ -154,5 +154,5 @@ def _table(rows: list[tuple[str, str, str, str]]) -> list[str]:
 def _closing(help: str, line: Line | None) -> list[str]:
     closing = [f"  help: {help}"] if help else []
     if line is not None:
-        closing.append(escaped(f"  at {line}   {line.text}").rstrip())
+        closing.append(escaped(f"  at {line}   {line.excerpt}").rstrip())
     return closing

@@ -16,6 +16,7 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.arrays.external_data import ExternalData
+from graphcore.build.declare import REGISTRY
 from graphcore.build.functions import Subgraph
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
@@ -26,6 +27,7 @@ from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion.rules.question import Scalar
 from graphcore.support.methods import method
+from graphcore.support.suggestions import method_hint
 from graphcore.types.tensor_types import DimLike, Type
 
 if TYPE_CHECKING:
@@ -400,6 +402,13 @@ def insert_transformation(self: Symbol, transform: Callable[[Symbol], Symbol]) -
     from graphcore.build.insert import insert  # needless for most graphs
 
     return insert(self, transform)
+
+
+@method(Symbol, "__getattr__")
+def unknown_attribute(self: Symbol, name: str) -> Any:
+    """Raise `AttributeError` that says what to write instead."""
+    hint = method_hint(name, REGISTRY, (Symbol,))
+    raise AttributeError(f"a Symbol has no attribute {name!r}{hint and f'; {hint}'}")
 
 
 @method(Symbol, "__array_namespace__")

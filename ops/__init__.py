@@ -52,7 +52,7 @@ from graphcore.ops.special import *
 from graphcore.ops.strings import *
 from graphcore.ops.triangular import *
 from graphcore.ops.vectors import *
-from graphcore.support.suggestions import suggestion
+from graphcore.support.suggestions import op_hint
 
 # Every declared op is a name of this package; other names of the files above are not.
 globals().update({name: declaration.function for name, declaration in REGISTRY.items()})
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """Return the operators of onnxruntime's own domain, declared at first use."""
     if name != "microsoft":
-        close = suggestion(name, (*__all__, "microsoft", "onnx"), ending="")
-        raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}{close and f'; {close}'}")
+        hint = op_hint(name, (*__all__, "microsoft", "onnx"))
+        raise AttributeError(f"module 'graphcore.ops' has no attribute {name!r}{hint and f'; {hint}'}")
     from importlib import import_module
 
     return import_module("graphcore.ops.microsoft")

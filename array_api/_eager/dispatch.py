@@ -10,6 +10,8 @@ import numpy as np
 
 from graphcore.array_api._eager.array import Array
 from graphcore.array_api._eager.scalars import PROMOTION
+from graphcore.arrays.eager_array import EagerArray
+from graphcore.build.declare import at_once
 from graphcore.build.operands import graph_of
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.tracing.dispatch import Eager, called, compiled_for, run, taken_apart
@@ -40,8 +42,9 @@ def function(body: Any = None, /, *, static: bool = False) -> Any:
     body: builds with ops on Symbols and returns a Symbol, or a tuple, named tuple or list of them. Its operands are
     the Symbols, Arrays and NumPy arrays among its arguments, in lists and tuples too; all other arguments must be
     hashable, lists, tuples or slices. With a Symbol among the operands it builds in that one's graph, where Arrays are
-    constants; with Arrays alone it is traced once for each signature and run, and the results are Arrays. Without
-    operands it is called as it is. static: trace with the sizes of all axes, rather than with names for those above 1.
+    constants; with a Tensor among them it is computed as ops on Tensors are; with Arrays alone it is traced once for
+    each signature and run, and the results are Arrays. Without operands it is called as it is. static: trace with the
+    sizes of all axes, rather than with names for those above 1.
     """
     if body is None:
         return lambda given: function(given) if not static else _function(given, static=True)
@@ -59,6 +62,8 @@ def _function(body: _F, *, static: bool) -> _F:
                 value if type(value) is Symbol else graph.build.operand(value, body.__name__, "x") for value in found
             ]
             return called(body, given, made)
+        if any(isinstance(value, EagerArray) and type(value) is not Array for value in found):
+            return at_once(body, arguments, named)
         if not any(type(value) is Array for value in found):
             return body(*arguments, **named)
         return run(EAGER, body, found, given, static=static)
@@ -68,7 +73,7 @@ def _function(body: _F, *, static: bool) -> _F:
 
 def _is_operand(value: object) -> bool:
     kind = type(value)
-    return kind is Array or kind is Symbol or kind is np.ndarray
+    return kind is Array or kind is Symbol or kind is np.ndarray or isinstance(value, EagerArray)
 
 
 def computed(body: Callable[..., Any], /, *arguments: Any) -> Any:

@@ -110,6 +110,12 @@ class EagerArray:
             raise DTypeError(f"index: {self.dtype} is no integer", help="cast it: astype(x, int64)")
         return int(value)
 
+    def __format__(self, spec: str, /) -> str:
+        if not spec:
+            return str(self)
+        value = self._scalar("format")
+        return format(float(value) if self.dtype.is_float else value, spec)
+
     def __len__(self) -> int:
         if not self.ndim:
             raise DTypeError("len: a scalar has no first axis")

@@ -248,15 +248,24 @@ def report_lossy(graph: Graph, op: str, operands: Mapping[str, tuple[Symbol, DTy
         return
     casts = " and ".join(f"of {role} from {s.type.dtype} to {to}" for role, (s, to) in lossy.items())
     reason = f"{op}: the implicit cast {casts} cannot hold the operand's range"
-    fix = "cast the operands yourself to the dtype you mean, such as .cast(DType.float64)"
+    fix = f"cast the operands yourself to the dtype you mean, such as .cast({_holds_all(operands)})"
     if graph.strict:
         raise PromotionError(reason, operands={role: s for role, (s, _) in lossy.items()}, help=fix)
     line = user_line()
     path, number = line or ("<unknown>", 0)
-    where = f" at {line}   {line.text}" if line else ""
+    where = f" at {line}   {line.excerpt}" if line else ""
     registry = _warned.setdefault(path, {})
     text = escaped(f"{reason}; {fix}{where}")
     warnings.warn_explicit(text, LossyCastWarning, path, number, registry=registry)
+
+
+def _holds_all(operands: Mapping[str, tuple[Symbol, DType]]) -> str:
+    """Return how a dtype that holds every operand is written: an integer where promotion gave one, else float64."""
+    dtypes = [symbol.type.dtype for symbol, _ in operands.values()]
+    if not all(dtype.is_integer for dtype in (*dtypes, *(to for _, to in operands.values()))):
+        return "DType.float64"
+    bits = max(dtype.bits + (not dtype.is_signed) for dtype in dtypes)
+    return f"DType.int({bits})" if bits not in (8, 16, 32, 64) else f"DType.int{bits}"
 
 
 _warned: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}

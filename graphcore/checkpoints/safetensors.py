@@ -28,9 +28,10 @@ _DTYPES = {
     "F8_E4M3": DType.float8_e4m3fn, "F8_E5M2": DType.float8_e5m2, "F8_E8M0": DType.float8_e8m0,
     "F8_E4M3FNUZ": DType.float8_e4m3fnuz, "F8_E5M2FNUZ": DType.float8_e5m2fnuz,
     "F16": DType.float16, "BF16": DType.bfloat16, "F32": DType.float32, "F64": DType.float64,
+    "C64": DType.complex64,
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-_UNREAD = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "C64": 64}
+_UNREAD = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 """Bits of dtypes that the format has and no array here holds: tensors beside them can be read all the same."""
 
 _METADATA = "__metadata__"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from graphcore.types.tensor_types import Shape, TensorType
 
 if TYPE_CHECKING:
     from graphcore.ir.graph import Graph
+
+    class BitFields(Protocol):
+        """The bits of a Symbol, as `x.bits` has them."""
+
+        def __getitem__(self, place: Any, /) -> Symbol: ...
+        def __setitem__(self, place: Any, value: TensorLike, /) -> None: ...
+
 
 TensorLike: TypeAlias = "Symbol | EagerArray | np.ndarray[Any, Any] | np.generic | Dim | bool | int | float | complex"
 
@@ -356,7 +363,7 @@ class Symbol:
         def cast(self, dtype: object) -> Symbol: ...
         def bitcast(self, dtype: object) -> Symbol: ...
         @property
-        def bits(self) -> Any:
+        def bits(self) -> BitFields:
             """The bits of integers: `x.bits[3]` is a bool, `x.bits[7:4]` those from 7 down to 4, both included."""
 
         def with_bits(self, high: int, low: int, value: TensorLike) -> Symbol: ...

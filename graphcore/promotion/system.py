@@ -74,6 +74,9 @@ class PromotionSystem:
         options = ", ".join(f"{key}={value!r}" for key, value in sorted(self.options.items()))
         return f"{self.name}({options})" if options else self.name
 
+    def __repr__(self) -> str:
+        return f"<PromotionSystem {self}>"
+
     def default_dtype(self, literals: Iterable[Scalar]) -> DType:
         """The dtype of Python scalars that meet no Symbol."""
         return default_dtype(literals)

@@ -32,6 +32,10 @@ _is_wrapper: set[str] = set()
 """Of those, the files of others."""
 
 
+_LONGEST = 160
+"""Characters of a line that errors show."""
+
+
 class Line(NamedTuple):
     """A line of the user's code; printed as `file.py:12`."""
 
@@ -45,6 +49,12 @@ class Line(NamedTuple):
     def text(self) -> str:
         """The line itself, stripped; empty where the file cannot be read."""
         return linecache.getline(self.path, self.number).strip()
+
+    @property
+    def excerpt(self) -> str:
+        """The line as errors show it: the beginning of one that is long, as generated code has them."""
+        text = self.text
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 class Imported(Line):

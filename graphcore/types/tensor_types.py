@@ -199,6 +199,10 @@ class TensorType:
     def __new__(cls, dtype: object, shape: Iterable[DimLike] = (), *, ambiguous: bool = False) -> TensorType:
         if isinstance(shape, (str, int)):
             raise ShapeError(f"{shape!r} is no shape", help=f"a shape is a list of dims: [{shape!r}]")
+        if not isinstance(shape, Iterable):
+            raise ShapeError(
+                f"{shape!r} is no shape", help="a shape is a list of dims: ['batch', 4], or [] for a scalar"
+            )
         return tensor_type(DType.of(dtype), shape if isinstance(shape, Shape) else Shape(shape), ambiguous)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -53,6 +53,11 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
         "the kernel takes no sequence of length 0",
         "feed a longer sequence",
     ),
+    (
+        r"dim0_offset < dim0_size was false",
+        "the axis that it goes along has no elements",
+        "feed one or more steps: onnxruntime's Scan takes no axis of length 0",
+    ),
     (r"[Ii]nteger divi\w+ by zero|[Dd]ivision by zero", "integers are divided by zero", "leave out zeros"),
     (r"[Ff]ailed to allocate memory|bad_alloc|bad allocation", "there is not enough memory", "feed smaller arrays"),
 )

@@ -51,7 +51,7 @@ def told(error: BaseException, what: What, line: str) -> dict[str, str]:
         reason = " ".join(str(error).split())
         said = f"{type(error).__name__}: {reason}"[:_LONGEST]
         return {"kind": "ModelError" if what == "load" else "RunError", "summary": said, "help": "", "text": said}
-    own = None if error.line is None else f"  at {error.line}   {error.line.text}".rstrip()
+    own = None if error.line is None else f"  at {error.line}   {error.line.excerpt}".rstrip()
     text = "\n".join(line for line in str(error).split("\n") if line != own)
     text = _OWN_LINE.sub(lambda _: line, text)
     return {
@@ -73,7 +73,7 @@ def received(said: Any, name: str, what: What, limits: WorkerLimits) -> Graphcor
     if kind is None or not all(isinstance(each, str) and len(each) <= _LONGEST for each in (summary, help, text)):
         raise Malformed("no error")
     error = kind(clean(summary), help=clean(help))
-    closing = "" if error.line is None else f"\n  at {error.line}   {error.line.text}".rstrip()
+    closing = "" if error.line is None else f"\n  at {error.line}   {error.line.excerpt}".rstrip()
     error.args = (clean(text) + closing,)
     return error
 

@@ -39,7 +39,7 @@ class _Result:
 
     def _describe(self) -> tuple[str, str, str]:
         result, line = self.node.outputs[0], self.node.line
-        return result.name, str(result.type), "" if line is None else f"{line}   {line.text}".rstrip()
+        return result.name, str(result.type), "" if line is None else f"{line}   {line.excerpt}".rstrip()
 
 
 def oldest_version(node: Node) -> int:

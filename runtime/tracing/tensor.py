@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from graphcore.arrays.eager_array import EagerArray, OutOfBounds
-from graphcore.build.declare import at_once_by
+from graphcore.build.declare import REGISTRY, at_once_by
 from graphcore.build.operands import graph_of
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
 from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
@@ -19,14 +19,16 @@ from graphcore.promotion import PromotionSystem, system
 from graphcore.promotion.rules.literals import check_literal
 from graphcore.promotion.rules.question import NoPromotion, Scalar
 from graphcore.runtime.tracing.dispatch import Eager, called, run, taken_apart
+from graphcore.runtime.tracing.tensor_methods import SymbolMethods
 from graphcore.runtime.tracing.tensor_text import printed
+from graphcore.support.suggestions import method_hint
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, TensorType, Type
 
 Values = np.ndarray[Any, Any]
 
 
-class Tensor(EagerArray):
+class Tensor(SymbolMethods):
     """An array that computes at once under a promotion system. Made by `tensor`, by ops on Tensors, and by `jit`.
 
     Python's operators, the methods of Symbol and the functions of `ops` take Tensors, with NumPy arrays, which are of
@@ -69,6 +71,26 @@ class Tensor(EagerArray):
     def T(self) -> Tensor:  # noqa: N802 - NumPy's name
         """The matrix with rows and columns exchanged. Raises `ShapeError` for what is no matrix."""
         return at_once(_transposed, (self,), {})  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - the array API's name
+        """The last two axes exchanged. Raises `ShapeError` below rank 2."""
+        return at_once(_matrices_transposed, (self,), {})  # type: ignore[no-any-return]
+
+    @property
+    def real(self) -> Tensor:
+        """The real part of complex numbers, other numbers as they are."""
+        return at_once(_real, (self,), {})  # type: ignore[no-any-return]
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part of complex numbers, zeros for other numbers."""
+        return at_once(_imag, (self,), {})  # type: ignore[no-any-return]
+
+    @property
+    def bits(self) -> Bits:
+        """The bits of integers: `x.bits[3]` is a bool, `x.bits[7:4]` those from 7 down to 4, both included."""
+        return Bits(self)
 
     # Values
 
@@ -147,26 +169,39 @@ class Tensor(EagerArray):
     def __bool__(self, /) -> bool:
         return bool(self._scalar("bool"))
 
-    # Operators and methods: those of Symbol. `_attach_operators` attaches what Python looks up on the class.
+    # Operators and methods are those of Symbol. `_attach_operators` attaches what Python looks up on the class.
 
-    if TYPE_CHECKING:
+    if not TYPE_CHECKING:  # who sees it lets every name be asked for
 
-        def _of_one(self, /) -> Tensor: ...
-        def _of_two(self, other: Any, /) -> Tensor: ...
+        def __getattr__(self, name: str) -> Any:
+            """Return a method of Symbol, which computes at once. Raises `AttributeError`."""
+            found = None if name.startswith("_") else getattr(Symbol, name, None)
+            if not callable(found):
+                hint = method_hint(name, REGISTRY, (Tensor, Symbol))
+                raise AttributeError(f"a Tensor has no attribute {name!r}{hint and f'; {hint}'}")
+            return functools.partial(_method, found, self)
 
-        __abs__ = __neg__ = __pos__ = __invert__ = _of_one
-        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _of_two
-        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _of_two
-        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _of_two
-        __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _of_two
-        __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _of_two  # type: ignore[assignment]
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a method of Symbol, which computes at once. Raises `AttributeError`."""
-        found = None if name.startswith("_") else getattr(Symbol, name, None)
-        if not callable(found):
-            raise AttributeError(f"a Tensor has no attribute {name!r}")
-        return functools.partial(_method, found, self)
+class Bits:
+    """The bits of a Tensor of integers, as `x.bits` has them; see `Symbol.bits`."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Tensor) -> None:
+        self._of = of
+
+    def __getitem__(self, place: Any) -> Tensor:
+        return at_once(_bits, (self._of, place), {})  # type: ignore[no-any-return]
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        raise GraphError(
+            "bits: a Tensor does not change",
+            operands={"x": self._of},
+            help="x.with_bits(high, low, value) makes another",
+        )
+
+    def __repr__(self) -> str:
+        return f"<bits of {self._of!r}>"
 
 
 class _Kind(NamedTuple):
@@ -324,6 +359,22 @@ def _transposed(x: Symbol) -> Symbol:
     return x.T
 
 
+def _matrices_transposed(x: Symbol) -> Symbol:
+    return x.mT
+
+
+def _real(x: Symbol) -> Symbol:
+    return x.real
+
+
+def _imag(x: Symbol) -> Symbol:
+    return x.imag
+
+
+def _bits(x: Symbol, place: Any) -> Symbol:
+    return x.bits[place]
+
+
 def _bounds(part: slice) -> tuple[Any, Any, Any]:
     return part.start, part.stop, part.step
 
@@ -333,6 +384,7 @@ _OF_TWO = (
     "add", "and", "divmod", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"
 )  # fmt: skip
 _COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
+_NAMESPACE = "__array_namespace__"
 _OTHERS = (EagerArray, Symbol, np.ndarray, np.generic, bool, int, float, complex, str)
 
 
@@ -343,6 +395,7 @@ def _attach_operators() -> None:
     for name in names:
         if name in Symbol.__dict__:
             setattr(Tensor, name, _operator(name, Symbol.__dict__[name]))
+    setattr(Tensor, _NAMESPACE, Symbol.__dict__[_NAMESPACE])
 
 
 def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

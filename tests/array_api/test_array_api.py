@@ -231,6 +231,29 @@ def test_arrays_beside_symbols_become_constants() -> None:
     assert xp.full_like(x, 2.5).shape == [2]
 
 
+def test_tensors_are_computed_by_their_own_system() -> None:
+    values = np.array([[4.0, 1.0], [2.0, 3.0]], np.float16)
+    for promotion in ("max", "array_api", "numpy"):
+        x = gc.tensor(values, promotion=promotion)
+        own = x.__array_namespace__()
+        for made, want in (
+            (own.exp(x), np.exp(values)),
+            (own.add(x, 1), values + 1),
+            (own.concat([x, values]), np.concatenate([values, values])),
+            (own.zeros_like(x), np.zeros_like(values)),
+            (own.full_like(x, 2, dtype=DType.int8), np.full_like(values, 2, np.int8)),
+            (own.linalg.solve(x.cast("float64"), np.eye(2)), np.linalg.inv(values.astype(np.float64))),
+            (own.linalg.svd(x.cast("float64"))[1], np.linalg.svd(values.astype(np.float64))[1]),
+        ):
+            assert type(made) is gc.Tensor
+            assert (made.promotion.name, made.dtype.numpy) == (promotion, want.dtype)
+            np.testing.assert_allclose(made.numpy(), want, rtol=2e-3)
+    graph = Graph("g", {"x": TensorType(DType.float32, [2, 2])})
+    assert type(xp.add(graph["x"], gc.tensor(values))) is gc.Symbol
+    with pytest.raises(PromotionError, match="max has no complex"):
+        xp.linalg.eigvals(gc.tensor(values, "float32"))
+
+
 def test_symbols_have_what_the_standard_asks_of_arrays() -> None:
     graph = Graph("g", {"x": TensorType(DType.float32, [2, 3]), "y": TensorType(DType.int8, ["n", 3])})
     x, y = graph.inputs

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32"),
-    *("float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0"),
+    *("float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0", "complex64"),
 ]
 
 
@@ -231,7 +231,7 @@ def test_mapping_that_changes_while_it_is_saved_is_refused(tmp_path: Path) -> No
         ({"w": np.zeros(2, ml_dtypes.int4)}, None, DTypeError, "int4, which safetensors files have not"),
         ({"w": np.zeros(2, ml_dtypes.float4_e2m1fn)}, None, DTypeError, "float4_e2m1"),
         ({"w": np.array(["a"], object)}, None, DTypeError, "string"),
-        ({"w": np.zeros(2, np.complex64)}, None, DTypeError, "complex64"),
+        ({"w": np.zeros(2, np.complex128)}, None, DTypeError, "complex128"),
         ({"__metadata__": np.zeros(2)}, None, ExportError, "no tensor can be called"),
         ({"\ud800": np.zeros(2)}, None, ExportError, "no tensor can be called"),
         ({1: np.zeros(2)}, None, ExportError, "no tensor can be called"),
@@ -352,7 +352,6 @@ def test_index_that_lies_is_refused(tmp_path: Path, places: Any, words: str) -> 
         ({"x": entry(), "y": entry(offsets=[8, 16])}, "the tensors take 16 bytes, and the file has 8"),
         ({"x": entry(shape=[1], offsets=[0, 4])}, "the tensors take 4 bytes, and the file has 8"),
         ({"x": entry("F4", [16])}, "'x' is of dtype F4, which no array holds"),
-        ({"x": entry("C64", [1])}, "'x' is of dtype C64, which no array holds"),
         ({"x" * 10_000: entry(offsets=[0, 9])}, "lies in the bytes"),
     ],
 )

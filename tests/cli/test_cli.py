@@ -278,6 +278,13 @@ def test_wrong_usage_ends_with_2(call: Call, argv: list[str]) -> None:
     assert err.startswith("usage: graphcore")
 
 
+def test_usage_of_extract_has_the_files_first(call: Call) -> None:
+    """Options of several values would take the files too."""
+    status, _, err = call("extract", "--outputs", "y", "m.onnx", "o.onnx")
+    assert status == 2
+    assert err.startswith("usage: graphcore extract IN OUT --outputs VALUE")
+
+
 def test_error_of_its_own_is_no_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("oh\nno")

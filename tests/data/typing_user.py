@@ -55,6 +55,24 @@ def operations(x: Symbol) -> None:
     ops.Any  # type: ignore[attr-defined]  # noqa: B018
 
 
+def bits(x: Symbol) -> None:
+    assert_type(x.bits[7:4], Symbol)
+    assert_type(x.with_bits(7, 4, 1), Symbol)
+
+
+def tensors(x: gc.Tensor, array: Floats) -> None:
+    assert_type(x + 1, gc.Tensor)
+    assert_type(1j * x, gc.Tensor)
+    assert_type(x == 1, gc.Tensor)
+    assert_type(x[0].sum(axis=0), gc.Tensor)
+    assert_type(x.bits[7:4].cast("int32").real, gc.Tensor)
+    assert_type(xp.exp(x), gc.Tensor)
+    assert_type(xp.add(x, array), gc.Tensor)
+    assert_type(xp.linalg.solve(x, x), gc.Tensor)
+    assert_type(xp.linalg.qr(x).Q, gc.Tensor)
+    x.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
 def loops(x: Symbol, pairs: list[Symbol], named: dict[str, Symbol]) -> None:
     def halved(i: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
         return i + 1, y / 2
@@ -122,6 +140,7 @@ def standard(x: Symbol, values: xp.Array) -> None:
     assert_type(xp.exp(x), Symbol)
     assert_type(xp.exp(values), xp.Array)
     assert_type(xp.add(values, 1), xp.Array)
+    assert_type(xp.add(values, 1j), xp.Array)
     assert_type(xp.add(values, x), Symbol)
     assert_type(values + 1, xp.Array)
     assert_type(values + x, Symbol)

@@ -7,14 +7,16 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from graphcore import Graph, TensorType, ops
-from graphcore.errors import ShapeError
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
+from graphcore.support.source_lines import Line
 
 
 def operands() -> tuple[Symbol, Symbol]:
@@ -86,3 +88,11 @@ def test_line_is_of_the_caller_when_no_user_stands_outside() -> None:
     assert isinstance(error, ShapeError)
     assert error.line is not None
     assert error.line.path.endswith("thread.py")
+
+
+def test_long_lines_are_cut_in_errors(tmp_path: Path) -> None:
+    path = tmp_path / "generated.py"
+    path.write_text(f"x = {'1 + ' * 1000}1\n")
+    line = Line(str(path), 1)
+    assert (len(line.text), len(line.excerpt), line.excerpt[-7:]) == (4005, 160, " + 1...")
+    assert DTypeError("no", line=line).args[0] == f"no\n  at generated.py:1   {line.excerpt}"

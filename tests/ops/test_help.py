@@ -7,8 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import graphcore as gc
 from graphcore import Dim, DType, Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from graphcore.support import suggestions
 
 
 def graph(*shape: int | str | Dim) -> Graph:
@@ -115,6 +117,43 @@ def test_dim_that_is_not_known_names_the_way_out(operator: Callable[[Symbol, Dim
 def test_op_that_is_misspelled_is_asked_for(asked: str, close: str) -> None:
     with pytest.raises(AttributeError, match=rf"'graphcore.ops' has no attribute '{asked}'; did you mean .*{close}"):
         getattr(ops, asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"), [("cat", "ops.concat"), ("mm", "ops.matmul"), ("inv", "graphcore.array_api.linalg.inv")]
+)
+def test_op_that_has_another_name_elsewhere_is_told(asked: str, written: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'graphcore.ops' has no attribute '{asked}'; it is {written}"):
+        getattr(ops, asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        *[("exp", r"; write ops\.exp\(x\)"), ("astype", r"; write x\.cast\(dtype\)"), ("std", r"; write x\.stdev\(\)")],
+        *[
+            ("mm", r"; write ops\.matmul\(x\)"),
+            ("reshpae", r"; did you mean reshape\?"),
+            ("zzzzzz", "$"),
+            ("_none", "$"),
+        ],
+    ],
+)
+def test_attribute_that_a_symbol_has_not_is_told_otherwise(asked: str, written: str) -> None:
+    symbol = Graph("g", {"x": TensorType("float32", [2])})["x"]
+    for value in (symbol, gc.tensor([1.0])):
+        with pytest.raises(AttributeError, match=rf"has no attribute '{asked}'{written}"):
+            getattr(value, asked)
+        assert not hasattr(value, asked)
+    with pytest.raises(AttributeError, match="it has a value when the graph has run"):
+        symbol.numpy  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_other_names_are_no_ops_and_lead_to_some() -> None:
+    assert not {*suggestions._OPS} & {*ops.__all__}
+    assert {*suggestions._OPS.values()} <= {*ops.__all__}
+    assert not {*suggestions._METHODS} & {name for name in dir(Symbol) if name[0] != "_"}
+    assert all(hasattr(gc.array_api.linalg, name) for name in suggestions._LINALG)
 
 
 def test_op_that_is_like_none_has_no_suggestion() -> None:

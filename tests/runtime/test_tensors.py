@@ -155,6 +155,10 @@ def test_values_go_to_python_and_other_libraries() -> None:
     assert [1, 2, 3][anvil(1)] == 2
     assert [row.tolist() for row in x] == [[1.5, 2.0]]
     assert 2.0 in x
+    assert (f"{x[0, 0]:.2f}", f"{gc.tensor(1.5, 'bfloat16'):>5}", f"{gc.tensor(7):03d}") == ("1.50", "  1.5", "007")
+    assert f"{x}" == str(x)
+    with pytest.raises(DTypeError, match="format: an array of rank 2 is no scalar"):
+        f"{x:.2f}"
     with pytest.raises(ValueError, match="read-only"):
         x.numpy()[0, 0] = 1
     own = np.zeros(2)
@@ -195,6 +199,33 @@ def test_operators_give_what_a_graph_of_the_system_gives(name: str) -> None:
             if want.dtype.bits <= 64:
                 assert np.array_equal(made.numpy(), values), call
         assert call(x, y).numpy().dtype == want.dtype.numpy
+
+
+def test_properties_of_symbols_are_those_of_tensors() -> None:
+    z = gc.tensor([[1 + 2j, 3 - 1j]], promotion="array_api")
+    assert (z.real.tolist(), z.imag.tolist(), z.conj().tolist()) == ([[1, 3]], [[2, -1]], [[1 - 2j, 3 + 1j]])
+    assert z.mT.tolist() == [[1 + 2j], [3 - 1j]]
+    for name in ("allo_hls", "allo_cpp", "max"):
+        x = gc.tensor([0xABCD, 0x1234], "uint16", promotion=name)
+        assert (shown(x.bits[7:4]), x.bits[7:4].tolist()) == ("uint4[2]", [0xC, 3])
+        assert (shown(x.bits[3]), x.bits[3].tolist()) == ("bool[2]", [True, False])
+        assert x.bits[np.int64(0)].tolist() == x.bits[gc.tensor(0, promotion=name)].tolist() == [True, False]
+        assert x.with_bits(7, 4, 5).tolist() == [0xAB5D, 0x1254]
+    wide = (1 << 149) + 12345
+    assert gc.tensor(wide, "uint150", promotion="allo_hls").bits[149:3].item() == wide >> 3
+    with pytest.raises(GraphError, match="a Tensor does not change"):
+        x.bits[0] = 1
+    with pytest.raises(ShapeError, match="higher end first"):
+        x.bits[0:7]
+
+
+def test_a_complex_number_beside_a_tensor_is_a_literal() -> None:
+    z = gc.tensor([1 + 2j, 3 - 1j], promotion="array_api")
+    assert (z * 1j).tolist() == (1j * z).tolist() == [-2 + 1j, 1 + 3j]
+    assert shown(z * 1j) == "complex64[2]"
+    assert (z == 1 + 2j).tolist() == [True, False]
+    with pytest.raises(GraphcoreError, match="has no complex numbers"):
+        gc.tensor([1.0, 2.0]) * 1j
 
 
 def test_ops_methods_and_indices_take_tensors() -> None:

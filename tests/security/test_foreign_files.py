@@ -6,6 +6,7 @@ import gzip
 import io
 import pickle
 import re
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,16 @@ def test_file_of_another_kind_is_named(load: Callable[[Any], object], kind: str,
     path.write_bytes(content)
     with pytest.raises(ModelError, match=rf"m\.onnx is no ONNX model(.|\n)*{words}"):
         load(path)
+
+
+def test_large_file_that_was_reserved_and_never_written_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    start = time.process_time()
+    with pytest.raises(ModelError, match="its 1,073,741,824 bytes are zeros"):
+        Graph.load(path)
+    assert time.process_time() - start < 5
 
 
 def test_safetensors_are_named(tmp_path: Path) -> None:

@@ -306,6 +306,8 @@ def test_tensor_type_raises_when_dtype_or_shape_is_none() -> None:
     with pytest.raises(ShapeError, match="'batch' is no shape") as raised:
         TensorType(D.float32, "batch")
     assert raised.value.help == "a shape is a list of dims: ['batch']"
+    with pytest.raises(ShapeError, match=r"None is no shape(.|\n)*a list of dims"):
+        TensorType(D.float32, None)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="3 is no shape"):
         TensorType(D.float32, 3)  # type: ignore[arg-type]
 

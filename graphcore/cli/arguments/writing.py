@@ -34,7 +34,7 @@ OUT may be IN, which is then replaced when all is written. Weights that lie in a
 _EXTRACT = "Writes the part of a model that computes some values from others."
 _EXTRACT_HELP = f"""\
 Values are inputs, weights, or what nodes make: `graphcore inspect MODEL --nodes` lists them. Without --inputs the
-inputs of the model that are needed stay. {_KEPT}
+inputs of the model that are needed stay. IN and OUT stand before --inputs and --outputs. {_KEPT}
 examples:
   graphcore extract model.onnx head.onnx --inputs features --outputs scores
   graphcore extract model.onnx part.onnx --outputs y=encoder/add_7
@@ -158,6 +158,8 @@ def add_quantize(commands: Commands) -> None:
 
 def add_extract(commands: Commands) -> None:
     parser = _add_surgery(commands, "extract", _EXTRACT, _EXTRACT_HELP)
+    # Options of several values take what follows them, IN and OUT as well: argparse would print those last.
+    parser.usage = "%(prog)s IN OUT --outputs VALUE [VALUE ...] [--inputs VALUE [VALUE ...]] [OPTION ...]"
     parser.add_argument("--inputs", nargs="+", metavar="VALUE", help="the values that it is given: names, or NEW=NAME")
     parser.add_argument(
         "--outputs", nargs="+", required=True, metavar="VALUE", help="the values that it gives: names, or NEW=NAME"

@@ -122,6 +122,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
             position += 1
         else:
             key, position = _varint(message, position)
+        if key < 8:  # fields count from 1: files that were reserved and never written are zeros
+            raise _broken()
         kind = key & 7
         if kind == _SIZED:
             if position < size and (length := message[position]) < 128:

@@ -196,7 +196,7 @@ def _no_way(b: Builder, call: Call, dtype: DType) -> GraphError:
         known = table_of(rules.target.name).newest.version
         help = f"onnxruntime {rules.runtime.version} lists no kernel of it: pip install onnxruntime=={known}"
     if (line := line_of(b.graph.site.origin)) is not None:
-        shown["result"] = f"{call.types[0]}   {line}   {line.text}".rstrip()
+        shown["result"] = f"{call.types[0]}   {line}   {line.excerpt}".rstrip()
     return GraphError(
         f"{call.op}: the {rules.target.name} target has no way to compute it in {dtype}", operands=shown, help=help
     )
