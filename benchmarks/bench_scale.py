@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_scale                       all
     python -m benchmarks.bench_scale batch --sentences 20000
-    python -m benchmarks.bench_scale memory|blocks|serve
+    python -m benchmarks.bench_scale memory|models|blocks|serve
 
 Wall time, since several processes work: let nothing else run. Times of batch jobs are those from the start of the first
 block to the end of the last, which workers note: the start of workers is not in them, and is printed beside.
@@ -147,7 +147,7 @@ def _single() -> gc.Model:
 def batch(bounds: Bounds, count: int, rounds: int) -> None:
     """Compare one process, one worker and two: by the clock, and by processor time, which others disturb less."""
     texts = sentences(count)
-    size = 128
+    size = 512  # what `plan` chooses for these sentences
     found: dict[str, list[float]] = {"overhead": [], "cpu": [], "scaling": [], "scaling cpu": []}
     for _ in range(rounds):
         seconds, cpu = alone(texts)
@@ -184,6 +184,76 @@ def shared(bounds: Bounds) -> None:
         f"  a worker without a model {sums[1, True] / 1e6:.0f} MB; one model {first / 1e6:.0f} MB, two {both / 1e6:.0f}"
     )
     bounds.figure("memory that the second worker's model adds, of the first's", 100 * (both / first - 1), 30, "%")
+
+
+def several(bounds: Bounds) -> None:
+    """Compare the memory of replicas of Serve that serve one model, three with equal weights, and of two such."""
+    from ray import serve
+
+    weights = gc.load_tensors(os.path.join(minilm.folder(), "model.safetensors"))
+    graphs = {f"m{number}": _times(minilm.build(weights), number + 1) for number in range(3)}
+    feed = {"input_ids": np.ones((8, 48), np.int64), "attention_mask": np.ones((8, 48), np.int64)}
+    port = _port()
+    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    sums = {}
+    for name, models, replicas in (("none", 0, 1), ("one", 1, 1), ("three", 3, 1), ("twice three", 3, 2)):
+        chosen = dict(list(graphs.items())[:models]) or {"m0": _small()}
+        app = gc.scale.deployment(chosen, share_weights=True, replicas=replicas, max_batch=8)
+        serve.run(app)
+        for model in chosen if models else ():
+            call = _over_http(port, model)()
+            for _ in range(8 * replicas):
+                call(feed)
+        sums[name] = _together(_replicas())
+        print(f"  replicas with {name}: {sums[name] / 1e6:.0f} MB", flush=True)
+        serve.delete("default")
+    first = sums["one"] - sums["none"]
+    bounds.figure(
+        "memory that two more models with equal weights add, of the first's",
+        100 * (sums["three"] - sums["one"]) / first, 60, "%", f"{first / 1e6:.0f} MB",
+    )  # fmt: skip
+    second = sums["twice three"] - sums["three"] - sums["none"]
+    bounds.figure("memory that a second replica of three adds, of one model's", 100 * second / first, 90, "%")
+    serve.shutdown()
+
+
+def _times(graph: gc.Graph, by: int) -> gc.Graph:
+    """Return a graph of its own with the weights of another."""
+    made = gc.Graph(f"{graph.name} {by}", {symbol.name: symbol.type for symbol in graph.inputs})
+    found = graph(*made.inputs)
+    value = found if isinstance(found, gc.Symbol) else next(iter(found))
+    made.output(embedding=value * np.float32(by))
+    return made
+
+
+def _replicas() -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if place.read_bytes().startswith(b"ray::ServeReplica:"):
+                found.append(int(place.parent.name))
+    return found
+
+
+def _together(processes: Sequence[int]) -> float:
+    """Return the bytes that processes have in memory, files of weights once, whoever else maps them."""
+    files: dict[str, float] = {}
+    other, path = 0.0, ""
+    for process in processes:
+        for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
+            if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+                path = line.split(" ", 5)[-1].strip()
+            elif "/weights/" in path and line.startswith("Rss:"):
+                files[path] = max(files.get(path, 0.0), int(line.split()[1]) * 1024.0)
+            elif "/weights/" not in path and line.startswith("Pss:"):
+                other += int(line.split()[1]) * 1024.0
+    return other + sum(files.values())
+
+
+def _port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def blocks(bounds: Bounds, seconds: float = 0.25) -> None:
@@ -254,7 +324,7 @@ def _clients(
     return len(done) / seconds, sorted(done), sum(refused)
 
 
-def _over_http(port: int) -> Callable[[], Callable[[dict[str, Array]], int]]:
+def _over_http(port: int, model: str = "minilm") -> Callable[[], Callable[[dict[str, Array]], int]]:
     """Return what makes a client: requests as bytes, over a connection that stays."""
     import json
 
@@ -269,7 +339,7 @@ def _over_http(port: int) -> Callable[[], Callable[[dict[str, Array]], int]]:
             head = json.dumps({"inputs": listed, "parameters": {"binary_data_output": True}}).encode()
             body = head + b"".join(a.tobytes() for a in feed.values())
             headers = {"Inference-Header-Content-Length": str(len(head))}
-            connection.request("POST", "/v2/models/minilm/infer", body, headers)
+            connection.request("POST", f"/v2/models/{model}/infer", body, headers)
             answer = connection.getresponse()
             answer.read()
             return answer.status
@@ -284,9 +354,7 @@ def served(bounds: Bounds, seconds: float) -> None:
     from ray import serve
 
     graph = minilm.build(gc.load_tensors(os.path.join(minilm.folder(), "model.safetensors")))
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = int(found.getsockname()[1])
+    port = _port()
     serve.start(http_options={"host": "127.0.0.1", "port": port})
     serve.run(gc.scale.deployment({"minilm": graph}, max_batch=32, max_wait_ms=5, max_waiting=128))
     session = gc.InferenceSession(config={"session.intra_op.allow_spinning": False}, intra_op_num_threads=1)
@@ -313,7 +381,7 @@ def served(bounds: Bounds, seconds: float) -> None:
 def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", help="batch, memory, blocks, serve")
+    parser.add_argument("what", nargs="*", help="batch, memory, models, blocks, serve")
     parser.add_argument("--sentences", type=int, default=20000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10)
@@ -329,11 +397,13 @@ def main() -> int:
     bounds = Bounds()
     ray.init(num_cpus=4, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
-    what = options.what or ["batch", "memory", "blocks", "serve"]
+    what = options.what or ["batch", "memory", "models", "blocks", "serve"]
     if "batch" in what:
         batch(bounds, options.sentences, options.rounds)
     if "memory" in what:
         shared(bounds)
+    if "models" in what:
+        several(bounds)
     if "blocks" in what:
         blocks(bounds)
     if "serve" in what:

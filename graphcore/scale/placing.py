@@ -1,31 +1,40 @@
-"""A model's file on each node of a Ray cluster: sent once through the object store, and kept by what is in it."""
+"""A model's file on each node of a Ray cluster: sent once through the object store, and kept by what is in it.
+
+Each weight is a file of its own, `weights/HASH`, which all models of a node that have it share: `HASH.onnx` beside that
+folder.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
 import ray
 import ray.exceptions
 
 from graphcore.errors import ModelError, UnsafePathError
 from graphcore.ir.graph import Graph
-from graphcore.runtime.export import Options, export
+from graphcore.onnx.proto.value_protos import raw
+from graphcore.runtime.export import Options, written
+from graphcore.types.dtypes import DType
 
 try:
     import fcntl
 except ImportError:  # Windows, where two workers may write the same folder, and one rename wins
     fcntl = None  # type: ignore[assignment]
 
-_MODEL = "model.onnx"
+_WEIGHTS = "weights"
+_SMALLEST = 1 << 12
+"""Bytes from which a weight is a file of its own: a page, which is what is mapped."""
+
 _PIECE = 16 << 20
 """Bytes of one object of Ray: a node holds no more of the file at once beside the file itself."""
 
@@ -38,67 +47,106 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A model that is in Ray's object store. digest: of its files. files: the pieces of each, by name."""
+    """A model that is in Ray's object store. digest: of its file. model: the pieces of that. weights: those of each
+    weight, by its own digest."""
 
     name: str
     digest: str
-    files: Mapping[str, tuple[Any, ...]]
+    model: tuple[Any, ...]
+    weights: Mapping[str, tuple[Any, ...]]
 
     def path(self, patience: float = PATIENCE) -> str:
         """Return the path of the model on this node, which gets its files first where it has none.
 
-        Weights lie in a file beside it, each at a page of its own, so that all workers of a node map the same memory.
-        Raises `ModelError` where they do not arrive, or have changed on the way.
+        All workers of a node map the same files, and models with equal weights the same weights. Raises `ModelError`
+        where they do not arrive, or have changed on the way, and `UnsafePathError` where others may write there.
         """
-        folder = _folder()
-        place = folder / self.digest
-        with _locked(folder / f"{self.digest}.lock"):
-            if not place.is_dir():
+        try:
+            folder = _folder()
+            place = folder / f"{self.digest}.onnx"
+            with _locked(folder / f"{self.digest}.lock"):
                 _clear(folder)
                 self._fetch(folder, place, patience)
-            os.utime(place)
-        return os.fspath(place / _MODEL)
+            return os.fspath(place)
+        except (ray.exceptions.RayError, OSError) as error:
+            if isinstance(error, UnsafePathError):
+                raise
+            node = ray.get_runtime_context().get_node_id()
+            raise ModelError(
+                f"node {node} did not get the file of {self.name}: {type(error).__name__}: {error}",
+                help="look after its disk, its TMPDIR and its network; the driver must live as long as the work",
+            ) from None
 
     def _fetch(self, folder: Path, place: Path, patience: float) -> None:
-        made = Path(tempfile.mkdtemp(dir=folder, prefix="part-"))
-        node = ray.get_runtime_context().get_node_id()
+        """Get what is not there yet, and note that all of it was needed now."""
+        wanted = {folder / _WEIGHTS / digest: (digest, pieces) for digest, pieces in self.weights.items()}
+        wanted[place] = self.digest, self.model
+        for path, (digest, pieces) in wanted.items():
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path)
+                continue
+            handle, part = tempfile.mkstemp(dir=folder, prefix="part-")
+            try:
+                with open(handle, "wb") as file:
+                    self._receive(file, pieces, digest, patience)
+                os.replace(part, path)
+            except BaseException:
+                os.unlink(part)
+                raise
+
+    def _receive(self, file: BinaryIO, pieces: Iterable[Any], digest: str, patience: float) -> None:
         hashed = hashlib.sha256()
-        try:
-            for name, pieces in self.files.items():
-                with open(made / name, "wb") as file:
-                    for piece in pieces:
-                        content = memoryview(ray.get(piece, timeout=patience))
-                        hashed.update(content)
-                        file.write(content)
-            if hashed.hexdigest() != self.digest:
-                raise ModelError(
-                    f"map_batches: the file of {self.name} arrived changed on node {node}", help="run it again"
-                )
-            os.rename(made, place)
-        except (ray.exceptions.RayError, OSError) as error:
-            raise ModelError(
-                f"map_batches: node {node} did not get the file of {self.name}: {type(error).__name__}: {error}",
-                help="look after its disk and its network; the driver must live as long as the work",
-            ) from None
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
+        for piece in pieces:
+            content = memoryview(ray.get(piece, timeout=patience))
+            hashed.update(content)
+            file.write(content)
+        if hashed.hexdigest() != digest:
+            node = ray.get_runtime_context().get_node_id()
+            raise ModelError(f"the file of {self.name} arrived changed on node {node}", help="run it again")
 
 
-def placed(graph: Graph) -> Placed:
-    """Write a graph as a file, put it into Ray's object store, and return where it is."""
-    with tempfile.TemporaryDirectory(prefix="graphcore-") as folder:
-        export(graph, os.path.join(folder, _MODEL), True, Options())
-        names = sorted(os.listdir(folder))
-        hashed = hashlib.sha256()
-        files: dict[str, tuple[Any, ...]] = {}
-        for name in names:
-            refs = []
-            with open(os.path.join(folder, name), "rb") as file:
-                while content := file.read(_PIECE):
-                    hashed.update(content)
-                    refs.append(ray.put(content))
-            files[name] = tuple(refs)
-    return Placed(graph.name, hashed.hexdigest(), files)
+def placed(*graphs: Graph) -> list[Placed]:
+    """Put the files of graphs into Ray's object store, each weight of them once, and return where they are."""
+    weights: dict[str, tuple[Any, ...]] = {}
+    return [_placed(graph, weights) for graph in graphs]
+
+
+def _placed(graph: Graph, weights: dict[str, tuple[Any, ...]]) -> Placed:
+    """weights: that lie in the store already; those of the graph are put there too."""
+    own: dict[str, tuple[Any, ...]] = {}
+
+    def place(_: str, array: np.ndarray[Any, Any]) -> tuple[str, int] | None:
+        if array.nbytes < _SMALLEST or array.dtype == object:
+            return None
+        content = raw(array, DType.of(array.dtype))
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in weights:
+            weights[digest] = _put([content])
+        own[digest] = weights[digest]
+        return f"{_WEIGHTS}/{digest}", 0
+
+    chunks = written(graph, Options()).encoded(place)
+    hashed = hashlib.sha256()
+    for chunk in chunks:
+        hashed.update(chunk)
+    return Placed(graph.name, hashed.hexdigest(), _put(chunks), own)
+
+
+def _put(chunks: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the objects of Ray that hold these bytes."""
+    refs: list[Any] = []
+    waiting = bytearray()
+    for chunk in chunks:
+        view = memoryview(chunk).cast("B")
+        for start in range(0, len(view), _PIECE):
+            piece = view[start : start + _PIECE]
+            if len(waiting) + len(piece) > _PIECE:
+                refs.append(ray.put(bytes(waiting)))
+                waiting.clear()
+            waiting += piece
+    if waiting:
+        refs.append(ray.put(bytes(waiting)))
+    return tuple(refs)
 
 
 def _folder() -> Path:
@@ -109,15 +157,16 @@ def _folder() -> Path:
     found = made.lstat()
     if made.is_symlink() or (hasattr(os, "getuid") and (found.st_uid != user or found.st_mode & 0o022)):
         raise UnsafePathError(f"{made} is not this user's alone", help="remove it, or set TMPDIR")
+    (made / _WEIGHTS).mkdir(exist_ok=True)
     return made
 
 
 def _clear(folder: Path) -> None:
-    """Remove the models that no worker has loaded for long."""
-    for entry in folder.iterdir():
+    """Remove models and weights that no worker has loaded for long."""
+    for entry in (*folder.iterdir(), *(folder / _WEIGHTS).iterdir()):
         with contextlib.suppress(OSError):
-            if entry.is_dir() and time.time() - entry.stat().st_mtime > _OLDEST:
-                shutil.rmtree(entry, ignore_errors=True)
+            if entry.is_file() and time.time() - entry.stat().st_mtime > _OLDEST:
+                entry.unlink()
 
 
 @contextlib.contextmanager

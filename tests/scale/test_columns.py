@@ -108,6 +108,15 @@ def test_check_names_column_dtype_and_shape_when_they_differ(arrow: Any, type_: 
     assert text in caught.value.summary
 
 
+def test_check_says_all_that_differs_of_a_column() -> None:
+    images = pa.fixed_shape_tensor(pa.uint8(), [320, 200, 3])
+    with pytest.raises(FeedError, match=r"column 'c' is uint8\[320, 200, 3\], and a row of input 'x'") as caught:
+        check("m", {"c": images}, {"x": "c"}, {"x": TensorType("float32", [3, "h", "w"])})
+    assert caught.value.help == (
+        "cast it to float32 and bring its rows into this shape, or give another column: inputs={'x': ...}"
+    )
+
+
 def test_check_names_the_columns_when_there_is_none_of_a_name() -> None:
     with pytest.raises(FeedError, match="there is no column 'idss' for input 'x'") as caught:
         check("m", {"ids": pa.int64()}, {"x": "idss"}, {"x": TensorType("int64", [])})

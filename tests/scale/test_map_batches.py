@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
+import os
 import runpy
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphcore import Graph, TensorType, ops
-from graphcore.errors import DTypeError, FeedError, GraphError, ModelError
+from graphcore import Graph, InferenceSession, TensorType, ops
+from graphcore.errors import DTypeError, FeedError, GraphError, ModelError, UnsafePathError
 from tests.scale.clusters import killing, rows_of
 
 ray = pytest.importorskip("ray", reason="ray is not installed: the extra ray")
@@ -83,8 +87,9 @@ def test_column_of_another_dtype_or_shape_is_told_before_work_starts() -> None:
     flat = data.from_arrow(pa.table({"ids": [1, 2], "v": pa.array([1.0, 2.0], pa.float32())}))
     with pytest.raises(FeedError, match=r"column 'ids' is int64\[\], and a row of input 'ids' is int64\[n\]"):
         map_batches(flat, _graph(), {"by": "v"})
-    with pytest.raises(FeedError, match="there is no column 'by'"):
+    with pytest.raises(FeedError, match="there is no column 'by'") as caught:
         map_batches(data.from_arrow(_table(3)), _graph())
+    assert "give inputs={'by': 'v'}" in caught.value.help
     with pytest.raises(FeedError, match="there is a column 'ids' already"):
         map_batches(data.from_arrow(_table(3)), _graph(), {"by": "v"}, outputs={"next": "ids"})
     graph = Graph("g", {"x": TensorType("float32", ["batch"])})
@@ -106,6 +111,39 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         map_batches(rows, _graph(), {"idz": "ids"})
     with pytest.raises(ModelError, match="a int is no model"):
         map_batches(rows, 3)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="a Model is loaded for this process"):
+        map_batches(rows, InferenceSession().load(_graph()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "help_"),
+    [
+        ("v", "inputs='v' is no dict of columns", "give inputs={'ids': 'v'}"),
+        (["v"], r"inputs=\['v'\] is no dict", "give inputs={'ids': 'column'}"),
+        ({"v": "by"}, "inputs: the model has no 'v'", "the model's name comes first: {'by': 'v'}; it has ids, by"),
+        ({"by": 3}, "inputs: 3 is no name of a column", "give inputs={'by': 'column'}"),
+        ({3: "v"}, "inputs: the model has no 3", "it has ids, by"),
+    ],
+)
+def test_inputs_that_name_no_columns_are_told_what_to_give(given: Any, text: str, help_: str) -> None:
+    with pytest.raises(GraphError, match=text) as caught:
+        map_batches(data.from_arrow(_table(3)), _graph(), given)
+    assert caught.value.help == help_
+
+
+@pytest.mark.parametrize(
+    ("made", "help_"),
+    [
+        (lambda: pandas.DataFrame({"x": [1]}), "ray.data.from_pandas(frame)"),
+        (lambda: pa.table({"x": [1]}), "ray.data.from_arrow(table)"),
+        (lambda: [{"x": 1}], "ray.data.from_items(rows)"),
+        (lambda: 3, 'ray.data.read_parquet("rows/")'),
+    ],
+)
+def test_rows_of_others_are_told_what_reads_them(made: Any, help_: str) -> None:
+    with pytest.raises(DTypeError, match="is no Ray Dataset") as caught:
+        map_batches(made(), _graph())
+    assert caught.value.help == f"give {help_}"
 
 
 @pytest.mark.parametrize("on_error", ["raise", "drop", "column"])
@@ -214,17 +252,77 @@ def test_model_that_does_not_load_on_a_node_is_one_clear_error(monkeypatch: pyte
 def test_node_that_does_not_get_the_file_is_one_clear_error() -> None:
     graph = Graph("lost", {"x": TensorType("float32", ["batch", 7])})
     graph.output(y=graph["x"] * np.float32(time.time() % 1))
-    there = placed(graph)
+    (there,) = placed(graph)
 
     def slow() -> bytes:
         time.sleep(60)
         return b""
 
-    never = dataclasses.replace(there, digest="0" * 64, files={"model.onnx": (ray.remote(slow).remote(),)})
+    never = dataclasses.replace(there, digest="0" * 64, model=(ray.remote(slow).remote(),))
     with pytest.raises(ModelError, match=r"node [0-9a-f]+ did not get the file of lost: GetTimeoutError"):
         never.path(patience=1)
-    ray.cancel(never.files["model.onnx"][0], force=True)
+    ray.cancel(never.model[0], force=True)
     changed = dataclasses.replace(there, digest="1" * 64)
     with pytest.raises(ModelError, match="the file of lost arrived changed on node"):
         changed.path()
+    path = Path(there.path())
+    assert path.is_file()
+    path.unlink()
     assert Path(there.path()).is_file()
+
+
+def test_folder_that_others_write_to_or_that_is_none_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph("kept", {"x": TensorType("float32", ["batch", 7])})
+    graph.output(y=graph["x"] + graph["x"])
+    (there,) = placed(graph)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Path(there.path()).parent
+    folder.chmod(0o777)
+    with pytest.raises(UnsafePathError, match="is not this user's alone"):
+        there.path()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    with pytest.raises(ModelError, match=r"node [0-9a-f]+ did not get the file of kept: NotADirectoryError") as caught:
+        there.path()
+    assert "TMPDIR" in caught.value.help
+
+
+def test_models_of_a_node_share_equal_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    body = np.random.default_rng(0).standard_normal((2048, 2048), np.float32)
+    graphs = []
+    for number in range(3):
+        graph = Graph(f"m{number}", {"x": TensorType("float32", ["batch", 2048])})
+        graph.output(y=graph["x"] @ graph.weight("body", body) * np.full(2048, number + 1, np.float32))
+        graphs.append(graph)
+    paths = [Path(each.path()) for each in placed(*graphs)]
+    files = [each.stat().st_size for each in (paths[0].parent / "weights").iterdir()]
+    assert sorted(files) == [2048 * 4] * 3 + [body.nbytes]
+    found = subprocess.run(
+        [sys.executable, "-c", _SHARING, *map(str, paths)], capture_output=True, text=True, env=os.environ, check=True
+    )
+    first, second, third, ratios = json.loads(found.stdout)
+    assert first > body.nbytes
+    assert second - first < 0.2 * body.nbytes > third - second
+    assert ratios == [pytest.approx(2, rel=1e-4), pytest.approx(3, rel=1e-4)]
+
+
+_SHARING = """
+import gc, json, pathlib, re, sys
+import numpy as np
+import graphcore
+
+def pss():
+    gc.collect()
+    return int(re.search(r"^Pss:\\s+(\\d+)", pathlib.Path("/proc/self/smaps_rollup").read_text(), re.M)[1]) * 1024
+
+session = graphcore.InferenceSession(intra_op_num_threads=1)
+x, models, sums, sizes, before = np.ones((4, 2048), np.float32), [], [], [], pss()
+for path in sys.argv[1:]:
+    models.append(session.load(path, prepack="off"))
+    sums.append(float(np.abs(models[-1](x)[0]).sum()))
+    sizes.append(pss() - before)
+print(json.dumps([*sizes, [sums[1] / sums[0], sums[2] / sums[0]]]))
+"""

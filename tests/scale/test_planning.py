@@ -13,9 +13,9 @@ from graphcore.scale.batch.planning import Measured, Node, Plan, plan
 @pytest.mark.parametrize(
     ("nodes", "measured", "wanted"),
     [
-        ([Node(2, 8e9)], Measured(0.01, 1e8), Plan(128, 1, 2, 0.5)),
-        ([Node(1, 8e9)], Measured(0.01, 1e8), Plan(128, 1, 1, 0.0)),
-        ([Node(8, 8e9)], Measured(0.01, 3e9), Plan(128, 4, 2, 3.5)),
+        ([Node(2, 8e9)], Measured(0.01, 1e8), Plan(256, 1, 2, 0.5)),
+        ([Node(1, 8e9)], Measured(0.01, 1e8), Plan(256, 1, 1, 0.0)),
+        ([Node(8, 8e9)], Measured(0.01, 3e9), Plan(256, 4, 2, 3.5)),
         ([Node(8, 64e9)] * 10, Measured(1e-6, 1e8), Plan(4096, 1, 80, 0.87)),
         ([Node(4, 64e9)], Measured(5.0, 1e8), Plan(16, 1, 4, 0.75)),
         ([Node(4, 64e9)], None, Plan(4096, 1, 4, 0.75)),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import re
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +21,7 @@ import pytest
 import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError
+from tests.scale.clusters import processes
 from tests.scale.support import graphs, models
 
 serve = pytest.importorskip("ray.serve", reason="ray[serve] is not installed: the extra ray")
@@ -47,9 +52,9 @@ def port(ray_cluster: str) -> Iterator[int]:
     serve.shutdown()
 
 
-def _post(port: int, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+def _post(port: int, path: str, body: Any, method: str = "POST") -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request("POST", path, body)
+    connection.request(method, path, body)
     answer = connection.getresponse()
     made = answer.status, answer.read()
     connection.close()
@@ -113,6 +118,103 @@ def test_metrics_and_tokens_are_served(port: int) -> None:
     events = connection.getresponse().read().decode().split("\n\n")
     connection.close()
     assert [json.loads(event.removeprefix("data: "))["token"] for event in events if event] == wanted
+
+
+def test_body_beyond_the_limit_is_refused_and_answers_are_packed(port: int) -> None:
+    graph = Graph("wide", {"x": TensorType("float32", ["batch", "n"])})
+    graph.output(y=graph["x"] + graph["x"])
+    app = deployment({"a model": graph}, max_bytes=1 << 20)
+    serve.run(app, name="limited", route_prefix="/limited")
+    path = "/limited/v2/models/a%20model/infer"
+    for body in (bytes(2 << 20), iter([bytes(1 << 20)] * 3)):  # which says its length, and in chunks
+        status, answer = _post(port, path, body)
+        assert (status, answer["error"]) == (413, "a body of more than 1048576 bytes")
+    client = triton.InferenceServerClient(f"127.0.0.1:{port}/limited")
+    array = np.zeros((2, 5000), np.float32)
+    given = triton.InferInput("x", [2, 5000], "FP32").set_data_from_numpy(array)
+    packing = {"request_compression_algorithm": "deflate", "response_compression_algorithm": "gzip"}
+    np.testing.assert_array_equal(client.infer("a model", [given], **packing).as_numpy("y"), array)
+    client.close()
+    serve.delete("limited")
+
+
+def test_replica_that_is_killed_is_replaced(port: int, ray_cluster: str) -> None:
+    app = deployment(_scaled(2), autoscaling={"min_replicas": 1, "max_replicas": 2})
+    serve.run(app, name="limited", route_prefix="/limited")
+    path = "/limited/v2/models/scaled/infer"
+    assert _post(port, path, _floats(1, 2, 3))[0] == 200
+    (replica,) = processes(ray_cluster, "ray::ServeReplica:limited")
+    os.kill(replica, signal.SIGKILL)
+    until = time.monotonic() + 30
+    while time.monotonic() < until and replica in processes(ray_cluster, "ray::ServeReplica:limited"):
+        time.sleep(0.05)
+    while time.monotonic() < until and _post(port, path, _floats(1, 2, 3))[0] != 200:
+        time.sleep(0.1)
+    assert _post(port, path, _floats(1, 2, 3))[1]["outputs"][0]["data"] == [2, 4, 6]  # of another replica
+    serve.delete("limited")
+
+
+def test_slots_come_back_when_clients_of_streams_leave(port: int) -> None:
+    decoder = llama.build(llama.Config(), cache=512)
+    serve.run(deployment({"llama": decoder}, slots=2), name="streams", route_prefix="/streams")
+    long = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 500}).encode()
+    head = b"POST /streams/v2/models/llama/generate_stream HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+    for _ in range(6):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as gone:
+            gone.sendall(head % len(long) + long)
+            said = b""
+            while b"data: " not in said:
+                said += gone.recv(65536)
+    short = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 3}).encode()
+    status, answer = _post(port, "/streams/v2/models/llama/generate", short)
+    assert (status, len(answer["tokens"])) == (200, 3)
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        text = _post(port, "/streams/metrics", b"", "GET")[1]["error"]
+        found = [line for line in text.splitlines() if "cancelled_total{" in line]
+        if found and float(found[0].rpartition(" ")[2]) >= 4:
+            break
+        time.sleep(0.2)
+    assert float(found[0].rpartition(" ")[2]) >= 4, text
+    serve.delete("streams")
+
+
+def test_models_of_a_replica_share_equal_weights(port: int, ray_cluster: str) -> None:
+    body = np.random.default_rng(0).standard_normal((4096, 2048), np.float32)
+    several = {}
+    for number in range(3):
+        graph = Graph(f"m{number}", {"x": TensorType("float32", ["batch", 4096])})
+        graph.output(y=graph["x"] @ graph.weight("body", body) * np.float32(number + 1))
+        several[graph.name] = graph
+    added = {}
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4096], "data": [1] * 4096}
+    request = json.dumps({"inputs": [tensor]}).encode()
+    for count in (1, 3):
+        before = {*processes(ray_cluster, "ray::ServeReplica:shared")}
+        chosen = {name: several[name] for name in [*several][:count]}
+        serve.run(deployment(chosen, share_weights=True), name="shared", route_prefix="/shared")
+        for name in chosen:
+            assert _post(port, f"/shared/v2/models/{name}/infer", request)[0] == 200
+        (replica,) = {*processes(ray_cluster, "ray::ServeReplica:shared")} - before
+        added[count] = _mapped_bytes(replica)
+        serve.delete("shared")
+    assert added[1] >= body.nbytes
+    assert added[3] - added[1] < 0.1 * body.nbytes
+
+
+def _mapped_bytes(process: int) -> float:
+    """Return the bytes of weights in the memory of a process: a file that is mapped often is there once, and pages of
+    its own beside."""
+    files: dict[str, float] = {}
+    own, path = 0.0, ""
+    for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            path = line.split(" ", 5)[-1].strip()
+        elif "/weights/" in path and line.startswith("Rss:"):
+            files[path] = max(files.get(path, 0.0), int(line.split()[1]) * 1024)
+        elif "/weights/" in path and line.startswith("Private_Dirty:"):
+            own += int(line.split()[1]) * 1024
+    return sum(files.values()) + own
 
 
 def _scaled(by: float) -> Graph:

@@ -115,18 +115,31 @@ def check(model: str, columns: Mapping[str, Any], chosen: Mapping[str, str], row
     for name, type_ in rows.items():
         column = chosen[name]
         if column not in columns:
+            able = [other for other, arrow in columns.items() if _is_fit(column_of(arrow), type_)]
+            example = f"{able[0]!r}" if len(able) == 1 else "..."
             raise FeedError(
                 f"{model}: there is no column {column!r} for input {name!r}",
-                help=f"{suggestion(column, columns)}there are {', '.join(columns)}: give inputs={{{name!r}: ...}}",
+                help=f"{suggestion(column, columns)}there are {', '.join(columns)}: "
+                f"give inputs={{{name!r}: {example}}}",
             )
         found = column_of(columns[column])
         wanted = value_type(type_.dtype)
         carries = "" if carrier(type_.dtype) is type_.dtype else f", which travels as {name_of(wanted)}"
-        summary = f"{model}: column {column!r} is {found}, and a row of input {name!r} is {type_}{carries}"
-        if found.value != wanted:
-            raise FeedError(summary, help=f"cast the column to {name_of(wanted)}, or give another one")
+        if _is_fit(found, type_):
+            continue
+        steps = [] if found.value == wanted else [f"cast it to {name_of(wanted)}"]
         if found.rank is not None and type_.shape.is_ranked and not _fits(found.dims, type_):
-            raise FeedError(summary, help="give a column of this shape, or another one: inputs={...}")
+            steps.append("bring its rows into this shape")
+        raise FeedError(
+            f"{model}: column {column!r} is {found}, and a row of input {name!r} is {type_}{carries}",
+            help=f"{' and '.join(steps)}, or give another column: inputs={{{name!r}: ...}}",
+        )
+
+
+def _is_fit(found: Column, type_: TensorType) -> bool:
+    if found.value != value_type(type_.dtype):
+        return False
+    return found.rank is None or not type_.shape.is_ranked or _fits(found.dims, type_)
 
 
 def _fits(dims: tuple[int | None, ...], type_: TensorType) -> bool:

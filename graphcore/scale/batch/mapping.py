@@ -29,6 +29,13 @@ from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType
 
 _LOG = logging.getLogger("graphcore.scale")
+_READERS = {
+    "DataFrame": "ray.data.from_pandas(frame)",
+    "Table": "ray.data.from_arrow(table)",
+    "list": "ray.data.from_items(rows)",
+    "ndarray": "ray.data.from_numpy(array)",
+    "str": "ray.data.read_parquet(path)",
+}
 _CHOICES: tuple[OnError, ...] = ("raise", "drop", "column")
 
 
@@ -76,9 +83,8 @@ def map_batches(
     batches; `GraphError` for arguments that make no sense. What a worker raises comes as Ray's `RayTaskError`.
     """
     if not isinstance(dataset, ray.data.Dataset):
-        raise DTypeError(
-            f"map_batches: a {type(dataset).__name__} is no Ray Dataset", help='ray.data.read_parquet("rows/")'
-        )
+        reader = _READERS.get(type(dataset).__name__, 'ray.data.read_parquet("rows/")')
+        raise DTypeError(f"map_batches: a {type(dataset).__name__} is no Ray Dataset", help=f"give {reader}")
     if on_error not in _CHOICES:
         raise GraphError(
             f"map_batches: there is no on_error={on_error!r:.40}",
@@ -88,8 +94,9 @@ def map_batches(
         _require_count(name, value)
     recipe = model if isinstance(model, Recipe) and not isinstance(model, Graph) else None
     graph = recipe.graph() if recipe is not None else graph_of("map_batches", model, limits)
+    (there,) = placed(graph)
     job = Job(
-        placed(graph), recipe, {}, {}, on_error, error_column, keep, threads or 1, share_weights, provider, rows, pad,
+        there, recipe, {}, {}, on_error, error_column, keep, threads or 1, share_weights, provider, rows, pad,
         padding, dim,
     )  # fmt: skip
     before = own_memory()
@@ -151,12 +158,25 @@ def _rows(types: Mapping[str, TensorType], axes: Mapping[str, int]) -> dict[str,
 def _named(
     what: str, names: Mapping[str, str] | None, types: Mapping[str, TensorType]
 ) -> dict[str, tuple[str, TensorType]]:
+    first = next(iter(types))
+    if names is not None and not isinstance(names, Mapping):
+        column = names if isinstance(names, str) else "column"
+        raise GraphError(
+            f"map_batches: {what}={names!r:.60} is no dict of columns by their {what}",
+            help=f"give {what}={{{first!r}: {column!r:.60}}}",
+        )
     given = dict(names or {})
-    for name in given:
+    for name, column in given.items():
         if name not in types:
+            turned = f"the model's name comes first: {{{column!r}: {name!r:.60}}}; " if column in types else ""
             raise GraphError(
                 f"map_batches: {what}: the model has no {name!r:.80}",
-                help=f"{suggestion(name, types)}it has {', '.join(types)}",
+                help=f"{suggestion(name, types) if isinstance(name, str) else ''}{turned}it has {', '.join(types)}",
+            )
+        if not isinstance(column, str):
+            raise GraphError(
+                f"map_batches: {what}: {column!r:.60} is no name of a column",
+                help=f"give {what}={{{name!r}: 'column'}}",
             )
     return {name: (given.get(name, name), type_) for name, type_ in types.items()}
 

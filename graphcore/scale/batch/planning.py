@@ -11,8 +11,9 @@ from dataclasses import dataclass
 SAMPLE = 64
 """Rows that are measured."""
 
-_SECONDS = 1.0
-"""The work of a block: what Ray does for each, some 10 ms, is then 1 %, and what is lost with a worker is little."""
+_SECONDS = 2.0
+"""Seconds of work of a block: what Ray does for each, some 10 ms, is then under 1 %, and a block has so many rows that
+those of similar length lie beside each other with next to no padding."""
 
 _FEWEST, _MOST = 16, 4096
 _ROOM = 0.8

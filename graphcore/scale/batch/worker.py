@@ -106,6 +106,11 @@ class Worker:
                 job.placed.name, self._node, os.getpid(),
             )  # fmt: skip
         try:
+            job.placed.path()
+        except GraphcoreError as error:  # which names the node
+            self._error = error
+            return
+        try:
             self._run = job.start(job.load())
         except Exception as error:
             self._error = ModelError(
@@ -134,8 +139,9 @@ class Worker:
                 f"map_batches: {self._job.placed.name}: {text}",
                 help='mend the row, or give on_error="drop" or on_error="column"',
             )
-        done = "were dropped" if self._job.on_error == "drop" else f"have an error in {self._job.error_column!r}"
-        _LOG.warning("map_batches: %s: %d rows %s; the first is %s", self._job.placed.name, len(failed), done, text)
+        count = "1 row" if len(failed) == 1 else f"{len(failed)} rows, the first of them"
+        done = "left out" if self._job.on_error == "drop" else f"with an error in {self._job.error_column!r}"
+        _LOG.warning("map_batches: %s: %s %s: %s", self._job.placed.name, count, done, text)
 
 
 def _table(job: Job, table: pyarrow.Table, made: list[Outcome]) -> pyarrow.Table:

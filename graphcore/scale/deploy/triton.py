@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph
-from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
+from graphcore.ir.symbol import Symbol
+from graphcore.ir.transform.exposed_buffers import NOTE, attach, exposed, outputs_of
 from graphcore.runtime.calls.batching import batching
 from graphcore.scale.deploy.text_format import Message, Word
 from graphcore.scale.protocol.tensors import to_bytes
@@ -72,8 +73,7 @@ def configured(name: str, graph: Graph, settings: Settings) -> Message:
     shown = exposed(graph)
     states = outputs_of(shown)
     types = {symbol.name: symbol.type for symbol in shown.inputs}
-    inputs = {n: t for n, t in types.items() if n not in states}
-    outputs = {n: t for n, t in shown.output_types.items() if n not in states.values()}
+    inputs, outputs = _ends(shown)
     is_batched = settings.batch > 0 and not states and _is_batched(name, inputs, outputs)
     made: dict[str, object] = {
         "name": name,
@@ -102,6 +102,41 @@ def configured(name: str, graph: Graph, settings: Settings) -> Message:
     made["instance_group"] = [{"count": settings.instances, "kind": Word(kind)}]
     made["version_policy"] = {"latest": {"num_versions": 2}}
     return made  # type: ignore[return-value]
+
+
+def fitted(name: str, graph: Graph, settings: Settings) -> Graph:
+    """Return a graph that Triton serves: where it puts no requests together, scalars are vectors of one element.
+
+    Triton has scalars as rows of a batch alone. A graph without such scalars is returned as it is.
+    """
+    shown = exposed(graph)
+    ends = {symbol.name: symbol.type for symbol in shown.inputs} | shown.output_types
+    scalars = {n for n, t in ends.items() if isinstance(t, TensorType) and t.shape.is_ranked and t.rank == 0}
+    if not scalars or (settings.batch > 0 and shown is graph and _is_batched(name, *_ends(shown))):
+        return graph
+    types = {s.name: TensorType(s.dtype, [1]) if s.name in scalars else s.type for s in shown.inputs}
+    made = Graph(graph.name, types, promotion=graph.promotion)
+    results = shown(*(made[n].reshape([]) if n in scalars else made[n] for n in types))
+    listed = [results] if isinstance(results, Symbol) else [*results]
+    named = zip(shown.output_types, listed, strict=True)
+    made.output(**{n: value.reshape([1]) if n in scalars else value for n, value in named})
+    if graph.buffers:
+        made.metadata[NOTE] = shown.metadata[NOTE]
+        attach(made, {n: _vector(held.buffer) if n in scalars else held.buffer for n, held in graph.buffers.items()})
+    return made
+
+
+def _vector(buffer: Buffer) -> Buffer:
+    """Return a buffer of one element in place of a scalar."""
+    initial = None if buffer.initial is None else buffer.initial.reshape(1)
+    return Buffer(buffer.type.dtype, [1], initial=initial, in_place=buffer.in_place)
+
+
+def _ends(shown: Graph) -> tuple[dict[str, Type], dict[str, Type]]:
+    """Return the inputs and outputs of an exposed graph that are no buffers."""
+    states = outputs_of(shown)
+    inputs = {symbol.name: symbol.type for symbol in shown.inputs if symbol.name not in states}
+    return inputs, {n: t for n, t in shown.output_types.items() if n not in states.values()}
 
 
 def ensemble(name: str, graphs: Mapping[str, Graph], configs: Sequence[Message]) -> Message:
@@ -191,6 +226,10 @@ def _typed(model: str, name: str, type_: Type) -> TensorType:
             f"deploy: {model}: {name!r} is {type_}, which Triton has not",
             help="cast it in the graph: Triton has bool, integers of 8 to 64 bits, floats of 16 to 64 and text",
         )
+    if 0 in [int(dim) for dim in type_.shape if dim.is_static]:
+        raise ModelError(
+            f"deploy: {model}: {name!r} is {type_}, and a dim of Triton is 1 at least", help="leave it out of the model"
+        )
     return type_
 
 
@@ -227,4 +266,4 @@ def initial_states(graph: Graph) -> dict[str, bytes]:
     return made
 
 
-__all__ = ["PROVIDERS", "Settings", "configured", "ensemble", "initial_states"]
+__all__ = ["PROVIDERS", "Settings", "configured", "ensemble", "fitted", "initial_states"]

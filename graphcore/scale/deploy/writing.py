@@ -13,7 +13,7 @@ from graphcore.ir.graph import Graph, TargetName
 from graphcore.runtime.export import Options, export
 from graphcore.scale.deploy.manifests import dockerfile, inference_service
 from graphcore.scale.deploy.text_format import written
-from graphcore.scale.deploy.triton import Settings, configured, ensemble, initial_states
+from graphcore.scale.deploy.triton import Settings, configured, ensemble, fitted, initial_states
 from graphcore.support.atomic_files import replace_files
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -56,6 +56,7 @@ def triton_repository(
             )
     if version is not None and version < 1:
         raise GraphError(f"deploy: version {version} is no number from 1 on", help="leave it out")
+    graphs = {name: fitted(name, graph, settings) for name, graph in graphs.items()}
     configs = {name: configured(name, graph, settings) for name, graph in graphs.items()}
     whole = ensemble(pipeline, graphs, [*configs.values()]) if pipeline is not None else None
     root = Path(folder)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
 from graphcore.scale.protocol.infer import decode_request, encode_response, tensors_of
 from graphcore.scale.protocol.metrics import merged
+from graphcore.scale.protocol.packing import unpacked
 from graphcore.scale.protocol.problems import ProtocolError, problem
+from graphcore.scale.protocol.responses import Response, as_json, failure
 from graphcore.support.suggestions import suggestion
 from graphcore.types.tensor_types import TensorType
 
@@ -22,10 +24,9 @@ Submit: TypeAlias = Callable[[Mapping[str, Array], "float | None"], "Future[list
 Generate: TypeAlias = Callable[[Mapping[str, Any]], "Tokens"]
 
 MOST_BYTES = 64 << 20
-"""Bytes of a body, also unpacked, that are read at most."""
+"""Bytes of a body, also unpacked, that are read at most where nothing else is said."""
 
 VERSION = "1"
-_JSON = "application/json"
 _HEADER_LENGTH = "inference-header-content-length"
 _EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
@@ -59,32 +60,10 @@ class Served:
         return {"name": self.name, "versions": [VERSION], "platform": "graphcore", **ends}
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer. stream: events that follow one by one, where there is no body. cancel: ends the stream early."""
-
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": _JSON})
-    stream: Iterator[bytes] | None = None
-    cancel: Callable[[], object] | None = None
-
-
-def _json(value: object, status: int = 200) -> Response:
-    return Response(status, json.dumps(value).encode())
-
-
 def _done(response: Response) -> Future[Response]:
     made: Future[Response] = Future()
     made.set_result(response)
     return made
-
-
-def failure(error: BaseException) -> Response:
-    """Return the answer to a request that failed."""
-    status, body = problem(error)
-    headers = {"Content-Type": _JSON} | ({"Retry-After": "1"} if status == 503 else {})
-    return Response(status, body, headers)
 
 
 class Endpoint:
@@ -98,7 +77,8 @@ class Endpoint:
     def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Future[Response]:
         """Return a future of the answer, which is never an error: those are answers too.
 
-        headers: by names in lower case. Cancelling the future cancels a request that waits.
+        path: as it stands in the request, percent-encoded. headers: by names in lower case. Cancelling the future
+        cancels a request that waits.
         """
         try:
             return self._routed(method.upper(), path.partition("?")[0].strip("/"), headers, body)
@@ -106,7 +86,7 @@ class Endpoint:
             return _done(failure(error))
 
     def _routed(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Future[Response]:
-        parts = path.split("/") if path else []
+        parts = [unquote(part) for part in path.split("/")] if path else []
         match parts:
             case ["metrics"]:
                 _require(method, "GET")
@@ -114,17 +94,17 @@ class Endpoint:
                 return _done(Response(200, text.encode(), {"Content-Type": "text/plain; version=0.0.4"}))
             case ["v2"]:
                 _require(method, "GET")
-                return _done(_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS}))
+                return _done(as_json({"name": "graphcore", "version": __version__, "extensions": _EXTENSIONS}))
             case ["v2", "health", "live"]:
                 _require(method, "GET")
-                return _done(_json({"live": True}))
+                return _done(as_json({"live": True}))
             case ["v2", "health", "ready"]:
                 _require(method, "GET")
-                return _done(_json({"ready": self.is_ready}, 200 if self.is_ready else 503))
+                return _done(as_json({"ready": self.is_ready}, 200 if self.is_ready else 503))
             case ["v2", "repository", "index"]:
                 _require(method, "POST")
                 rows = [{"name": name, "version": VERSION, "state": "READY", "reason": ""} for name in self.models]
-                return _done(_json(rows))
+                return _done(as_json(rows))
             case ["v2", "models", name, "versions", version, *rest]:
                 if version != VERSION:
                     raise ProtocolError(f"model {name!r:.80} has no version {version!r:.40}", status=404)
@@ -145,10 +125,10 @@ class Endpoint:
         match rest:
             case []:
                 _require(method, "GET")
-                return _done(_json(model.metadata()))
+                return _done(as_json(model.metadata()))
             case ["ready"]:
                 _require(method, "GET")
-                return _done(_json({"name": name, "ready": self.is_ready}, 200 if self.is_ready else 503))
+                return _done(as_json({"name": name, "ready": self.is_ready}, 200 if self.is_ready else 503))
             case ["infer"]:
                 _require(method, "POST")
                 return self._infer(model, headers, body)
@@ -162,7 +142,7 @@ class Endpoint:
             raise ProtocolError(
                 f"model {model.name!r} is a decoder", status=400, help=f"post to /v2/models/{model.name}/generate"
             )
-        content = self._content(headers, body)
+        content = unpacked(headers, body, self.most_bytes)
         requested = decode_request(content, _length(headers), model.inputs, list(model.outputs))
         answer: Future[Response] = Future()
         running = model.submit(requested.arrays, requested.timeout)
@@ -193,7 +173,7 @@ class Endpoint:
         if model.generate is None:
             raise ProtocolError(f"model {model.name!r} is no decoder", help=f"post to /v2/models/{model.name}/infer")
         try:
-            given = json.loads(self._content(headers, body))
+            given = json.loads(unpacked(headers, body, self.most_bytes))
         except (ValueError, RecursionError):
             raise ProtocolError("the body is no JSON", help='send {"tokens": [...], "max_new_tokens": 64}') from None
         if not isinstance(given, dict):
@@ -205,25 +185,6 @@ class Endpoint:
             return _done(Response(200, b"", kinds, _events(head, made), made.cancel))
 
         return _gathered(head, made)
-
-    def _content(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        if len(body) > self.most_bytes:
-            raise ProtocolError(f"a body of more than {self.most_bytes} bytes", status=413)
-        encoding = headers.get("content-encoding", "identity").lower()
-        if encoding in ("", "identity"):
-            return body
-        if encoding not in ("gzip", "deflate"):
-            raise ProtocolError(f"content-encoding {encoding!r:.40} is not read", status=415, help="use gzip")
-        unpacker = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
-        try:
-            made = unpacker.decompress(body, self.most_bytes)
-        except zlib.error:
-            raise ProtocolError(f"the body is not {encoding}") from None
-        if unpacker.unconsumed_tail:
-            raise ProtocolError(f"a body that unpacks to more than {self.most_bytes} bytes", status=413)
-        if not unpacker.eof:
-            raise ProtocolError(f"the body is not {encoding}")
-        return made
 
 
 def _events(head: Mapping[str, str], tokens: Tokens) -> Iterator[bytes]:
@@ -242,7 +203,7 @@ def _gathered(head: Mapping[str, str], tokens: Tokens) -> Future[Response]:
 
     def gather() -> None:
         try:
-            response = _json({**head, "tokens": list(tokens)})
+            response = as_json({**head, "tokens": list(tokens)})
         except Exception as error:
             response = failure(error)
         if answer.set_running_or_notify_cancel():
@@ -266,4 +227,4 @@ def _length(headers: Mapping[str, str]) -> int | None:
     return int(given)
 
 
-__all__ = ["Endpoint", "Response", "Served", "Tokens", "failure"]
+__all__ = ["MOST_BYTES", "Endpoint", "Served", "Tokens"]

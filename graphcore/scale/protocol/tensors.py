@@ -142,7 +142,8 @@ def from_json(name: str, data: object, dtype: DType, shape: tuple[int, ...]) -> 
     elif dtype.is_integer:
         kinds = (int,)
     for value in flat:
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        is_other = dtype is DType.bool and value not in (0, 1)
+        if not isinstance(value, kinds) or is_other or (isinstance(value, bool) and bool not in kinds):
             raise ProtocolError(f"input {name!r}: {value!r:.40} among elements of {datatype(dtype)}")
     if dtype is DType.string:
         return _array_of(flat, shape)
@@ -150,7 +151,10 @@ def from_json(name: str, data: object, dtype: DType, shape: tuple[int, ...]) -> 
     try:
         with np.errstate(over="ignore"):
             if wire.is_float:
-                array = np.array(flat, np.float64).astype(wire.numpy)
+                wide = np.array(flat, np.float64)
+                array = wide.astype(wire.numpy)
+                if (np.isfinite(wide) & ~np.isfinite(array)).any():
+                    raise OverflowError
             else:
                 array = np.array(flat, wire.numpy)
     except OverflowError:

@@ -9,104 +9,41 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
 from graphcore.errors import GraphcoreError, GraphError, RunError
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
-from graphcore.scale.protocol.endpoint import Endpoint, Response, failure
-from graphcore.scale.protocol.problems import ProtocolError
+from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
+from graphcore.scale.serving.http_handler import Handler, Listener
 from graphcore.scale.serving.served import Serving
-
-_IDLE = 60.0
-"""Seconds after which a client that sends nothing is let go."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = _IDLE
-    server: _Listener
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        return None
-
-    def _answer(self) -> None:
-        endpoint = self.server.endpoint
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not (length.isascii() and length.isdigit() and len(length) < 16):
-            self.close_connection = True
-            self._send(failure(ProtocolError("a body without its length", status=411, help="send Content-Length")))
-            return
-        if int(length) > endpoint.most_bytes:
-            self.close_connection = True  # the body is left unread
-            self._send(failure(ProtocolError(f"a body of more than {endpoint.most_bytes} bytes", status=413)))
-            return
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):  # the client has gone
-            self.close_connection = True
-            return
-        self._send(endpoint.respond(self.command, self.path, headers, body).result())
-
-    def _send(self, response: Response) -> None:
-        try:
-            self.send_response(response.status)
-            for name, value in response.headers.items():
-                self.send_header(name, value)
-            if response.stream is not None:
-                self.send_header("Connection", "close")
-                self.end_headers()
-                self.close_connection = True
-                for event in response.stream:
-                    self.wfile.write(event)
-                    self.wfile.flush()
-                return
-            self.send_header("Content-Length", str(len(response.body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(response.body)
-        except OSError:  # the client has gone
-            self.close_connection = True
-            if response.cancel is not None:
-                response.cancel()
-
-
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    endpoint: Endpoint
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Leave a connection that broke: its client knows."""
 
 
 class HttpServer:
     """Serves models over HTTP until it is closed. `server.url` is where."""
 
-    def __init__(self, models: Mapping[str, Model], host: str = "127.0.0.1", port: int = 0, **options: Any) -> None:
-        """models: by the names that clients use. port: 0 for any that is free. options: those of `Serving`.
+    def __init__(
+        self,
+        models: Mapping[str, Model],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        max_bytes: int = MOST_BYTES,
+        **options: Any,
+    ) -> None:
+        """models: by the names that clients use. port: 0 for any that is free. max_bytes: of a body, also unpacked;
+        larger ones are answered 413. options: those of `Serving`.
 
         Raises `RunError` for an address that is taken.
         """
         self._serving = Serving(models, **options)
         try:
-            self._listener = _Listener((host, port), _Handler)
+            self._listener = Listener((host, port), Handler)
         except (OSError, OverflowError) as error:
             self._serving.close()
             raise RunError(f"serve: {host}:{port}: {error}", help="choose another port, or 0 for any") from None
-        self._listener.endpoint = Endpoint(self._serving.models)
+        self._listener.endpoint = Endpoint(self._serving.models, most_bytes=max_bytes)
         self.host, self.port = host, int(self._listener.server_address[1])
         self._thread = threading.Thread(target=self._listener.serve_forever, name="graphcore http", daemon=True)
         self._thread.start()
@@ -146,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8000, help="(8000)")
     parser.add_argument("--batch", type=int, default=32, metavar="N", help="rows of a batch at most (32)")
     parser.add_argument("--wait", type=float, default=2.0, metavar="MS", help="ms that a row waits for others (2)")
+    parser.add_argument("--max-bytes", type=int, default=MOST_BYTES, metavar="N", help="of a body at most (64 MiB)")
     parser.add_argument("--provider", default="cpu", help="(cpu)")
     options = parser.parse_args(arguments)
     names = [name_of(path) for path in options.models]
@@ -154,7 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise GraphError(f"serve: two files are called {names!r:.80}", help="give files of several names")
         session = InferenceSession(options.provider)
         models = {name: session.load(path) for name, path in zip(names, options.models, strict=True)}
-        server = HttpServer(models, options.host, options.port, max_batch=options.batch, max_wait_ms=options.wait)
+        limits: dict[str, Any] = {
+            "max_batch": options.batch,
+            "max_wait_ms": options.wait,
+            "max_bytes": options.max_bytes,
+        }
+        server = HttpServer(models, options.host, options.port, **limits)
     except GraphcoreError as error:
         print(f"{error.summary}: {error.help}", file=sys.stderr)
         return 1

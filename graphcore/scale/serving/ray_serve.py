@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from ray import serve
 from starlette.concurrency import iterate_in_threadpool
@@ -19,8 +20,10 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.session import InferenceSession
 from graphcore.scale.graphs import graph_of
 from graphcore.scale.placing import Placed, placed
-from graphcore.scale.protocol.endpoint import Endpoint, Response, failure
+from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
+from graphcore.scale.protocol.packing import packed
 from graphcore.scale.protocol.problems import ProtocolError
+from graphcore.scale.protocol.responses import Response, failure
 from graphcore.scale.serving.http_server import name_of
 from graphcore.scale.serving.served import Serving
 
@@ -33,22 +36,27 @@ _LEAVING = 30.0
 class Replica:
     """A process that serves models: each is loaded once, from the file on its node."""
 
-    def __init__(self, models: Mapping[str, Placed], session: Mapping[str, Any], prepack: Any, options: Any) -> None:
+    def __init__(
+        self, models: Mapping[str, Placed], session: Mapping[str, Any], prepack: Any, options: Any, most_bytes: int
+    ) -> None:
         starts = InferenceSession(**session)
         loaded = {name: starts.load(each.path(), prepack=prepack) for name, each in models.items()}
         self._serving = Serving(loaded, **options)
-        self._endpoint = Endpoint(self._serving.models)
+        self._endpoint = Endpoint(self._serving.models, most_bytes=most_bytes)
 
     async def __call__(self, request: Request) -> Answer:
         """Return the answer to a request of HTTP."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
-            body = await request.body()
+            body = await _body(request, headers, self._endpoint.most_bytes)
         except ClientDisconnect:
             return _answer(failure(ProtocolError("the client has gone", status=499)))
-        path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+        except ProtocolError as error:
+            return _answer(failure(error))
+        path = quote(request.scope["path"].removeprefix(request.scope.get("root_path", "")))
         # Cancelled where the client goes away: a request that waits is then not run.
-        return _answer(await asyncio.wrap_future(self._endpoint.respond(request.method, path, headers, body)))
+        response = await asyncio.wrap_future(self._endpoint.respond(request.method, path, headers, body))
+        return _answer(packed(headers, response))
 
     def check_health(self) -> None:
         """Raise `RunError` where a thread that runs requests has ended: Serve then starts another replica."""
@@ -60,6 +68,20 @@ class Replica:
         serving = getattr(self, "_serving", None)
         if serving is not None:
             serving.close()
+
+
+async def _body(request: Request, headers: Mapping[str, str], most: int) -> bytes:
+    """Return the body of a request. Raises `ProtocolError` for one of more bytes, of which no more is read."""
+    length = headers.get("content-length", "")
+    made = bytearray()
+    if not (length.isdigit() and int(length) > most):
+        async for piece in request.stream():
+            made += piece
+            if len(made) > most:
+                break
+        else:
+            return bytes(made)
+    raise ProtocolError(f"a body of more than {most} bytes", status=413)
 
 
 def _answer(response: Response) -> Answer:
@@ -90,6 +112,7 @@ def deployment(
     replicas: int = 1,
     threads: int = 1,
     slots: int = 8,
+    max_bytes: int = MOST_BYTES,
     share_weights: bool = False,
     provider: str | None = None,
     limits: Limits | None = None,
@@ -105,15 +128,16 @@ def deployment(
     wait in a replica at most; those beyond are answered 503. timeout: seconds that a request may take which does not
     say so itself, answered 504 then. autoscaling: Serve's, such as `{"min_replicas": 1, "max_replicas": 4}`; without it
     there are `replicas`. threads: of a replica's sessions, and the processors that Serve counts for it. slots: texts
-    that a decoder writes at once. share_weights: whether replicas of a node use the same memory for weights, which are
-    then not put into the order that kernels read fastest; it pays for large models. provider: of the sessions.
+    that a decoder writes at once. max_bytes: of a body, also unpacked. share_weights: whether replicas of a node, and
+    models with equal weights, use the same memory for them, which are then not put into the order that kernels read
+    fastest; it pays for large models. provider: of the sessions.
     limits: of reading a file. options: more of `serve.deployment`.
 
     Running an application of the same name again replaces the models replica by replica: each answers what it took in.
     Raises `GraphError` for numbers that make no sense and `ModelError` for models that cannot be served, before
     anything starts.
     """
-    for name, value in (("replicas", replicas), ("threads", threads)):
+    for name, value in (("replicas", replicas), ("threads", threads), ("max_bytes", max_bytes)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise GraphError(f"deployment: {name}={value!r:.40} is no number from 1 on", help="leave it out")
     graphs = _graphs(model, limits)
@@ -127,7 +151,7 @@ def deployment(
         "intra_op_num_threads": threads,
     }
     prepack = "off" if share_weights else "auto"
-    there = {name: placed(graph) for name, graph in graphs.items()}
+    there = dict(zip(graphs, placed(*graphs.values()), strict=True))
     # What cannot be loaded or served is told here, and not by a replica that starts again and again.
     starts = InferenceSession(**session)
     Serving({name: starts.load(each.path()) for name, each in there.items()}, **served).close()
@@ -144,7 +168,7 @@ def deployment(
     else:
         chosen["autoscaling_config"] = {"target_ongoing_requests": max_batch, **autoscaling}
     made = serve.deployment(Replica).options(**{**chosen, **options})
-    return made.bind(there, session, prepack, served)
+    return made.bind(there, session, prepack, served, max_bytes)
 
 
 def _graphs(model: One | Mapping[str, One], limits: Limits | None) -> dict[str, Graph]:

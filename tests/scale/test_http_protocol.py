@@ -1,0 +1,395 @@
+"""The Open Inference Protocol and HTTP/1.1 as bytes: datatypes, mixed data, packing, chunks, pipelines and limits."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import socket
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import graphcore as gc
+from graphcore import DType, Graph, TensorType, ops
+from graphcore.models import llama
+from graphcore.scale.protocol import packed
+from graphcore.scale.protocol.responses import Response
+from graphcore.scale.serving.http_server import HttpServer
+
+DATATYPES = {
+    "BOOL": DType.bool, "UINT8": DType.uint8, "UINT16": DType.uint16, "UINT32": DType.uint32, "UINT64": DType.uint64,
+    "INT8": DType.int8, "INT16": DType.int16, "INT32": DType.int32, "INT64": DType.int64, "FP16": DType.float16,
+    "FP32": DType.float32, "FP64": DType.float64, "BF16": DType.bfloat16, "BYTES": DType.string,
+}  # fmt: skip
+MOST = 1 << 20
+
+
+def _pair() -> Graph:
+    graph = Graph("pair", {"a": TensorType("float32", ["batch", "n"]), "b": TensorType("int64", ["batch"])})
+    graph.output(sum=graph["a"] + graph["b"].cast("float32").unsqueeze(1), same=graph["b"], one=ops.sum(graph["a"], 1))
+    return graph
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HttpServer]:
+    session = gc.InferenceSession(intra_op_num_threads=1)
+    loaded = {"a pair": session.load(_pair())}
+    for name, dtype in DATATYPES.items():
+        graph = Graph("same", {"x": TensorType(dtype, ["batch", "n"])})
+        graph.output(y=graph["x"].unsqueeze(2).squeeze(2))
+        loaded[name] = session.load(graph)
+    with HttpServer(loaded, max_batch=8, max_bytes=MOST) as running:
+        yield running
+
+
+def _ask(server: HttpServer, path: str, body: Any, method: str = "POST", **headers: str) -> Any:
+    """Return the status, the headers and the body of an answer."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, given, encode_chunked="Transfer-Encoding" in given)
+    answer = connection.getresponse()
+    made = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    connection.close()
+    return made
+
+
+def _infer(server: HttpServer, name: str, request: Any, binary: bytes = b"", **headers: str) -> tuple[Any, bytes]:
+    """Return the JSON of an answer, and the bytes after it."""
+    head = json.dumps(request).encode()
+    if binary:
+        headers["Inference_Header_Content_Length"] = str(len(head))
+    status, found, body = _ask(server, f"/v2/models/{name}/infer", head + binary, **headers)
+    assert status == 200, body
+    length = int(found.get("inference-header-content-length", len(body)))
+    return json.loads(body[:length]), body[length:]
+
+
+def _raw(server: HttpServer, sent: bytes, answers: int = 1) -> list[tuple[int, bytes]]:
+    """Send bytes over one connection, and return the status and body of so many answers."""
+    with socket.create_connection((server.host, server.port), timeout=30) as connection:
+        connection.sendall(sent)
+        read = connection.makefile("rb")
+        made = []
+        for _ in range(answers):
+            status = int(read.readline().split()[1])
+            length = 0
+            while (line := read.readline().strip()) != b"":
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            made.append((status, read.read(length)))
+        return made
+
+
+VALUES: dict[str, list[Any]] = {
+    "BOOL": [True, False, True, True],
+    "FP16": [0.5, -65504.0, 6e-8, 0.0],
+    "FP32": [0.5, -3.4028234663852886e38, 1e-45, 0.0],
+    "FP64": [0.1, -1.7976931348623157e308, 5e-324, 0.0],
+    "BF16": [0.5, -3.3895313892515355e38, 1.0, 0.0],
+    "BYTES": ["", "ü", "a\x00b", "日本"],
+}
+
+
+def _values(name: str) -> list[Any]:
+    dtype = DATATYPES[name]
+    return VALUES.get(name) or [int(dtype.min), int(dtype.max), 0, 1]
+
+
+def _bytes(name: str, values: list[Any]) -> bytes:
+    if name == "BYTES":
+        return b"".join(struct.pack("<I", len(each.encode())) + each.encode() for each in values)
+    return bytes(_array(name, values).tobytes())
+
+
+def _array(name: str, values: list[Any]) -> Any:
+    dtype = DATATYPES[name]
+    return np.array(values, np.float64 if dtype.is_float else dtype.numpy).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("gives", [False, True])
+@pytest.mark.parametrize("name", DATATYPES)
+def test_datatype_travels_as_json_and_as_bytes(server: HttpServer, name: str, gives: bool, asks: bool) -> None:
+    values = _values(name)
+    data = _bytes(name, values)
+    tensor: dict[str, Any] = {"name": "x", "datatype": name, "shape": [2, 2]}
+    tensor |= {"parameters": {"binary_data_size": len(data)}} if gives else {"data": [values[:2], values[2:]]}
+    request = {"id": "é7", "inputs": [tensor], "parameters": {"binary_data_output": asks, "other": [1]}}
+    answer, after = _infer(server, name, request, data if gives else b"")
+    (output,) = answer["outputs"]
+    assert (answer["id"], answer["model_name"], answer["model_version"]) == ("é7", name, "1")
+    assert (output["name"], output["datatype"], output["shape"]) == ("y", name, [2, 2])
+    if asks:
+        assert output["parameters"] == {"binary_data_size": len(data)}
+        assert after == data
+        return
+    assert after == b""
+    if name == "BYTES":
+        assert output["data"] == values
+    else:
+        np.testing.assert_array_equal(_array(name, output["data"]), _array(name, values))
+
+
+def test_json_and_bytes_are_mixed_in_request_and_answer(server: HttpServer) -> None:
+    a = np.arange(6, dtype=np.float32)
+    request = {
+        "inputs": [
+            {"name": "b", "datatype": "INT64", "shape": [2], "data": [10, 20]},
+            {"name": "a", "datatype": "FP32", "shape": [2, 3], "parameters": {"binary_data_size": 24}},
+        ],
+        "outputs": [{"name": "one", "parameters": {"binary_data": False}}, {"name": "sum"}],
+        "parameters": {"binary_data_output": True},
+    }
+    answer, after = _infer(server, "a%20pair", request, a.tobytes())
+    one, total = answer["outputs"]
+    assert (one["name"], one["data"], total["name"], "data" in total) == ("one", [3, 12], "sum", False)
+    assert np.frombuffer(after, np.float32).tolist() == [10, 11, 12, 23, 24, 25]
+    both = [
+        {"name": "b", "datatype": "INT64", "shape": [2], "parameters": {"binary_data_size": 16}},
+        {"name": "a", "datatype": "FP32", "shape": [2, 3], "parameters": {"binary_data_size": 24}},
+    ]
+    answer, _ = _infer(server, "a%20pair/versions/1", {"inputs": both}, np.array([1, 2]).tobytes() + a.tobytes())
+    assert [each["name"] for each in answer["outputs"]] == ["sum", "same", "one"]
+    assert answer["outputs"][1]["data"] == [1, 2]
+
+
+def test_numbers_that_are_none_travel_as_json(server: HttpServer) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [float("nan"), float("inf"), -float("inf")]}
+    answer, _ = _infer(server, "FP32", {"inputs": [tensor]})
+    np.testing.assert_array_equal(answer["outputs"][0]["data"], [np.nan, np.inf, -np.inf])
+
+
+def test_empty_tensor_is_answered_with_an_empty_one(server: HttpServer) -> None:
+    for name in ("FP32", "BYTES"):
+        answer, _ = _infer(server, name, {"inputs": [{"name": "x", "datatype": name, "shape": [2, 0], "data": []}]})
+        assert (answer["outputs"][0]["shape"], answer["outputs"][0]["data"]) == ([2, 0], [])
+
+
+def _tensor(**other: Any) -> dict[str, Any]:
+    return {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2], **other}
+
+
+BAD: dict[str, tuple[str, Any, str]] = {
+    "unknown output": ("FP32", {"inputs": [_tensor()], "outputs": [{"name": "z"}]}, "there is no output 'z'"),
+    "outputs of no list": ("FP32", {"inputs": [_tensor()], "outputs": {"name": "y"}}, "outputs are no list"),
+    "id of no text": ("FP32", {"inputs": [_tensor()], "id": 7}, "id=7 is no text"),
+    "parameters of no object": ("FP32", {"inputs": [_tensor()], "parameters": [1]}, "parameters is no JSON object"),
+    "input twice": ("FP32", {"inputs": [_tensor(), _tensor()]}, "input 'x' is given twice"),
+    "input of no object": ("FP32", {"inputs": ["x"]}, "an input is no JSON object"),
+    "negative size": ("FP32", {"inputs": [_tensor(shape=[-1, 2])]}, "is no list of sizes"),
+    "size of no integer": ("FP32", {"inputs": [_tensor(shape=[1.0, 2])]}, "is no list of sizes"),
+    "overlong shape": ("FP32", {"inputs": [_tensor(shape=[1] * 1000)]}, "is no list of sizes"),
+    "size beyond all": ("FP32", {"inputs": [_tensor(shape=[1 << 80, 2])]}, "is no list of sizes"),
+    "sizes that overflow": ("FP32", {"inputs": [_tensor(shape=[1 << 40, 1 << 40])]}, "its shape [1099511627776"),
+    "data of an object": ("FP32", {"inputs": [_tensor(data={"a": 1})]}, "data is no list"),
+    "data of null": ("FP32", {"inputs": [_tensor(data=[None, 1])]}, "None among elements of FP32"),
+    "bool among numbers": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[True, 1])]}, "True among elements"),
+    "fraction among integers": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[1.5, 1])]}, "1.5 among elements"),
+    "integer out of range": ("INT8", {"inputs": [_tensor(datatype="INT8", data=[128, 1])]}, "INT8 does not hold"),
+    "integer below zero": ("UINT8", {"inputs": [_tensor(datatype="UINT8", data=[-1, 1])]}, "UINT8 does not hold"),
+    "half out of range": ("FP16", {"inputs": [_tensor(datatype="FP16", data=[1e5, 1])]}, "FP16 does not hold"),
+    "float out of range": ("FP32", {"inputs": [_tensor(data=[1e39, 1])]}, "FP32 does not hold"),
+    "integer beyond floats": ("FP64", {"inputs": [_tensor(datatype="FP64", data=[10**400, 1])]}, "FP64 does not hold"),
+    "two as a bool": ("BOOL", {"inputs": [_tensor(datatype="BOOL", data=[2, 1])]}, "2 among elements of BOOL"),
+    "timeout of text": ("FP32", {"inputs": [_tensor()], "parameters": {"timeout": "1"}}, "no number of microseconds"),
+    "size of text": ("FP32", {"inputs": [_tensor(parameters={"binary_data_size": "8"})]}, "binary_data_size='8'"),
+    "no rows": ("FP32", {"inputs": [_tensor(shape=[0, 2], data=[])]}, "a request of 0 rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_request_is_one_line_of_json(server: HttpServer, name: str) -> None:
+    model, request, text = BAD[name]
+    status, headers, body = _ask(server, f"/v2/models/{model}/infer", json.dumps(request))
+    assert (status, headers["content-type"]) == (400, "application/json")
+    assert text in json.loads(body)["error"]
+    assert "\n" not in json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (struct.pack("<I", 99) + b"a", "string 0 of 99 bytes is cut off"),
+        (b"\x01\x00", "the length of string 0 is cut off"),
+        (struct.pack("<I", 1) + b"\xff", "a string is not UTF-8"),
+        (struct.pack("<I", 0) * 3, "more strings than its shape has elements"),
+        (struct.pack("<I", 0), "1 strings, and its shape has 2 elements"),
+    ],
+)
+def test_strings_that_are_cut_off_are_refused(server: HttpServer, data: bytes, text: str) -> None:
+    tensor = {"name": "x", "datatype": "BYTES", "shape": [1, 2], "parameters": {"binary_data_size": len(data)}}
+    head = json.dumps({"inputs": [tensor]}).encode()
+    status, _, body = _ask(
+        server, "/v2/models/BYTES/infer", head + data, Inference_Header_Content_Length=str(len(head))
+    )
+    assert (status, text in json.loads(body)["error"]) == (400, True), body
+
+
+@pytest.mark.parametrize(("asked", "unpack"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)])
+def test_answer_is_packed_when_the_client_asks(server: HttpServer, asked: str, unpack: Any) -> None:
+    data = np.zeros((2, 4096), np.float32)
+    tensor = {"name": "x", "datatype": "FP32", "shape": [2, 4096], "parameters": {"binary_data_size": data.nbytes}}
+    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31 if asked == "gzip" else 15)
+    status, headers, body = _ask(
+        server, "/v2/models/FP32/infer", packer.compress(head + data.tobytes()) + packer.flush(),
+        Inference_Header_Content_Length=str(len(head)), Content_Encoding=asked, Accept_Encoding=f"br, {asked};q=0.5",
+    )  # fmt: skip
+    assert (status, headers["content-encoding"]) == (200, asked)
+    assert len(body) < 1000
+    assert unpack(body)[int(headers["inference-header-content-length"]) :] == data.tobytes()
+
+
+@pytest.mark.parametrize("asked", ["", "identity", "br", "gzip;q=0", "gzip; q=0.000", "deflateX", ";;,"])
+def test_answer_is_not_packed_when_the_client_does_not_ask(asked: str) -> None:
+    assert packed({"accept-encoding": asked}, Response(200, bytes(5000))).body == bytes(5000)
+    assert packed({"accept-encoding": "gzip"}, Response(200, b"ok")).body == b"ok"
+
+
+@pytest.mark.parametrize("packing", ["gzip", "deflate"])
+def test_client_of_triton_reads_packed_answers(server: HttpServer, packing: str) -> None:
+    triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
+    client = triton.InferenceServerClient(server.url)
+    array = np.arange(4096, dtype=np.float16).reshape(2, -1) / np.float16(64)
+    given = triton.InferInput("x", [2, 2048], "FP16").set_data_from_numpy(array)
+    asked = {"request_compression_algorithm": packing, "response_compression_algorithm": packing}
+    found = client.infer("FP16", [given], model_version="1", priority=1, parameters={"own": "text"}, **asked)
+    np.testing.assert_array_equal(found.as_numpy("y"), array)
+    assert client.is_model_ready("a pair")
+    client.close()
+
+
+def _good(**headers: str) -> bytes:
+    body = json.dumps({"inputs": [_tensor()]}).encode()
+    lines = ["POST /v2/models/FP32/infer HTTP/1.1", "Host: a", f"Content-Length: {len(body)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def test_requests_of_a_pipeline_are_answered_in_their_order(server: HttpServer) -> None:
+    bad = _good().replace(b"FP32/infer", b"NONE/infer")
+    found = _raw(server, _good() + bad + b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n" + _good(), 4)
+    assert [status for status, _ in found] == [200, 404, 200, 200]
+    assert json.loads(found[3][1])["outputs"][0]["data"] == [1, 2]
+
+
+def test_body_in_chunks_is_read(server: HttpServer) -> None:
+    body = json.dumps({"inputs": [_tensor()]}).encode()
+    pieces = iter([body[:5], body[5:40], body[40:]])
+    status, _, answer = _ask(server, "/v2/models/FP32/infer", pieces, Transfer_Encoding="chunked")
+    assert (status, json.loads(answer)["outputs"][0]["data"]) == (200, [1, 2])
+    head = b"POST /v2/models/FP32/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    last = b"%x;ext=1\r\n%s\r\n0\r\nTrailer: a\r\n\r\n" % (len(body), body)
+    assert [status for status, _ in _raw(server, head + last + _good(), 2)] == [200, 200]
+
+
+CHUNKS = b"POST /v2/models/FP32/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+WRONG = {
+    "length and chunks": (CHUNKS + b"Content-Length: 3\r\n\r\n0\r\n\r\n", 400, "a length and in chunks"),
+    "size of a chunk": (CHUNKS + b"\r\n-1\r\n", 400, "size is no number"),
+    "chunk that is longer": (CHUNKS + b"\r\n1\r\nabc\r\n0\r\n\r\n", 400, "longer than its size"),
+    "chunks beyond the limit": (CHUNKS + b"\r\nfffffffff\r\n", 413, "a body of more than 1048576 bytes"),
+    "line without end": (CHUNKS + b"\r\n" + b"1" * 5000, 400, "size is no number"),
+    "other coding": (CHUNKS.replace(b"chunked", b"gzip") + b"\r\n", 501, "transfer-encoding 'gzip'"),
+    "two lengths": (_good(Content_Length="3"), 400, "is no number of bytes"),
+    "length below zero": (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, "is no number of bytes"),
+    "length beyond the limit": (b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", 413, "a body of more than"),
+    "no HTTP": (b"hello there you\r\n\r\n", 400, "Bad request"),
+    "version": (b"GET /v2 HTTP/3.0\r\n\r\n", 505, "Invalid HTTP version"),
+    "path without end": (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n", 414, ""),
+    "header without end": (b"GET /v2 HTTP/1.1\r\nA: " + b"a" * 70000 + b"\r\n\r\n", 431, ""),
+    "method": (b"DELETE /v2/models/FP32 HTTP/1.1\r\n\r\n", 405, "DELETE is not served here"),
+    "no method": (b"BREW /v2 HTTP/1.1\r\n\r\n", 501, "Unsupported method"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_request_of_http_is_one_answer_of_json(server: HttpServer, name: str) -> None:
+    sent, status, text = WRONG[name]
+    ((found, body),) = _raw(server, sent)
+    assert (found, text in json.loads(body)["error"]) == (status, True), body
+    assert _raw(server, _good())[0][0] == 200
+
+
+def test_body_beyond_the_limit_is_answered_while_the_client_still_sends(server: HttpServer) -> None:
+    status, _, body = _ask(server, "/v2/models/FP32/infer", bytes(30 << 20))
+    assert (status, json.loads(body)["error"]) == (413, f"a body of more than {MOST} bytes")
+
+
+def test_request_whose_client_has_gone_is_not_run() -> None:
+    graph = Graph("slow", {"x": TensorType("float32", ["batch", 256, 256])})
+    y = graph["x"]
+    for _ in range(60):
+        y = ops.matmul(y, y) * np.float32(0.01)
+    graph.output(y=ops.sum(y, axis=(1, 2)))
+    model = gc.InferenceSession(intra_op_num_threads=1).load(graph)
+    tensor = {"name": "x", "datatype": "FP32", "shape": [8, 256, 256], "parameters": {"binary_data_size": 8 << 18}}
+    head = json.dumps({"inputs": [tensor]}).encode()
+    sent = f"POST /v2/models/slow/infer HTTP/1.1\r\nContent-Length: {len(head) + (8 << 18)}\r\n"
+    sent += f"Inference-Header-Content-Length: {len(head)}\r\n\r\n"
+    with HttpServer({"slow": model}, max_batch=8, max_wait_ms=0, timeout=None) as server:
+        for number in range(6):
+            with socket.create_connection((server.host, server.port)) as gone:
+                gone.sendall(sent.encode() + head + bytes(8 << 18))
+                time.sleep(0.3 if number == 0 else 0)
+        until = time.monotonic() + 30
+        while time.monotonic() < until and "cancelled" not in (counts := _counts(server)):
+            time.sleep(0.05)
+        counts = _counts(server)
+    assert counts["cancelled"] > 0, counts
+
+
+def _counts(server: HttpServer) -> dict[str, float]:
+    """Return the numbers of requests that came to an end, by how, those that are none left out."""
+    lines = _ask(server, "/metrics", None, "GET")[2].decode().splitlines()
+    made: dict[str, float] = {}
+    for line in lines:
+        name, _, value = line.rpartition(" ")
+        name = name.partition("{")[0]
+        if name.startswith("graphcore_batcher_requests_") and name.endswith("_total") and float(value):
+            made[name.removeprefix("graphcore_batcher_requests_").removesuffix("_total")] = float(value)
+    return made
+
+
+def test_slot_of_a_stream_comes_back_when_its_client_leaves() -> None:
+    model = gc.InferenceSession(intra_op_num_threads=1).load(llama.build(llama.Config(), cache=512))
+    long = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 500}).encode()
+    sent = b"POST /v2/models/llama/generate_stream HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(long), long)
+    with HttpServer({"llama": model}, slots=2) as server:
+        for _ in range(8):
+            with socket.create_connection((server.host, server.port), timeout=30) as gone:
+                gone.sendall(sent)
+                assert b"data: " in gone.recv(65536) + gone.recv(65536)
+        started = time.monotonic()
+        status, _, body = _ask(server, "/v2/models/llama/generate", b'{"tokens": [1, 2, 3], "max_new_tokens": 3}')
+        assert (status, len(json.loads(body)["tokens"])) == (200, 3)
+        text = _ask(server, "/metrics", None, "GET")[2].decode()
+    cancelled = [line for line in text.splitlines() if "cancelled_total{" in line]
+    assert cancelled
+    assert float(cancelled[0].rpartition(" ")[2]) >= 6, text
+    assert time.monotonic() - started < 20
+
+
+def test_many_connections_that_end_leave_no_thread(server: HttpServer) -> None:
+    before = threading.active_count()
+    for _ in range(30):
+        with socket.create_connection((server.host, server.port)) as gone:
+            gone.sendall(b"POST /v2/models/FP32/infer HTTP/1.1\r\nContent-Length: 99\r\n\r\n{")
+    until = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert threading.active_count() <= before
+
+
+def test_bfloat16_is_rounded_where_json_has_more_digits(server: HttpServer) -> None:
+    tensor = {"name": "x", "datatype": "BF16", "shape": [1, 1], "data": [1.00390625]}
+    answer, _ = _infer(server, "BF16", {"inputs": [tensor]})
+    assert answer["outputs"][0]["data"] == [float(ml_dtypes.bfloat16(1.00390625))]
