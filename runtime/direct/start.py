@@ -13,6 +13,7 @@ import onnxruntime
 from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
+from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.nodes import graph_name
 from graphcore.onnx.read.reader import Opened
@@ -108,6 +109,7 @@ def started(
 
 def _is_of_others(model: onnx.ModelProto) -> bool:
     """Return whether nothing is noted in a model but, at most, that it was lowered for the CPU."""
+    check_text((text for p in model.metadata_props for text in (p.key, p.value)), "the model's metadata")
     noted = notes.read({p.key: p.value for p in model.metadata_props})
     if notes.PROMOTION in noted and noted.get(notes.TARGET) != "cpu":
         return False

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,12 @@ if not TYPE_CHECKING:  # checkers know each name from the imports above
         """Return what lowers, imported when first used: a model that was lowered before needs no more than targets."""
         if name not in _HOMES:
             raise AttributeError(f"module 'graphcore.runtime.lowering' has no attribute {name!r}")
-        with uncollected():
-            found = import_module(f"graphcore.runtime.lowering.{_HOMES[name]}")
-            freeze()
-        return getattr(found, name)
+        module = f"graphcore.runtime.lowering.{_HOMES[name]}"
+        if module not in sys.modules:  # each freeze puts off the next collection, and names are asked for at every load
+            with uncollected():
+                import_module(module)
+                freeze()
+        return getattr(sys.modules[module], name)
 
 
 __all__ = ["LEVELS", "PRECISIONS", "TARGETS", "inlined", "lower", "resolved"]

@@ -1,4 +1,4 @@
-"""The command: `python -m tests.fuzz --minutes N [--kind graphs|ops|files|states] [--seed N]`."""
+"""The command: `python -m tests.fuzz --minutes N [--kind graphs|ops|files|isolated|feeds|values|states] [--seed N]`."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ import numpy as np
 import graphcore as gc
 from graphcore.errors import GraphcoreError
 from graphcore.models import llama
+from tests.fuzz import odd_feeds
 from tests.fuzz.mutations import cached_graph
-from tests.support.mutants.worker import _mapped, outcome
+from tests.support.mutants.worker import LONGEST, _mapped, outcome
 
 
 def main() -> None:
@@ -47,6 +48,13 @@ def main() -> None:
 
 def _model(name: str, path: Path) -> str:
     return outcome(path.read_bytes())
+
+
+def _feeds(name: str, path: Path) -> str:
+    content, feeds = odd_feeds.drawn(name, int(path.read_bytes() or 0))
+    session = gc.InferenceSession(intra_op_num_threads=1, inter_op_num_threads=1)
+    session.load(content).execute(feeds, timeout=LONGEST)
+    return "ran"
 
 
 def _tensors(name: str, path: Path) -> str:
@@ -85,7 +93,8 @@ def _crash(name: str, path: Path) -> str:
 
 
 KINDS: dict[str, Callable[[str, Path], str]] = {
-    "model": _model, "gguf": _tensors, "safetensors": _tensors, "config": _config, "cache": _cache, "planted": _crash,
+    "model": _model, "feeds": _feeds, "gguf": _tensors, "safetensors": _tensors, "config": _config, "cache": _cache,
+    "planted": _crash,
 }  # fmt: skip
 
 if __name__ == "__main__":

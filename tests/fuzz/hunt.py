@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fuzz import elements, mutations, states
+import graphcore as gc
+from graphcore.errors import GraphcoreError
+from tests.fuzz import elements, mutations, odd_feeds, states, values
 from tests.fuzz.pool import BAD, BUILD, Child
 from tests.fuzz.programs import Program, code, drawn
 from tests.fuzz.shrink import least, nearest
-from tests.fuzz.ways import WAYS, failure, tried
+from tests.fuzz.ways import EAGER, WAYS, failure, tried
+from tests.support.mutants import worker
 
 SHRINKING = 60.0
 """Seconds that one finding may be shrunk for."""
@@ -43,6 +46,9 @@ class Tally:
         )  # fmt: skip
 
 
+OFTEN = [*[way for way in (*WAYS, EAGER) if way != "isolated"] * 10, "isolated"]
+"""The ways by how often they are taken: a process for each graph takes as long as thirty graphs."""
+
 Going = Callable[[int], bool]
 """Of how many were tried: whether there is time for another."""
 
@@ -51,7 +57,7 @@ def graphs(tally: Tally, going: Going) -> Iterator[str]:
     """Try random programs from a seed on."""
     seen: set[str] = set()
     while going(tally.next_seed - tally.seed):
-        program = drawn(tally.next_seed, list(WAYS))
+        program = drawn(tally.next_seed, OFTEN)
         tally.next_seed += 1
         why, count = tried(program)
         tally.tried["wrong" if why else "right"] += 1
@@ -101,7 +107,80 @@ def files(tally: Tally, going: Going) -> Iterator[str]:
             if what.startswith(BAD) and (source, what) not in seen:
                 seen.add((source, what))
                 yield smallest(child, source, number, content, what)
-    tally.spent += child.spent
+
+
+def isolated(tally: Tally, going: Going) -> Iterator[str]:
+    """Load and call mutants in isolated sessions of this process, which nothing may harm."""
+    sources = [source for source in mutations.sources() if source[0] == "model"]
+    seen: set[str] = set()
+    while going(tally.next_seed - tally.seed):
+        number = tally.next_seed
+        tally.next_seed += 1
+        source = sources[number % len(sources)]
+        what = walled(mutations.mutated(source, number))
+        tally.tried[what.partition(":")[0]] += 1
+        if what.startswith(BAD) and what not in seen:
+            seen.add(what)
+            yield (
+                f"def test_found() -> None:  # {what}\n"
+                f"    assert not walled(mutations.mutated({source!r}, {number})).startswith(BAD)"
+            )
+
+
+def walled(content: bytes) -> str:
+    """Return the outcome of a model's bytes in an isolated session: "ran", or the name of an error."""
+    try:
+        session = gc.IsolatedSession(load_seconds=60, run_seconds=10, intra_op_num_threads=1)
+        with session.load(content) as model:
+            fed = worker.fed(model)  # type: ignore[arg-type]
+            if fed is None:
+                return "loaded"
+            model.execute(fed)
+    except GraphcoreError as error:
+        return f"{type(error).__name__}{' of an end' if 'was ended by' in str(error) else ''}"
+    except Exception as error:  # whatever it is, it should not have been
+        return f"raised {type(error).__name__}: {error}"[:300]
+    return "ran"
+
+
+def feeds(tally: Tally, going: Going) -> Iterator[str]:
+    """Feed every operator what it does not expect, in a child."""
+    names = odd_feeds.names()
+    seen: set[tuple[str, str]] = set()
+    with Child() as child:
+        while going(tally.next_seed - tally.seed):
+            number = tally.next_seed
+            tally.next_seed += 1
+            name = random.Random(number).choice(names)
+            what = child.ask("feeds", name, str(number).encode())
+            tally.tried[what.partition(":")[0]] += 1
+            operator = name.split()[1]
+            if what.startswith(BAD) and (operator, what) not in seen:
+                seen.add((operator, what))
+                yield (
+                    f"def test_found() -> None:  # {what}\n    with Child() as child:\n"
+                    f"        what = child.ask('feeds', {name!r}, b'{number}')\n"
+                    "    assert not what.startswith(BAD), what"
+                )
+
+
+def programs(tally: Tally, going: Going) -> Iterator[str]:
+    """Try random programs on complex numbers, wide integers, matrices and under the systems of packages, in turn."""
+    subjects = list(values.SUBJECTS)
+    seen: set[tuple[str, str]] = set()
+    while going(tally.next_seed - tally.seed):
+        number = tally.next_seed
+        tally.next_seed += 1
+        subject = subjects[number % len(subjects)]
+        why, count = values.failure(subject, number)
+        tally.tried[f"{subject}: {'wrong' if why else 'right'}"] += 1
+        tally.comparisons += count
+        if why and (subject, why.partition("[")[0][:60]) not in seen:
+            seen.add((subject, why.partition("[")[0][:60]))
+            steps = values.shrunk(subject, number)
+            why = (values.failure(subject, number, steps)[0] or why).replace("\n", " ")
+            call = f"values.failure({subject!r}, {number}, {steps})"
+            yield f"def test_found() -> None:  # {why}\n    assert {call}[0] is None"
 
 
 def smallest(child: Child, source: mutations.Source, number: int, content: bytes, what: str) -> str:
@@ -132,18 +211,19 @@ def machines(tally: Tally, going: Going) -> Iterator[str]:
 
 
 KINDS: dict[str, Callable[[Tally, Going], Iterator[str]]] = {
-    "graphs": graphs, "ops": ops, "files": files, "states": machines,
+    "graphs": graphs, "ops": ops, "files": files, "isolated": isolated, "feeds": feeds, "values": programs,
+    "states": machines,
 }  # fmt: skip
 
 
 def hunt(kind: str, seed: int, going: Going, say: Callable[[str], None] = print) -> Tally:
     """Hunt from a seed on while there is time. say: takes findings as they come, and the counts at the end."""
     tally = Tally(kind, seed, next_seed=seed)
-    began = time.process_time()
+    began = sum(os.times()[:4])  # of this process, and of those that it started and that ended
     for found in KINDS[kind](tally, going):
         tally.findings.append(found)
         say(found)
-    tally.spent += time.process_time() - began
+    tally.spent += sum(os.times()[:4]) - began
     say(tally.line())
     return tally
 

@@ -29,8 +29,6 @@ class Child:
 
     def __init__(self, seconds: float = SECONDS, megabytes: int = MEGABYTES) -> None:
         self.seconds, self.megabytes, self.deaths = seconds, megabytes, 0
-        self.spent = 0.0
-        self._seen = 0.0
         self._process = self._start()
 
     def __enter__(self) -> Child:
@@ -59,16 +57,12 @@ class Child:
     def _start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "tests.fuzz.child", str(self.megabytes)]
         environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
-        self._seen = 0.0
         return subprocess.Popen(
             command, cwd=ROOT, env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
     def _end(self) -> None:
-        with contextlib.suppress(OSError):  # of one that is dead
-            self._seen = self._processor()
-        self.spent += self._seen
         self._process.kill()
         self._process.wait()
         for pipe in self._pipes():
@@ -82,7 +76,7 @@ class Child:
 
     def _asked(self, line: str) -> str:
         to, of = self._pipes()
-        began = self._seen = self._processor()
+        began = self._processor()
         try:
             to.write(line)
             to.flush()

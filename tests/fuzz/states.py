@@ -315,7 +315,7 @@ class Isolated(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         session: Any = getattr(gc, "IsolatedSession")  # noqa: B009 a release may not have it
-        self.model = session(intra_op_num_threads=1).load(cached_graph())
+        self.model = session(intra_op_num_threads=1, load_seconds=600).load(cached_graph())
         (self.want,) = gc.InferenceSession(**ONE).load(cached_graph())(np.ones((2, 16), np.float32))
 
     def teardown(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +13,21 @@ import numpy as np
 import pytest
 from hypothesis.stateful import rule
 
+import graphcore as gc
 from graphcore import DType, ops
-from tests.fuzz import elements, mutations, states
-from tests.fuzz.hunt import Tally, hunt, shrunk, smallest
+from tests.fuzz import elements, mutations, odd_feeds, states, values
+from tests.fuzz.hunt import Tally, hunt, shrunk, smallest, walled
 from tests.fuzz.mutations import mutated, sources
 from tests.fuzz.pool import BAD, Child
 from tests.fuzz.programs import Input, Place, Program, Step, code, drawn
 from tests.fuzz.shrink import nearest
-from tests.fuzz.ways import WAYS, failure
+from tests.fuzz.ways import EAGER, WAYS, failure
 from tests.support import promoted
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("ignore")]
 
-SHORT = {"graphs": 300, "files": 300, "ops": 120, "states": 4}
-SEEDS = {"graphs": 1, "files": 1, "ops": 1, "states": 0}
+SHORT = {"graphs": 300, "files": 300, "isolated": 20, "ops": 120, "feeds": 400, "values": 80, "states": 4}
+SEEDS = {"graphs": 1, "files": 1, "isolated": 1, "ops": 1, "feeds": 1, "values": 1, "states": 0}
 """How many of each kind a run of the tests tries."""
 
 
@@ -95,6 +98,34 @@ def test_program_is_the_same_when_drawn_again_and_its_code_makes_it() -> None:
         assert eval(text.strip(), made) == program
 
 
+@pytest.mark.parametrize("subject", ["wide", "complex"])
+def test_wrong_step_is_found_in_the_fewest_steps_when_it_is_planted(
+    subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs: dict[str, Any] = values.PAIRS if subject == "wide" else values.BINARY
+    monkeypatch.setitem(pairs, "*", (lambda x, y: x * y + x, pairs["*"][1]))
+    number = next(n for n in range(200) if values.failure(subject, n)[0])
+    steps = values.shrunk(subject, number)
+    assert values.failure(subject, number, steps)[0]
+    assert steps == 1 or values.failure(subject, number, steps - 1)[0] is None
+
+
+@pytest.mark.parametrize("subject", values.SUBJECTS)
+def test_subjects_are_right_as_long_as_nothing_is_planted(subject: str) -> None:
+    counts = [values.failure(subject, number) for number in range(6)]
+    assert all(why is None for why, _ in counts), counts
+    assert sum(count for _, count in counts)
+
+
+def test_tensors_are_compared_with_graphs_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert failure(replace(PLANTED, way=EAGER)) is None
+    right = gc.Tensor.numpy
+    monkeypatch.setattr(gc.Tensor, "numpy", lambda self: right(self)[::-1])
+    why = failure(replace(PLANTED, way=EAGER))
+    assert why is not None
+    assert why.startswith("eager: ")
+
+
 @pytest.mark.parametrize("dtype", [DType.int8, DType.float16, DType.bfloat16, DType.int4, DType.float8_e5m2], ids=str)
 def test_values_are_all_of_a_narrow_dtype(dtype: DType) -> None:
     every = elements.values(dtype)
@@ -146,6 +177,23 @@ def test_shrunk_bytes_are_saved_and_named_in_the_test(monkeypatch: pytest.Monkey
         told = smallest(child, ("planted", "dies"), 5, b"much more", "died: -6")
     assert (tmp_path / "planted-5.bin").read_bytes() == b""
     assert "planted-5.bin" in told
+
+
+def test_feeds_are_the_same_when_drawn_again_and_those_of_the_case_at_first() -> None:
+    for name in random.Random(1).sample(odd_feeds.names(), 40):
+        (content, feeds), (again, fed) = odd_feeds.drawn(name, 7), odd_feeds.drawn(name, 7)
+        assert content == again
+        assert all(np.array_equal(feeds[key], fed[key], equal_nan=feeds[key].dtype.kind == "f") for key in feeds)
+    with Child() as child:
+        for name in ("- Gather float32 0", "- STFT float64 0", "ai.onnx.ml FeatureVectorizer float32 0"):
+            assert child.ask("feeds", name, b"0") == "ran", name
+        assert child.ask("feeds", "- STFT float32 0", b"1786") == "RunError"  # no samples in a window
+        assert child.deaths == 0
+
+
+def test_mutants_are_walled() -> None:
+    assert walled(sources()["model", "control"]) == "ran"
+    assert walled(b"") == "ModelError"
 
 
 @pytest.mark.parametrize("kind", ["gguf", "safetensors", "config", "cache"])

@@ -13,6 +13,7 @@ import numpy as np
 import graphcore as gc
 from graphcore import DType, Graph
 from graphcore.errors import GraphcoreError
+from tests.fuzz import eager
 from tests.fuzz.meaning import Array, Built, Wrong, built, check
 from tests.fuzz.programs import Program
 from tests.support import reference
@@ -49,6 +50,11 @@ def _cached(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         return list(session.load(graph, cache_dir=folder)(*arrays))
 
 
+def _isolated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    with gc.IsolatedSession(load_seconds=600, **ONE).load(graph) as model:
+        return [np.array(result) for result in model(*arrays)]
+
+
 WAYS: dict[str, Callable[[Graph, Sequence[Array]], list[Array]]] = {
     "fused": lambda graph, arrays: _run(graph, arrays, optimize="all"),
     "unoptimised": lambda graph, arrays: _run(graph, arrays, optimize="off"),
@@ -59,7 +65,12 @@ WAYS: dict[str, Callable[[Graph, Sequence[Array]], list[Array]]] = {
     "pickled": lambda graph, arrays: _run(pickle.loads(pickle.dumps(graph)), arrays),
     "fast": lambda graph, arrays: _run(graph, arrays, precision="fast"),
     "cached": _cached,
+    "isolated": _isolated,
 }
+
+
+EAGER = "eager"
+"""The way of Tensors, which go through the steps one by one."""
 
 
 def failure(program: Program) -> str | None:
@@ -88,6 +99,8 @@ def _check(program: Program) -> int:
     check(program, of, results)
     if not program.way:
         return len(results)
+    if program.way == EAGER:
+        return len(results) + eager.compared(program, of, results)
     try:
         others = WAYS[program.way](of.graph, of.arrays)
     except Exception as error:
@@ -122,4 +135,4 @@ def _compare(program: Program, of: Built, results: Sequence[Array], others: Sequ
     return count
 
 
-__all__ = ["WAYS", "failure", "tried"]
+__all__ = ["EAGER", "WAYS", "failure", "tried"]

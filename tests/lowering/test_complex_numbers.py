@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import graphcore as gc
-from graphcore import DType, Graph, TensorType, ops
+from graphcore import DType, Graph, TensorType, ops, promotion
 from graphcore.analysis.statistics import statistics
 from graphcore.errors import DTypeError, FeedError
 from graphcore.promotion.complex_operators import OPERATORS, ORDERED
@@ -125,6 +125,20 @@ def test_functions_are_within_their_bounds(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_tangents_are_numbers_above_and_below_their_poles(dtype: Any) -> None:
+    poles = np.array([0.5, -0.5, 1.5, 2.5]) * np.pi
+    heights = np.array([0.1, 0.88137358701954305, 1.0, 3.0, -0.5, 19.0, 30.0])
+    z = np.empty((len(poles), len(heights)), dtype)
+    z.real, z.imag = poles[:, None], heights
+    graph = Graph("tan", {"z": TensorType(DType.of(np.dtype(dtype)), ["n", "m"])}, promotion="array_api")
+    graph.output(ops.tan(graph["z"]), ops.tanh(graph["z"] * 1j))
+    tan, tanh = gc.InferenceSession().load(graph)(z)
+    want = np.tan(z.astype(np.clongdouble))
+    assert (np.abs(tan - want) <= 16 * np.finfo(dtype).eps * np.abs(want)).all()
+    assert (np.abs(tanh - 1j * want) <= 16 * np.finfo(dtype).eps * np.abs(want)).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_arithmetic_is_numpys_formula_bit_for_bit(dtype: Any) -> None:
     x, y = (np.concatenate([np.repeat(grid(dtype), 81), drawn(500, dtype=dtype)]),
             np.concatenate([np.tile(grid(dtype), 81), drawn(500, dtype=dtype, seed=1)]))  # fmt: skip
@@ -175,6 +189,20 @@ def test_parts_and_casts_are_numpys(dtype: Any) -> None:
     np.testing.assert_array_equal(other, z.astype(np.complex128))
     np.testing.assert_array_equal(whole, x.astype(np.complex64))
     assert (other.dtype, whole.dtype) == (np.complex128, np.complex64)
+
+
+@pytest.mark.parametrize(
+    "dims", [([3], ["n", 3]), ([], ["n", 3]), ([1, 3], ["n", 1]), (["n", 3], []), ([2, 3], [3])], ids=str
+)
+def test_parts_of_other_shapes_meet(dims: tuple[list[Any], list[Any]]) -> None:
+    rules = promotion.system("max", complex=True)
+    graph = Graph("parts", {f"x{i}": TensorType(DType.float32, d) for i, d in enumerate(dims)}, promotion=rules)
+    graph.output(ops.complex(*graph.inputs))
+    sizes = [[2 if d == "n" else d for d in shape] for shape in dims]
+    real, imag = (np.arange(np.prod(s), dtype=np.float32).reshape(s) + i for i, s in enumerate(sizes))
+    for source in (graph, graph.to_onnx(target="onnx")):
+        (got,) = gc.InferenceSession().load(source)(real, imag)
+        np.testing.assert_array_equal(got, (real + 1j * imag).astype(np.complex64))
 
 
 def test_powers_are_numpys() -> None:

@@ -51,6 +51,21 @@ def test_matrix_products_are_exact_under_hls(dtype: DType, shapes: Any, tmp_path
 
 
 @pytest.mark.numbers
+@pytest.mark.parametrize("bits", [66, 73, 89, 96, 97, 98, 121, 129, 161, 193])
+@pytest.mark.parametrize("size", ["k", 3])
+def test_last_word_has_the_sign_when_words_end_where_digits_do(bits: int, size: Any) -> None:
+    x = drawn(DType.int(bits - 1), [3], bits)
+    x[0] = -(1 << (bits - 2))
+
+    def squared(x: Symbol) -> tuple[Symbol, ...]:
+        wide = x.cast(DType.int(bits + 40)) - 1
+        return wide @ wide, ops.einsum("i,i->", wide, wide)
+
+    exact = ((x - 1) * (x - 1)).sum()
+    check(squared, [TensorType(DType.int(bits - 1), [size])], [x], [exact, exact])
+
+
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", WIDTHS, ids=str)
 def test_matrix_products_wrap_in_systems_that_keep_the_width(dtype: DType) -> None:
     x, y = drawn(dtype, [3, 5], 3), drawn(dtype, [5, 4], 4)

@@ -128,7 +128,7 @@ def step_of(rng: random.Random, package: str, count: int) -> Step:
         return Step("abs" if (package, op) == ("torch", "sign") else op, (place(),))  # its sign of NaN is 0
     op = rng.choice(TWO)
     if op in ("floor_div", "mod", "pow"):  # a divisor of 0 and a negative power are not the packages' alike
-        return Step(op, (place(), ("number", rng.choice((1, 2, 3, 0.5)))))
+        return Step(op, (place(), ("number", rng.choice((1, 2, 3, 0.25)))))
     if op == "left_shift":
         return Step(op, (place(), ("number", rng.choice((0, 1, 3)))))
     if op in OF_LITERALS and rng.random() < 0.4:

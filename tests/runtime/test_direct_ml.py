@@ -253,6 +253,15 @@ def test_name_of_a_graph_that_is_no_text_is_refused() -> None:
             load(content.replace(b"others", b"\xefthers"))
 
 
+def test_metadata_that_are_no_text_are_refused() -> None:
+    for key, text in ((b"graphcore.pr\xefmotion", b"max"), (b"author", b"\xff")):
+        content = TAKEN["Scaler"]().SerializeToString()
+        entry = b"\x0a%c%b\x12%c%b" % (len(key), key, len(text), text)
+        for load in (gc.InferenceSession().load, gc.Graph.load):
+            with pytest.raises(ModelError, match="no UTF-8"):
+                load(content + b"\x72%c%b" % (len(entry), entry))  # field 14 of a model
+
+
 def test_weights_are_packed_where_several_rows_go_through_them_before_anything_else() -> None:
     weights = helper.make_tensor("w", F32, [4, 3], [0.5] * 12)
     nodes = [

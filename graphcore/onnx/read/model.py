@@ -11,6 +11,7 @@ from graphcore.arrays.external_data import Folder
 from graphcore.arrays.resource_limits import USUAL, Limits, Watch, exceeded
 from graphcore.errors import GraphcoreError
 from graphcore.onnx import notes
+from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.function_calls import Functions
@@ -110,9 +111,10 @@ class Model:
 
 
 def _notes(proto: onnx.ModelProto) -> dict[str, str]:
-    """Return what a model and its values note of themselves."""
+    """Return what a model and its values note of themselves. Raises `ModelError` for notes that are no text."""
     graph = proto.graph
     values = {v.name: v.metadata_props for v in (*graph.input, *graph.output, *graph.initializer) if v.metadata_props}
+    check_text((text for p in proto.metadata_props for text in (p.key, p.value)), "the model's metadata")
     said = {name: {p.key: p.value for p in properties} for name, properties in values.items()}
     return notes.gathered(notes.read({p.key: p.value for p in proto.metadata_props}), said)
 

@@ -13,7 +13,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.kernel_probe.probes.floats import top_k
-from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, operator, reduction
+from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, bare, operator, reduction
 from graphcore.runtime.lowering.decompositions.older import empty
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -22,6 +22,9 @@ REDUCED = (D.bool, D.int8, D.uint8, D.int32)
 """Dtypes of which the kernels of extremes are right where there are elements."""
 SORTED = (D.int32, D.int64, D.uint64, D.float32, D.float64)
 EMPTY = ((2, 0), (0, 3), (0, 0), (2, 0, 3), (0, 3, 2))
+
+
+_TURNS = "Loop without a number of turns"
 
 
 def families() -> list[Family]:
@@ -35,6 +38,9 @@ def families() -> list[Family]:
         Family("GRU and LSTM end the process where there are no steps, sequences or features.", [*_recurrent()]),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Attention fails without queries or keys.", [*_attention()]),
+        Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
+        Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),
+        Family("FeatureVectorizer ends the process without rows.", [*_vectorizers()]),
     ]
 
 
@@ -204,6 +210,53 @@ def _attention() -> Iterator[Probe]:
         yield Probe(
             D.float32, (), (q, k, k), attend, (nothing,), names=names, in_session=True, needs="Attention", dims=dims
         )
+
+
+def _scans() -> Iterator[Probe]:
+    """Rows, columns or both of what is empty, taken along an axis and put together along an axis."""
+    names = ("Scan along other axes without elements",)
+    for shape, axis, end in (((0, 3), 1, 1), ((3, 0), 0, 1), ((2, 0, 3), 0, 1), ((2, 3, 0), 2, 0), ((2, 0, 3), 2, -2)):
+        if not shape[axis]:
+            continue  # which onnxruntime refuses in words
+
+        def build(graph: Graph, x: Symbol, axis: int = axis, end: int = end) -> Any:
+            dims = list(x.shape)
+            length = dims.pop(axis)
+            body = Graph("body", {"row": TensorType(x.dtype, dims)})
+            body.output(-body["row"])
+            dims.insert(end % (len(dims) + 1), length)
+            attributes = {"body": body, "num_scan_inputs": 1, "scan_input_axes": [axis], "scan_output_axes": [end]}
+            return graph.op("Scan", [x], attributes, [TensorType(x.dtype, dims)])
+
+        want = np.moveaxis(np.zeros(shape), axis, end)
+        yield Probe(D.float32, (), (np.zeros(shape),), build, (want,), names=names, dies=True)
+
+
+def _unturned() -> str:
+    """Return what is wrong with a Loop whose number of turns has no elements: it is refused in words."""
+    graph = Graph("loop", {"n": TensorType(D.int64, ["k"]), "x": TensorType(D.float32, [2])})
+
+    def body(number: Symbol, going: Symbol, x: Symbol) -> Any:
+        return going, -x
+
+    turns = ops.concat([graph["n"], graph["n"]], axis=0)
+    graph.output(ops.onnx.Loop(turns, graph.constant(np.array(True)), [graph["x"]], body=body))
+    session = bare(graph)
+    try:
+        session.run(None, {"n": np.zeros(0, np.int64), "x": np.ones(2, np.float32)})
+    except Exception:  # its errors have no common class
+        return ""
+    return "gives results"
+
+
+def _vectorizers() -> Iterator[Probe]:
+    names = ("FeatureVectorizer without rows",)
+
+    def build(graph: Graph, x: Symbol) -> Any:
+        counts = {"inputdimensions": [2, 3]}
+        return graph.op("FeatureVectorizer", [x, x], counts, [TensorType(D.float32, ["?", 5])], domain="ai.onnx.ml")
+
+    yield Probe(D.float32, (), (np.zeros((0, 3)),), build, (np.zeros((0, 5)),), names=names, dies=True)
 
 
 def attend(graph: Graph, q: Symbol, k: Symbol, v: Symbol) -> Symbol:

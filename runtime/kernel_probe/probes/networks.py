@@ -14,7 +14,7 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import LONG, NAN, WIDE, Check, D, Family, Probe, operator
+from graphcore.runtime.kernel_probe.probes.probe import LONG, NAN, WIDE, Check, D, Family, Probe, bare, operator
 from graphcore.runtime.lowering.functions.custom_ops import STATISTICS
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -34,6 +34,7 @@ def families() -> list[Family]:
         Family("SkipSimplifiedLayerNormalization does not give the mean that is asked for.", [*_means()]),
         Family("DFT and STFT of float32 lose digits where the length is no power of two.", [*_fourier()]),
         Family("DFT of float64 has no inverse of one side.", [*_inverse()]),
+        Family("STFT divides by zero where frames have no samples.", [Check(("STFT float64",), _unframed, dies=True)]),
     ]
 
 
@@ -246,6 +247,19 @@ def _transform(op_type: str, **attributes: int) -> Any:
 def _frames(graph: Graph, x: Symbol) -> Any:
     given = [x, graph.constant(np.array(100)), None, graph.constant(np.array(499))]
     return graph.op("STFT", given, {"onesided": 1}, [TensorType(x.dtype, [1, "f", "b", 2])])
+
+
+def _unframed() -> str:
+    """Return what is wrong with an STFT whose window has no elements: it is refused in words."""
+    graph = Graph("frames", {"x": TensorType(D.float64, [1, 8, 1]), "w": TensorType(D.float64, ["k"])})
+    given = [graph["x"], graph.constant(np.array(2)), graph["w"]]
+    graph.output(*graph.op("STFT", given, {"onesided": 1}, [TensorType(D.float64, [1, "f", "b", 2])]))
+    session = bare(graph)
+    try:
+        session.run(None, {"x": np.ones((1, 8, 1)), "w": np.ones(0)})
+    except Exception:  # its errors have no common class
+        return ""
+    return "gives results"
 
 
 def _inverse() -> Iterator[Probe]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.compute import compute_in
@@ -33,6 +34,34 @@ def in_double(b: Builder, call: Call) -> Replacement:
         if made is not None:
             return made
     return compute_in(b, _F64, call)
+
+
+def framed(b: Builder, call: Call) -> Replacement:
+    """Compute an STFT whose frames may have no samples, by whose number the kernel divides: it refuses a long frame.
+
+    None where the length is known. Raises `GraphError` where that is 0.
+    """
+    length = fourier_products.frame_length(b, call)
+    if length:
+        return None
+    signal, step, window, said = [*call.inputs, None, None][:4]
+    if length is not None or (window is None and said is None):
+        raise GraphError(
+            "STFT: its frames have no samples",
+            operands={name: s for name, s in (("signal", signal), ("window", window)) if s is not None},
+            help="give a window, or a frame_length of at least 1",
+        )
+    if said is not None:
+        size = b.op("Reshape", b.cast(said, _I64), b.constant(np.zeros(0, np.int64), _I64), shape=_shape([]))
+    else:
+        sizes = b.op("Shape", window, dtype=_I64, shape=_shape([Dim(1)]))
+        size = b.op("Squeeze", sizes, b.vector([0]), shape=_shape([]))
+    is_some = b.op("Greater", size, b.scalar(0, _I64), dtype=DType.bool)
+    size = b.op("Where", is_some, size, b.scalar(_TOO_LONG, _I64), dtype=_I64)
+    return b.native("STFT", signal, step, window, size, dtype=_F64, shape=call.shape, **call.attributes)
+
+
+_TOO_LONG = 1 << 62
 
 
 def inverse(b: Builder, call: Call) -> Replacement:

@@ -157,8 +157,10 @@ def _may_lack_rows(type_: TensorType) -> bool:
 def _vectorized(b: Builder, call: Call) -> Replacement:
     """Return the columns of the operands side by side, each cut or filled with zeros to its own number of them.
 
-    The kernel ends the process on operands without rows (seen in onnxruntime 1.32).
+    The kernel ends the process on operands without rows.
     """
+    if not b.rules.has_trap("FeatureVectorizer without rows"):
+        return None
     counts = call.attributes.get("inputdimensions") or ()
     if len(counts) != len(call.inputs):
         return None  # the kernel says so

@@ -35,6 +35,7 @@ def _decoder(b: Builder, call: Call) -> Replacement:
 ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("DFT", "STFT"), (_F32,), fourier.in_double),
     (("DFT",), (_F64,), fourier.inverse),
+    (("STFT",), (_F64,), fourier.framed),
     (("StringNormalizer",), (DType.string,), strings.normalizer),
     (("StringSplit",), (DType.string,), strings.split),
     (("Gather",), (DType.string,), strings.gather),

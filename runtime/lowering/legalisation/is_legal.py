@@ -9,7 +9,7 @@ from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, 
 from graphcore.runtime.lowering.dtypes import sequences
 from graphcore.runtime.lowering.dtypes.float4 import FOUR
 from graphcore.runtime.lowering.expansion.expand import PARTIAL_KERNELS, computes
-from graphcore.runtime.lowering.legalisation.control_flow import stored_as
+from graphcore.runtime.lowering.legalisation.control_flow import has_detour, stored_as
 from graphcore.runtime.lowering.legalisation.select import keeps
 from graphcore.runtime.lowering.summary import Summary, kinds_of
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, CONTROL, PRIMARY, Legality
@@ -31,7 +31,7 @@ def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bo
     if any(dtype.storage is not dtype or (dtype is FOUR and rules.decomposes) for dtype in dtypes):
         return False
     if not has.op_types.isdisjoint(CONTROL) and any(
-        node.op_type in CONTROL and not node.domain and stored_as(node, rules)
+        node.op_type in CONTROL and not node.domain and (stored_as(node, rules) or _has_detour(node, rules))
         for part in has.parts
         for node in part.nodes
     ):
@@ -45,6 +45,11 @@ def is_legal(has: Summary, rules: Legality, *, keeps_halves: bool = False) -> bo
         if not all(_is_legal_by_kind(part, rules, keeps_halves=keeps_halves) for part in has.parts):
             return False
     return all(map(_has_own_outputs, has.parts))
+
+
+def _has_detour(node: Node, rules: Legality) -> bool:
+    inputs = [None if s is None else s.type for s in node.inputs]
+    return has_detour(rules, node.op_type, node.attributes, inputs, [s.type for s in node.outputs])
 
 
 def _is_legal_by_kind(graph: Graph, rules: Legality, *, keeps_halves: bool) -> bool:

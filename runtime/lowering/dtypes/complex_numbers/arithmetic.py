@@ -11,6 +11,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.dtypes.complex_numbers import real as r
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result, holds_complex
 from graphcore.types.dtypes import DType, Kind
+from graphcore.types.tensor_types import Shape
 
 
 def operands(on: Parts, node: Node) -> list[Pair]:
@@ -179,11 +180,11 @@ def _complex_of(on: Parts, node: Node) -> Sequence[Result]:
     return (Pair(*(_spread(part, other, shape) for part, other in ((real, imag), (imag, real)))),)
 
 
-def _spread(part: Symbol, other: Symbol, shape: object) -> Symbol:
+def _spread(part: Symbol, other: Symbol, shape: Shape) -> Symbol:
     """Return a part in the shape that it and the other have together."""
     if part.shape == shape and not part.shape.is_dynamic:
         return part
-    return e.emit("Expand", part, r.shape_of(other))
+    return e.emit("Expand", part, r.shape_of(other), shape=shape)
 
 
 def _real(on: Parts, node: Node) -> Sequence[Result]:

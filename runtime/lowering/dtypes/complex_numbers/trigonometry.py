@@ -110,12 +110,13 @@ def tanh(z: Pair, narrow: bool) -> Pair:
     x, y = z
     sin, cos = sin_cos(y, narrow=narrow)
     _, s = _cosh_sinh(x)
-    tan = r.div(sin, cos)
-    beta = r.plus(r.mul(tan, tan), 1.0)
     square = r.mul(s, s)
     rho = r.sqrt(r.plus(square, 1.0))
-    below = r.plus(r.mul(beta, square), 1.0)
-    real, imag = r.div(r.mul(r.mul(beta, rho), s), below), r.div(tan, below)
+    below = r.add(r.mul(cos, cos), square)  # sums of squares: a tangent would overflow beside its poles
+    is_pole = r.is_zero(below)
+    below = e.where(is_pole, r.number(x, 1.0), below)
+    real = e.where(is_pole, x, r.div(r.mul(rho, s), below))
+    imag = e.where(is_pole, r.div(sin, cos), r.div(r.mul(sin, cos), below))
     far = r.above(r.magnitude(x), _FAR)
     one, zero, nan = (r.number(x, value) for value in (1.0, 0.0, NAN))
     fade = r.exp(r.times(r.magnitude(x), -2.0))

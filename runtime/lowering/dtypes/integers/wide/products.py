@@ -65,7 +65,7 @@ def _words(limbs: Limbs, value: Value, bits: int, count: int) -> list[Symbol]:
         at, below = divmod(bits * place, DIGIT)
         word = limbs.cut(digits[at], below) if below else digits[at]
         is_last = place == count - 1
-        if below + bits > DIGIT and at + 1 < len(digits):
+        if at + 1 < len(digits) and (is_last or below + bits > DIGIT):  # the last one has the sign, wherever it is
             above = digits[at + 1] if is_last else limbs.masked(digits[at + 1], (1 << (below + bits - DIGIT)) - 1)
             word = limbs.plus(word, limbs.times(above, limbs.number(1 << (DIGIT - below))))
         words.append(word if is_last else limbs.masked(word, (1 << bits) - 1))
