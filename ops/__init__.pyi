@@ -378,7 +378,7 @@ def irfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization
 def rfft(x: TensorLike, n: DimLike | None = None, axis: int = -1, normalization: str = 'backward') -> Symbol:
     """The discrete Fourier transform of real numbers along an axis, without its redundant half."""
 def stft(x: TensorLike, frame_length: int, frame_step: int, window: TensorLike | None = None, onesided: bool = True) -> Symbol:
-    """The short-time Fourier transform of real signals: the spectrum of each frame."""
+    """The short-time Fourier transform of signals: the spectrum of each frame."""
 
 # gathering
 

@@ -106,23 +106,42 @@ def one(like: Symbol, dtype: DType, rank: int) -> Symbol:
     return along(like, [1] + [0] * (count_of(dtype) - 1), _I64, rank)
 
 
-def multiplied(x: Symbol, y: Symbol) -> Symbol:
-    """Return the product of words; those of x broadcast to the shape of those of y."""
-    return _carried(_columns(x, y), _without_first(y.shape))
+def aligned(x: Symbol, rank: int) -> Symbol:
+    """Return words with axes of length 1 after the first, so that they have a rank."""
+    room = list(range(1, 1 + rank - x.rank))
+    if not room:
+        return x
+    return e.emit("Unsqueeze", x, e.ints(x, room), shape=_shape([x.shape[0], *[Dim(1)] * len(room), *x.shape[1:]]))
 
 
-def _columns(x: Symbol, y: Symbol) -> Symbol:
+def multiplied(x: Symbol, y: Symbol, *terms: Symbol) -> Symbol:
+    """Return the product of words, and the sum of it and terms; all others broadcast to the shape of those of y."""
+    columns = _columns(x, y, "Mul", y.shape)
+    for term in terms:
+        columns = e.emit("Add", columns, aligned(term, y.rank), shape=y.shape)
+    return _carried(columns, _without_first(y.shape))
+
+
+def contracted(x: Symbol, y: Symbol, shape: Shape) -> Symbol:
+    """Return the matrix product of words, in the shape of the result with its words along the first axis."""
+    return _carried(_columns(x, y, "MatMul", shape), _without_first(shape))
+
+
+def _columns(x: Symbol, y: Symbol, op: str, shape: Shape) -> Symbol:
     """Return the sums of products of words that count the same: Horner's rule along the words of x, the last first."""
-    with body(y.graph, "times", [tensor_type(_I64, y.shape), tensor_type(_I64, _without_first(x.shape))]) as step:
+    word_type = tensor_type(_I64, _without_first(x.shape))
+    with body(y.graph, "times", [tensor_type(_I64, shape), word_type]) as step:
         total, word = step.inputs
         # What moves beyond the last word is cut off.
-        moved = e.emit(
-            "Pad", total, e.ints(total, [1, -1]), None, e.ints(total, [0]), shape=total.shape, mode="constant"
-        )
-        finish(step, [e.emit("Add", moved, e.emit("Mul", word, step.build.own(y, "Mul", "y"), shape=y.shape))])
-    start = e.emit("Mul", y, e.const(y, 0))
+        moved = e.emit("Pad", total, e.ints(total, [1, -1]), None, e.ints(total, [0]), shape=shape, mode="constant")
+        finish(step, [e.emit("Add", moved, e.emit(op, word, step.build.own(y, op, "y"), shape=shape))])
+    some = y
+    if op == "MatMul":
+        first = e.emit("Gather", x, y.graph.build.scalar(0, _I64), shape=word_type.shape, axis=0)
+        some = e.emit(op, first, y, shape=shape)
+    start = e.emit("Mul", some, e.const(y, 0))
     attributes = {"body": step, "num_scan_inputs": 1, "scan_input_axes": [0], "scan_input_directions": [1]}
-    return y.graph.build.emit("Scan", (start, x), tensor_type(_I64, y.shape), attributes)
+    return y.graph.build.emit("Scan", (start, x), tensor_type(_I64, shape), attributes)
 
 
 def _carried(columns: Symbol, shape: Shape) -> Symbol:
@@ -145,4 +164,16 @@ def _without_first(shape: Shape) -> Shape:
     return _shape(list(shape[1:]))
 
 
-__all__ = ["BITS", "along", "count_of", "exact", "multiplied", "of_digits", "one", "to_digits", "unsigned"]
+__all__ = [
+    "BITS",
+    "aligned",
+    "along",
+    "contracted",
+    "count_of",
+    "exact",
+    "multiplied",
+    "of_digits",
+    "one",
+    "to_digits",
+    "unsigned",
+]

@@ -68,8 +68,7 @@ def _looped(on: Widths, node: Node, base: Symbol, exponent: Symbol) -> Digits:
     digits = words.unsigned(digits_of(on, exponent, counted), counted)
     x = words.of_digits(digits_of(on, base, dtype), dtype)
     # An axis in front for the power and the square, and others so that x has the rank of the result.
-    room = list(range(1, 2 + len(shape) - base.rank))
-    square = e.emit("Unsqueeze", x, e.ints(x, room), shape=_shape([x.shape[0], *[Dim(1)] * len(room), *x.shape[1:]]))
+    square = words.aligned(x, 2 + len(shape))
     if _may_be_negative(exponent, counted):
         square = _unless_inverse(x, square, digits, (dtype, counted))
     one = words.one(x, dtype, square.rank)

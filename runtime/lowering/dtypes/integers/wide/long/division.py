@@ -34,7 +34,7 @@ def divided(on: Widths, node: Node) -> Sequence[Result]:
     if not (left.shape.is_ranked and right.shape.is_ranked and shape.is_ranked):
         raise refused(node, "the rank of an operand is not known")
     whole = _shape([Dim(words.count_of(dtype)), *shape])
-    given = [_aligned(words.of_digits(digits_of(on, s, dtype), dtype), len(whole)) for s in (left, right)]
+    given = [words.aligned(words.of_digits(digits_of(on, s, dtype), dtype), len(whole)) for s in (left, right)]
     nothing = [e.emit("Mul", s, e.const(s, 0)) for s in given]
     x, y = (e.emit("Add", given[i], nothing[1 - i], shape=whole) for i in range(2))
     signs = [_sign(s, dtype) for s in (x, y)]
@@ -62,14 +62,6 @@ def _result(node: Node, quotient: Symbol, rest: Symbol, y: Symbol, signs: list[S
     if node.op_type == "FloorDiv":
         quotient = e.emit("Add", quotient, _lowest(quotient, e.cast_within(apart, _I64)))
     return e.where(opposed, e.emit("Neg", quotient), quotient)
-
-
-def _aligned(x: Symbol, rank: int) -> Symbol:
-    """Return words with axes of length 1 behind the first, so that they have a rank."""
-    room = list(range(1, 1 + rank - x.rank))
-    if not room:
-        return x
-    return e.emit("Unsqueeze", x, e.ints(x, room), shape=_shape([x.shape[0], *[Dim(1)] * len(room), *x.shape[1:]]))
 
 
 def _first(x: Symbol, place: int) -> Symbol:
