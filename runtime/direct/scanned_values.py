@@ -11,6 +11,7 @@ import onnx
 from graphcore.onnx.proto.ranges import LONGEST
 from graphcore.runtime.direct.constants import is_bounded, is_of_bits, is_text, values
 from graphcore.runtime.lowering.guards import negative_axes
+from graphcore.runtime.lowering.guards.rounded_constants import is_rounded
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 
@@ -52,6 +53,13 @@ class ScannedValues:
     def has_empty_constants(self) -> bool:
         """Return whether some constant has no elements."""
         return bool(self._empties)
+
+    @property
+    def has_rounded_constants(self) -> bool:
+        """Return whether some constant of float64 is one number that float32 rounds to 0 or 1."""
+        wide = (name for name in self.dims if self.dtypes[name] is DType.float64)
+        found = (self._values(name) for name in wide if math.prod(self.dims[name]) == 1)
+        return any(array is not None and is_rounded(array) for array in found)
 
     @property
     def has_float64(self) -> bool:

@@ -70,7 +70,13 @@ def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Dire
     graph = proto.graph
     slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
     disabled = (*slower, *idle(frozenset(scan.operators)), *quadratic(scan.constants, scan.different))
-    more = optimisers_to_leave_out({"float64": scan.has_float64, "empty constants": scan.has_empty_constants})
+    more = optimisers_to_leave_out(
+        {
+            "float64": scan.has_float64,
+            "empty constants": scan.has_empty_constants,
+            "rounded constants": scan.has_rounded_constants,
+        }
+    )
     return Direct(
         graph_name(graph.name),
         {v.name: read_type(v.type) for v in graph.input if v.name not in scan.dims},

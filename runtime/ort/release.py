@@ -16,6 +16,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import encode, join
+from graphcore.runtime.lowering.guards.rounded_constants import is_rounded
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.byte_saturation import many_rows, saturates
@@ -82,6 +83,9 @@ def broken(graph: Graph) -> tuple[str, ...]:
             "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
             "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
             "dequantised int8": any(_dequantises_int8(s) for s in symbols),
+            "rounded constants": any(
+                isinstance(s.producer, Constant) and is_rounded(s.producer.array) for s in symbols
+            ),
         }
     )
 
@@ -92,7 +96,10 @@ def optimisers_to_leave_out(signs: Mapping[str, bool]) -> tuple[str, ...]:
 
 
 def _traps() -> dict[str, list[str]]:
-    return {sign: [n for n in names if in_force(f"optimiser {n}", runtime())] for sign, names in _OPTIMISERS.items()}
+    return {
+        sign: [name.partition(" ")[0] for name in names if in_force(f"optimiser {name}", runtime())]
+        for sign, names in _OPTIMISERS.items()
+    }
 
 
 def _dequantises_int8(symbol: Symbol) -> bool:
@@ -114,6 +121,8 @@ _OPTIMISERS = {
     "float64": ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion"),
     # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
     "empty constants": ("NoopElimination",),
+    # It compares constants in float32: one of float64 beside 0 or 1 is dropped.
+    "rounded constants": ("NoopElimination float64",),
     # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
     "dequantised int8": ("QDQS8ToU8Transformer",),
 }

@@ -35,6 +35,7 @@ def families() -> list[Family]:
         Family("Optimisers make operators of float64 that have kernels in float32 alone.", [*_optimised()]),
         Family("QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.", [*_moved()]),
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
+        Family("NoopElimination takes a constant of float64 for the 0 or 1 that float32 rounds it to.", [*_rounded()]),
         Family("A Loop that gathers strings ends the process.", [Check((_LOOP,), _looped, dies=True)]),
         Family("An output that is an input has its memory, and does not keep it alive.", [Check((_GIVEN,), _given)]),
     ]
@@ -162,6 +163,20 @@ def _noop() -> Iterator[Probe]:
             lambda graph, x: x / np.zeros(0, x.dtype.numpy),
         ):
             yield Probe(dtype, (), ([1.0],), build, ([],), names=names, in_session=True, is_known=True)
+
+
+def _rounded() -> Iterator[Probe]:
+    names = ("optimiser NoopElimination float64",)
+    factor = 1 + 2.0**-40
+    # What is the first node of a graph, or its last one, stays.
+    builds: list[tuple[Callable[..., Any], list[float]]] = [
+        (lambda graph, x: -(-x + 1e-300), [-1e-300, 1.0]),
+        (lambda graph, x: -(-x - 1e-300), [1e-300, 1.0]),
+        (lambda graph, x: -(-x * factor), [0.0, factor]),
+        (lambda graph, x: -(-x / factor), [0.0, 1 / factor]),
+    ]
+    for build, want in builds:
+        yield Probe(D.float64, (), ([0.0, 1.0],), build, (want,), names=names)
 
 
 def _looped() -> str:

@@ -1,10 +1,17 @@
 """Guards: edits that keep onnxruntime from taking what was lowered for something else."""
 
-from graphcore.runtime.lowering.guards import added_zero, dequantized_matmul, empty_attention, negative_axes
+from graphcore.runtime.lowering.guards import (
+    added_zero,
+    dequantized_matmul,
+    empty_attention,
+    negative_axes,
+    rounded_constants,
+)
 from graphcore.runtime.lowering.guards.guard import Guard
 
 GUARDS: tuple[Guard, ...] = (
     added_zero.GUARD,
+    rounded_constants.GUARD,
     negative_axes.GUARD,
     dequantized_matmul.GUARD,
     empty_attention.GUARD,
