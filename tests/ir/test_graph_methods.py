@@ -55,6 +55,8 @@ def test_stubs_have_the_signatures_of_what_is_attached(owner: type) -> None:
         if name.startswith(f"{owner.__name__}.")
     }
     assert attached
+    # To type checkers nothing is an attribute that is not listed.
+    assert attached.pop("__getattr__", None) is None or "__getattr__" not in stubs
     assert not attached.keys() - stubs.keys()
     for name, function in attached.items():
         assert _signature(stubs[name]) == _signature(function), name

@@ -45,6 +45,8 @@ LEFT = {
     "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"}, "fma": {"BitCast"},
     "dequantize": {"BitCast"}, "gru": {"GRU"}, "stft": {"STFT"}, "unique": {"BitCast"},
     "list_split": {"SplitToSequence"}, "list_unstack": {"SplitToSequence"},
+    "copysign": {"BitCast"}, "frexp": {"BitCast"}, "ieee_remainder": {"BitCast"}, "ldexp": {"BitCast"},
+    "logb": {"BitCast"}, "nextafter": {"BitCast"}, "round_half_away": {"BitCast"}, "signbit": {"BitCast"},
     "string_of": {"Cast", "RegexFullMatch", "Where"}, "bitcast": {"BitCast"}, "bit_concat": {"Cast"},
 }  # fmt: skip
 """Ops of which something is left to the CPU, and what: there are no kernels of DFT, STFT, GRU and BitCast, none

@@ -25,10 +25,6 @@ def test_table_of_wide_operators_is_that_of_the_lowering() -> None:
 REFUSED: list[tuple[str, str, Callable[..., Any], str]] = [
     ("MaxPool", "i96", lambda a: a.graph.op("MaxPool", [a], {"kernel_shape": [2]}, [a.type]), "nothing computes it on"),
     ("Erf", "u65", lambda a: a.graph.op("Erf", [a], {}, [a.type]), "nothing computes it on uint65"),
-    ("Div", "i1200 i96", lambda a, b: a / b, "integers of at most 1000 bits are divided"),
-    ("FloorDiv", "i1200 i33", lambda a, b: a // b, "integers of at most 1000 bits are divided"),
-    ("Mod", "u1200 i8", lambda a, b: a % b, "integers of at most 1000 bits are divided"),
-    ("Cast", "i1200", lambda a: a.cast(DType.float64), "integers of at most 1000 bits go into floats"),
 ]
 
 

@@ -40,9 +40,8 @@ REAL_HERE = {
     },
     "jax": {
         **dict.fromkeys("argmax argsort less max maximum min minimum sort".split(), _ORDER),
-        **dict.fromkeys("atan2 logsumexp round softmax".split(), _OF_REALS),
+        **dict.fromkeys("atan2 round softmax".split(), _OF_REALS),
     },
-    "torch": {"logsumexp": _OF_REALS},
 }
 """Ops that a package has for complex numbers, and the library refuses, with the reason."""
 APART_CELLS = {
@@ -102,7 +101,7 @@ def wanted(package: str, op: str, cell: str, *operands: str) -> str:
     a Python complex number, is no dtype here.
     """
     is_half = package == "torch" and set(operands) == {"f16", "2j"}
-    is_real_here = op in REAL_HERE[package] and any(name in (*COMPLEX, "2j") for name in operands)
+    is_real_here = op in REAL_HERE.get(package, ()) and any(name in (*COMPLEX, "2j") for name in operands)
     return REFUSED if is_half or is_real_here or cell == "c32" else cell
 
 

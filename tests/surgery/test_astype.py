@@ -22,7 +22,7 @@ from tests.support.trained import Trained, trained
 __all__ = ["trained"]
 
 F32 = DType.float32
-OTHERWISE = {"bernoulli", "bitcast", "complex", "lu", "lu_factor", "triangular_solve"}
+OTHERWISE = {"bernoulli", "bitcast", "complex", "lu", "lu_factor", "nextafter", "triangular_solve"}
 """Ops that draw or compute in float32 for narrower operands, as they would not for float32 ones, or whose result has a
 dtype or shape that follows from the width of the operand."""
 

@@ -106,7 +106,7 @@ IN_PARTS = frozenset(
 )
 """Ops that do to each part what they do to real numbers."""
 
-PRODUCTS = frozenset("conv1d conv2d conv3d conv1d_transpose conv2d_transpose conv3d_transpose".split())
+PRODUCTS = frozenset("conv1d conv2d conv3d conv1d_transpose conv2d_transpose conv3d_transpose cross".split())
 """Ops that are linear in each of their operands."""
 
 

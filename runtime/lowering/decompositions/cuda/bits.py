@@ -9,6 +9,7 @@ import numpy as np
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
 from graphcore.runtime.lowering.build.builder import Builder, Call
+from graphcore.runtime.lowering.decompositions import bits
 from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -19,13 +20,15 @@ _BYTES.setflags(write=False)
 
 
 def bitcast(b: Builder, call: Call) -> Replacement:
-    """Compute BitCast of integers of one width by Cast, which wraps. Floats are left to the CPU."""
+    """Compute BitCast of integers of one width by Cast, which wraps. Wider floats are left to the CPU."""
     (x,) = call.inputs
     target = call.types[0].dtype
     if target is x.dtype:
         return casts_without_bitcast.barrier(b, x)
     if target.is_integer and x.dtype.is_integer and target.bits == x.dtype.bits:
         return b.native_cast(x, target)
+    if target in bits.WITHOUT:
+        return bits.bitcast(b, call)
     return b.emit_many(call.op, (x,), call.types, call.attributes)
 
 
