@@ -314,11 +314,11 @@ class InferenceSession:
         lowered = self._lowered(source, self.target) if plan is None else plan.lowered
         defaults = TENSOR_CORES if TARGETS[self.target].tensor_cores and multiplies_in_tf32(source, lowered) else EXACT
         constants = [s for s in lowered.symbols if isinstance(s.producer, Constant)]
-        disabled = (*SLOWER, *sessions.quadratic(len(constants), lambda: sessions.different(constants)))
         disabled = (
-            *disabled,
+            *SLOWER,
+            *sessions.quadratic(len(constants), lambda: sessions.different(constants)),
             *broken(lowered),
-            *(idle_in(lowered) if self.providers == ("CPUExecutionProvider",) else ()),
+            *(idle_in(lowered) if self._is_cpu else ()),
         )
         entries = prepacking.entries(lowered, prepack)
         prepacks = entries != prepacking.OFF

@@ -1,4 +1,4 @@
-"""The error function's kin against tables of mpmath, at edges, and for every value of the narrow floats."""
+"""The error functions against tables of mpmath, at edges, and for every value of the narrow floats."""
 
 from __future__ import annotations
 

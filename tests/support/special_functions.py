@@ -109,4 +109,4 @@ NORMAL: dict[str, Callable[[Array], Array]] = {
     "normcdf": _each(lambda x: math.erfc(-x / math.sqrt(2)) / 2),
     "normcdfinv": _each(_normcdfinv),
 }
-"""The error function's kin, in float64."""
+"""The error functions, in float64."""

@@ -74,7 +74,7 @@ async def _body(request: Request, headers: Mapping[str, str], most: int) -> byte
     """Return the body of a request. Raises `ProtocolError` for one of more bytes, of which no more is read."""
     length = headers.get("content-length", "")
     made = bytearray()
-    if not (length.isdigit() and int(length) > most):
+    if not (length.isascii() and length.isdigit() and int(length) > most):
         async for piece in request.stream():
             made += piece
             if len(made) > most:
