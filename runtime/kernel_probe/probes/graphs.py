@@ -33,6 +33,7 @@ def families() -> list[Family]:
         Family("A product with weights that a node dequantises rounds the other operand.", [*_dequantised()]),
         Family("Between kernels of narrow floats the rounding is left out, and some round between steps.", _narrow()),
         Family("Optimisers make operators of float64 that have kernels in float32 alone.", [*_optimised()]),
+        Family("FuseReluClip fails on a Relu of float64 before a Clip.", [*_clipped()]),
         Family("QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.", [*_moved()]),
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
         Family("NoopElimination takes a constant of float64 for the 0 or 1 that float32 rounds it to.", [*_rounded()]),
@@ -131,6 +132,12 @@ def _optimised() -> Iterator[Probe]:
         want = (quick / (1 + np.exp(-alpha * quick)),)
         build = functools.partial(_quick, alpha)
         yield Probe(D.float64, (), (quick,), build, want, names=("optimiser QuickGeluFusion",), in_session=True)
+
+
+def _clipped() -> Iterator[Probe]:
+    x = np.array([-1.0, 0.25, 3.0, INF])
+    build: Callable[..., Any] = lambda graph, x: ops.onnx.Clip(ops.onnx.Relu(x), 0.0, 0.5)  # noqa: E731
+    yield Probe(D.float64, (), (x,), build, ([0.0, 0.25, 0.5, 0.5],), names=("optimiser FuseReluClip",))
 
 
 def _quick(alpha: float, graph: Graph, x: Symbol) -> Symbol:

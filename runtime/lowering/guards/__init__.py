@@ -2,6 +2,7 @@
 
 from graphcore.runtime.lowering.guards import (
     added_zero,
+    clipped_relu,
     dequantized_matmul,
     empty_attention,
     negative_axes,
@@ -12,6 +13,7 @@ from graphcore.runtime.lowering.guards.guard import Guard
 GUARDS: tuple[Guard, ...] = (
     added_zero.GUARD,
     rounded_constants.GUARD,
+    clipped_relu.GUARD,
     negative_axes.GUARD,
     dequantized_matmul.GUARD,
     empty_attention.GUARD,
