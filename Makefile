@@ -50,7 +50,7 @@ help:
 	@echo "make test-ray    run the tests of docs/scale.md with a local Ray cluster and the client of Triton; installs both"
 	@echo "make browser install what drives the page of a graph in a browser, and Chromium where there is none"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
-	@echo "make fuzz    hunt for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops files isolated feeds values states'"
+	@echo "make fuzz    hunt for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops chains files isolated feeds values states'"
 	@echo "make lint    ruff (check and format) and mypy --strict"
 	@echo "make docs    build the site of the documents in build/site, without a network; warnings are errors"
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"

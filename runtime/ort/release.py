@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -83,6 +84,7 @@ def broken(graph: Graph) -> tuple[str, ...]:
             "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
             "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
             "dequantised int8": any(_dequantises_int8(s) for s in symbols),
+            "endless scales": any(_is_endless_scale(s) for s in symbols),
             "rounded constants": any(
                 isinstance(s.producer, Constant) and is_rounded(s.producer.array) for s in symbols
             ),
@@ -110,6 +112,20 @@ def _dequantises_int8(symbol: Symbol) -> bool:
     return operand is not None and isinstance(operand.type, TensorType) and operand.type.dtype is DType.int8
 
 
+def _is_endless_scale(symbol: Symbol) -> bool:
+    """Return whether a value is the product of a tensor and a number that is not finite, or its quotient by 0."""
+    node = symbol.producer
+    if type(node) is not Node or node.op_type not in ("Mul", "Div") or node.domain:
+        return False
+    for operand in node.inputs if node.op_type == "Mul" else node.inputs[1:]:
+        held = None if operand is None else operand.producer
+        if type(held) is Constant and held.array.size == 1 and operand is not None and operand.type.dtype.is_float:
+            number = float(held.array.reshape(()))
+            if not math.isfinite(number) or (not number and node.op_type == "Div"):
+                return True
+    return False
+
+
 def _symbols(graph: Graph) -> Iterator[Symbol]:
     """Return the Symbols of a graph, its bodies and the functions that it calls."""
     for part in parts(graph):
@@ -121,6 +137,8 @@ _OPTIMISERS = {
     "float64": ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip"),
     # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
     "empty constants": ("NoopElimination",),
+    # It multiplies after the sum, where infinities have met already; of float64 it fails.
+    "endless scales": ("MatMulScaleFusion of infinity",),
     # It compares constants in float32: one of float64 beside 0 or 1 is dropped.
     "rounded constants": ("NoopElimination float64",),
     # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.

@@ -1,4 +1,4 @@
-"""The command: `python -m tests.fuzz --minutes N [--kind graphs|ops|files|isolated|feeds|values|states] [--seed N]`."""
+"""The command: `python -m tests.fuzz --minutes N [--kind graphs] [--kind ops] [--seed N]`; `--help` has the kinds."""
 
 from __future__ import annotations
 

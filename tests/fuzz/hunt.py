@@ -12,7 +12,7 @@ from pathlib import Path
 
 import graphcore as gc
 from graphcore.errors import GraphcoreError
-from tests.fuzz import elements, mutations, odd_feeds, states, values
+from tests.fuzz import chains, elements, mutations, odd_feeds, states, values
 from tests.fuzz.pool import BAD, BUILD, Child
 from tests.fuzz.programs import Program, code, drawn
 from tests.fuzz.shrink import least, nearest
@@ -90,6 +90,23 @@ def ops(tally: Tally, going: Going) -> Iterator[str]:
         if why:
             shown = f"Element({element.name!r}, DType.{element.dtype.name})"
             yield f"def test_found() -> None:\n    assert failure({shown}) == (None, {count})  # {why}"
+
+
+def pairs(tally: Tally, going: Going) -> Iterator[str]:
+    """Try random chains of two ops with optimisers and without."""
+    seen: set[tuple[str, str, str]] = set()
+    while going(tally.next_seed - tally.seed):
+        chain = chains.drawn(tally.next_seed)
+        tally.next_seed += 1
+        why, count = chains.failure(chain)
+        tally.tried["wrong" if why else "right" if count else "refused"] += 1
+        tally.comparisons += count
+        key = chain.dtype.name, chain.first.partition(" ")[0], chain.second.partition(" ")[0]
+        if why and key not in seen:
+            seen.add(key)
+            shown = f"Chain(DType.{chain.dtype.name}, {chain.first!r}, {chain.second!r}, {chain.rows})"
+            told = why[:300].replace("\n", " ")
+            yield f"def test_found() -> None:  # {told}\n    assert chains.failure({shown})[0] is None"
 
 
 def files(tally: Tally, going: Going) -> Iterator[str]:
@@ -211,8 +228,8 @@ def machines(tally: Tally, going: Going) -> Iterator[str]:
 
 
 KINDS: dict[str, Callable[[Tally, Going], Iterator[str]]] = {
-    "graphs": graphs, "ops": ops, "files": files, "isolated": isolated, "feeds": feeds, "values": programs,
-    "states": machines,
+    "graphs": graphs, "ops": ops, "chains": pairs, "files": files, "isolated": isolated, "feeds": feeds,
+    "values": programs, "states": machines,
 }  # fmt: skip
 
 

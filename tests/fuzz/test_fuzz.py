@@ -15,7 +15,8 @@ from hypothesis.stateful import rule
 
 import graphcore as gc
 from graphcore import DType, ops
-from tests.fuzz import elements, mutations, odd_feeds, states, values
+from graphcore.runtime.lowering.targets.traps import switched_off
+from tests.fuzz import chains, elements, mutations, odd_feeds, states, values
 from tests.fuzz.hunt import Tally, hunt, shrunk, smallest, walled
 from tests.fuzz.mutations import mutated, sources
 from tests.fuzz.pool import BAD, Child
@@ -26,8 +27,17 @@ from tests.support import promoted
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("ignore")]
 
-SHORT = {"graphs": 300, "files": 300, "isolated": 20, "ops": 120, "feeds": 400, "values": 80, "states": 4}
-SEEDS = {"graphs": 1, "files": 1, "isolated": 1, "ops": 1, "feeds": 1, "values": 1, "states": 0}
+SHORT = {
+    "graphs": 300,
+    "files": 300,
+    "isolated": 20,
+    "ops": 120,
+    "chains": 1200,
+    "feeds": 400,
+    "values": 80,
+    "states": 4,
+}
+SEEDS = {"graphs": 1, "files": 1, "isolated": 1, "ops": 1, "chains": 1, "feeds": 1, "values": 1, "states": 0}
 """How many of each kind a run of the tests tries."""
 
 
@@ -59,6 +69,20 @@ PLANTED = Program(
     ),
     "pickled",
 )
+
+
+@pytest.mark.parametrize(
+    ("trap", "chain"),
+    [
+        ("optimiser FuseReluClip", chains.Chain(DType.float64, "relu", "clip 6")),
+        ("optimiser NoopElimination float64", chains.Chain(DType.float64, "add 1e-300", "sqrt")),
+        ("optimiser NoopElimination float64", chains.Chain(DType.float64, "abs", "mul 1.0000000000009095", 4)),
+    ],
+)
+def test_optimiser_that_is_wrong_is_found_when_nothing_is_done_about_it(trap: str, chain: chains.Chain) -> None:
+    assert chains.failure(chain)[0] is None
+    with switched_off(trap):
+        assert chains.failure(chain)[0] is not None
 
 
 def test_program_is_right_as_long_as_nothing_is_planted() -> None:

@@ -34,6 +34,7 @@ def families() -> list[Family]:
         Family("Between kernels of narrow floats the rounding is left out, and some round between steps.", _narrow()),
         Family("Optimisers make operators of float64 that have kernels in float32 alone.", [*_optimised()]),
         Family("FuseReluClip fails on a Relu of float64 before a Clip.", [*_clipped()]),
+        Family("MatMulScaleFusion multiplies by infinity after the sum, and fails on float64.", [*_endless()]),
         Family("QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.", [*_moved()]),
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
         Family("NoopElimination takes a constant of float64 for the 0 or 1 that float32 rounds it to.", [*_rounded()]),
@@ -138,6 +139,16 @@ def _clipped() -> Iterator[Probe]:
     x = np.array([-1.0, 0.25, 3.0, INF])
     build: Callable[..., Any] = lambda graph, x: ops.onnx.Clip(ops.onnx.Relu(x), 0.0, 0.5)  # noqa: E731
     yield Probe(D.float64, (), (x,), build, ([0.0, 0.25, 0.5, 0.5],), names=("optimiser FuseReluClip",))
+
+
+def _endless() -> Iterator[Probe]:
+    x, names = np.array([[1.0, -2.0], [3.0, 5.0]]), ("optimiser MatMulScaleFusion of infinity",)
+    # Infinities of both signs add up to NaN.
+    want = np.array([[np.nan, np.nan], [INF, INF]])
+    builds: list[Callable[..., Any]] = [lambda graph, x: (-x * -INF) @ (x * x), lambda graph, x: (-x / -0.0) @ (x * x)]
+    for dtype in (D.float32, D.float64):
+        for build in builds:
+            yield Probe(dtype, (), (x,), build, (want,), names=names, in_session=True)
 
 
 def _quick(alpha: float, graph: Graph, x: Symbol) -> Symbol:
