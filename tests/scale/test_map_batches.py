@@ -191,14 +191,16 @@ def test_killed_worker_loses_no_row_and_is_said_in_the_log(ray_cluster: str, cap
     assert killed
     assert sorted(found) == list(range(400))
     assert all(row["same"] == i for i, row in found.items())
+    # Where the other worker ends the job before the new one has started, Ray's own line says it.
+    lines = ("had died, and was started again as process", "A worker died or was killed")
     printed = ""
-    for _ in range(50):  # lines of workers come a little later
+    for _ in range(200):  # lines of workers come a little later
         captured = capfd.readouterr()
         printed += captured.out + captured.err
-        if "had died, and was started again" in printed:
+        if any(line in printed for line in lines):
             break
         time.sleep(0.1)
-    assert "had died, and was started again as process" in printed
+    assert any(line in printed for line in lines), printed
 
 
 def test_embedding_gives_what_embed_gives(caplog: pytest.LogCaptureFixture) -> None:
