@@ -9,7 +9,7 @@ from typing import Any
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
 from graphcore.build.operands import graph_of, promote
-from graphcore.build.shapes import axes_of, axis_of, broadcast_shapes, same_dim
+from graphcore.build.shapes import axes_of, axis_of, broadcast_shapes, check_axis_from_end, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.complex_numbers import conj
@@ -178,13 +178,7 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     """
     roles = _tensors("vecdot", {"lhs": lhs, "rhs": rhs})
     left, right = roles.values()
-    rank = min(left.rank, right.rank)
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < 0:
-        raise ShapeError(
-            f"vecdot: there is no axis {axis!r} in both tensors, counted from the end",
-            operands=roles,
-            help=f"axis must be one of {-rank} to -1" if rank else "scalars have no axes: multiply with lhs * rhs",
-        )
+    check_axis_from_end("vecdot", axis, roles, "scalars have no axes: multiply with lhs * rhs")
     if not same_dim(left.shape[axis], right.shape[axis]):
         raise ShapeError(
             f"vecdot: the vectors differ in length: {left.shape[axis]} and {right.shape[axis]}",

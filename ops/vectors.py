@@ -9,7 +9,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.build.declare import IN_DOUBLE, LIBRARY, expansion, op
 from graphcore.build.operands import graph_of, operand, promote, promote_one, vector_of_one
-from graphcore.build.shapes import axes_of, broadcast
+from graphcore.build.shapes import axes_of, broadcast, check_axis_from_end
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
 from graphcore.ops.creation import constant
@@ -136,13 +136,7 @@ def cross(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
     graph = graph_of("cross", (lhs, rhs))
     roles = {"lhs": graph.build.operand(lhs, "cross", "lhs"), "rhs": graph.build.operand(rhs, "cross", "rhs")}
     x, y = roles.values()
-    rank = min(x.rank, y.rank)
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < 0:
-        raise ShapeError(
-            f"cross: there is no axis {axis!r} in both tensors, counted from the end",
-            operands=roles,
-            help=f"axis must be one of {-rank} to -1" if rank else "scalars have no axes",
-        )
+    check_axis_from_end("cross", axis, roles, "scalars have no axes")
     if any(length.is_static and length != 3 for length in (x.shape[axis], y.shape[axis])):
         raise ShapeError(
             f"cross: the vectors have {x.shape[axis]} and {y.shape[axis]} elements, not 3",

@@ -69,6 +69,17 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     return _shape(dims)
 
 
+def check_axis_from_end(op: str, axis: object, roles: Roles, scalars: str) -> None:
+    """Raise `ShapeError` for what is no axis of both tensors, counted from the end. scalars: the help for those."""
+    rank = min(symbol.rank for symbol in roles.values())
+    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < 0:
+        raise ShapeError(
+            f"{op}: there is no axis {axis!r} in both tensors, counted from the end",
+            operands=roles,
+            help=f"axis must be one of {-rank} to -1" if rank else scalars,
+        )
+
+
 def axis_of(op: str, axis: object, rank: int, roles: Roles, *, name: str = "axis") -> int:
     """Return `axis` counted from 0. Raises `ShapeError` where it is no axis of a tensor of that rank."""
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool) and -rank <= axis < rank:

@@ -76,20 +76,9 @@ def build_commit() -> str:
 
 def broken(graph: Graph) -> tuple[str, ...]:
     """Return the optimisers that make something else of a lowered graph, or nodes without a kernel."""
-    if not any(_traps().values()):
-        return ()
-    symbols = list(_symbols(graph))
-    return optimisers_to_leave_out(
-        {
-            "float64": any(isinstance(s.type, TensorType) and s.type.dtype is DType.float64 for s in symbols),
-            "empty constants": any(isinstance(s.producer, Constant) and not s.producer.array.size for s in symbols),
-            "dequantised int8": any(_dequantises_int8(s) for s in symbols),
-            "endless scales": any(_is_endless_scale(s) for s in symbols),
-            "rounded constants": any(
-                isinstance(s.producer, Constant) and is_rounded(s.producer.array) for s in symbols
-            ),
-        }
-    )
+    asked = [sign for sign, names in _traps().items() if names]
+    symbols = list(_symbols(graph)) if asked else []
+    return optimisers_to_leave_out({sign: any(map(_SIGNS[sign], symbols)) for sign in asked})
 
 
 def optimisers_to_leave_out(signs: Mapping[str, bool]) -> tuple[str, ...]:
@@ -124,6 +113,28 @@ def _is_endless_scale(symbol: Symbol) -> bool:
             if not math.isfinite(number) or (not number and node.op_type == "Div"):
                 return True
     return False
+
+
+def _is_float64(symbol: Symbol) -> bool:
+    return isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.float64
+
+
+def _is_empty_constant(symbol: Symbol) -> bool:
+    return isinstance(symbol.producer, Constant) and not symbol.producer.array.size
+
+
+def _is_rounded_constant(symbol: Symbol) -> bool:
+    return isinstance(symbol.producer, Constant) and is_rounded(symbol.producer.array)
+
+
+_SIGNS: Mapping[str, Callable[[Symbol], bool]] = {
+    "float64": _is_float64,
+    "empty constants": _is_empty_constant,
+    "endless scales": _is_endless_scale,
+    "rounded constants": _is_rounded_constant,
+    "dequantised int8": _dequantises_int8,
+}
+"""By the signs of `_OPTIMISERS` whether a value has one."""
 
 
 def _symbols(graph: Graph) -> Iterator[Symbol]:

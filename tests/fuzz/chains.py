@@ -27,7 +27,7 @@ DTYPES = [
     DType.uint64, DType.bool,
 ]  # fmt: skip
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.0, 1e-46, 1e-300, 1 + 2.0**-40, 1 - 2.0**-50, 6, 1e30)
-"""What optimisers take for 0 and 1, and what they do not."""
+"""Numbers that optimisers take for 0 and 1, and others."""
 UNITS = 64
 """Units in the last place that fused floats may differ by, beside 2e-6 in all: formulas of GELU are one kernel."""
 
@@ -62,8 +62,7 @@ def steps() -> dict[str, Step]:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Two steps on a dtype, the first one on the result of a negation where there is one. rows: None where only the run
-    knows."""
+    """Two steps on a tensor. rows: of the tensor, None where only the run knows."""
 
     dtype: DType
     first: str

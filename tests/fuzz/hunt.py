@@ -92,7 +92,7 @@ def ops(tally: Tally, going: Going) -> Iterator[str]:
             yield f"def test_found() -> None:\n    assert failure({shown}) == (None, {count})  # {why}"
 
 
-def pairs(tally: Tally, going: Going) -> Iterator[str]:
+def chained(tally: Tally, going: Going) -> Iterator[str]:
     """Try random chains of two ops with optimisers and without."""
     seen: set[tuple[str, str, str]] = set()
     while going(tally.next_seed - tally.seed):
@@ -228,7 +228,7 @@ def machines(tally: Tally, going: Going) -> Iterator[str]:
 
 
 KINDS: dict[str, Callable[[Tally, Going], Iterator[str]]] = {
-    "graphs": graphs, "ops": ops, "chains": pairs, "files": files, "isolated": isolated, "feeds": feeds,
+    "graphs": graphs, "ops": ops, "chains": chained, "files": files, "isolated": isolated, "feeds": feeds,
     "values": programs, "states": machines,
 }  # fmt: skip
 

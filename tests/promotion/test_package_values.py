@@ -26,7 +26,7 @@ OF_ONE_SHAPE = ("sort", "cumsum", "argmax", "var", "concat", "where", "min", "ma
 STEPS = 14
 PROGRAMS = {"numpy": 80, "jax": 10, "torch": 60}
 OF_COMPLEX = {"numpy": 20, "jax": 5, "torch": 30}
-"""How many programs have complex numbers, and floats and integers beside them."""
+"""Programs with complex numbers among floats and integers, by package."""
 
 ONE = (
     "negate", "abs", "sign", "square", "floor", "trunc", "sqrt", "exp", "tanh", "is_nan", "bitwise_not", "logical_not",

@@ -31,13 +31,18 @@ def _run(parts: Sequence[Graph]) -> bool:
     """Make Sum of such nodes. Return whether there are any."""
     found = [(graph, node) for graph in parts for node in _sums(graph)]
     for graph, node in found:
-        if node.op_type == "Sub":
-            lhs, rhs = node.inputs
-            assert rhs is not None
-            zeros = graph.build.constant(np.zeros([int(d) for d in rhs.shape], rhs.dtype.numpy), rhs.dtype)
-            change(node, inputs=(lhs, zeros))
-        change(node, op_type="Sum")
+        as_sum(graph, node)
     return bool(found)
+
+
+def as_sum(graph: Graph, node: Node) -> None:
+    """Make Sum of an Add, or of a Sub of a constant."""
+    if node.op_type == "Sub":
+        lhs, rhs = node.inputs
+        assert rhs is not None
+        assert isinstance(rhs.producer, Constant)
+        change(node, inputs=(lhs, graph.build.constant(-rhs.producer.array, rhs.dtype)))
+    change(node, op_type="Sum")
 
 
 def _sums(graph: Graph) -> Iterator[Node]:

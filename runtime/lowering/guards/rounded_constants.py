@@ -16,6 +16,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.edit import edit
+from graphcore.runtime.lowering.guards.added_zero import as_sum
 from graphcore.runtime.lowering.guards.guard import Guard
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
@@ -74,11 +75,8 @@ def _rewrite(graph: Graph, node: Node) -> None:
     held, other = node.inputs[place], node.inputs[1 - place]
     assert held is not None
     assert other is not None
-    if node.op_type == "Add":
-        change(node, op_type="Sum")
-    elif node.op_type == "Sub":
-        assert isinstance(held.producer, Constant)
-        change(node, op_type="Sum", inputs=(other, graph.build.constant(-held.producer.array, DType.float64)))
+    if node.op_type in ("Add", "Sub"):
+        as_sum(graph, node)
     else:
         unknown = graph.build.emit("IsNaN", (other,), tensor_type(DType.bool, other.shape))
         factor = graph.build.emit("Where", (unknown, held, held), tensor_type(DType.float64, node.outputs[0].shape))

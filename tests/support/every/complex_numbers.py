@@ -98,7 +98,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "logical_not": np.logical_not,
     "lp_normalize": lambda z: z / np.linalg.norm(z, axis=-1, keepdims=True),
 }  # fmt: skip
-"""What NumPy gives, of the operands of an op's case."""
+"""NumPy's functions of the operands of an op's case."""
 
 IN_PARTS = frozenset(
     "avg_pool avg_pool1d avg_pool2d avg_pool3d dropout fold resize resize_bicubic resize_linear scatter_add "
