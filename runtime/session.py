@@ -28,9 +28,10 @@ from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import model_types, sessions, transport_dtypes
 from graphcore.runtime.ort.optimisers.idle import idle_in
+from graphcore.runtime.ort.optimisers.traps import broken
 from graphcore.runtime.ort.options import check_attributes, checked_libraries, config_entries
 from graphcore.runtime.ort.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
-from graphcore.runtime.ort.release import broken, memory, runtime
+from graphcore.runtime.ort.release import memory, runtime
 from graphcore.runtime.ort.sessions import refused
 from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.runtime.ort.tensor_cores import multiplies_in_tf32

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 import onnx
 
-from graphcore.runtime.lowering.decompositions.empty_recurrent import ENDS
+from graphcore.runtime.lowering.decompositions.empty_recurrent import ENDS, FEATURES, FLAT
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 
@@ -30,6 +30,7 @@ class Asked(Protocol):
     dtypes: dict[str, DType]
     dims: dict[str, tuple[int, ...]]
     casts: dict[str, DType]
+    has_unknown_ranks: bool
 
     def dtype_of(self, number: int) -> DType | None: ...
     def takes_constant(self, name: str, tensor: onnx.TensorProto) -> bool: ...
@@ -200,7 +201,14 @@ def _dropped_statistics(scan: Asked, node: onnx.NodeProto, given: Sequence[DType
 def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     if any(a.name == "layout" and a.i for a in node.attribute):
         return None
-    trapped = [axis for axis, trap in ENDS.get(node.op_type, {}).items() if scan.rules.has_trap(trap)]
+    if scan.has_unknown_ranks and scan.rules.has_trap(FLAT):
+        return None
+    features = scan.dims.get(node.input[1], ())
+    trapped = [
+        axis
+        for axis, trap in ENDS.get(node.op_type, {}).items()
+        if scan.rules.has_trap(trap) and not (axis == FEATURES and len(features) == 3 and features[FEATURES])
+    ]
     scan.require_elements(node.input, trapped)
     return _of_first(node, given)
 

@@ -45,14 +45,13 @@ _SHORT = 64
 class Scan(ScannedValues):
     """One scan. reason: why the model is left to a Graph; None where it is not.
 
-    opset: of the model. operators: the names of those that were met.
+    opset: of the model.
     """
 
     def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
         """keeps_halves: whether float16 stays with the runtime's kernels."""
         super().__init__(rules, keeps_halves=keeps_halves)
         self.reason: str | None = None
-        self.operators: set[str] = set()
         self.opset = 0
         self.versions: dict[str, int] = {}
         self._maps: set[str] = set()
@@ -251,6 +250,7 @@ class Scan(ScannedValues):
             if found.is_plain and None not in given:
                 said = _written(node) if found.is_limited else ()
                 self._plain.add((op_type, node.domain, len(outputs), *given, *said))
+        self.note_signs(nodes)
         return None
 
     def _note_plain(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import onnx
 from graphcore.onnx.proto.ranges import LONGEST
 from graphcore.runtime.direct.constants import is_bounded, is_of_bits, is_text, values
 from graphcore.runtime.lowering.guards import negative_axes
-from graphcore.runtime.lowering.guards.rounded_constants import is_rounded
+from graphcore.runtime.lowering.guards.hidden_constants import is_endless, is_rounded
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 
@@ -31,7 +32,8 @@ class ScannedValues:
     """The values that a scan has met.
 
     dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its result, from which dtype
-    each Cast is. constants: their number.
+    each Cast is. constants: their number. operators: the names of those that were met. signs: of what optimisers break,
+    by their names in `runtime/ort/optimisers/traps.py`. has_unknown_ranks: whether some input says no shape.
     """
 
     def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
@@ -42,6 +44,9 @@ class ScannedValues:
         self.dims: dict[str, tuple[int, ...]] = {}
         self.casts: dict[str, DType] = {}
         self.constants = 0
+        self.operators: set[str] = set()
+        self.signs: set[str] = set()
+        self.has_unknown_ranks = False
         self._tensors: dict[str, onnx.TensorProto] = {}
         self._many: set[str] = set()
         self._ranks: dict[str, int] = {}
@@ -49,22 +54,29 @@ class ScannedValues:
         self._empties: set[str] = set()
         self._trapped = rules.has_trap(negative_axes.GUARD.trap)
 
-    @property
-    def has_empty_constants(self) -> bool:
-        """Return whether some constant has no elements."""
-        return bool(self._empties)
+    def note_signs(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Note the signs of what optimisers break, of the values and nodes of one graph or body."""
+        if DType.float64 in self.dtypes.values():
+            self.signs.add("float64")
+        wide = (name for name in self.dims if self.dtypes[name] is DType.float64 and self._is_one(name))
+        if any(is_rounded(array) for array in map(self._values, wide) if array is not None):
+            self.signs.add("rounded constants")
+        if "MatMul" in self.operators and any(map(self._scales_endlessly, nodes)):
+            self.signs.add("endless scales")
 
-    @property
-    def has_rounded_constants(self) -> bool:
-        """Return whether some constant of float64 is one number that float32 rounds to 0 or 1."""
-        wide = (name for name in self.dims if self.dtypes[name] is DType.float64)
-        found = (self._values(name) for name in wide if math.prod(self.dims[name]) == 1)
-        return any(array is not None and is_rounded(array) for array in found)
+    def _scales_endlessly(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node multiplies by a constant that is not finite, or divides by 0."""
+        if node.op_type not in ("Mul", "Div"):
+            return False
+        for name in node.input if node.op_type == "Mul" else node.input[1:]:
+            array = self._values(name) if name in self._tensors and self._is_one(name) else None
+            if array is not None and is_endless(array, node.op_type):
+                return True
+        return False
 
-    @property
-    def has_float64(self) -> bool:
-        """Return whether some value is of float64."""
-        return DType.float64 in self.dtypes.values()
+    def _is_one(self, name: str) -> bool:
+        """Return whether a constant is one number."""
+        return math.prod(self.dims[name]) == 1
 
     def different(self) -> int:
         """Return how many different values the constants have, of which each large one counts as another."""
@@ -87,6 +99,7 @@ class ScannedValues:
         dims = self.dims[name] = tuple(tensor.dims)
         if 0 in dims:
             self._empties.add(name)
+            self.signs.add("empty constants")
         self.dtypes[name] = dtype
         self._tensors[name] = tensor
         self.constants += 1
@@ -121,6 +134,8 @@ class ScannedValues:
             self._lengths[value.name] = tuple(d.dim_value for d in dims)
             if len(dims) > 1 and dims[0].dim_value != 1:
                 self._many.add(value.name)
+        else:
+            self.has_unknown_ranks = True
         return True
 
     def _is_short(self, name: str) -> bool:

@@ -24,7 +24,8 @@ from graphcore.runtime.memory.prepacking import Prepack
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import model_types
 from graphcore.runtime.ort.optimisers.idle import idle
-from graphcore.runtime.ort.release import optimisers_to_leave_out, runtime
+from graphcore.runtime.ort.optimisers.traps import left_out
+from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.types.tensor_types import TensorType, Type
@@ -70,19 +71,12 @@ def found(model: Opened, prepack: Prepack, *, keeps_halves: bool = True) -> Dire
     graph = proto.graph
     slower = SLOWER if not scan.operators.isdisjoint(_FUSED) else ()
     disabled = (*slower, *idle(frozenset(scan.operators)), *quadratic(scan.constants, scan.different))
-    more = optimisers_to_leave_out(
-        {
-            "float64": scan.has_float64,
-            "empty constants": scan.has_empty_constants,
-            "rounded constants": scan.has_rounded_constants,
-        }
-    )
     return Direct(
         graph_name(graph.name),
         {v.name: read_type(v.type) for v in graph.input if v.name not in scan.dims},
         {v.name: read_type(v.type) for v in graph.output},
         entries,
-        (*disabled, *more),
+        (*disabled, *left_out(scan.signs.__contains__)),
     )
 
 

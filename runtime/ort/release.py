@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,11 +12,10 @@ import onnxruntime
 
 from graphcore.errors import RunError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.walk import parts
 from graphcore.onnx.opset import IR_VERSION, OPSET
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.runtime.lowering.guards.rounded_constants import is_rounded
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.byte_saturation import many_rows, saturates
@@ -74,89 +72,6 @@ def build_commit() -> str:
     return next((part.strip().partition("=")[2] for part in said.split(",") if "git-commit-id=" in part), "")
 
 
-def broken(graph: Graph) -> tuple[str, ...]:
-    """Return the optimisers that make something else of a lowered graph, or nodes without a kernel."""
-    asked = [sign for sign, names in _traps().items() if names]
-    symbols = list(_symbols(graph)) if asked else []
-    return optimisers_to_leave_out({sign: any(map(_SIGNS[sign], symbols)) for sign in asked})
-
-
-def optimisers_to_leave_out(signs: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return the optimisers whose traps a model meets. signs: of `_OPTIMISERS`, whether it has them."""
-    return tuple(name for sign, names in _traps().items() if signs.get(sign) for name in names)
-
-
-def _traps() -> dict[str, list[str]]:
-    return {
-        sign: [name.partition(" ")[0] for name in names if in_force(f"optimiser {name}", runtime())]
-        for sign, names in _OPTIMISERS.items()
-    }
-
-
-def _dequantises_int8(symbol: Symbol) -> bool:
-    node = symbol.producer
-    if type(node) is not Node or node.op_type != "DequantizeLinear":
-        return False
-    operand = node.inputs[0]
-    return operand is not None and isinstance(operand.type, TensorType) and operand.type.dtype is DType.int8
-
-
-def _is_endless_scale(symbol: Symbol) -> bool:
-    """Return whether a value is the product of a tensor and a number that is not finite, or its quotient by 0."""
-    node = symbol.producer
-    if type(node) is not Node or node.op_type not in ("Mul", "Div") or node.domain:
-        return False
-    for operand in node.inputs if node.op_type == "Mul" else node.inputs[1:]:
-        held = None if operand is None else operand.producer
-        if type(held) is Constant and held.array.size == 1 and operand is not None and operand.type.dtype.is_float:
-            number = float(held.array.reshape(()))
-            if not math.isfinite(number) or (not number and node.op_type == "Div"):
-                return True
-    return False
-
-
-def _is_float64(symbol: Symbol) -> bool:
-    return isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.float64
-
-
-def _is_empty_constant(symbol: Symbol) -> bool:
-    return isinstance(symbol.producer, Constant) and not symbol.producer.array.size
-
-
-def _is_rounded_constant(symbol: Symbol) -> bool:
-    return isinstance(symbol.producer, Constant) and is_rounded(symbol.producer.array)
-
-
-_SIGNS: Mapping[str, Callable[[Symbol], bool]] = {
-    "float64": _is_float64,
-    "empty constants": _is_empty_constant,
-    "endless scales": _is_endless_scale,
-    "rounded constants": _is_rounded_constant,
-    "dequantised int8": _dequantises_int8,
-}
-"""By the signs of `_OPTIMISERS` whether a value has one."""
-
-
-def _symbols(graph: Graph) -> Iterator[Symbol]:
-    """Return the Symbols of a graph, its bodies and the functions that it calls."""
-    for part in parts(graph):
-        yield from part.symbols
-
-
-_OPTIMISERS = {
-    # Their results have kernels in float32 alone, and they take float64 too; the last one fails on it.
-    "float64": ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip"),
-    # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
-    "empty constants": ("NoopElimination",),
-    # It multiplies after the sum, where infinities have met already; of float64 it fails.
-    "endless scales": ("MatMulScaleFusion of infinity",),
-    # It compares constants in float32: one of float64 beside 0 or 1 is dropped.
-    "rounded constants": ("NoopElimination float64",),
-    # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
-    "dequantised int8": ("QDQS8ToU8Transformer",),
-}
-
-
 MEMORY = "memory of parts of bytes"
 _PARTS = frozenset({DType.int2, DType.uint2, DType.int4, DType.uint4})
 
@@ -170,7 +85,8 @@ def memory(graph: Graph) -> dict[str, Any]:
         return {}
     has_parts = any(
         isinstance(s.type, TensorType) and s.type.dtype in _PARTS and not isinstance(s.producer, Constant)
-        for s in _symbols(graph)
+        for part in parts(graph)
+        for s in part.symbols
     )
     return {"enable_mem_reuse": False} if has_parts else {}
 
@@ -216,14 +132,12 @@ def newest_ir() -> int:
 
 
 __all__ = [
-    "broken",
     "build_commit",
     "kept_apart",
     "measured_release",
     "memory",
     "newest_ir",
     "newest_opset",
-    "optimisers_to_leave_out",
     "runtime",
     "takes",
 ]

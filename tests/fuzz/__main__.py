@@ -21,10 +21,10 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=20.0, help="how long, in all (20)")
     parser.add_argument("--kind", choices=list(KINDS), action="append", help="what to try; all by default")
-    parser.add_argument("--seed", type=int, help="where to begin; by default the second that it is")
+    parser.add_argument("--seed", type=int, help="where to begin; by default the moment that it is")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    seed = int(time.time()) * 1000 if asked.seed is None else asked.seed
+    seed = time.time_ns() // 1000 if asked.seed is None else asked.seed
     kinds = asked.kind or list(KINDS)
     end = time.monotonic() + asked.minutes * 60
     tallies: list[Tally] = []

@@ -21,7 +21,7 @@ from graphcore.runtime.kernel_probe.probes import Probe, found, operator, probes
 from graphcore.runtime.kernel_probe.probes import traps as probed
 from graphcore.runtime.kernel_probe.workers import Worker
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent, quantized
+from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent, quantized, reverse_sequence
 from graphcore.runtime.lowering.decompositions.older import bitcast, empty
 from graphcore.runtime.lowering.functions import custom_ops
 from graphcore.runtime.lowering.guards import GUARDS
@@ -29,6 +29,7 @@ from graphcore.runtime.lowering.targets import TARGETS, traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.runtime.ort import release as installed
+from graphcore.runtime.ort.optimisers import traps as optimisers
 from tests.ops.test_activation import ELEMENTWISE
 from tests.support.graphs import Array
 
@@ -36,6 +37,9 @@ D = DType
 INF = float("inf")
 ALIKE = {"ReduceL2 int64", "ReduceMax uint8", "Sum float64"}
 """Kernels that were right in every release, in a row of decompositions with others that were not."""
+
+UNWRITTEN = {"LSTM without features"}
+"""Traps that give what lies in memory, which is right where it happens to be zeros."""
 
 PLACES = {id(probe): place for place, probe in enumerate(probes())}
 FIRST = {id(probe): name for name, trap in reversed(list(probed().items())) for probe in trap.probes}
@@ -86,6 +90,8 @@ def test_results_are_wrong_when_decompositions_are_switched_off(name: str, worke
         is_told |= state == probing.RIGHT
     if not is_told:
         pytest.skip(f"onnxruntime {version} has no kernel to be wrong")
+    if name in UNWRITTEN:
+        pytest.skip("the memory that it reads held zeros")
     pytest.fail("every probe is right without: its range may end")
 
 
@@ -101,13 +107,18 @@ def _named() -> set[str]:
         traps.of_kernel(op, D.of(d)) for op, (dtypes, _) in TARGETS["cpu"].incorrect.items() for d in dtypes.split()
     }
     rows |= {f"{dtype} kernels" for dtype in TARGETS["cpu"].rounded}
-    rows |= {f"optimiser {name}" for names in installed._OPTIMISERS.values() for name in names}
-    rows |= {trap for names in empty_recurrent.ENDS.values() for trap in names.values()} | {
-        empty_recurrent._FEATURELESS
-    }
+    rows |= {f"optimiser {name}" for sign in optimisers.SIGNS.values() for name in sign.names}
+    rows |= {trap for names in empty_recurrent.ENDS.values() for trap in names.values()}
     rows |= {guard.trap for guard in GUARDS}
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
-    rows |= {installed.MEMORY, quantized.NARROW_SCALES, custom_ops.STATISTICS, empty.REVERSED}
+    rows |= {
+        installed.MEMORY,
+        quantized.NARROW_SCALES,
+        custom_ops.STATISTICS,
+        reverse_sequence.EMPTY,
+        reverse_sequence.ONE_AXIS,
+        empty_recurrent.FLAT,
+    }
     sources = Path(traps.__file__).resolve().parents[2].rglob("*.py")
     asked = re.compile(r'(?:has_trap|in_force)\("([^"]+)"')
     return rows | {name for source in sources for name in asked.findall(source.read_text())}

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from graphcore import ops
-from graphcore.errors import GraphError
+from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.kernel_probe.probes.floats import top_k
 from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, bare, operator, reduction
-from graphcore.runtime.lowering.decompositions.older import empty
+from graphcore.runtime.lowering.decompositions import empty_recurrent, reverse_sequence
+from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import Shape, TensorType
 
 REDUCED = (D.bool, D.int8, D.uint8, D.int32)
 """Dtypes of which the kernels of extremes are right where there are elements."""
@@ -33,9 +36,17 @@ def families() -> list[Family]:
         Family("ReduceMax and ReduceMin refuse to reduce nothing.", [*_refused()]),
         Family("ReduceMax and ReduceMin of integers give 0 for nothing.", [*_extremes()]),
         Family("TopK does not survive empty axes beside the one that it sorts along.", [*_sorted()]),
+        Family("ReverseSequence ends the process on operands of one axis.", [Check((_ONE,), _one_axis, dies=True)]),
         Family("ReverseSequence leaves a sequence of length 0 unwritten.", [*_reversed()]),
         Family("Reductions along axes below 0 reduce an empty tensor along none.", [*_axes()]),
-        Family("GRU and LSTM end the process where there are no steps, sequences or features.", [*_recurrent()]),
+        Family(
+            "GRU and LSTM do not survive empty operands, or read what is not written.",
+            [*_recurrent()],
+        ),
+        Family(
+            "GRU, LSTM and RNN end the process on operands of fewer than three axes.",
+            [Check((_FLAT,), _flat, dies=True)],
+        ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Attention fails without queries or keys.", [*_attention()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
@@ -57,7 +68,9 @@ def _reversed() -> Iterator[Probe]:
         for dtype in (D.float32, D.int64, D.int8, D.bool):
             given = x % 2 if dtype is D.bool else x
             right = want % 2 if dtype is D.bool else want
-            yield Probe(dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(empty.REVERSED,))
+            yield Probe(
+                dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(reverse_sequence.EMPTY,)
+            )
 
 
 def _end(dtype: DType, op: str) -> float:
@@ -144,6 +157,22 @@ KINDS = {
 }  # fmt: skip
 
 
+_ONE = reverse_sequence.ONE_AXIS
+
+
+def _one_axis() -> str:
+    """Return what is wrong with a ReverseSequence of an operand that turns out to have one axis: it is an error."""
+    graph = Graph("probe", {"x": TensorType(D.float32, Shape.unknown()), "lengths": TensorType(D.int64, ["n"])})
+    given = [graph["x"], graph["lengths"]]
+    graph.output(*graph.op("ReverseSequence", given, None, [TensorType(D.float32, Shape.unknown())]))
+    session = bare(graph)
+    try:
+        session.run(None, {"x": np.zeros(0, np.float32), "lengths": np.array([2, 3])})
+    except Exception as error:
+        return "" if "Gather" in str(error) else str(error)
+    return "it is computed"
+
+
 def _axes() -> Iterator[Probe]:
     names = ("empty reduction along an axis below 0",)
     for op, value in KINDS.items():
@@ -164,7 +193,8 @@ def _recurrent() -> Iterator[Probe | Check]:
     for op, gates in (("GRU", 3), ("LSTM", 4)):
         yield _network(op, gates, f"{op} without sequences", (2, 0, 3), (2, 1, 0, 4))
     yield _network("GRU", 3, "GRU without steps", (0, 2, 3), (0, 1, 2, 4))
-    yield Check(("GRU without features",), _without_features, dies=True)
+    yield _featureless("GRU", 3)
+    yield Check(("LSTM without features",), _unwritten)
 
 
 def _recurrent_steps() -> Iterator[Probe]:
@@ -185,20 +215,58 @@ def _network(op: str, gates: int, name: str, shape: tuple[int, ...], result: tup
     return Probe(D.float32, (op,), given, build, want, names=(name,), dies=True)
 
 
-def _without_features() -> str:
-    """A GRU whose operand has no features is refused in words; onnxruntime does not survive it."""
+def _featureless(op: str, gates: int) -> Probe:
+    def build(graph: Graph, x: Symbol, w: Symbol) -> Any:
+        r = graph.constant(np.ones((1, 4 * gates, 4), np.float32))
+        types = [TensorType(D.float32, ["s", 1, "b", 4]), TensorType(D.float32, [1, "b", 4])]
+        return graph.op(op, [x, w, r], {"hidden_size": 4}, [*types, types[1]] if op == "LSTM" else types)[:1]
 
-    def build(graph: Graph, x: Symbol) -> Any:
-        w, r = (graph.constant(np.ones((1, 12, n), np.float32)) for n in (0, 4))
-        types = [TensorType(D.float32, [2, 1, 3, 4]), TensorType(D.float32, [1, 3, 4])]
-        return graph.op("GRU", [x, w, r], {"hidden_size": 4}, types)[:1]
+    given, want = (np.zeros((2, 3, 0)), np.zeros((1, 4 * gates, 0))), np.zeros((2, 1, 3, 4))
+    return Probe(D.float32, (op,), given, build, (want,), names=(f"{op} without features",), dies=op == "GRU")
 
-    want = np.zeros((2, 1, 3, 4))
-    probe = Probe(D.float32, (), (np.zeros((2, 3, 0)),), build, (want,), is_known=True)
-    try:
-        return probe.finds()
-    except GraphError:
-        return ""
+
+_FLAT = empty_recurrent.FLAT
+
+
+def _flat() -> str:
+    """Return what is wrong with networks that run as they are, on operands that turn out to have fewer axes."""
+    for op, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+        held = {"w": np.ones((1, 4 * gates, 3), np.float32), "r": np.ones((1, 4 * gates, 4), np.float32)}
+        x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy")
+        node = helper.make_node(op, ["x", "w", "r"], ["y"], None, None, None, None, hidden_size=4)
+        constants = [onnx.numpy_helper.from_array(array, name) for name, array in held.items()]
+        graph = helper.make_graph([node], "flat", [x], [y], constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        loaded = InferenceSession().load(model.SerializeToString())
+        for shape in ((3,), (2, 3), ()):
+            try:
+                loaded(np.ones(shape, np.float32))
+            except GraphcoreError:
+                continue
+            return f"{op} of {shape} is computed"
+    return ""
+
+
+_ATTEMPTS = 60
+
+
+def _unwritten() -> str:
+    """Return what is wrong with an LSTM without features, which adds to memory that nothing was written to.
+
+    A session that is gone leaves numbers where the next one may compute.
+    """
+    probe = _featureless("LSTM", 4)
+    graph = probe.graph()
+    names = [s.name for s in graph.inputs]
+    with_features = [np.full((2, 3, 8), 0.5, np.float32), np.full((1, 16, 8), 0.5, np.float32)]
+    for _ in range(_ATTEMPTS):
+        session = bare(graph)
+        session.run(None, dict(zip(names, with_features, strict=True)))
+        del session
+        made = bare(graph).run(None, dict(zip(names, probe.operands(), strict=True)))
+        if not probe.is_right(made):
+            return f"gives {made[0].ravel()[:3]}"
+    return ""
 
 
 def _attention() -> Iterator[Probe]:

@@ -35,6 +35,8 @@ def families() -> list[Family]:
         Family("Optimisers make operators of float64 that have kernels in float32 alone.", [*_optimised()]),
         Family("FuseReluClip fails on a Relu of float64 before a Clip.", [*_clipped()]),
         Family("MatMulScaleFusion multiplies by infinity after the sum, and fails on float64.", [*_endless()]),
+        Family("Before a Transpose, bytes without a zero point are quantised to uint8 again.", [*_untold()]),
+        Family("PreShapeNodeElimination drops a Cast before a Shape that has no kernel without.", [*_shaped()]),
         Family("QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.", [*_moved()]),
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
         Family("NoopElimination takes a constant of float64 for the 0 or 1 that float32 rounds it to.", [*_rounded()]),
@@ -169,6 +171,35 @@ def _moved() -> Iterator[Probe]:
             D.int8, (), (x,), build, want, gives=(D.float32,), names=names, in_session=True, is_known=is_known,
             near=1e-6,
         )  # fmt: skip
+
+
+def _shaped() -> Iterator[Probe]:
+    names = ("optimiser PreShapeNodeElimination",)
+
+    def build(graph: Graph, x: Symbol) -> Symbol:
+        (shape,) = graph.op("Shape", [x.cast(D.int8)])
+        return shape + shape
+
+    for dtype in (D.int4, D.uint4):
+        yield Probe(
+            dtype, (), (np.ones((2, 3)),), build, ([4, 6],), gives=(D.int64,), names=names, in_session=True,
+            beside=("Cast of parts of bytes",),
+        )  # fmt: skip
+
+
+def _untold() -> Iterator[Probe]:
+    names = ("DequantizeLinear without a zero point",)
+    for dtype in (D.int8, D.int16):
+        x = np.array([[-8, 0, 4], [8, 16, 3]], dtype.numpy)
+        for scale in (np.float32(0.125), np.array([0.125, 0.5, 1.0], np.float32)):
+
+            def build(graph: Graph, x: Symbol, scale: Any = scale) -> Symbol:
+                return ops.transpose(ops.onnx.DequantizeLinear(x, scale))
+
+            for is_known in (False, True):
+                yield Probe(
+                    dtype, (), (x,), build, ((x * scale).T,), gives=(D.float32,), names=names, is_known=is_known
+                )  # fmt: skip
 
 
 def _noop() -> Iterator[Probe]:

@@ -25,6 +25,7 @@ from graphcore.runtime.lowering.decompositions import (
     openvino,
     quantized,
     reductions,
+    reverse_sequence,
     scatter,
     select,
     window_functions,
@@ -143,8 +144,8 @@ def rows_of(rules: Legality) -> Replaced:
     # Those of traps build on the kernel that they mend.
     mended = {k: d for k, d in bitcast.traps().items() if rules.has_trap(of_kernel(*k)) and not rules.has_lost(*k)}
     own = {**lacking, **mended}
-    if rules.has_trap(empty.REVERSED):
-        own.update({("ReverseSequence", d): empty.reverse for d in rules.dtypes("ReverseSequence") or ()})
+    if rules.has_trap(reverse_sequence.EMPTY) or rules.has_trap(reverse_sequence.ONE_AXIS):
+        own.update({("ReverseSequence", d): reverse_sequence.reverse for d in rules.dtypes("ReverseSequence") or ()})
     guards = empty.rows({**made, **own})
     own.update({key: guard for key, guard in guards.items() if rules.has_trap(empty.trap(*key))})
     untold = {"DequantizeLinear"} if rules.has_trap(quantized.NARROW_SCALES) else set()

@@ -1,10 +1,9 @@
-"""Recurrent networks of empty operands: onnxruntime's GRU and LSTM end the process without sequences or steps."""
+"""Recurrent networks of empty operands: onnxruntime's end the process, or give what lay in memory before."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions.signature import Replacement
@@ -13,39 +12,44 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 ENDS: dict[str, dict[int, str]] = {
-    "GRU": {0: "GRU without steps", 1: "GRU without sequences"},
-    "LSTM": {1: "LSTM without sequences"},
+    "GRU": {0: "GRU without steps", 1: "GRU without sequences", 2: "GRU without features"},
+    "LSTM": {1: "LSTM without sequences", 2: "LSTM without features"},
     "RNN": {0: "RNN without steps"},
 }
-"""The axes of X of which a length of 0 is a trap, and its name: 0 is the steps, 1 the sequences."""
-_FEATURELESS = "GRU without features"
+"""The axes of X of which a length of 0 is a trap, and its name: 0 is the steps, 1 the sequences, 2 the features."""
+FEATURES = 2
+FLAT = "recurrent operators of fewer axes"
+"""A trap of models that run as they are; here a Pad refuses operands of another rank than 3."""
+_UNKNOWN = _shape([Dim.dynamic()] * 3)
 
 
 def occupied(b: Builder, call: Call) -> Replacement:
     """Compute the operator on at least one step of at least one sequence: pad with zeros, and cut the result.
 
-    Without steps the last states are the first ones. None where no axis can be empty. Raises `GraphError` for a GRU
-    without features.
+    Without steps the last states are the first ones; a feature of zeros changes nothing. None where no axis can be
+    empty.
     """
     x, w, r, bias, ends, h, c, peepholes = [*call.inputs, *[None] * 8][:8]
     assert x is not None
     assert w is not None
-    shape = x.type.shape
+    shapes = {0: x.type.shape, FEATURES: w.type.shape}
+    # Of what has another rank the kernel says so.
+    for place, shape in shapes.items():
+        if not shape.is_ranked:
+            shapes[place] = _UNKNOWN
+        elif len(shape) != 3:
+            return None
+    # Features of X and W that differ are refused by the kernel, in words.
+    lengths = {0: shapes[0][0], 1: shapes[0][1], FEATURES: shapes[FEATURES][FEATURES]}
     trapped = {axis for axis, trap in ENDS.get(call.op, {}).items() if b.rules.has_trap(trap)}
-    if not shape.is_ranked or len(shape) != 3:
-        return None
-    features = w.shape[2] if w.shape.is_ranked and len(w.shape) == 3 else None
-    is_featureless = call.op == "GRU" and features is not None and features.is_static and not int(features)
-    if is_featureless and b.rules.has_trap(_FEATURELESS):
-        raise GraphError("GRU: it has no features, which onnxruntime does not survive", operands={"X": x, "W": w})
-    axes = [a for a in sorted(trapped) if not (shape[a].is_static and int(shape[a]))]
+    axes = [a for a in sorted(trapped) if not (lengths[a].is_static and int(lengths[a]))]
     if not axes:
         return None
     sizes = {a: b.op("Shape", x, dtype=DType.int64, shape=_shape([Dim(1)]), start=a, end=a + 1) for a in axes}
     lacking = {a: b.op("Max", b.op("Sub", b.vector([1]), n), b.vector([0])) for a, n in sizes.items()}
     given = [
         _padded(b, x, lacking),
-        w,
+        _padded(b, w, {FEATURES: lacking[FEATURES]} if FEATURES in axes else {}),
         r,
         bias,
         _padded(b, ends, {0: lacking[1]} if 1 in axes else {}),
@@ -70,7 +74,7 @@ def _padded(b: Builder, x: Symbol | None, lacking: dict[int, Symbol]) -> Symbol 
     """Return the tensor with as many zeros appended to each axis as it lacks."""
     if x is None or not lacking:
         return x
-    rank = len(x.shape)
+    rank = x.rank if x.shape.is_ranked else 3
     zero = b.vector([0])
     pads = b.op(
         "Concat",

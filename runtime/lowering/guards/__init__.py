@@ -4,18 +4,28 @@ from graphcore.runtime.lowering.guards import (
     added_zero,
     clipped_relu,
     dequantized_matmul,
+    dequantized_moves,
     empty_attention,
+    hidden_constants,
     negative_axes,
-    rounded_constants,
+    quick_gelu,
+    shaped_casts,
+    zero_points,
 )
 from graphcore.runtime.lowering.guards.guard import Guard
 
 GUARDS: tuple[Guard, ...] = (
     added_zero.GUARD,
-    rounded_constants.GUARD,
+    hidden_constants.ROUNDED,
+    hidden_constants.EMPTY,
+    hidden_constants.ENDLESS,
     clipped_relu.GUARD,
+    quick_gelu.GUARD,
     negative_axes.GUARD,
     dequantized_matmul.GUARD,
+    zero_points.GUARD,
+    dequantized_moves.GUARD,
+    shaped_casts.GUARD,
     empty_attention.GUARD,
 )
 """In the order in which they run."""

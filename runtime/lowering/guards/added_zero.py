@@ -5,34 +5,18 @@ The optimiser knows Add and Sub; Sum computes the same and is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
-from graphcore.runtime.lowering.guards.guard import Guard
+from graphcore.runtime.lowering.guards.guard import rewriting
 from graphcore.support.source_lines import Imported
 
 _ZEROS = {"Add": False, "Sub": True}
 """The operators, and the sign of the zero with which they change -0.0."""
-
-
-def _is_needed(parts: Sequence[Graph]) -> bool:
-    """Return whether a float is added to a constant zero by a node that was built here."""
-    for graph in parts:
-        for _ in _sums(graph):
-            return True
-    return False
-
-
-def _run(parts: Sequence[Graph]) -> bool:
-    """Make Sum of such nodes. Return whether there are any."""
-    found = [(graph, node) for graph in parts for node in _sums(graph)]
-    for graph, node in found:
-        as_sum(graph, node)
-    return bool(found)
 
 
 def as_sum(graph: Graph, node: Node) -> None:
@@ -71,11 +55,11 @@ def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
     return bool(number == 0) and bool(np.signbit(number)) is negative
 
 
-GUARD = Guard(
+GUARD = rewriting(
     "sum with a constant zero",
     "Add, Sub",
     "the optimiser drops x + 0.0, which is not x for -0.0",
-    frozenset(_ZEROS),
-    _is_needed,
-    _run,
+    _ZEROS,
+    _sums,
+    as_sum,
 )

@@ -7,8 +7,7 @@ once. Where both operands are dequantised, the runtime's integer product is the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.edit import edit
-from graphcore.runtime.lowering.guards.guard import Guard
+from graphcore.runtime.lowering.guards.guard import rewriting
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, tensor_type
 
@@ -26,21 +24,9 @@ _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _BYTES = frozenset({DType.int8, DType.uint8})
 
 
-def _is_needed(parts: Sequence[Graph]) -> bool:
-    """Return whether there is such a product."""
-    return any(_weights(node) for graph in parts for node in graph.nodes)
-
-
-def _run(parts: Sequence[Graph]) -> bool:
-    """Widen such weights by arithmetic. Return whether there are any."""
-    is_changed = False
-    for graph in parts:
-        found = {id(weight): weight for node in graph.nodes for weight in _weights(node)}
-        with edit(graph) as nodes:
-            for weight in found.values():
-                nodes.insert_before(weight, partial(_widen, graph, weight))
-        is_changed |= bool(found)
-    return is_changed
+def _dequantised(graph: Graph) -> Iterable[Node]:
+    """Return the nodes that dequantise weights of such products."""
+    return {id(weight): weight for node in graph.nodes for weight in _weights(node)}.values()
 
 
 def _weights(node: Node) -> list[Node]:
@@ -96,11 +82,11 @@ def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> 
     return graph.build.constant(array, DType.float32)
 
 
-GUARD = Guard(
+GUARD = rewriting(
     "product with dequantised weights",
     "DequantizeLinear",
     "the optimiser would round the other operand to int8",
-    frozenset({"DequantizeLinear"}),
-    _is_needed,
-    _run,
+    {"DequantizeLinear"},
+    _dequantised,
+    _widen,
 )

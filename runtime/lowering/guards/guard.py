@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Node
+from graphcore.ir.transform.edit import edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +30,42 @@ class Guard:
     is_of_fusions: bool = False
 
 
-__all__ = ["Guard"]
+def rewriting(
+    trap: str,
+    when: str,
+    why: str,
+    signs: Iterable[str],
+    found: Callable[[Graph], Iterable[Node]],
+    write: Callable[[Graph, Node], None],
+) -> Guard:
+    """Return the guard that writes single nodes in another way.
+
+    found: the nodes of a graph that are meant, each of them once. write: changes one, after nodes that it adds.
+    """
+
+    def is_needed(parts: Sequence[Graph]) -> bool:
+        return any(True for graph in parts for _ in found(graph))
+
+    def run(parts: Sequence[Graph]) -> bool:
+        is_changed = False
+        for graph in parts:
+            meant = list(found(graph))
+            with edit(graph) as nodes:
+                for node in meant:
+                    nodes.insert_before(node, partial(write, graph, node))
+            is_changed |= bool(meant)
+        return is_changed
+
+    return Guard(trap, when, why, frozenset(signs), is_needed, run)
+
+
+def hide(graph: Graph, node: Node, place: int) -> None:
+    """Give an operand of floats by a Sum of it alone, which no optimiser leaves out or looks through."""
+    inputs = [*node.inputs]
+    operand = inputs[place]
+    assert operand is not None
+    inputs[place] = graph.build.emit("Sum", (operand,), operand.type)
+    change(node, inputs=tuple(inputs))
+
+
+__all__ = ["Guard", "hide", "rewriting"]

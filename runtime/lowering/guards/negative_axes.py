@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,27 +10,21 @@ from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node
-from graphcore.runtime.lowering.guards.guard import Guard
+from graphcore.runtime.lowering.guards.guard import rewriting
 from graphcore.types.tensor_types import TensorType
 
 _REDUCTIONS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
 
 
-def _is_needed(parts: Sequence[Graph]) -> bool:
-    """Return whether an axis of a reduction is below 0."""
-    return any(_counted(node) is not None for graph in parts for node in graph.nodes)
+def _negative(graph: Graph) -> Iterator[Node]:
+    """Yield the reductions along an axis below 0."""
+    return (node for node in graph.nodes if _counted(node) is not None)
 
 
-def _run(parts: Sequence[Graph]) -> bool:
-    """Give such nodes axes that mean the same. Return whether there are any."""
-    is_changed = False
-    for graph in parts:
-        for node in graph.nodes:
-            axes = _counted(node)
-            if axes is not None:
-                change(node, inputs=(node.inputs[0], graph.build.vector(axes)))
-                is_changed = True
-    return is_changed
+def _write(graph: Graph, node: Node) -> None:
+    axes = _counted(node)
+    assert axes is not None
+    change(node, inputs=(node.inputs[0], graph.build.vector(axes)))
 
 
 def _counted(node: Node) -> list[int] | None:
@@ -45,11 +39,11 @@ def _counted(node: Node) -> list[int] | None:
     return [axis % len(x.shape) for axis in found] if any(axis < 0 for axis in found) else None
 
 
-GUARD = Guard(
+GUARD = rewriting(
     "empty reduction along an axis below 0",
     "Reduce*",
     "the kernel leaves out reductions of empty tensors along them",
     _REDUCTIONS,
-    _is_needed,
-    _run,
+    _negative,
+    _write,
 )

@@ -25,9 +25,6 @@ _MULTIPLIED = tuple(map(DType.of, "int32 int64 float32 float64".split()))
 EXTREMES = tuple(map(DType.of, "bool int8 uint8 int32".split()))
 """The dtypes whose kernels of ReduceMax and ReduceMin give 0 for nothing."""
 
-REVERSED = "ReverseSequence of no elements"
-"""A trap: what is left unwritten is what the memory held before."""
-
 
 def trap(op_type: str, dtype: DType) -> str:
     """Return the name of the trap of empty operands."""
@@ -141,22 +138,6 @@ def extreme(then: Decomposition | None) -> Decomposition:
     return decomposition
 
 
-def reverse(b: Builder, call: Call) -> Replacement:
-    """Compute ReverseSequence of lengths that may be 0: the kernel leaves such a sequence unwritten.
-
-    The first element alone, turned around, is itself; an axis without elements has none.
-    """
-    x, lengths = call.inputs
-    known = b.known(lengths)
-    if known is not None and (known > 0).all():
-        return None
-    axis = call.attributes.get("time_axis", 0)
-    least = b.op("Min", b.vector([1]), _size(b, x, axis), dtype=_I64, shape=_shape([Dim(1)]))
-    held = b.op("Max", lengths, least, dtype=_I64, shape=lengths.shape)
-    (made,) = b.emit_many(call.op, (x, held), call.types, call.attributes)
-    return made
-
-
 def _open(x: Symbol, axes: Iterable[int]) -> list[int]:
     """Return those of the axes that may be empty, as far as the type tells."""
     return [axis for axis in axes if (x.shape[axis].lower_bound or 0) < 1]
@@ -195,4 +176,4 @@ def _widened(type_: TensorType, axes: Iterable[int]) -> TensorType:
     return TensorType(type_.dtype, [Dim.maximum(d, 1) if a in chosen else d for a, d in enumerate(type_.shape)])
 
 
-__all__ = ["EXTREMES", "REVERSED", "einsum", "extreme", "reverse", "rows", "sums", "top_k", "trap"]
+__all__ = ["EXTREMES", "einsum", "extreme", "rows", "sums", "top_k", "trap"]

@@ -1,0 +1,68 @@
+"""Keep moves of dequantised int8 apart from what dequantises it, in files of newer opsets.
+
+The optimiser quantises again after a move (QDQPropagation) and makes uint8 of int8 (QDQS8ToU8Transformer), beside an
+attribute that still says int8: no session takes the node. A Sum of one operand gives that operand and is left alone.
+Sessions leave the second optimiser out, for models that others wrote too. Moves that are quantised again by the graph
+itself are left as they are: both nodes then go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphcore.ir.constants import constant_array
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.guards.guard import hide, rewriting
+from graphcore.support.source_lines import Imported
+from graphcore.types.dtypes import DType
+
+_MOVES = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def _moves(graph: Graph) -> Sequence[Node]:
+    """Return the moves of dequantised int8, built here, that others than QuantizeLinear read."""
+    found = [node for node in graph.nodes if _is_move(node) and _dequantises(node.inputs[0])]
+    if not found:
+        return ()
+    readers: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for symbol in node.inputs:
+            if symbol is not None:
+                readers.setdefault(symbol.id, []).append(node)
+    given = {symbol.id for symbol in graph.outputs}
+    return [node for node in found if not _is_quantised(node, readers, given)]
+
+
+def _is_move(node: Node) -> bool:
+    return node.op_type in _MOVES and not node.domain and type(node.origin) is not Imported
+
+
+def _dequantises(symbol: Symbol | None) -> bool:
+    """Return whether a value is made of int8 by one scale and a zero point."""
+    node = None if symbol is None else symbol.producer
+    if not isinstance(node, Node) or node.op_type != "DequantizeLinear" or node.domain or len(node.inputs) < 3:
+        return False
+    x, scale = node.inputs[:2]
+    if x is None or scale is None or x.type.dtype is not DType.int8 or scale.rank > 1:
+        return False
+    return constant_array(x, weights=True, outer=True) is None
+
+
+def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], given: set[int]) -> bool:
+    """Return whether what a move gives is only ever quantised again, perhaps after other moves."""
+    result = node.outputs[0]
+    if result.id in given:
+        return False
+    after = readers.get(result.id, ())
+    return all(n.op_type == "QuantizeLinear" or (_is_move(n) and _is_quantised(n, readers, given)) for n in after)
+
+
+GUARD = rewriting(
+    "optimiser QDQS8ToU8Transformer",
+    "DequantizeLinear before a move",
+    "the optimiser makes uint8 of int8 and leaves what says int8",
+    {"DequantizeLinear"},
+    _moves,
+    lambda graph, node: hide(graph, node, 0),
+)

@@ -1,0 +1,110 @@
+"""Optimisers of onnxruntime that break a model: which of them a session leaves out.
+
+Files for a plain onnxruntime cannot leave any out: guards keep what graphcore lowers from matching
+(`runtime/lowering/guards`), or it is never lowered to what matches. `tests/lowering/test_optimiser_traps.py` has both
+ways for every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.walk import parts
+from graphcore.runtime.lowering.guards.hidden_constants import constant_place, is_endless, is_rounded
+from graphcore.runtime.lowering.guards.shaped_casts import is_of_narrow
+from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.ort.release import runtime
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What optimisers break. has: tells of a value whether it has the sign.
+
+    names: of the traps, as `traps.json` has them after "optimiser "; each begins with the name of the optimiser.
+    """
+
+    has: Callable[[Symbol], bool]
+    names: tuple[str, ...]
+
+
+def _is_float64(symbol: Symbol) -> bool:
+    return isinstance(symbol.type, TensorType) and symbol.type.dtype is DType.float64
+
+
+def _is_empty_constant(symbol: Symbol) -> bool:
+    return isinstance(symbol.producer, Constant) and not symbol.producer.array.size
+
+
+def _is_endless_scale(symbol: Symbol) -> bool:
+    """Return whether a value is the product of a tensor and a number that is not finite, or its quotient by 0."""
+    node = symbol.producer
+    if type(node) is not Node or node.op_type not in ("Mul", "Div") or node.domain:
+        return False
+    return constant_place(node, is_endless) is not None
+
+
+def _is_rounded_constant(symbol: Symbol) -> bool:
+    return isinstance(symbol.producer, Constant) and is_rounded(symbol.producer.array)
+
+
+def _is_dequantised_int8(symbol: Symbol) -> bool:
+    node = symbol.producer
+    if type(node) is not Node or node.op_type != "DequantizeLinear":
+        return False
+    operand = node.inputs[0]
+    return operand is not None and isinstance(operand.type, TensorType) and operand.type.dtype is DType.int8
+
+
+def _is_shape_of_narrow(symbol: Symbol) -> bool:
+    node = symbol.producer
+    return type(node) is Node and is_of_narrow(node)
+
+
+SIGNS: Mapping[str, Sign] = {
+    # Their results have kernels in float32 alone, and they take float64 too; the last one fails on it.
+    "float64": Sign(_is_float64, ("QuickGeluFusion", "MatmulTransposeFusion", "MatMulScaleFusion", "FuseReluClip")),
+    # It takes a constant without elements for a 0 that is added, or a 1 that is multiplied with.
+    "empty constants": Sign(_is_empty_constant, ("NoopElimination",)),
+    # It multiplies after the sum, where infinities have met already; of float64 it fails.
+    "endless scales": Sign(_is_endless_scale, ("MatMulScaleFusion of infinity",)),
+    # It compares constants in float32: one of float64 beside 0 or 1 is dropped.
+    "rounded constants": Sign(_is_rounded_constant, ("NoopElimination float64",)),
+    # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
+    "dequantised int8": Sign(_is_dequantised_int8, ("QDQS8ToU8Transformer",)),
+    # It drops a Cast before a Shape, which has no kernel of the dtype before the Cast.
+    "shapes of narrow dtypes": Sign(_is_shape_of_narrow, ("PreShapeNodeElimination",)),
+}
+
+
+def broken(graph: Graph) -> tuple[str, ...]:
+    """Return the optimisers that make something else of a lowered graph, or nodes without a kernel."""
+    # Only signs that are asked for cost a walk over the values, and most releases ask for few.
+    symbols: list[Symbol] = []
+
+    def has(sign: str) -> bool:
+        if not symbols:
+            symbols.extend(symbol for part in parts(graph) for symbol in part.symbols)
+        return any(map(SIGNS[sign].has, symbols))
+
+    return left_out(has)
+
+
+def left_out(has: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the optimisers to leave out of a model. has: tells of a sign, by its name in `SIGNS`, whether it is there.
+
+    It is asked for the signs of traps that the installed release has.
+    """
+    found: list[str] = []
+    for sign, row in SIGNS.items():
+        names = [name.partition(" ")[0] for name in row.names if in_force(f"optimiser {name}", runtime())]
+        if names and has(sign):
+            found += names
+    return tuple(found)
+
+
+__all__ = ["SIGNS", "Sign", "broken", "left_out"]
