@@ -16,7 +16,7 @@ from hypothesis.stateful import rule
 import graphcore as gc
 from graphcore import DType, ops
 from graphcore.runtime.lowering.targets.traps import switched_off
-from tests.fuzz import chains, elements, mutations, odd_feeds, states, values
+from tests.fuzz import chains, elements, limit, mutations, odd_feeds, states, values, ways
 from tests.fuzz.hunt import Tally, hunt, shrunk, smallest, walled
 from tests.fuzz.mutations import mutated, sources
 from tests.fuzz.pool import BAD, Child
@@ -257,3 +257,16 @@ def test_tally_is_a_line_of_json() -> None:
     tally = Tally("graphs", 3, next_seed=9)
     tally.tried.update(right=6)
     assert json.loads(tally.line())["outcomes"] == {"right": 6}
+
+
+def test_program_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*_: object) -> int:
+        while True:
+            pass
+
+    monkeypatch.setattr(limit.limited.__wrapped__, "__defaults__", (0.2,))  # type: ignore[attr-defined]
+    monkeypatch.setitem(values.SUBJECTS, "endless", endless)
+    monkeypatch.setattr(ways, "_check", endless)
+    told = "TimeoutError: it took more than 0.2 s of processor time"
+    assert values.failure("endless", 0) == (told, 0)
+    assert failure(Program("max", (), (), "")) == told

@@ -16,6 +16,7 @@ import numpy as np
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops, promotion
 from graphcore.errors import GraphcoreError
+from tests.fuzz.limit import limited
 from tests.fuzz.matrices import matrices
 from tests.promotion import test_package_values
 from tests.support.peer_dtypes import PEERS
@@ -32,7 +33,8 @@ def failure(subject: str, number: int, steps: int = STEPS) -> tuple[str | None, 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            return None, SUBJECTS[subject](random.Random(f"{subject} {number}"), number, steps)
+            with limited():
+                return None, SUBJECTS[subject](random.Random(f"{subject} {number}"), number, steps)
         except KeyboardInterrupt:
             raise
         except GraphcoreError as error:

@@ -155,3 +155,21 @@ def test_products_of_low_bits_stay_in_64_bits() -> None:
     operators = [node.op_type for node in gc.runtime.lowering.lower(graph, "cpu").nodes]
     assert operators.count("MatMul") == 1
     assert len(operators) < 5
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("bits", [33, 46, 63, 64, 65, 80])
+@pytest.mark.parametrize("less", [0, 1, 2, 3, 1 << 31, (1 << 32) - 1])
+@pytest.mark.parametrize("taken", [30, 31, 32, 33])
+def test_products_end_when_one_limb_is_a_little_smaller_than_a_digit(bits: int, less: int, taken: int) -> None:
+    wide = DType.int(128)
+
+    def difference(a: Symbol, b: Symbol, c: Symbol) -> Symbol:
+        return a.cast(wide) * (b.cast(wide) - c.cast(wide) - a.graph.constant(np.array(less)).cast(wide))
+
+    kinds = [DType.uint(bits), DType.uint32, DType.uint(taken)]
+    arrays = [drawn(kind, [4], seed) for seed, kind in enumerate(kinds)]
+    for array, kind in zip(arrays, kinds, strict=True):
+        array[0], array[1] = int(kind.max), 0
+    a, b, c = (array.astype(object) for array in arrays)
+    check(difference, [TensorType(kind, ["n"]) for kind in kinds], arrays, [a * (b - c - less)], promotion="max")

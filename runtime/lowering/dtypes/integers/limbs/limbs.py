@@ -263,7 +263,10 @@ class Limbs:
         """The product modulo 2^(32 most): the greatest limbs are split until every partial product has a window."""
         left, right = list(a.limbs), list(b.limbs)
         while not _has_windows(left, right, most):
-            of_left, of_right = (max(limb.window.size for limb in side) for side in (left, right))
+            # Digits stay what they are, though limbs of the other side may be smaller and no digits.
+            of_left, of_right = (
+                0 if _are_digits(side) else max(limb.window.size for limb in side) for side in (left, right)
+            )
             if of_left >= of_right:
                 left = list(self.digits(Value(tuple(left), a.interval)))
             if of_right >= of_left:
@@ -386,6 +389,14 @@ def _value(limbs: Sequence[Limb], interval: Interval | None) -> Value:
 def _beside(a: Value, b: Value) -> list[list[Limb]]:
     count = max(len(a.limbs), len(b.limbs))
     return [[*a.limbs[i : i + 1], *b.limbs[i : i + 1]] for i in range(count)]
+
+
+def _are_digits(limbs: Sequence[Limb]) -> bool:
+    """Return whether limbs are digits in base 2^32, the last of which may have a sign."""
+    *below, last = limbs
+    return all(limb.window.within(_DIGIT) for limb in below) and (
+        last.window.within(_DIGIT) or last.window.within(_SIGNED_DIGIT)
+    )
 
 
 def _has_windows(left: Sequence[Limb], right: Sequence[Limb], most: int) -> bool:
