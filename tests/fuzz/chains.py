@@ -1,6 +1,6 @@
-"""Chains of two ops, in a session whose optimisers are on and in one whose are off: what onnxruntime fuses.
+"""Chains of two or three ops, in a session whose optimisers are on and in one whose are off: what onnxruntime fuses.
 
-The chain lies between two negations or absolute values, since some optimisers leave the first and the last node alone.
+A file of the chain runs in a plain session of onnxruntime too, which leaves no optimiser out. The chain lies between two negations or absolute values, since some optimisers leave the first and the last node alone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ Step: TypeAlias = Callable[[Symbol], Any]
 
 DTYPES = [
     DType.float64, DType.float32, DType.float16, DType.bfloat16, DType.int8, DType.int32, DType.int64, DType.uint8,
-    DType.uint64, DType.bool,
+    DType.uint64, DType.bool, DType.int4, DType.uint4, DType.int2, DType.float8_e4m3fn,
 ]  # fmt: skip
-NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.0, 1e-46, 1e-300, 1 + 2.0**-40, 1 - 2.0**-50, 6, 1e30)
+NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.0, 1e-46, 1e-300, 1 + 2.0**-40, 1 - 2.0**-50, 6, 1e30, float("inf"))
 """Numbers that optimisers take for 0 and 1, and others."""
 UNITS = 64
 """Units in the last place that fused floats may differ by, beside 2e-6 in all: formulas of GELU are one kernel."""
+
+_WEIGHTS = np.arange(16).reshape(4, 4) % 5 - 2
+_PLAIN = (DType.float64, DType.float32, DType.float16, DType.int8, DType.int32, DType.int64, DType.uint8, DType.bool)
+"""Dtypes of arrays that a plain session takes."""
 
 _CONSTANTS: dict[str, Callable[[Symbol, Any], Any]] = {
     "add": lambda x, c: x + c, "sub": lambda x, c: x - c, "mul": lambda x, c: x * c, "div": lambda x, c: x / c,
@@ -43,7 +47,12 @@ _MOVES: dict[str, Step] = {
     "pad": lambda x: ops.pad(x, [0, 0, 1, 1]), "reshape": lambda x: x.reshape([-1, 2]), "slice": lambda x: x[:, 1:],
     "squeeze": lambda x: ops.squeeze(ops.unsqueeze(x, 0), 0), "sum": lambda x: ops.sum(x, -1, True),
     "tile": lambda x: ops.tile(x, [1, 2]), "turned": lambda x: ops.transpose(x, 0, 1), "twice": lambda x: x + x,
-    "squared": lambda x: x * x, **{f"cast {d}": partial(ops.cast, dtype=d) for d in DTYPES},
+    "squared": lambda x: x * x, "gate": lambda x: x * ops.sigmoid(x), "steep gate": lambda x: x * ops.sigmoid(x * 1.702),
+    "shape": ops.shape_of, "product": lambda x: x @ x.graph.constant(_WEIGHTS.astype(x.dtype.numpy)),
+    "scaled": lambda x: ops.onnx.DequantizeLinear(x, np.float32(0.125)),
+    "moved": lambda x: ops.onnx.DequantizeLinear(x, np.float32(0.125), x.graph.constant(np.array(1, x.dtype.numpy))),
+    "rounded": lambda x: ops.onnx.QuantizeLinear(x, np.float32(0.125), np.int8(3)),
+    **{f"cast {d}": partial(ops.cast, dtype=d) for d in DTYPES},
 }  # fmt: skip
 
 
@@ -62,19 +71,27 @@ def steps() -> dict[str, Step]:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Two steps on a tensor. rows: of the tensor, None where only the run knows."""
+    """Two or three steps on a tensor. rows: of the tensor, None where only the run knows."""
 
     dtype: DType
     first: str
     second: str
     rows: int | None = None
+    third: str = ""
 
 
 def drawn(number: int) -> Chain:
     """Return a random chain."""
     rng = random.Random(number)
     names = list(steps())
-    return Chain(rng.choice(DTYPES), rng.choice(names), rng.choice(names), rng.choice([None, 4]))
+    first, second, third = (rng.choice(names) for _ in range(3))
+    return Chain(rng.choice(DTYPES), first, second, rng.choice([None, 4]), rng.choice(["", third]))
+
+
+def smaller(chain: Chain) -> list[Chain]:
+    """Return the chains of two of three steps."""
+    a, b, c = chain.first, chain.second, chain.third
+    return [Chain(chain.dtype, *pair, chain.rows) for pair in ((a, b), (b, c), (a, c))]
 
 
 def turned(x: Symbol) -> Symbol:
@@ -90,7 +107,9 @@ def graph_of(chain: Chain) -> Graph | None:
     graph = Graph("chain", {"x": TensorType(chain.dtype, [rows, 4])})
     try:
         with graph:
-            made = steps()[chain.second](steps()[chain.first](turned(graph["x"])))
+            made: Any = turned(graph["x"]) if graph["x"].dtype.bits >= 8 else graph["x"]
+            for name in filter(None, (chain.first, chain.second, chain.third)):
+                made = steps()[name](made)
             graph.output(turned(made) if isinstance(made, Symbol) and made.dtype is not DType.string else made)
     except (GraphcoreError, IndexError, TypeError):  # the last two of what takes no such tensor
         return None
@@ -117,7 +136,24 @@ def failure(chain: Chain) -> tuple[str | None, int]:
         return f"{type(optimised).__name__}: {optimised}", 0
     if isinstance(optimised, Exception) or isinstance(plain, Exception):
         return None, 0
-    return _apart(optimised, plain), optimised.size
+    why = _apart(optimised, plain)
+    if why is None and graph["x"].dtype in _PLAIN and optimised.dtype.kind in "biuf":
+        file = _of_file(graph)
+        told = f"{type(file).__name__}: {file}" if isinstance(file, Exception) else _apart(file, plain)
+        why = None if told is None else f"in a plain session: {told}"
+    return why, optimised.size
+
+
+def _of_file(graph: Graph) -> Array | Exception:
+    """Return what a plain session gives of a file for every release, or its error."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    content = graph.to_onnx().SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        return np.asarray(session.run(None, {"x": fed(graph["x"].dtype)})[0])
+    except Exception as error:
+        return error
 
 
 def _outcome(graph: Graph, level: str) -> Array | GraphcoreError:

@@ -93,7 +93,7 @@ def ops(tally: Tally, going: Going) -> Iterator[str]:
 
 
 def chained(tally: Tally, going: Going) -> Iterator[str]:
-    """Try random chains of two ops with optimisers and without."""
+    """Try random chains of two or three ops with optimisers and without."""
     seen: set[tuple[str, str, str]] = set()
     while going(tally.next_seed - tally.seed):
         chain = chains.drawn(tally.next_seed)
@@ -102,9 +102,11 @@ def chained(tally: Tally, going: Going) -> Iterator[str]:
         tally.tried["wrong" if why else "right" if count else "refused"] += 1
         tally.comparisons += count
         key = chain.dtype.name, chain.first.partition(" ")[0], chain.second.partition(" ")[0]
+        if why and chain.third:
+            chain = next((c for c in chains.smaller(chain) if chains.failure(c)[0]), chain)
         if why and key not in seen:
             seen.add(key)
-            shown = f"Chain(DType.{chain.dtype.name}, {chain.first!r}, {chain.second!r}, {chain.rows})"
+            shown = f"Chain(DType.{chain.dtype.name}, {chain.first!r}, {chain.second!r}, {chain.rows}, {chain.third!r})"
             told = why[:300].replace("\n", " ")
             yield f"def test_found() -> None:  # {told}\n    assert chains.failure({shown})[0] is None"
 

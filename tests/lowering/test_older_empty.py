@@ -75,6 +75,19 @@ def test_einsum_is_left_alone_when_no_axis_can_be_empty() -> None:
 
 
 @pytest.mark.numbers
+@pytest.mark.parametrize("dtype", [D.float16, D.float32, D.int64], ids=str)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sorting_is_that_of_numpy_when_nothing_is_known_of_the_dims(dtype: DType, axis: int) -> None:
+    graph = Graph("one", {"x": TensorType(dtype, [gc.Dim.dynamic(), gc.Dim.dynamic()])})
+    graph.output(ops.sort(graph["x"], axis))
+    for shape in ((3, 4), (0, 4), (3, 0)):
+        x = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype.numpy)
+        np.testing.assert_array_equal(run(graph, x)[0], np.sort(x, axis))
+    for runtime in (None, "1.27", "1.30"):
+        graph.to_onnx(runtime=runtime)
+
+
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [D.float32, D.float64, D.int32, D.int64, D.uint64, D.bfloat16, D.int8], ids=str)
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (2, 3), (0, 0)])
 @pytest.mark.parametrize("is_named", [False, True], ids=["known", "named"])

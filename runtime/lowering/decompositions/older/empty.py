@@ -102,7 +102,10 @@ def top_k(then: Decomposition | None) -> Decomposition:
             return then(b, call) if then else None
         sizes = {axis: _size(b, x, axis) for axis in axes}
         wide = [_widened(t, axes) for t in call.types]
-        made = b.legal(call._replace(inputs=(_padded(b, x, sizes), k), types=wide))
+        # Not the row of this decomposition again: of an axis without a name nothing is known once it is padded.
+        given = (_padded(b, x, sizes), k)
+        replaced = then(b, call._replace(inputs=given, types=wide)) if then else None
+        made = b.emit_many(call.op, given, wide, call.attributes) if replaced is None else replaced
         return tuple(_cut(b, part, sizes, t) for part, t in zip(made, call.types, strict=True))
 
     return decomposition
