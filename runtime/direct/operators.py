@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 import onnx
 
 from graphcore.runtime.lowering.decompositions.empty_recurrent import ENDS, FEATURES, FLAT
+from graphcore.runtime.lowering.guards import empty_kernels
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 
@@ -213,6 +214,12 @@ def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
     return _of_first(node, given)
 
 
+def _convolved(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    # Filters that only the run knows may have no elements.
+    is_known = len(node.input) > 1 and node.input[1] in scan.dims
+    return _of_first(node, given) if is_known or not scan.rules.has_trap(empty_kernels.GUARD.trap) else None
+
+
 def _clipped(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     # Before bounds were operands they were those of float32 by default, which the kernel of float16 leaves out.
     is_other = scan.opset < _BOUNDS_ARE_OPERANDS and given[0] is DType.float16
@@ -233,7 +240,7 @@ def _top(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Se
 
 
 _SAME = """
-    Abs Acos Add And Asin Atan Ceil Concat Conv ConvTranspose Cos DepthToSpace Elu Erf Exp Expand Flatten Floor
+    Abs Acos Add And Asin Atan Ceil Concat ConvTranspose Cos DepthToSpace Elu Erf Exp Expand Flatten Floor
     Gather GatherElements Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity InstanceNormalization
     LeakyRelu Log LogSoftmax Max Min Mul Neg Not Or PRelu Reciprocal Relu Reshape Selu Sigmoid Sign Sin Slice
     Softmax Softplus Softsign SpaceToDepth Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Xor
@@ -249,6 +256,7 @@ ROWS = MappingProxyType(
         **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
         **dict.fromkeys(("AveragePool", "MaxPool"), Row(_window)),
         **dict.fromkeys(("GRU", "LSTM"), Row(_recurrent)),
+        "Conv": Row(_convolved),
         **dict.fromkeys((f"Reduce{of}" for of in _REDUCTIONS), Row(_reduction)),
         **dict.fromkeys(("Div", "Mod"), Row(_division)),
         "BatchNormalization": Row(_normalized),

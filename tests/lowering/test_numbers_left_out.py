@@ -82,3 +82,43 @@ def test_transform_is_right_when_only_the_run_knows_its_window(kind: int) -> Non
         frames = np.lib.stride_tricks.sliding_window_view(x[..., 0].astype(np.float64), length, 1)[:, ::2]
         want = np.fft.rfft(frames * window)
         np.testing.assert_allclose(got[..., 0] + 1j * got[..., 1], want, atol=2e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("is_ranked", [False, True], ids=["unranked", "named"])
+def test_convolution_fails_in_words_when_its_filters_have_no_elements(kind: int, rank: int, is_ranked: bool) -> None:
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"])
+    dims: dict[str, list[int | str | None]] = {
+        name: [f"{name}{i}" for i in range(count)] for name, count in (("x", rank + 2), ("w", rank + 2), ("b", 1))
+    }
+    inputs = [value(n, kind, d if is_ranked or n == "x" else None) for n, d in dims.items()]
+    loaded = gc.InferenceSession().load(model([node], inputs, [value("y", kind, None)], [], opset=17))
+    x = np.arange(2 * 5**rank, dtype=dtype).reshape(1, 2, *[5] * rank) % 7
+    for axis in range(rank):
+        kernel = [3] * rank
+        kernel[axis] = 0
+        with pytest.raises(RunError):
+            loaded(x=x, w=np.ones((2, 2, *kernel), dtype), b=np.zeros(2, dtype))
+    got = loaded(x=x, w=np.ones((3, 2, *[1] * rank), dtype), b=np.ones(3, dtype))[0]
+    np.testing.assert_array_equal(got, np.repeat(x.sum(1, keepdims=True) + 1, 3, 1).astype(dtype))
+
+
+def test_convolution_is_refused_when_the_file_has_filters_without_elements() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    constant = numpy_helper.from_array(np.ones((2, 2, 0), np.float32), "w")
+    for inputs, constants in (([], [constant]), ([value("w", FLOAT, [2, 2, 0])], [])):
+        proto = model(
+            [node], [value("x", FLOAT, ["n", 2, "l"]), *inputs], [value("y", FLOAT, None)], constants, opset=17
+        )
+        with pytest.raises(GraphcoreError, match="must only contain positive values"):  # by ONNX's inference
+            gc.InferenceSession().load(proto)
+
+
+def test_convolution_is_refused_when_the_graph_has_filters_without_elements() -> None:
+    graph = gc.Graph("empty", {"x": gc.TensorType("float32", ["n", 2, "l"])})
+    w = graph.constant(np.ones((2, 2, 0), np.float32))
+    graph.output(*graph.op("Conv", [graph["x"], w], None, [gc.TensorType("float32", ["n", 2, "m"])]))
+    with pytest.raises(GraphError, match="no elements along an axis"):
+        gc.InferenceSession().load(graph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +118,80 @@ def test_numbers_that_end_no_sum_are_left_alone() -> None:
     for dtype in (np.float32, np.float64, gc.DType.bfloat16.numpy):
         assert is_endless(np.array([np.inf], dtype), "Mul")
         assert is_endless(np.array(-0.0, dtype), "Div")
+
+
+# Moves of what is dequantised
+
+QUANTISED = ["int8", "uint8", "int16", "uint16", "int32"]
+MOVES: dict[str, Callable[[Any], Any]] = {
+    "transpose": gc.ops.transpose, "reshape": lambda x: gc.ops.reshape(x, [3, 2]), "slice": lambda x: x[:, 1:],
+    "unsqueeze": lambda x: gc.ops.unsqueeze(x, 1), "squeeze": lambda x: gc.ops.squeeze(gc.ops.unsqueeze(x, 0), 0),
+    "two": lambda x: gc.ops.unsqueeze(gc.ops.transpose(x), 0), "product": lambda x: gc.ops.transpose(x) @ x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("scale", [0.125, [0.125, 0.5, 1.0]], ids=["one scale", "scales"])
+@pytest.mark.parametrize("has_zero", [False, True], ids=["without zero point", "with zero point"])
+@pytest.mark.parametrize("is_constant", [False, True], ids=["fed", "constant"])
+def test_what_is_dequantised_is_moved_in_sessions_and_in_files(
+    kind: str, move: str, scale: Any, has_zero: bool, is_constant: bool
+) -> None:
+    x = np.array([[0, 1, 4], [8, 16, 3]], kind)
+    scales = np.array(scale, np.float32)
+    zero = np.full(scales.shape, 0 if kind == "int32" else 3).astype(kind)
+    graph = Graph("moved", {"x": TensorType(kind, [2, 3]), "one": TensorType("float32", [])})
+    given = graph.constant(x) if is_constant else graph["x"]
+    real = gc.ops.onnx.DequantizeLinear(given, scales, *([zero] if has_zero else []))
+    graph.output(gc.ops.exp(MOVES[move](real) * 0.01) * graph["one"])
+    wide = (x.astype(np.float32) - (zero.astype(np.float32) if has_zero else 0)) * scales
+    moved = {
+        "transpose": wide.T, "reshape": wide.reshape(3, 2), "slice": wide[:, 1:], "unsqueeze": wide[:, None],
+        "squeeze": wide, "two": wide.T[None], "product": wide.T @ wide,
+    }[move]  # fmt: skip
+    feeds = {"x": x, "one": np.array(1, np.float32)}
+    (got,) = gc.InferenceSession().load(graph)(**feeds)
+    np.testing.assert_allclose(got, np.exp(moved * np.float32(0.01)), rtol=1e-6)
+    for runtime in (None, onnxruntime.__version__):
+        content = graph.to_onnx(runtime=runtime).SerializeToString()
+        bare = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(bare.run(None, feeds)[0], got, rtol=1e-6)
+        for source in (content, Graph.load(content)):
+            np.testing.assert_allclose(gc.InferenceSession().load(source)(**feeds)[0], got, rtol=1e-6)
+
+
+@pytest.mark.parametrize("operator_", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")])
+@pytest.mark.parametrize("has_zero", [False, True], ids=["without zero points", "with zero points"])
+@pytest.mark.parametrize("is_constant", [False, True], ids=["fed", "constant"])
+def test_product_has_the_scales_of_its_factors_along_every_axis(
+    operator_: str, kinds: tuple[str, str], has_zero: bool, is_constant: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    factors = [rng.integers(0, 9, shape).astype(kind) for shape, kind in zip(((2, 3), (3, 4)), kinds, strict=True)]
+    for axes in itertools.product((None, 0, 1), repeat=2):
+        graph = Graph("scaled", {f"x{i}": TensorType(x.dtype, x.shape) for i, x in enumerate(factors)})
+        made, wide = [], []
+        for i, (x, axis) in enumerate(zip(factors, axes, strict=True)):
+            scale = np.float32(0.5) if axis is None else (np.arange(x.shape[axis], dtype=np.float32) + 1) / 4
+            zero = [np.full(np.shape(scale), 2, x.dtype)] if has_zero else []
+            given = graph.constant(x) if is_constant and i else graph[f"x{i}"]
+            made.append(gc.ops.onnx.DequantizeLinear(given, scale, *zero, axis=1 if axis is None else axis))
+            along = scale if axis is None else scale.reshape([-1 if a == axis else 1 for a in range(2)])
+            wide.append((x.astype(np.float32) - (2 if has_zero else 0)) * along)
+        graph.output(*graph.op(operator_, made))
+        want = wide[0] @ wide[1]
+        feeds = {f"x{i}": x for i, x in enumerate(factors)}
+        np.testing.assert_allclose(gc.InferenceSession().load(graph)(**feeds)[0], want, rtol=1e-5, err_msg=str(axes))
+        for runtime in (None, onnxruntime.__version__):
+            content = graph.to_onnx(runtime=runtime).SerializeToString()
+            bare = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+            fed = {i.name: feeds[i.name] for i in bare.get_inputs()}
+            np.testing.assert_allclose(bare.run(None, fed)[0], want, rtol=1e-5, err_msg=str(axes))
+            for source in (content, Graph.load(content)):
+                got = gc.InferenceSession().load(source)(**feeds)[0]
+                np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=str(axes))
 
 
 # Shapes of narrow dtypes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -227,3 +228,28 @@ def test_functions_of_integers_are_of_the_float_that_holds_their_range() -> None
 def test_special_function_refuses_strings() -> None:
     with pytest.raises(DTypeError, match="lgamma"):
         run(ops.lgamma, np.array(["a"], object), dtypes=[D.string])
+
+
+# tan of float64, near its poles and its zeros
+
+
+def test_tangent_holds_1e_12_when_the_argument_is_beside_a_pole() -> None:
+    quarters = np.arange(-999_999, 1_000_000, 997) * (math.pi / 2)
+    rng = np.random.default_rng(0)
+    spread = rng.standard_normal(4000) * 10.0 ** rng.uniform(-300, 5, 4000)
+    x = np.concatenate(
+        [quarters, np.nextafter(quarters, np.inf), np.nextafter(quarters, -np.inf), spread, [math.pi / 2, 5e-324]]
+    )
+    got = run1(ops.tan, x)
+    with mpmath.workprec(400):
+        off = [
+            abs(mpmath.mpf(float(b)) / mpmath.tan(mpmath.mpf(float(a))) - 1) for a, b in zip(x, got, strict=True) if a
+        ]
+    assert float(max(off)) < 1e-12
+
+
+def test_tangent_keeps_the_sign_of_zero_and_is_nan_of_infinity() -> None:
+    zeros = run1(ops.tan, np.array([0.0, -0.0, np.inf, -np.inf, np.nan]))
+    assert zeros[:2].tolist() == [0, 0]
+    assert np.signbit(zeros[:2]).tolist() == [False, True]
+    assert np.isnan(zeros[2:]).all()

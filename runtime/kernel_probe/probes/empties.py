@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +18,13 @@ from graphcore import ops
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.kernel_probe.probes.floats import top_k
 from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, bare, operator, reduction
+from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.decompositions import empty_recurrent, reverse_sequence
+from graphcore.runtime.lowering.guards import empty_kernels
+from graphcore.runtime.ort import release
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
@@ -48,6 +56,7 @@ def families() -> list[Family]:
             [Check((_FLAT,), _flat, dies=True)],
         ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
+        Family("Conv never ends on filters without elements.", [Check((empty_kernels.GUARD.trap,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
         Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),
@@ -267,6 +276,38 @@ def _unwritten() -> str:
         if not probe.is_right(made):
             return f"gives {made[0].ravel()[:3]}"
     return ""
+
+
+_PATIENCE = 8.0
+"""Seconds for an onnxruntime to start and run one small node."""
+_RUN = """
+import sys, numpy, onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+try:
+    session.run(None, {"x": numpy.ones((1, 2, 5), "f"), "w": numpy.ones((2, 2, 0), "f")})
+except Exception as error:
+    print(error)
+"""
+
+
+def _kernelless() -> str:
+    """Return what is wrong with a Conv of filters without elements, in a process that can be stopped."""
+    types = {"x": TensorType(D.float32, [1, 2, 5]), "w": TensorType(D.float32, [2, 2, "k"])}
+    graph = Graph("probe", types)
+    graph.output(*graph.op("Conv", list(graph.inputs), None, [TensorType(D.float32, [1, 2, "left"])]))
+    runtime = release.runtime()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "probe.onnx"
+        path.write_bytes(join(encode(lower(graph, "cpu", runtime=runtime), ir=runtime.ir)))
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _RUN, str(path)], capture_output=True, text=True, timeout=_PATIENCE
+            )
+        except subprocess.TimeoutExpired:
+            return "it never ends"
+    return "" if "Reshape" in done.stdout else f"ends with {done.returncode}: {done.stdout[:100]}"
 
 
 def _attention() -> Iterator[Probe]:

@@ -36,6 +36,8 @@ def families() -> list[Family]:
         Family("FuseReluClip fails on a Relu of float64 before a Clip.", [*_clipped()]),
         Family("MatMulScaleFusion multiplies by infinity after the sum, and fails on float64.", [*_endless()]),
         Family("Before a Transpose, bytes without a zero point are quantised to uint8 again.", [*_untold()]),
+        Family("QDQPropagationTransformer quantises to int32, for which there is no kernel.", [*_moved_wide()]),
+        Family("QDQSelectorActionTransformer multiplies integers by scales along any axis.", [*_scaled()]),
         Family("PreShapeNodeElimination drops a Cast before a Shape that has no kernel without.", [*_shaped()]),
         Family("QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.", [*_moved()]),
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
@@ -170,6 +172,35 @@ def _moved() -> Iterator[Probe]:
         yield Probe(
             D.int8, (), (x,), build, want, gives=(D.float32,), names=names, in_session=True, is_known=is_known,
             near=1e-6,
+        )  # fmt: skip
+
+
+def _moved_wide() -> Iterator[Probe]:
+    x, names = np.array([[-8, 0, 4], [8, 16, 3]], np.int32), ("optimiser QDQPropagationTransformer",)
+
+    def build(graph: Graph, x: Symbol) -> Symbol:
+        return ops.onnx.Exp(ops.transpose(ops.onnx.DequantizeLinear(x, np.float32(0.125), np.int32(0))))
+
+    want = (np.exp(x.T * np.float32(0.125)),)
+    for is_known in (False, True):
+        yield Probe(
+            D.int32, (), (x,), build, want, gives=(D.float32,), names=names, in_session=True, is_known=is_known,
+            near=1e-6,
+        )  # fmt: skip
+
+
+def _scaled() -> Iterator[Probe]:
+    x, y = np.array([[0, 1, 4], [8, 16, 3]], np.uint8), np.array([[1, 2], [3, 4], [5, 6]], np.uint8)
+    scales = np.array([0.125, 0.5, 1.0], np.float32)
+
+    def build(graph: Graph, x: Symbol, y: Symbol) -> Symbol:
+        return ops.onnx.DequantizeLinear(x, scales) @ ops.onnx.DequantizeLinear(y, np.float32(0.5))
+
+    want = ((x * scales) @ (y * np.float32(0.5)),)
+    for is_known in (False, True):
+        yield Probe(
+            D.uint8, (), (x, y), build, want, gives=(D.float32,), names=("optimiser QDQSelectorActionTransformer",),
+            in_session=True, is_known=is_known, near=1e-6,
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from graphcore.ir.symbol import Symbol
@@ -23,8 +24,26 @@ def _greater(b: Builder, x: Symbol, bound: float) -> Symbol:
     return b.native("Greater", x, _c(b, bound), dtype=DType.bool)
 
 
+# pi / 2 in three parts, the first two of 33 bits: times whole numbers up to 2^20 they are exact.
+_QUARTER = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+_FARTHEST = 1.6e6
+
+
 def _tan(b: Builder, x: Symbol) -> Symbol:
-    return b.native("Div", b.op("Sin", x), b.op("Cos", x))
+    """Compute the tangent of what is left of x beyond multiples k of pi / 2: for odd k it is -1 by that.
+
+    Beside a pole sine and cosine of x have lost the digits that count. Beyond 2^20 quarters x is taken as it is.
+    """
+    k = b.native("Round", b.native("Mul", x, _c(b, 2 / math.pi)))
+    near = b.native("Less", b.native("Abs", x), _c(b, _FARTHEST), dtype=DType.bool)
+    k = _where(b, near, k, _c(b, 0.0))
+    rest = x
+    for part in _QUARTER:
+        rest = b.native("Sub", rest, b.native("Mul", k, _c(b, part)))
+    tangent = b.native("Div", b.op("Sin", rest), b.op("Cos", rest))
+    half = b.native("Mul", k, _c(b, 0.5))
+    is_even = b.native("Equal", half, b.native("Floor", half), dtype=DType.bool)
+    return _where(b, is_even, tangent, b.native("Div", _c(b, -1.0), tangent))
 
 
 def _halves(b: Builder, x: Symbol) -> tuple[Symbol, Symbol]:
@@ -149,7 +168,7 @@ def _odd(function: Callable[[Builder, Symbol], Symbol]) -> Callable[[Builder, Sy
 
 
 FUNCTIONS: dict[str, Callable[..., Symbol]] = {
-    "Tan": _tan,
+    "Tan": _odd(_tan),
     "Sinh": _odd(_sinh),
     "Cosh": _cosh,
     "Asinh": _odd(_asinh),

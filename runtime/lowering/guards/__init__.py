@@ -6,9 +6,11 @@ from graphcore.runtime.lowering.guards import (
     dequantized_matmul,
     dequantized_moves,
     empty_attention,
+    empty_kernels,
     hidden_constants,
     negative_axes,
     quick_gelu,
+    scales_along_axes,
     shaped_casts,
     zero_points,
 )
@@ -24,9 +26,12 @@ GUARDS: tuple[Guard, ...] = (
     negative_axes.GUARD,
     dequantized_matmul.GUARD,
     zero_points.GUARD,
-    dequantized_moves.GUARD,
+    dequantized_moves.INT8,
+    dequantized_moves.INT32,
+    scales_along_axes.GUARD,
     shaped_casts.GUARD,
     empty_attention.GUARD,
+    empty_kernels.GUARD,
 )
 """In the order in which they run."""
 

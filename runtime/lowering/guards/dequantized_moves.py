@@ -1,9 +1,9 @@
-"""Keep moves of dequantised int8 apart from what dequantises it, in files of newer opsets.
+"""Keep moves of dequantised int8 and int32 apart from what dequantises it.
 
-The optimiser quantises again after a move (QDQPropagation) and makes uint8 of int8 (QDQS8ToU8Transformer), beside an
-attribute that still says int8: no session takes the node. A Sum of one operand gives that operand and is left alone.
-Sessions leave the second optimiser out, for models that others wrote too. Moves that are quantised again by the graph
-itself are left as they are: both nodes then go.
+An optimiser quantises again after a move (QDQPropagationTransformer): there is no QuantizeLinear to int32. Another one
+makes uint8 of int8 (QDQS8ToU8Transformer), beside an attribute of newer opsets that still says int8. A Sum of one
+operand gives that operand and is left alone. Sessions leave the optimisers out, for models that others wrote too. Moves
+that are quantised again by the graph itself are left as they are: both nodes then go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOVES = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsq
 
 def _moves(graph: Graph) -> Sequence[Node]:
     """Return the moves of dequantised int8, built here, that others than QuantizeLinear read."""
-    found = [node for node in graph.nodes if _is_move(node) and _dequantises(node.inputs[0])]
+    found = [node for node in graph.nodes if _is_move(node) and _dequantises_int8(node.inputs[0])]
     if not found:
         return ()
     readers: dict[int, list[Node]] = {}
@@ -38,15 +38,28 @@ def _is_move(node: Node) -> bool:
     return node.op_type in _MOVES and not node.domain and type(node.origin) is not Imported
 
 
-def _dequantises(symbol: Symbol | None) -> bool:
+def moves_int32(node: Node) -> bool:
+    """Return whether a node moves what is dequantised from int32."""
+    made = _dequantising(node.inputs[0]) if node.op_type in _MOVES and not node.domain else None
+    x = None if made is None else made.inputs[0]
+    return x is not None and x.type.dtype is DType.int32
+
+
+def _dequantises_int8(symbol: Symbol | None) -> bool:
     """Return whether a value is made of int8 by one scale and a zero point."""
-    node = None if symbol is None else symbol.producer
-    if not isinstance(node, Node) or node.op_type != "DequantizeLinear" or node.domain or len(node.inputs) < 3:
+    node = _dequantising(symbol)
+    if node is None or len(node.inputs) < 3:
         return False
     x, scale = node.inputs[:2]
     if x is None or scale is None or x.type.dtype is not DType.int8 or scale.rank > 1:
         return False
     return constant_array(x, weights=True, outer=True) is None
+
+
+def _dequantising(symbol: Symbol | None) -> Node | None:
+    node = None if symbol is None else symbol.producer
+    is_one = isinstance(node, Node) and node.op_type == "DequantizeLinear" and not node.domain
+    return node if is_one and isinstance(node, Node) else None
 
 
 def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], given: set[int]) -> bool:
@@ -58,7 +71,7 @@ def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], given: set[
     return all(n.op_type == "QuantizeLinear" or (_is_move(n) and _is_quantised(n, readers, given)) for n in after)
 
 
-GUARD = rewriting(
+INT8 = rewriting(
     "optimiser QDQS8ToU8Transformer",
     "DequantizeLinear before a move",
     "the optimiser makes uint8 of int8 and leaves what says int8",
@@ -66,3 +79,13 @@ GUARD = rewriting(
     _moves,
     lambda graph, node: hide(graph, node, 0),
 )
+INT32 = rewriting(
+    "optimiser QDQPropagationTransformer",
+    "DequantizeLinear before a move",
+    "the optimiser quantises to int32, which no kernel does",
+    {"DequantizeLinear"},
+    lambda graph: [node for node in graph.nodes if moves_int32(node) and type(node.origin) is not Imported],
+    lambda graph, node: hide(graph, node, 0),
+)
+
+__all__ = ["INT8", "INT32", "moves_int32"]

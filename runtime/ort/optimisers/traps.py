@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
+from graphcore.runtime.lowering.guards.dequantized_moves import moves_int32
 from graphcore.runtime.lowering.guards.hidden_constants import constant_place, is_endless, is_rounded
+from graphcore.runtime.lowering.guards.scales_along_axes import has_scales
 from graphcore.runtime.lowering.guards.shaped_casts import is_of_narrow
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.release import runtime
@@ -60,6 +62,16 @@ def _is_dequantised_int8(symbol: Symbol) -> bool:
     return operand is not None and isinstance(operand.type, TensorType) and operand.type.dtype is DType.int8
 
 
+def _is_moved_int32(symbol: Symbol) -> bool:
+    node = symbol.producer
+    return type(node) is Node and moves_int32(node)
+
+
+def _has_scales(symbol: Symbol) -> bool:
+    node = symbol.producer
+    return type(node) is Node and has_scales(node)
+
+
 def _is_shape_of_narrow(symbol: Symbol) -> bool:
     node = symbol.producer
     return type(node) is Node and is_of_narrow(node)
@@ -76,6 +88,10 @@ SIGNS: Mapping[str, Sign] = {
     "rounded constants": Sign(_is_rounded_constant, ("NoopElimination float64",)),
     # It makes int8 uint8 and leaves `output_dtype` as it is, which the session then refuses.
     "dequantised int8": Sign(_is_dequantised_int8, ("QDQS8ToU8Transformer",)),
+    # It quantises to int32 after a move, which no kernel does.
+    "moved int32": Sign(_is_moved_int32, ("QDQPropagationTransformer",)),
+    # It multiplies integers whose scales its kernels do not take.
+    "scales along axes": Sign(_has_scales, ("QDQSelectorActionTransformer",)),
     # It drops a Cast before a Shape, which has no kernel of the dtype before the Cast.
     "shapes of narrow dtypes": Sign(_is_shape_of_narrow, ("PreShapeNodeElimination",)),
 }
