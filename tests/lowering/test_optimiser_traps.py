@@ -161,7 +161,7 @@ def test_what_is_dequantised_is_moved_in_sessions_and_in_files(
             np.testing.assert_allclose(gc.InferenceSession().load(source)(**feeds)[0], got, rtol=1e-6)
 
 
-@pytest.mark.parametrize("operator_", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("operator_", ["MatMul", "Gemm", "Gemm of turned weights"])
 @pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")])
 @pytest.mark.parametrize("has_zero", [False, True], ids=["without zero points", "with zero points"])
 @pytest.mark.parametrize("is_constant", [False, True], ids=["fed", "constant"])
@@ -169,7 +169,9 @@ def test_product_has_the_scales_of_its_factors_along_every_axis(
     operator_: str, kinds: tuple[str, str], has_zero: bool, is_constant: bool
 ) -> None:
     rng = np.random.default_rng(0)
-    factors = [rng.integers(0, 9, shape).astype(kind) for shape, kind in zip(((2, 3), (3, 4)), kinds, strict=True)]
+    is_turned = operator_.endswith("weights")
+    shapes = ((2, 3), (4, 3) if is_turned else (3, 4))
+    factors = [rng.integers(0, 9, shape).astype(kind) for shape, kind in zip(shapes, kinds, strict=True)]
     for axes in itertools.product((None, 0, 1), repeat=2):
         graph = Graph("scaled", {f"x{i}": TensorType(x.dtype, x.shape) for i, x in enumerate(factors)})
         made, wide = [], []
@@ -180,8 +182,8 @@ def test_product_has_the_scales_of_its_factors_along_every_axis(
             made.append(gc.ops.onnx.DequantizeLinear(given, scale, *zero, axis=1 if axis is None else axis))
             along = scale if axis is None else scale.reshape([-1 if a == axis else 1 for a in range(2)])
             wide.append((x.astype(np.float32) - (2 if has_zero else 0)) * along)
-        graph.output(*graph.op(operator_, made))
-        want = wide[0] @ wide[1]
+        graph.output(*graph.op(operator_.partition(" ")[0], made, {"transB": 1} if is_turned else None))
+        want = wide[0] @ (wide[1].T if is_turned else wide[1])
         feeds = {f"x{i}": x for i, x in enumerate(factors)}
         np.testing.assert_allclose(gc.InferenceSession().load(graph)(**feeds)[0], want, rtol=1e-5, err_msg=str(axes))
         for runtime in (None, onnxruntime.__version__):

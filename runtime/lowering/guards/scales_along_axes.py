@@ -65,7 +65,12 @@ def _is_taken(node: Node, place: int, made: Node) -> bool:
     axis = axis + rank if axis < 0 else axis
     if node.op_type in ("Conv", "ConvTranspose"):
         return place == 1 and axis == (0 if node.op_type == "Conv" else 1)
-    return node.op_type == "MatMul" and place == 1 and rank == 2 and axis == 1
+    if place != 1 or rank != 2:
+        return False
+    if node.op_type == "Gemm":
+        has_zero = len(made.inputs) > 2 and made.inputs[2] is not None
+        return has_zero and axis == (0 if node.attributes.get("transB") else 1)
+    return node.op_type == "MatMul" and axis == 1
 
 
 def _found(graph: Graph) -> Iterator[Node]:
