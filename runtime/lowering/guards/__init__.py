@@ -3,18 +3,15 @@
 from graphcore.runtime.lowering.guards import (
     added_zero,
     clipped_relu,
-    dequantized_matmul,
-    dequantized_moves,
     empty_attention,
     empty_kernels,
     hidden_constants,
     negative_axes,
     quick_gelu,
-    scales_along_axes,
     shaped_casts,
-    zero_points,
 )
 from graphcore.runtime.lowering.guards.guard import Guard
+from graphcore.runtime.lowering.guards.quantized import matmul, moves, scales, zero_points
 
 GUARDS: tuple[Guard, ...] = (
     added_zero.GUARD,
@@ -24,11 +21,11 @@ GUARDS: tuple[Guard, ...] = (
     clipped_relu.GUARD,
     quick_gelu.GUARD,
     negative_axes.GUARD,
-    dequantized_matmul.GUARD,
+    matmul.GUARD,
     zero_points.GUARD,
-    dequantized_moves.INT8,
-    dequantized_moves.INT32,
-    scales_along_axes.GUARD,
+    moves.INT8,
+    moves.INT32,
+    scales.GUARD,
     shaped_casts.GUARD,
     empty_attention.GUARD,
     empty_kernels.GUARD,

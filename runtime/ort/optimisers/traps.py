@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
-from graphcore.runtime.lowering.guards.dequantized_moves import moves_int32
 from graphcore.runtime.lowering.guards.hidden_constants import constant_place, is_endless, is_rounded
-from graphcore.runtime.lowering.guards.scales_along_axes import has_scales
+from graphcore.runtime.lowering.guards.quantized.moves import moves_int32
+from graphcore.runtime.lowering.guards.quantized.scales import has_scales
 from graphcore.runtime.lowering.guards.shaped_casts import is_of_narrow
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.release import runtime

@@ -1,0 +1,1 @@
+"""Guards of what is dequantised: onnxruntime computes it on integers again, or moves it."""
