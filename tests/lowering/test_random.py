@@ -78,7 +78,7 @@ def test_uniform_numbers_are_spread_evenly(op: str, dtype: DType, seed: float | 
     assert abs(values.mean() - 0.5) < 5 * math.sqrt(1 / 12 / COUNT) + 2.0**-9
     assert abs(values.var() - 1 / 12) < 0.002
     step = {DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}.get(dtype, 0.0)
-    assert distance(values, lambda v: v) < 1.95 + step * math.sqrt(COUNT)  # 1.95: one in a thousand is beyond
+    assert distance(values, lambda v: v) < 2.7 + step * math.sqrt(COUNT)  # 2.7: one in a million is beyond
     for lag in (1, 2, 256):
         assert abs(correlation(values, lag)) < 5 / math.sqrt(COUNT)
 
@@ -98,7 +98,7 @@ def test_normal_numbers_are_spread_as_the_bell_curve(op: str, dtype: DType, seed
     assert abs((values**4).mean() - 3) < 5 * math.sqrt(96 / COUNT)
     assert 3.5 < np.abs(values).max() < 6.8
     step = {DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}.get(dtype, 0.0)
-    assert distance(values, normal_cdf) < 1.95 + step * math.sqrt(COUNT)
+    assert distance(values, normal_cdf) < 2.7 + step * math.sqrt(COUNT)
     for lag in (1, 2, 256):
         assert abs(correlation(values, lag)) < 5 / math.sqrt(COUNT)
 
