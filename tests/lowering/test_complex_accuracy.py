@@ -88,7 +88,7 @@ def test_powers_are_as_accurate_as_what_is_exponentiated(dtype: Any) -> None:
 
 def test_every_function_has_a_bound_and_the_page_states_them() -> None:
     assert set(BOUNDS) | {"pow"} == set(FUNCTIONS)
-    page = (Path(__file__).parents[2] / "docs" / "numbers.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "numbers.md").read_text("utf-8")
     stated = {}
     for names, whole, each in re.findall(r"^\| (`[a-z0-9`, ]+`) \| (\d+) \| (\d+|-) \|$", page, re.MULTILINE):
         for name in re.findall(r"`(\w+)`", names):
