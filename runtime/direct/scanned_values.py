@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -61,15 +61,24 @@ class ScannedValues:
         wide = (name for name in self.dims if self.dtypes[name] is DType.float64 and self._is_one(name))
         if any(is_rounded(array) for array in map(self._values, wide) if array is not None):
             self.signs.add("rounded constants")
-        if "MatMul" in self.operators and any(map(self._scales_endlessly, nodes)):
-            self.signs.add("endless scales")
+        if "MatMul" in self.operators and (names := set(self._extremes())):
+            if any(self._scales_endlessly(node, names) for node in nodes):
+                self.signs.add("endless scales")
 
-    def _scales_endlessly(self, node: onnx.NodeProto) -> bool:
-        """Return whether a node multiplies by a constant that is not finite, or divides by 0."""
+    def _extremes(self) -> Iterator[str]:
+        """Yield the constants of one float whose exponent begins with 7 equal bits: 0, infinity, few others."""
+        for name, tensor in self._tensors.items():
+            if self.dtypes[name].is_float and self._is_one(name):
+                raw = tensor.raw_data
+                if not raw or raw[-1] & 0x7F in (0, 0x7F):
+                    yield name
+
+    def _scales_endlessly(self, node: onnx.NodeProto, names: Container[str]) -> bool:
+        """Return whether a node multiplies by a constant of these that is not finite, or divides by 0."""
         if node.op_type not in ("Mul", "Div"):
             return False
         for name in node.input if node.op_type == "Mul" else node.input[1:]:
-            array = self._values(name) if name in self._tensors and self._is_one(name) else None
+            array = self._values(name) if name in names else None
             if array is not None and is_endless(array, node.op_type):
                 return True
         return False

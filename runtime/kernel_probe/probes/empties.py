@@ -18,13 +18,21 @@ from graphcore import ops
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.kernel_probe.probes.floats import top_k
-from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, bare, operator, reduction
-from graphcore.runtime.lowering import lower
+from graphcore.runtime.kernel_probe.probes.probe import (
+    INF,
+    WIDE,
+    Check,
+    D,
+    Family,
+    Probe,
+    bare,
+    operator,
+    reduction,
+    written,
+)
 from graphcore.runtime.lowering.decompositions import empty_recurrent, reverse_sequence
 from graphcore.runtime.lowering.guards import empty_kernels
-from graphcore.runtime.ort import release
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
@@ -297,10 +305,9 @@ def _kernelless() -> str:
     types = {"x": TensorType(D.float32, [1, 2, 5]), "w": TensorType(D.float32, [2, 2, "k"])}
     graph = Graph("probe", types)
     graph.output(*graph.op("Conv", list(graph.inputs), None, [TensorType(D.float32, [1, 2, "left"])]))
-    runtime = release.runtime()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "probe.onnx"
-        path.write_bytes(join(encode(lower(graph, "cpu", runtime=runtime), ir=runtime.ir)))
+        path.write_bytes(written(graph))
         try:
             done = subprocess.run(
                 [sys.executable, "-c", _RUN, str(path)], capture_output=True, text=True, timeout=_PATIENCE

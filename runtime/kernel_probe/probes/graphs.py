@@ -36,10 +36,16 @@ def families() -> list[Family]:
         Family("FuseReluClip fails on a Relu of float64 before a Clip.", [*_clipped()]),
         Family("MatMulScaleFusion multiplies by infinity after the sum, and fails on float64.", [*_endless()]),
         Family("Before a Transpose, bytes without a zero point are quantised to uint8 again.", [*_untold()]),
-        Family("QDQPropagationTransformer quantises to int32, for which there is no kernel.", [*_moved_wide()]),
+        Family(
+            "QDQPropagationTransformer quantises to int32, for which there is no kernel.",
+            [*_moved(np.int32(0), "optimiser QDQPropagationTransformer")],
+        ),
         Family("QDQSelectorActionTransformer multiplies integers by scales along any axis.", [*_scaled()]),
         Family("PreShapeNodeElimination drops a Cast before a Shape that has no kernel without.", [*_shaped()]),
-        Family("QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.", [*_moved()]),
+        Family(
+            "QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.",
+            [*_moved(np.int8(3), "optimiser QDQS8ToU8Transformer")],
+        ),
         Family("NoopElimination takes a constant without elements for a 0 or a 1.", [*_noop()]),
         Family("NoopElimination takes a constant of float64 for the 0 or 1 that float32 rounds it to.", [*_rounded()]),
         Family("A Loop that gathers strings ends the process.", [Check((_LOOP,), _looped, dies=True)]),
@@ -159,33 +165,18 @@ def _quick(alpha: float, graph: Graph, x: Symbol) -> Symbol:
     return x * ops.onnx.Sigmoid(x if alpha == 1 else x * alpha)
 
 
-def _moved() -> Iterator[Probe]:
-    names = ("optimiser QDQS8ToU8Transformer",)
-    x = np.array([[-8, 0, 4], [8, 16, 3]], np.int8)
-    want = (np.exp((x.T - np.float32(3)) * np.float32(0.125)),)
+def _moved(zero: np.integer[Any], name: str) -> Iterator[Probe]:
+    """Probe a Transpose of what is dequantised, by the dtype of a zero point."""
+    x = np.array([[-8, 0, 4], [8, 16, 3]], zero.dtype)
+    want = (np.exp((x.T - np.float32(zero)) * np.float32(0.125)),)
 
     def build(graph: Graph, x: Symbol) -> Symbol:
-        real = ops.onnx.DequantizeLinear(x, np.float32(0.125), np.int8(3))
-        return ops.onnx.Exp(ops.transpose(real))
+        return ops.onnx.Exp(ops.transpose(ops.onnx.DequantizeLinear(x, np.float32(0.125), zero)))
 
     for is_known in (False, True):
         yield Probe(
-            D.int8, (), (x,), build, want, gives=(D.float32,), names=names, in_session=True, is_known=is_known,
-            near=1e-6,
-        )  # fmt: skip
-
-
-def _moved_wide() -> Iterator[Probe]:
-    x, names = np.array([[-8, 0, 4], [8, 16, 3]], np.int32), ("optimiser QDQPropagationTransformer",)
-
-    def build(graph: Graph, x: Symbol) -> Symbol:
-        return ops.onnx.Exp(ops.transpose(ops.onnx.DequantizeLinear(x, np.float32(0.125), np.int32(0))))
-
-    want = (np.exp(x.T * np.float32(0.125)),)
-    for is_known in (False, True):
-        yield Probe(
-            D.int32, (), (x,), build, want, gives=(D.float32,), names=names, in_session=True, is_known=is_known,
-            near=1e-6,
+            DType.of(zero.dtype), (), (x,), build, want, gives=(D.float32,), names=(name,), in_session=True,
+            is_known=is_known, near=1e-6,
         )  # fmt: skip
 
 

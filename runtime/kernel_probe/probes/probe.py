@@ -166,9 +166,13 @@ def bare(graph: Graph) -> onnxruntime.InferenceSession:
     """Return onnxruntime's own session of what a file for the installed release has."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    return onnxruntime.InferenceSession(written(graph), options, providers=["CPUExecutionProvider"])
+
+
+def written(graph: Graph) -> bytes:
+    """Return what a file for the installed release has."""
     runtime = release.runtime()
-    model = join(encode(lower(graph, "cpu", runtime=runtime), ir=runtime.ir))
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return join(encode(lower(graph, "cpu", runtime=runtime), ir=runtime.ir))
 
 
 def is_wrong(probe: AnyProbe) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +10,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node
 from graphcore.ir.transform.edit import edit
+from graphcore.support.source_lines import Imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ def rewriting(
     return Guard(trap, when, why, frozenset(signs), is_needed, run)
 
 
+def built_here(graph: Graph, op_types: Container[str]) -> Iterator[Node]:
+    """Yield the nodes of these operators of ONNX, less those that were read: their files say what is meant."""
+    return (n for n in graph.nodes if n.op_type in op_types and not n.domain and type(n.origin) is not Imported)
+
+
 def hide(graph: Graph, node: Node, place: int) -> None:
     """Give an operand of floats by a Sum of it alone, which no optimiser leaves out or looks through."""
     inputs = [*node.inputs]
@@ -68,4 +74,4 @@ def hide(graph: Graph, node: Node, place: int) -> None:
     change(node, inputs=tuple(inputs))
 
 
-__all__ = ["Guard", "hide", "rewriting"]
+__all__ = ["Guard", "built_here", "hide", "rewriting"]

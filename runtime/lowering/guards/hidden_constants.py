@@ -17,8 +17,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.runtime.lowering.guards.added_zero import as_sum
-from graphcore.runtime.lowering.guards.guard import Guard, rewriting
-from graphcore.support.source_lines import Imported
+from graphcore.runtime.lowering.guards.guard import Guard, built_here, rewriting
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, tensor_type
 
@@ -71,25 +70,25 @@ def _hiding(
     trap: str,
     when: str,
     why: str,
-    signs: Sequence[str],
     operators: Sequence[str],
     is_meant: Callable[[Array, str], bool],
     write: Callable[[Graph, Node, int], None],
+    beside: Sequence[str] = (),
 ) -> Guard:
-    """Return the guard that writes nodes of these operators, built here, which have a constant that is meant."""
+    """Return the guard that writes nodes of these operators, built here, which have a constant that is meant.
+
+    beside: operators without which the optimiser has nothing to do, where these are others.
+    """
 
     def found(graph: Graph) -> Iterator[Node]:
-        for node in graph.nodes:
-            if node.op_type in operators and not node.domain and type(node.origin) is not Imported:
-                if constant_place(node, is_meant) is not None:
-                    yield node
+        return (node for node in built_here(graph, operators) if constant_place(node, is_meant) is not None)
 
     def write_node(graph: Graph, node: Node) -> None:
         place = constant_place(node, is_meant)
         assert place is not None
         write(graph, node, place)
 
-    return rewriting(trap, when, why, signs, found, write_node)
+    return rewriting(trap, when, why, beside or operators, found, write_node)
 
 
 def _write_rounded(graph: Graph, node: Node, place: int) -> None:
@@ -143,7 +142,6 @@ ROUNDED = _hiding(
     "Add, Sub, Mul, Div",
     "the optimiser drops x + 1e-300, whose constant is 0 in float32",
     (*_SUMS, *_PRODUCTS),
-    (*_SUMS, *_PRODUCTS),
     lambda array, op_type: is_rounded(array, (_NEUTRAL[op_type],)),
     _write_rounded,
 )
@@ -151,16 +149,15 @@ ENDLESS = _hiding(
     "optimiser MatMulScaleFusion of infinity",
     "MatMul, and Mul or Div",
     "the optimiser multiplies by infinity after the sum, where infinities have met",
-    ("MatMul",),
     _PRODUCTS,
     is_endless,
     _write_endless,
+    beside=("MatMul",),
 )
 EMPTY = _hiding(
     "optimiser NoopElimination",
     "Add, Sub, Mul, Div",
     "the optimiser takes a constant without elements for a 0 or a 1",
-    (*_SUMS, *_PRODUCTS),
     (*_SUMS, *_PRODUCTS),
     lambda array, op_type: not array.size,
     _write_empty,

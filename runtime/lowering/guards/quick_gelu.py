@@ -6,17 +6,13 @@ from collections.abc import Iterator
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.guards.guard import hide, rewriting
-from graphcore.support.source_lines import Imported
+from graphcore.runtime.lowering.guards.guard import built_here, hide, rewriting
 from graphcore.types.dtypes import DType
 
 
 def _products(graph: Graph) -> Iterator[Node]:
-    """Yield the products, built here, with a Sigmoid of float64."""
-    for node in graph.nodes:
-        if node.op_type == "Mul" and not node.domain and type(node.origin) is not Imported:
-            if any(map(_is_sigmoid, node.inputs)):
-                yield node
+    """Return the products with a Sigmoid of float64."""
+    return (node for node in built_here(graph, {"Mul"}) if any(map(_is_sigmoid, node.inputs)))
 
 
 def _write(graph: Graph, node: Node) -> None:

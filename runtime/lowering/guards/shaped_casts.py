@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node
-from graphcore.runtime.lowering.guards.guard import rewriting
-from graphcore.support.source_lines import Imported
+from graphcore.runtime.lowering.guards.guard import built_here, rewriting
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
 
@@ -31,7 +30,7 @@ def is_of_narrow(node: Node) -> bool:
 
 
 def _found(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if is_of_narrow(node) and type(node.origin) is not Imported)
+    return filter(is_of_narrow, built_here(graph, {"Shape"}))
 
 
 def _write(graph: Graph, node: Node) -> None:

@@ -25,7 +25,7 @@ from graphcore.types.tensor_types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What optimisers break. has: tells of a value whether it has the sign.
+    """A property of values that some optimisers break. has: tells of a value whether it has it.
 
     names: of the traps, as `traps.json` has them after "optimiser "; each begins with the name of the optimiser.
     """

@@ -17,10 +17,12 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.guards.guard import rewriting
+from graphcore.runtime.lowering.guards.quantized.dequantizing import dequantizing
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, tensor_type
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
+_MOVES = frozenset({"Reshape", "Transpose"})
 _BYTES = frozenset({DType.int8, DType.uint8})
 
 
@@ -33,16 +35,8 @@ def _weights(node: Node) -> list[Node]:
     """Return the nodes that dequantise an operand of a product, where the other operand is a float."""
     if node.op_type not in _PRODUCTS or node.domain or len(node.inputs) < 2:
         return []
-    made = [_dequantising(s) for s in node.inputs[:2]]
+    made = [dequantizing(s, _MOVES) for s in node.inputs[:2]]
     return [weight for weight in made if weight is not None and _is_weight(weight)] if None in made else []
-
-
-def _dequantising(symbol: Symbol | None) -> Node | None:
-    producer = None if symbol is None else symbol.producer
-    while isinstance(producer, Node) and producer.op_type in ("Transpose", "Reshape") and not producer.domain:
-        producer = None if producer.inputs[0] is None else producer.inputs[0].producer
-    is_one = isinstance(producer, Node) and producer.op_type == "DequantizeLinear" and not producer.domain
-    return producer if is_one and isinstance(producer, Node) else None
 
 
 def _is_weight(node: Node) -> bool:

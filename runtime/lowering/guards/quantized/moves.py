@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.guards.guard import hide, rewriting
+from graphcore.runtime.lowering.guards.guard import built_here, hide, rewriting
+from graphcore.runtime.lowering.guards.quantized.dequantizing import dequantizing
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 
@@ -22,7 +23,7 @@ _MOVES = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsq
 
 def _moves(graph: Graph) -> Sequence[Node]:
     """Return the moves of dequantised int8, built here, that others than QuantizeLinear read."""
-    found = [node for node in graph.nodes if _is_move(node) and _dequantises_int8(node.inputs[0])]
+    found = [node for node in built_here(graph, _MOVES) if _dequantises_int8(node.inputs[0])]
     if not found:
         return ()
     readers: dict[int, list[Node]] = {}
@@ -40,26 +41,20 @@ def _is_move(node: Node) -> bool:
 
 def moves_int32(node: Node) -> bool:
     """Return whether a node moves what is dequantised from int32."""
-    made = _dequantising(node.inputs[0]) if node.op_type in _MOVES and not node.domain else None
+    made = dequantizing(node.inputs[0]) if node.op_type in _MOVES and not node.domain else None
     x = None if made is None else made.inputs[0]
     return x is not None and x.type.dtype is DType.int32
 
 
 def _dequantises_int8(symbol: Symbol | None) -> bool:
     """Return whether a value is made of int8 by one scale and a zero point."""
-    node = _dequantising(symbol)
+    node = dequantizing(symbol)
     if node is None or len(node.inputs) < 3:
         return False
     x, scale = node.inputs[:2]
     if x is None or scale is None or x.type.dtype is not DType.int8 or scale.rank > 1:
         return False
     return constant_array(x, weights=True, outer=True) is None
-
-
-def _dequantising(symbol: Symbol | None) -> Node | None:
-    node = None if symbol is None else symbol.producer
-    is_one = isinstance(node, Node) and node.op_type == "DequantizeLinear" and not node.domain
-    return node if is_one and isinstance(node, Node) else None
 
 
 def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], given: set[int]) -> bool:
@@ -84,7 +79,7 @@ INT32 = rewriting(
     "DequantizeLinear before a move",
     "the optimiser quantises to int32, which no kernel does",
     {"DequantizeLinear"},
-    lambda graph: [node for node in graph.nodes if moves_int32(node) and type(node.origin) is not Imported],
+    lambda graph: filter(moves_int32, built_here(graph, _MOVES)),
     lambda graph, node: hide(graph, node, 0),
 )
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.guards.guard import hide, rewriting
-from graphcore.support.source_lines import Imported
+from graphcore.runtime.lowering.guards.guard import built_here, hide, rewriting
+from graphcore.runtime.lowering.guards.quantized.dequantizing import dequantizing
 from graphcore.types.dtypes import DType
 
 _FUSED = frozenset(
@@ -29,22 +29,19 @@ def has_scales(node: Node) -> bool:
     if node.op_type not in _FUSED or node.domain:
         return False
     for place, operand in enumerate(node.inputs):
-        made, is_moved = _dequantising(operand)
-        if made is not None and not _has_one(made) and (is_moved or not _is_taken(node, place, made)):
+        made = _dequantizing(operand)
+        if made is None or operand is None or _has_one(made):
+            continue
+        if operand.producer is not made or not _is_taken(node, place, made):
             return True
     return False
 
 
-def _dequantising(symbol: Symbol | None) -> tuple[Node | None, bool]:
-    """Return the node that dequantises bytes, and whether its result is moved."""
-    node = None if symbol is None else symbol.producer
-    is_moved = False
-    while isinstance(node, Node) and node.op_type in _MOVES and not node.domain:
-        node, is_moved = None if node.inputs[0] is None else node.inputs[0].producer, True
-    if not isinstance(node, Node) or node.op_type != "DequantizeLinear" or node.domain:
-        return None, is_moved
-    x = node.inputs[0]
-    return (node if x is not None and x.type.dtype in _BYTES else None), is_moved
+def _dequantizing(symbol: Symbol | None) -> Node | None:
+    """Return the node that dequantises bytes, perhaps before moves."""
+    node = dequantizing(symbol, _MOVES)
+    x = None if node is None else node.inputs[0]
+    return node if x is not None and x.type.dtype in _BYTES else None
 
 
 def _has_one(made: Node) -> bool:
@@ -74,13 +71,13 @@ def _is_taken(node: Node, place: int, made: Node) -> bool:
 
 
 def _found(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if type(node.origin) is not Imported and has_scales(node))
+    return filter(has_scales, built_here(graph, _FUSED))
 
 
 def _write(graph: Graph, node: Node) -> None:
     """Hide all that is dequantised: a product of one such factor is another trap, which rounds the other factor."""
     for place, operand in enumerate(node.inputs):
-        if _dequantising(operand)[0] is not None:
+        if _dequantizing(operand) is not None:
             hide(graph, node, place)
 
 
