@@ -22,10 +22,11 @@ import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
 from graphcore.types.tensor_types import SequenceType
+from tests.support.waiting import PATIENCE, until
 
 D = DType
 Array = np.ndarray[Any, Any]
-LONG = 10_000.0
+LONG = 1e8
 
 
 class Watched(gc.Model):
@@ -36,12 +37,16 @@ class Watched(gc.Model):
 
     def __call__(self, /, *arrays: Any, **named: Any) -> list[Any]:
         self.rows.append(len(arrays[0]))
-        self.gate.wait(20)
+        self.gate.wait(PATIENCE)
         return super().__call__(*arrays, **named)
 
 
 def watched(graph: Graph) -> Watched:
-    made: Any = gc.InferenceSession(intra_op_num_threads=1).load(graph)
+    return watching(gc.InferenceSession(intra_op_num_threads=1).load(graph))
+
+
+def watching(model: gc.Model) -> Watched:
+    made: Any = model
     made.__class__ = Watched
     made.rows, made.gate = [], threading.Event()
     made.gate.set()
@@ -80,7 +85,7 @@ def test_requests_are_run_together_and_get_their_own_rows() -> None:
     asked = [request(1 + i % 3, 4, i) for i in range(8)]  # 15 rows
     with gc.Batcher(model, 15, LONG) as batcher:
         futures = [batcher.submit(*given) for given in asked]
-        assert all(is_right(f.result(10), *given) for f, given in zip(futures, asked, strict=True))
+        assert all(is_right(f.result(PATIENCE), *given) for f, given in zip(futures, asked, strict=True))
     assert model.rows == [15]
     first = futures[0].result()[0]
     first[...] = -1
@@ -88,12 +93,22 @@ def test_requests_are_run_together_and_get_their_own_rows() -> None:
     assert first.base is None
 
 
-def test_batch_is_run_when_its_first_request_has_waited() -> None:
-    model = scaled()
+class Ticking:
+    """A clock that goes on by a millisecond whenever it is read."""
+
+    milliseconds = 0
+
+    def monotonic(self) -> float:
+        self.milliseconds += 1
+        return self.milliseconds / 1000
+
+
+def test_batch_is_run_when_its_first_request_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, clock = scaled(), Ticking()
+    monkeypatch.setattr("graphcore.runtime.serving.waiting.time", clock)
     with gc.Batcher(model, 100, 20) as batcher:
-        start = time.monotonic()
         assert is_right(batcher(*request(2, 3, 0)), *request(2, 3, 0))
-        assert 0.02 <= time.monotonic() - start < 5
+        assert 20 <= clock.milliseconds - 1 <= 21  # since the request came, when the clock was first read
     assert model.rows == [2]
 
 
@@ -102,7 +117,7 @@ def test_requests_of_other_lengths_are_other_batches() -> None:
     asked = [request(1, 3 + i % 2, i) for i in range(8)]
     with gc.Batcher(model, 4, LONG) as batcher:
         futures = [batcher.submit(*given) for given in asked]
-        assert all(is_right(f.result(10), *given) for f, given in zip(futures, asked, strict=True))
+        assert all(is_right(f.result(PATIENCE), *given) for f, given in zip(futures, asked, strict=True))
     assert model.rows == [4, 4]
 
 
@@ -144,9 +159,9 @@ def test_error_goes_to_the_request_that_made_it() -> None:
     model = picked()
     with gc.Batcher(model, 4, LONG) as batcher:
         futures = [batcher.submit(np.array([i])) for i in (1, 99, 3, 2)]
-        assert [futures[i].result(10)[0].tolist() for i in (0, 2, 3)] == [[10], [30], [20]]
+        assert [futures[i].result(PATIENCE)[0].tolist() for i in (0, 2, 3)] == [[10], [30], [20]]
         with pytest.raises(RunError, match="picked: onnxruntime failed"):
-            futures[1].result(10)
+            futures[1].result(PATIENCE)
     assert model.rows == [4, 1, 1, 1, 1]
 
 
@@ -163,8 +178,8 @@ def test_request_that_does_not_fit_is_an_error_of_its_own() -> None:
             ((x[[0, 0, 0]], by[[0, 0, 0]]), "a request of 3 rows"),
         ):
             with pytest.raises(FeedError, match=message):
-                batcher.submit(*wrong).result(10)
-        assert all(is_right(future.result(10), x, by) for future in right)
+                batcher.submit(*wrong).result(PATIENCE)
+        assert all(is_right(future.result(PATIENCE), x, by) for future in right)
 
 
 @pytest.fixture
@@ -177,9 +192,17 @@ def held() -> Iterator[Watched]:
 
 
 def until_taken(model: Watched) -> None:
-    end = time.monotonic() + 10
-    while not model.rows and time.monotonic() < end:
-        time.sleep(0.001)
+    until(lambda: model.rows)
+
+
+def open_when_closed(batcher: gc.Batcher, model: Watched) -> None:
+    """Open the gate of a model once its batcher takes no more requests."""
+
+    def work() -> None:
+        until(lambda: batcher._waiting.is_closed)
+        model.gate.set()
+
+    threading.Thread(target=work).start()
 
 
 def test_submit_waits_for_room_or_raises_when_many_wait(held: Watched) -> None:
@@ -192,17 +215,17 @@ def test_submit_waits_for_room_or_raises_when_many_wait(held: Watched) -> None:
         with pytest.raises(RunError, match="picked: 2 requests wait already"):
             batcher.submit(one)
         held.gate.set()
-        assert [f.result(10)[0].tolist() for f in futures] == [[10], [10]]
+        assert [f.result(PATIENCE)[0].tolist() for f in futures] == [[10], [10]]
     held.gate.clear()
     held.rows.clear()
     with gc.Batcher(held, 1, 0, max_waiting=1) as batcher, ThreadPoolExecutor(4) as pool:
         first = batcher.submit(one)
         until_taken(held)
         asked = [pool.submit(batcher, np.array([i])) for i in range(4)]
-        time.sleep(0.02)
+        until(lambda: len(batcher._waiting) == 1)
         assert not any(future.done() for future in asked)
         held.gate.set()
-        assert [future.result(10)[0].tolist() for future in asked] == [[0], [10], [20], [30]]
+        assert [future.result(PATIENCE)[0].tolist() for future in asked] == [[0], [10], [20], [30]]
         assert first.done()
 
 
@@ -223,7 +246,7 @@ def test_close_can_cancel_what_waits(held: Watched) -> None:
     running = batcher.submit(np.array([1]))
     until_taken(held)
     waiting = [batcher.submit(np.array([i])) for i in range(3)]
-    threading.Timer(0.05, held.gate.set).start()
+    open_when_closed(batcher, held)
     batcher.close(drain=False)
     assert running.result(0)[0].tolist() == [10]
     for future in waiting:
@@ -238,11 +261,11 @@ def test_who_waits_for_room_is_told_when_the_batcher_closes(held: Watched) -> No
     batcher.submit(np.array([1]))
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(batcher.submit, np.array([2]))
-        time.sleep(0.02)
-        threading.Timer(0.05, held.gate.set).start()
+        time.sleep(0.02)  # until it waits, as a rule
+        open_when_closed(batcher, held)
         batcher.close(drain=False)
         with pytest.raises(RunError, match="the batcher is closed"):
-            late.result(10)
+            late.result(PATIENCE)
 
 
 def test_request_that_was_cancelled_is_not_run(held: Watched) -> None:
@@ -251,7 +274,7 @@ def test_request_that_was_cancelled_is_not_run(held: Watched) -> None:
         assert gone.cancel()
         right = batcher.submit(np.array([3]))
         held.gate.set()
-        assert right.result(10)[0].tolist() == [30]
+        assert right.result(PATIENCE)[0].tolist() == [30]
     assert held.rows == [1]
 
 
@@ -262,7 +285,7 @@ def test_batcher_that_is_forgotten_ends_its_thread() -> None:
     batcher(np.array([1]))
     del batcher
     collector.collect()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
@@ -275,7 +298,7 @@ batcher = gc.Batcher(picked(), 4, 60_000)
 print(batcher.submit(np.array([1])))
 """
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, timeout=100, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, timeout=2 * PATIENCE, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "pending" in done.stdout
 
@@ -288,8 +311,12 @@ def test_threads_get_their_own_results() -> None:
             given = request(1 + seed % 4, 1 + seed % 2, seed)
             return is_right(batcher(*given), *given)
 
+        model.gate.clear()
         with ThreadPoolExecutor(8) as pool:
-            assert all(pool.map(ask, range(200)))
+            answers = pool.map(ask, range(200))
+            until(lambda: len(batcher._waiting) >= 4)  # of two kinds, so that some are run together
+            model.gate.set()
+            assert all(answers)
     assert len(model.rows) < 200
 
 
@@ -304,9 +331,9 @@ def test_callback_that_raises_or_asks_again_does_no_harm(caplog: pytest.LogCaptu
 
         first = batcher.submit(np.array([1]))
         first.add_done_callback(again)
-        assert first.result(10)[0].tolist() == [10]
+        assert first.result(PATIENCE)[0].tolist() == [10]
         assert batcher(np.array([3]))[0].tolist() == [30]
-    assert more[0].result(10)[0].tolist() == [20]
+    assert more[0].result(PATIENCE)[0].tolist() == [20]
 
 
 def test_models_without_a_batch_are_refused() -> None:
@@ -341,9 +368,9 @@ def test_output_without_the_rows_is_an_error_where_its_type_does_not_tell() -> N
     graph.output(y=graph["x"][graph["x"] > 0])
     with gc.Batcher(gc.InferenceSession().load(graph), 2, LONG) as batcher:
         right, wrong = batcher.submit(np.ones(1, np.float32)), batcher.submit(np.zeros(1, np.float32))
-        assert right.result(10)[0].tolist() == [1]
+        assert right.result(PATIENCE)[0].tolist() == [1]
         with pytest.raises(RunError, match=r"output 'y' of a batch of 1 rows has the shape \[0\]"):
-            wrong.result(10)
+            wrong.result(PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +425,7 @@ def test_callback_that_would_wait_for_itself_is_refused() -> None:
         first = batcher.submit(np.array([1]))
         first.add_done_callback(asks)
         model.gate.set()
-        first.result(10)
+        first.result(PATIENCE)
     assert told[0] == "picked: 1 requests wait already"
     assert "picked: a callback of a request is run by the thread that runs requests" in told[1]
 
@@ -414,11 +441,11 @@ def test_callback_that_ends_its_thread_does_not_end_the_batcher(caplog: pytest.L
         for future in futures:
             future.add_done_callback(ends)
         model.gate.set()
-        assert [future.result(10)[0].tolist() for future in futures] == [[10], [20]]
+        assert [future.result(PATIENCE)[0].tolist() for future in futures] == [[10], [20]]
         wrong = batcher.submit(np.array([99, 98]))
         wrong.add_done_callback(ends)
         with pytest.raises(RunError):
-            wrong.result(10)
+            wrong.result(PATIENCE)
         assert batcher(np.array([3, 3]))[0].tolist() == [30, 30]
     assert caplog.text.count("a callback of a request ended") == 3
 

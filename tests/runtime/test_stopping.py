@@ -20,11 +20,9 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, Graph, TensorType, ops
 from graphcore.errors import FeedError, RunError, RunTimeoutError
-from graphcore.runtime.stopping.limit import current
+from graphcore.runtime.stopping.limit import Limit, current
 from graphcore.runtime.stopping.watcher import Watcher
-
-SLACK = 3.0
-"""Seconds that a loaded machine may take for what takes milliseconds."""
+from tests.support.waiting import PATIENCE
 
 
 def counting(**buffers: Any) -> gc.Model:
@@ -45,14 +43,6 @@ def is_usable(made: gc.Model) -> bool:
     return [int(y) for y in made(FIVE)[0]] == [5] and current() is None
 
 
-def taken(call: Callable[[], object], error: type[BaseException]) -> float:
-    """Return how many seconds a call took, which is to raise an error."""
-    started = time.monotonic()
-    with pytest.raises(error):
-        call()
-    return time.monotonic() - started
-
-
 @pytest.mark.parametrize(
     "call",
     [
@@ -62,14 +52,15 @@ def taken(call: Callable[[], object], error: type[BaseException]) -> float:
         lambda made: made.execute(ENDLESS, timeout=0.2),
         lambda made: made.execute(np.array([5, -1, 5]), micro_batch=1, timeout=0.2),
         lambda made: made.bind(k=1)(ENDLESS, timeout=0.2),
-        lambda made: made.run_async(ENDLESS, timeout=0.2).result(20),
+        lambda made: made.run_async(ENDLESS, timeout=0.2).result(PATIENCE),
         lambda made: list(made.map(np.array([5, -1]), batch=1, timeout=0.2)),
     ],
 )
 def test_call_beyond_its_time_is_stopped_and_the_model_stays_usable(call: Callable[[gc.Model], object]) -> None:
     made = model()
-    assert 0.15 < taken(lambda: call(made), RunTimeoutError) < 0.2 + SLACK
-    assert is_usable(model())
+    with pytest.raises(RunTimeoutError):
+        call(made)
+    assert is_usable(made)
 
 
 def test_error_names_the_model_and_the_limit_and_is_a_timeout() -> None:
@@ -80,9 +71,9 @@ def test_error_names_the_model_and_the_limit_and_is_a_timeout() -> None:
 
 def test_call_within_its_time_gives_what_it_gives_without() -> None:
     for _ in range(100):
-        assert model()(FIVE, timeout=50)[0].tolist() == [5]
-    assert model().run_async(FIVE, timeout=50).result(20)[0].tolist() == [5]
-    assert [y.tolist() for (y,) in model().map(np.array([3, 4]), batch=1, timeout=50)] == [3, 4]
+        assert model()(FIVE, timeout=PATIENCE)[0].tolist() == [5]
+    assert model().run_async(FIVE, timeout=PATIENCE).result(PATIENCE)[0].tolist() == [5]
+    assert [y.tolist() for (y,) in model().map(np.array([3, 4]), batch=1, timeout=PATIENCE)] == [3, 4]
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "1", [1]])
@@ -100,9 +91,10 @@ def test_input_may_be_called_timeout() -> None:
     graph = Graph("named", {"timeout": TensorType("float32", [])})
     graph.output(y=graph["timeout"] * 2)
     made = gc.InferenceSession().load(graph)
-    assert made(timeout=3)[0] == made({"timeout": 3})[0] == made(3)[0] == made.run_async(timeout=3).result(20)[0] == 6
+    assert made(timeout=3)[0] == made({"timeout": 3})[0] == made(3)[0] == 6
+    assert made.run_async(timeout=3).result(PATIENCE)[0] == 6
     assert made.bind()(timeout=np.float32(3))[0] == 6
-    assert made.execute({"timeout": 3}, timeout=20)[0] == 6
+    assert made.execute({"timeout": 3}, timeout=PATIENCE)[0] == 6
 
 
 def test_limit_ends_in_time_when_the_main_thread_settles_signals_meanwhile() -> None:
@@ -116,12 +108,34 @@ def test_limit_ends_in_time_when_the_main_thread_settles_signals_meanwhile() -> 
         ending.deadline = time.monotonic() + 0.001
         watcher.add(ending)
         watcher.settle()
-        assert ending.wait(20)
+        assert ending.wait(PATIENCE)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_limit_expires_at_its_deadline_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(100.0)
+    monkeypatch.setattr("graphcore.runtime.stopping.watcher.time", clock)
+    monkeypatch.setattr("graphcore.runtime.stopping.limit.time", clock)
+    watcher, limit = Watcher(), Limit("spin", 0.25)
+    watcher._ends.add(limit)
+    for now, is_over in ((100.0, False), (100.125, False), (100.25, True)):
+        clock.now = now
+        watcher._expire()
+        assert limit.is_over is is_over
+    with pytest.raises(RunTimeoutError):
+        limit.check()
 
 
 def test_shorter_of_two_limits_counts_however_they_are_nested() -> None:
-    from graphcore.runtime.stopping.limit import Limit
-
     for outer, inner in ((0.1, 50), (50, 0.1)):
         with pytest.raises(RunTimeoutError, match=r"timeout=0\.1 "), Limit("outer", outer):
             model()(ENDLESS, timeout=inner)
@@ -131,7 +145,8 @@ def test_shorter_of_two_limits_counts_however_they_are_nested() -> None:
 def test_stopped_call_leaves_buffers_as_they_were_or_says_that_they_are_lost() -> None:
     made = counting(seen=Buffer("int64", []))
     made(FIVE)
-    assert taken(lambda: made(ENDLESS, timeout=0.1), RunTimeoutError) < SLACK
+    with pytest.raises(RunTimeoutError):
+        made(ENDLESS, timeout=0.1)
     assert made.buffers["seen"] == 1
     made(FIVE)
     assert made.buffers["seen"] == 2
@@ -157,14 +172,14 @@ def test_future_that_is_cancelled_stops_its_run_and_frees_its_thread() -> None:
         time.sleep(0.001)
     assert not running[0].done()
     assert all(future.cancel() for future in running)
-    assert not wait(running, 20).not_done
+    assert not wait(running, PATIENCE).not_done
     for future in running:
         assert future.cancelled()
         assert not future.running()
         with pytest.raises(CancelledError):
             future.result(0)
     done = made.run_async(FIVE)
-    assert done.result(20)[0].tolist() == [5]
+    assert done.result(PATIENCE)[0].tolist() == [5]
     assert not done.cancel()
     assert is_usable(made)
 
@@ -178,15 +193,16 @@ def test_threads_stop_and_cancel_each_other_in_any_order() -> None:
             for _ in range(15):
                 what = random.integers(4)
                 if what == 0:
-                    assert made(FIVE, timeout=50)[0].tolist() == [5]
+                    assert made(FIVE, timeout=PATIENCE)[0].tolist() == [5]
                 elif what == 1:
-                    taken(lambda: made(ENDLESS, timeout=0.01), RunTimeoutError)
+                    with pytest.raises(RunTimeoutError):
+                        made(ENDLESS, timeout=0.01)
                 elif what == 2:
                     future = made.run_async(ENDLESS)
                     time.sleep(0.005 * random.random())
                     assert future.cancel()
                 else:
-                    assert made.run_async(FIVE).result(50)[0].tolist() == [5]
+                    assert made.run_async(FIVE).result(PATIENCE)[0].tolist() == [5]
         except BaseException as error:
             wrong.append(error)
 
@@ -203,29 +219,30 @@ PREFIX = """
 import asyncio, os, signal, sys, threading, time
 import numpy as np
 from tests.runtime.test_stopping import ENDLESS, FIVE, counting, is_usable
-from graphcore.errors import RunTimeoutError
+from graphcore.errors import RunCancelledError, RunTimeoutError
+from graphcore.runtime.stopping.limit import Limit
 made = counting()
 made(FIVE)
-at = []
-def interrupt(after=0.2):
-    def send():
-        at.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-    threading.Timer(after, send).start()
+def interrupt():
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 def until(call):
-    interrupt()
     try:
+        interrupt()
         call()
     except KeyboardInterrupt:
-        print("after", time.monotonic() - at[-1])
+        print("interrupted", flush=True)
     assert is_usable(made)
+def cancels_when(event):  # a limit whose runs end once something else has happened
+    limit = Limit("spin")
+    threading.Thread(target=lambda: event.wait() and limit.cancel()).start()
+    return limit
 """
 
 
 def child(code: str, **options: Any) -> list[str]:
     root = Path(__file__).parents[2]
     given = [sys.executable, "-c", PREFIX + code]
-    done = subprocess.run(given, cwd=root, timeout=100, capture_output=True, text=True, **options)
+    done = subprocess.run(given, cwd=root, timeout=2 * PATIENCE, capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr
     found: list[str] = done.stdout.split("\n")
     return found
@@ -241,18 +258,15 @@ posix = pytest.mark.skipif(os.name == "nt", reason="signals of other processes")
         "lambda: made(ENDLESS)",
         "lambda: made.execute(np.array([5, -1]), micro_batch=1)",
         "lambda bound=made.bind(k=1): bound(ENDLESS)",
-        "lambda: made(ENDLESS, timeout=60)",
+        "lambda: made(ENDLESS, timeout=1000)",
         "lambda: made.run_async(ENDLESS).result()",
         "lambda: list(made.map(np.array([5, -1]), batch=1))",
-        "lambda: asyncio.run(asyncio.wait_for(turn(), 60))",
+        "lambda: asyncio.run(asyncio.wait_for(turn(), 1000))",
     ],
 )
-def test_interrupt_ends_a_call_at_once(call: str) -> None:
+def test_interrupt_ends_a_call_that_has_no_end(call: str) -> None:
     code = f"async def turn(): made(ENDLESS)\nfor _ in range(3): until({call})"
-    found = [float(line.split()[1]) for line in child(code) if line.startswith("after")]
-    assert len(found) == 3
-    assert min(found) < 0.2
-    assert max(found) < SLACK
+    assert child(code) == ["interrupted"] * 3 + [""]
 
 
 @posix
@@ -266,7 +280,7 @@ def test_interrupt_from_another_process_ends_the_program() -> None:
         time.sleep(0.2)
         program.send_signal(signal.SIGINT)
         try:
-            _, errors = program.communicate(timeout=20)
+            _, errors = program.communicate(timeout=PATIENCE)
         finally:
             program.kill()  # `with` waits for it without an end
     assert program.returncode == -signal.SIGINT
@@ -274,20 +288,21 @@ def test_interrupt_from_another_process_ends_the_program() -> None:
 
 
 @posix
-def test_handlers_of_the_program_run_at_once_and_the_call_goes_on() -> None:
+def test_handlers_of_the_program_run_during_a_call_and_it_goes_on() -> None:
     code = """
-ran = []
-signal.signal(signal.SIGINT, lambda *_: ran.append(time.monotonic()))
+ran = threading.Event()
+signal.signal(signal.SIGINT, lambda *_: ran.set())
 interrupt()
 try:
-    made(ENDLESS, timeout=1.5)
-except RunTimeoutError:
-    print("heard", len(ran), ran[0] - at[0] < 1.0)
+    with cancels_when(ran):
+        made(ENDLESS)
+except RunCancelledError:
+    print("cancelled")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
 made(ENDLESS)
 """
-    assert child(code) == ["heard 1 True", ""]
+    assert child(code) == ["cancelled", ""]
 
 
 @posix
@@ -320,7 +335,7 @@ assert os.waitpid(pid, 0)[1] == 0
     found = child(code)
     told = "".join(found)  # the lines of two processes may run into each other
     assert told.count("timed out") == 2
-    assert told.count("after") == 2
+    assert told.count("interrupted") == 2
 
 
 def test_endless_call_does_not_keep_the_program_from_ending() -> None:
@@ -329,9 +344,7 @@ for _ in range(20):
     made.run_async(ENDLESS)
 print("ended")
 """
-    started = time.monotonic()
     assert child(code) == ["ended", ""]
-    assert time.monotonic() - started < 60
 
 
 KERNEL = """
@@ -345,14 +358,15 @@ def cell(call):  # as a notebook's kernel runs one: within a callback of the loo
     try:
         call()
     except KeyboardInterrupt:
-        print("after", time.monotonic() - at[-1])
+        print("interrupted")
     finally:
         signal.signal(signal.SIGINT, saved)
 
 @contextlib.contextmanager
-def cancelled_on_interrupt(task):  # as it does for a cell with `await`: its handler raises nothing
+def cancelled_on_interrupt(task, handled):  # as it does for a cell with `await`: its handler raises nothing
     def handler(*_):
         loop.call_soon_threadsafe(task.cancel)
+        handled.set()
     saved = signal.signal(signal.SIGINT, handler)
     try:
         yield
@@ -374,42 +388,40 @@ def test_interrupt_ends_a_cell_of_a_notebook_and_its_kernel_goes_on(arms: str) -
 async def serve():
     task = asyncio.ensure_future(beside())
     {arms}
-    calls = lambda: made(ENDLESS), lambda: made(ENDLESS, timeout=60), lambda: made.run_async(ENDLESS).result()
+    calls = lambda: made(ENDLESS), lambda: made(ENDLESS, timeout=1000), lambda: made.run_async(ENDLESS).result()
     for call in calls * 2:
         await asyncio.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)  # of an idle kernel: nothing
-        interrupt()
         before = len(others)
-        cell(call)
+        cell(lambda: (interrupt(), call()))
         cell(lambda: is_usable(made) and print("usable"))
-        await asyncio.sleep(0.05)
-        assert len(others) > before, "the loop stands"
+        while len(others) == before:  # the loop goes on
+            await asyncio.sleep(0.01)
     task.cancel()
 
 loop.run_until_complete(serve())
 """
-    found = child(code)
-    assert found.count("usable") == 6
-    taken = [float(line.split()[1]) for line in found if line.startswith("after")]
-    assert len(taken) == 6
-    assert min(taken) < 0.2
-    assert max(taken) < SLACK
+    assert child(code) == ["interrupted", "usable"] * 6 + [""]
 
 
 @posix
 def test_interrupt_of_a_cell_that_awaits_cancels_it_when_its_run_has_ended() -> None:
     """As it is for Python code: the handler leaves it to the loop, which the run holds up."""
     code = f"""{KERNEL}
+handled = threading.Event()
+
 async def awaits():
-    interrupt(0.1)
-    with contextlib.suppress(RunTimeoutError):
-        made(ENDLESS, timeout=0.6)
-    print("ran", time.monotonic() - at[0] > 0.4)
-    await asyncio.sleep(60)
+    interrupt()
+    try:
+        with cancels_when(handled):  # the interrupt, which the call outlives
+            made(ENDLESS)
+    except RunCancelledError:
+        print("ran")
+    await asyncio.Event().wait()
 
 async def serve():
     task = asyncio.ensure_future(awaits())
-    with cancelled_on_interrupt(task):
+    with cancelled_on_interrupt(task, handled):
         try:
             await task
         except asyncio.CancelledError:
@@ -417,7 +429,7 @@ async def serve():
 
 loop.run_until_complete(serve())
 """
-    assert child(code) == ["ran True", "cancelled True", ""]
+    assert child(code) == ["ran", "cancelled True", ""]
 
 
 @posix
@@ -427,18 +439,14 @@ import select
 from graphcore.runtime.stopping.watcher import WATCHER
 assert WATCHER._thread is None
 until(lambda: made(ENDLESS))
-started = time.monotonic()
 try:
     made(ENDLESS, timeout=0.3)
 except RunTimeoutError:
-    print("timed out", time.monotonic() - started < 3)
+    print("timed out")
 """
     root = Path(__file__).parents[2]
     prefix = PREFIX.replace("made(FIVE)\n", "", 1)
     given = [sys.executable, "-c", f"import select\ndel select.poll\n{prefix}{code}"]
-    done = subprocess.run(given, cwd=root, timeout=100, capture_output=True, text=True)
+    done = subprocess.run(given, cwd=root, timeout=2 * PATIENCE, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = done.stdout.split("\n")
-    assert found[0].startswith("after")
-    assert float(found[0].split()[1]) < SLACK
-    assert found[1:] == ["timed out True", ""]
+    assert done.stdout.split("\n") == ["interrupted", "timed out", ""]

@@ -1,0 +1,41 @@
+"""Counts of calls: what code does is the same on every machine, and the time that it takes is not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+
+class TooManyCallsError(BaseException):
+    """Code made more calls than it may. Not an `Exception`: code under test must not catch it."""
+
+
+def calls(work: Callable[[], object], limit: float = float("inf")) -> int:
+    """Return the number of calls that `work` makes in this thread, of functions in Python and in C.
+
+    Raises `TooManyCallsError` beyond a limit, so that work that has no end ends.
+    """
+    count = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        if event in ("call", "c_call"):
+            count += 1
+            if count > limit:
+                raise TooManyCallsError(f"more than {limit:,} calls")
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
+    """Return how many times as many calls work of twice the size makes: 2 where it grows with the size, 4 where it
+    grows with its square. `work(size)` prepares the work, and returns a function that does it."""
+    calls(work(size))  # fills caches
+    return calls(work(2 * size)) / calls(work(size))
