@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +21,11 @@ from graphcore.errors import (
     GraphError,
     ModelError,
     ResourceLimitError,
+    RunError,
     RunTimeoutError,
 )
-from tests.security.test_isolation import MEMORY, ONES, START, endless, taken_over
+from tests.security.test_isolation import MEMORY, ONES, START, endless, has_ended, taken_over
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the walls are Linux'")
 
@@ -103,8 +104,9 @@ def test_weights_are_replaced_as_those_of_a_model(kind: str, tmp_path: Path) -> 
         for _ in range(2):
             got = isolated(x)
             assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
-            os.kill(isolated.processes[0], signal.SIGKILL)  # the next worker is given them again
-            time.sleep(0.1)
+            process = isolated.processes[0]
+            os.kill(process, signal.SIGKILL)  # the next worker is given them again
+            until(lambda process=process: has_ended(process))  # type: ignore[misc]
     assert want[0].tolist() == [[17, 30], [25, 42]]
 
 
@@ -142,35 +144,33 @@ def test_call_ends_at_its_timeout_and_the_worker_lives(isolated: gc.IsolatedMode
         lambda: isolated.run_async(np.array(True), ONES, timeout=0.3).result(),
     ]
     for call in calls:
-        started = time.monotonic()
         with pytest.raises(RunTimeoutError, match=r"timeout=0\.3 seconds") as caught:
             call()
-        assert 0.3 <= time.monotonic() - started < 10
         assert caught.value.help
         assert isolated(np.array(False), ONES, timeout=START)[0].tolist() == [1, 1]
 
 
 def test_worker_that_does_not_stop_is_ended_and_the_next_call_runs() -> None:
     with taken_over() as made:
-        sleep = np.array("import time; time.sleep(60)", object)
-        started = time.monotonic()
+        sleep = np.array("import time; time.sleep(1e6)", object)
         with pytest.raises(RunTimeoutError, match="its worker was ended"):
             made(sleep, timeout=0.3)
-        assert time.monotonic() - started < 10
         with pytest.raises(RunTimeoutError, match="timeout"):  # while another worker starts
             made(np.array("said = 1", object), timeout=0.01)
         assert made(np.array("said = 1", object), timeout=START)[0] == "1"
 
 
 def test_timeout_counts_the_wait_for_a_free_worker(isolated: gc.IsolatedModel) -> None:
+    assert isolated(np.array(False), ONES)[0].tolist() == [1, 1]  # the worker is there
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(isolated, np.array(True), ONES, timeout=2.0)
-        time.sleep(0.3)
-        started = time.monotonic()
+        first = threads.submit(isolated, np.array(True), ONES, timeout=START)
+        until(lambda: not isolated._pool()._free)
         with pytest.raises(RunTimeoutError):
             isolated(np.array(False), ONES, timeout=0.2)
-        assert time.monotonic() - started < 1.5
-        with pytest.raises(RunTimeoutError):
+        assert not first.done()
+        (process,) = isolated.processes
+        os.kill(process, signal.SIGKILL)
+        with pytest.raises(RunError):
             first.result()
 
 

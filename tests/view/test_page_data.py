@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +19,7 @@ from graphcore.errors import DTypeError, GraphError
 from graphcore.runtime.inspection.placement import Placed, Placement
 from graphcore.runtime.inspection.profiling import Kernel, Profile
 from graphcore.view.data import Shown, page_data
+from tests.support.calls import growth
 from tests.support.drawn_graphs import ALL, branching, called, exported, mixed
 from tests.support.page_schema import dangling, faults
 
@@ -314,10 +315,9 @@ def test_wide_integers_and_strings_are_shown() -> None:
     assert big["statistics"]["max"] == float(2**90)
 
 
-def test_twenty_thousand_nodes_take_under_three_seconds() -> None:
+def test_twenty_thousand_nodes_take_twice_the_calls_of_ten_thousand() -> None:
+    assert growth(lambda layers: partial(page_data, exported(layers), Shown(targets=())), 800) < 2.5
     graph = exported(1_600)
-    start = time.process_time()
     text = json.dumps(page_data(graph, Shown(targets=())), separators=(",", ":"))
-    assert time.process_time() - start < 3
     assert len(graph.nodes) > 19_000
     assert len(text) < 500 * len(graph.nodes)
