@@ -7,7 +7,6 @@ import gc as collector
 import os
 import pickle
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -24,8 +23,7 @@ from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.models import llama
 from graphcore.runtime.buffers.slots import Slots
 from tests.support.running_texts import CACHE, KINDS, LLAMA, WORDS, alone, drawn, is_alone, made
-
-SECONDS = 60
+from tests.support.waiting import PATIENCE, until
 
 
 class Gate:
@@ -40,9 +38,7 @@ class Gate:
         def run(slots: Slots, start: int, stop: int, /, *arrays: Any) -> list[Any]:
             if threading.current_thread().name.startswith("graphcore streams"):
                 self.begun.release()
-                until = time.monotonic() + SECONDS / 6  # a test that fails must come to its end
-                while not self.is_open and not self._free.acquire(timeout=0.01) and time.monotonic() < until:
-                    pass
+                until(lambda: self.is_open or self._free.acquire(timeout=0.01))  # a test that fails must end too
             return own(slots, start, stop, *arrays)
 
         monkeypatch.setattr(Slots, "run", run)
@@ -93,7 +89,7 @@ def test_threads_submit_and_cancel_as_they_like(plan: list[tuple[int, int, int, 
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(SECONDS)
+            thread.join(PATIENCE)
     for number, (seed, length, most, is_cancelled) in enumerate(plan):
         want = alone("llama", drawn(seed, length), most)
         assert found[number] == (want[: len(found[number])] if is_cancelled else want)
@@ -166,18 +162,18 @@ def test_cancelled_request_ends_at_once_and_leaves_its_slot(gate: Gate) -> None:
             list(first)
         assert first.tokens.tolist() == got == alone("llama", drawn(0, 5), 20)[:2]
         gate.is_open = True
-        assert second.result(SECONDS).tolist() == alone("llama", drawn(1, 5), 20)
+        assert second.result(PATIENCE).tolist() == alone("llama", drawn(1, 5), 20)
 
 
 def test_request_that_waits_is_cancelled_without_a_call(gate: Gate) -> None:
     with models.Streams(made("llama"), slots=1, max_waiting=1) as streams:
         first = streams.submit(drawn(0, 5), 3)
-        assert gate.begun.acquire(timeout=SECONDS)
+        assert gate.begun.acquire(timeout=PATIENCE)
         second = streams.submit(drawn(1, 5), 3)
         assert second.cancel()
         third = streams.submit(drawn(2, 5), 3)
         gate.is_open = True
-        assert [first.result(SECONDS).size, third.result(SECONDS).size] == [3, 3]
+        assert [first.result(PATIENCE).size, third.result(PATIENCE).size] == [3, 3]
         assert streams.counts.made == 6
         assert not first.cancel()
     with pytest.raises(RunError, match="cancelled after 0 tokens"):
@@ -190,10 +186,10 @@ def test_prompt_that_is_being_read_can_be_cancelled(gate: Gate) -> None:
         short = streams.submit(drawn(1, 3), 3)
         gate.let(3)
         for _ in range(4):
-            assert gate.begun.acquire(timeout=SECONDS)
+            assert gate.begun.acquire(timeout=PATIENCE)
         long.cancel()
         gate.is_open = True
-        assert short.result(SECONDS).tolist() == alone("llama", drawn(1, 3), 3)
+        assert short.result(PATIENCE).tolist() == alone("llama", drawn(1, 3), 3)
         assert streams.counts.read < 30
 
 
@@ -227,15 +223,15 @@ def test_closing_may_wait_for_what_was_asked_for() -> None:
 def test_queue_has_a_limit(gate: Gate) -> None:
     with models.Streams(made("llama"), slots=2, max_waiting=2) as streams:
         requests = [streams.submit([1, 2], 3)]
-        assert gate.begun.acquire(timeout=SECONDS)
+        assert gate.begun.acquire(timeout=PATIENCE)
         requests += [streams.submit([1, 2], 3) for _ in range(3)]
         with pytest.raises(RunError, match=r"requests wait for llama already"):
             streams.submit([1, 2], 3)
         assert "waiting>" in repr(streams)
         gate.is_open = True
         for request in requests:
-            assert request.result(SECONDS).tolist() == alone("llama", (1, 2), 3)
-        streams.submit([1, 2], 3).result(SECONDS)
+            assert request.result(PATIENCE).tolist() == alone("llama", (1, 2), 3)
+        streams.submit([1, 2], 3).result(PATIENCE)
 
 
 def test_bad_requests_are_refused_and_touch_no_other() -> None:
@@ -251,7 +247,7 @@ def test_bad_requests_are_refused_and_touch_no_other() -> None:
         for options in ({"temperature": -1}, {"stop": 2}, {"stop": [WORDS]}, {"seed": "x"}, {"lookup": -1}):
             with pytest.raises(FeedError, match="submit: "):
                 streams.submit([1], 5, **options)
-        assert good.result(SECONDS).tolist() == alone("llama", drawn(0, 5), 40)
+        assert good.result(PATIENCE).tolist() == alone("llama", drawn(0, 5), 40)
 
 
 @pytest.mark.parametrize(
@@ -303,10 +299,10 @@ def test_request_that_fails_gets_the_error_and_the_others_go_on(monkeypatch: pyt
         wrong = streams.submit(drawn(8, 55), 5), streams.submit(drawn(9, 40), 20)
         for request, count in zip(wrong, (0, 10), strict=True):
             with pytest.raises(Broken):
-                request.result(SECONDS)
+                request.result(PATIENCE)
             assert len(request.tokens) == count
         for seed, request in enumerate(requests):
-            assert request.result(SECONDS).tolist() == alone("llama", drawn(seed, 5), 30)
+            assert request.result(PATIENCE).tolist() == alone("llama", drawn(seed, 5), 30)
 
 
 def test_batch_that_breaks_ends_all_requests_and_later_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +313,7 @@ def test_batch_that_breaks_ends_all_requests_and_later_ones_are_refused(monkeypa
     streams = models.Streams(made("llama"))
     request = streams.submit([1, 2], 5)
     with pytest.raises(Broken):
-        request.result(SECONDS)
+        request.result(PATIENCE)
     with pytest.raises(RunError, match="are closed"):
         streams.submit([1], 5)
     streams.close()
@@ -335,11 +331,11 @@ def test_closed_streams_free_their_cache_and_end_their_thread() -> None:
     slots = weakref.ref(batch._slots)
     del batch
     request = streams.submit([1, 2], 5)
-    request.result(SECONDS)
+    request.result(PATIENCE)
     streams.close()
     collector.collect()
     assert slots() is None
-    assert threading.active_count() == before
+    until(lambda: threading.active_count() == before)
     assert request.result().size == 5
 
 
@@ -347,27 +343,22 @@ def test_streams_that_are_dropped_end_their_requests(gate: Gate) -> None:
     before = threading.active_count()
     streams = models.Streams(made("llama"))
     request = streams.submit([1, 2], 50)
-    assert gate.begun.acquire(timeout=SECONDS)
+    assert gate.begun.acquire(timeout=PATIENCE)
     gate.is_open = True
     del streams
     collector.collect()
     with pytest.raises(RunError, match="streams were closed"):
-        request.result(SECONDS)
-    assert threading.active_count() == before
+        request.result(PATIENCE)
+    until(lambda: threading.active_count() == before)
 
 
 def test_streams_keep_no_request_that_has_ended() -> None:
     with models.Streams(made("llama"), prefix_tokens=0) as streams:
         request = streams.submit([1, 2], 5)
-        request.result(SECONDS)
+        request.result(PATIENCE)
         known = weakref.ref(request)
         del request
-        for _ in range(200):
-            collector.collect()
-            if known() is None:
-                break
-            time.sleep(0.01)
-        assert known() is None
+        until(lambda: collector.collect() >= 0 and known() is None)
 
 
 def test_streams_leave_the_buffers_of_the_model() -> None:
@@ -375,7 +366,7 @@ def test_streams_leave_the_buffers_of_the_model() -> None:
     model(np.array([[1, 2]]), np.array([2]))
     before = dict(model.buffers)
     with models.Streams(model) as streams:
-        streams.submit([3, 4], 5).result(SECONDS)
+        streams.submit([3, 4], 5).result(PATIENCE)
     for name, array in dict(model.buffers).items():
         np.testing.assert_array_equal(array, before[name])
 
@@ -402,4 +393,4 @@ def test_streams_of_another_process_are_refused() -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert streams.submit([1], 2).result(SECONDS).size == 2
+        assert streams.submit([1], 2).result(PATIENCE).size == 2

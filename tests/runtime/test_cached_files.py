@@ -218,7 +218,7 @@ def test_two_processes_that_load_one_file_at_once_are_both_right(path: Path) -> 
     write(path)
     command = [sys.executable, "-c", CHILD, str(path)]
     running = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]
-    assert [process.wait(100) for process in running] == [0, 0]
+    assert [process.wait(300) for process in running] == [0, 0]
     assert len(weights_files(path)) == 1
     assert is_restarted(load(path))
 

@@ -6,8 +6,8 @@ import json
 import platform
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +27,7 @@ from graphcore.runtime.ort import release as installed
 from tests.support.pretended import Pretend, lacking, listed, pretended
 
 Call = Callable[..., tuple[int, str]]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -84,16 +85,23 @@ def test_doctor_writes_json_with_the_keys_of_its_page(call: Call) -> None:
     assert {"name": "CPUExecutionProvider", "has_started": True, "reason": ""} in found["providers"]
 
 
-def test_doctor_takes_less_than_two_seconds_as_a_process() -> None:
-    took = []
-    for _ in range(3):  # on a machine that does other things too
-        begun = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-m", "graphcore", "doctor"], capture_output=True, text=True, check=False
-        )
-        took.append(time.perf_counter() - begun)
-        assert (done.returncode, done.stderr) == (0, "")
-    assert min(took) < 2
+COUNTED = """
+import sys
+from tests.support.calls import calls
+
+def doctor():
+    from graphcore.cli import main
+    main(["doctor"])
+
+print(calls(doctor), file=sys.stderr)
+"""
+
+
+def test_doctor_makes_few_calls_as_a_process() -> None:
+    """It makes half a million, imports included."""
+    done = subprocess.run([sys.executable, "-c", COUNTED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stderr) < 2_000_000
+    assert done.stdout.splitlines()[0].endswith(": graphs run")
 
 
 # Another release
@@ -253,7 +261,7 @@ def test_doctor_says_why_a_provider_does_not_start(monkeypatch: pytest.MonkeyPat
     [
         ("print('MineExecutionProvider CPUExecutionProvider')", None),
         ("import os; os.abort()", "its process ended with status -6 and said nothing"),
-        ("import time; time.sleep(60)", "it had not after 0.5 s"),
+        ("import time; time.sleep(1e6)", "it had not after 0.5 s"),
         ("raise ValueError('the device is gone')", "ValueError: the device is gone"),
         (
             "import sys; sys.exit('\\x1b[1;31m2026 [E:onnxruntime:Default, a.cc:1 Create] /src/a.cc:2 Get() "
@@ -266,7 +274,7 @@ def test_start_of_a_provider_is_told_whatever_becomes_of_its_process(
     monkeypatch: pytest.MonkeyPatch, program: str, reason: str | None
 ) -> None:
     pipe = subprocess.PIPE
-    monkeypatch.setattr(providers, "SECONDS", 0.5 if "sleep" in program else 5.0)
+    monkeypatch.setattr(providers, "SECONDS", 0.5 if "sleep" in program else 300.0)
     monkeypatch.setattr(
         providers,
         "_child",

@@ -46,7 +46,7 @@ def may_mount() -> bool:
         return False
     try:
         done = subprocess.run(
-            ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/tmp"], capture_output=True, timeout=60
+            ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/tmp"], capture_output=True, timeout=300
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -33,7 +33,7 @@ class Kernel:
         self.unused: set[int] = set()
         self.refused: set[int] = set()
         self.gathered: list[int] = []
-        monkeypatch.setattr(huge_pages.ctypes, "CDLL", lambda name: self)
+        monkeypatch.setattr("graphcore.runtime.memory.huge_pages.ctypes.CDLL", lambda name: self)
 
     def __getattr__(self, name: str) -> Any:
         def call(*operands: Any) -> int:

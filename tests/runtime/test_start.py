@@ -51,7 +51,7 @@ print(json.dumps({{
 def started(before: str = "") -> dict[str, Any]:
     """Start a model of a graph in a new process; return its report."""
     code = START.format(before=before)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     return said

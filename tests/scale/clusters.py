@@ -59,7 +59,7 @@ def killing(mark: str, name: str) -> Iterator[list[int]]:
     before = {*processes(mark, name)}  # those of an earlier job may still be ending
 
     def kill() -> None:
-        for _ in range(600):
+        for _ in range(6000):
             for process in {*processes(mark, name)} - before:
                 time.sleep(0.5)
                 with contextlib.suppress(ProcessLookupError):

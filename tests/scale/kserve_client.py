@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, Any]] = {
 
 
 async def _inferred(url: str) -> dict[str, Any]:
-    client = InferenceRESTClient(RESTConfig(protocol="v2", timeout=60))
+    client = InferenceRESTClient(RESTConfig(protocol="v2", timeout=300))
     made: dict[str, Any] = {"live": await client.is_server_live(url), "ready": await client.is_server_ready(url)}
     for name, (datatype, array) in CASES.items():
         made[name] = []

@@ -47,7 +47,7 @@ def _rows(waits: dict[int, list[Path]]) -> Any:
     def widened(table: pyarrow.Table) -> dict[str, Any]:
         ids = table.column("id").to_numpy()
         for first, paths in waits.items():
-            until = time.monotonic() + 60
+            until = time.monotonic() + 300
             while ids[0] >= first and not all(any(p.parent.glob(p.name)) for p in paths) and time.monotonic() < until:
                 time.sleep(0.05)
         return {"id": ids, "x": np.ones((len(ids), 128, 128), np.float32) * ids.astype(np.float32)[:, None, None]}
@@ -90,7 +90,7 @@ def main(root: Path) -> dict[str, Any]:
     made = map_batches(_rows(waits), _graph("spread", 0), workers=4, batch_size=4, threads=1)
 
     def kill() -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while time.monotonic() < until and not all(map(_has_file, folders.values())):
             time.sleep(0.02)
         _said("the file is on all nodes")

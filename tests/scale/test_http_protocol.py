@@ -8,9 +8,9 @@ import json
 import socket
 import struct
 import threading
-import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import ml_dtypes
@@ -20,9 +20,14 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.models import llama
+from graphcore.models.streams.scheduler import Request
+from graphcore.runtime.buffers.slots import Slots
 from graphcore.scale.protocol import packed
 from graphcore.scale.protocol.responses import Response
+from graphcore.scale.serving.http_handler import Handler
 from graphcore.scale.serving.http_server import HttpServer
+from tests.runtime.test_batcher import until_taken, watched
+from tests.support.waiting import PATIENCE, until
 
 DATATYPES = {
     "BOOL": DType.bool, "UINT8": DType.uint8, "UINT16": DType.uint16, "UINT32": DType.uint32, "UINT64": DType.uint64,
@@ -52,7 +57,7 @@ def server() -> Iterator[HttpServer]:
 
 def _ask(server: HttpServer, path: str, body: Any, method: str = "POST", **headers: str) -> Any:
     """Return the status, the headers and the body of an answer."""
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, given, encode_chunked="Transfer-Encoding" in given)
     answer = connection.getresponse()
@@ -74,7 +79,7 @@ def _infer(server: HttpServer, name: str, request: Any, binary: bytes = b"", **h
 
 def _raw(server: HttpServer, sent: bytes, answers: int = 1) -> list[tuple[int, bytes]]:
     """Send bytes over one connection, and return the status and body of so many answers."""
-    with socket.create_connection((server.host, server.port), timeout=30) as connection:
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as connection:
         connection.sendall(sent)
         read = connection.makefile("rb")
         made = []
@@ -324,27 +329,30 @@ def test_body_beyond_the_limit_is_answered_while_the_client_still_sends(server: 
     assert (status, json.loads(body)["error"]) == (413, f"a body of more than {MOST} bytes")
 
 
-def test_request_whose_client_has_gone_is_not_run() -> None:
-    graph = Graph("slow", {"x": TensorType("float32", ["batch", 256, 256])})
-    y = graph["x"]
-    for _ in range(60):
-        y = ops.matmul(y, y) * np.float32(0.01)
-    graph.output(y=ops.sum(y, axis=(1, 2)))
-    model = gc.InferenceSession(intra_op_num_threads=1).load(graph)
-    tensor = {"name": "x", "datatype": "FP32", "shape": [8, 256, 256], "parameters": {"binary_data_size": 8 << 18}}
-    head = json.dumps({"inputs": [tensor]}).encode()
-    sent = f"POST /v2/models/slow/infer HTTP/1.1\r\nContent-Length: {len(head) + (8 << 18)}\r\n"
-    sent += f"Inference-Header-Content-Length: {len(head)}\r\n\r\n"
-    with HttpServer({"slow": model}, max_batch=8, max_wait_ms=0, timeout=None) as server:
-        for number in range(6):
+def test_request_whose_client_has_gone_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Response | None] = []
+    own = Handler._awaited
+
+    def awaited(handler: Handler, waiting: Future[Response]) -> Response | None:
+        answers.append(own(handler, waiting))
+        return answers[-1]
+
+    monkeypatch.setattr(Handler, "_awaited", awaited)
+    graph = Graph("held", {"x": TensorType("float32", ["batch"])})
+    graph.output(y=graph["x"] + graph["x"])
+    model = watched(graph)
+    model.gate.clear()
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [8], "data": [1] * 8}]}).encode()
+    sent = b"POST /v2/models/held/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    with HttpServer({"held": model}, max_batch=8, max_wait_ms=0, timeout=None) as server:
+        for _ in range(6):
             with socket.create_connection((server.host, server.port)) as gone:
-                gone.sendall(sent.encode() + head + bytes(8 << 18))
-                time.sleep(0.3 if number == 0 else 0)
-        until = time.monotonic() + 30
-        while time.monotonic() < until and "cancelled" not in (counts := _counts(server)):
-            time.sleep(0.05)
-        counts = _counts(server)
-    assert counts["cancelled"] > 0, counts
+                gone.sendall(sent)
+                until_taken(model)  # the first one runs, and the others wait
+        until(lambda: answers == [None] * 6)
+        model.gate.set()
+        until(lambda: _counts(server) == {"submitted": 6, "completed": 1, "cancelled": 5})
+    assert model.rows == [8]
 
 
 def _counts(server: HttpServer) -> dict[str, float]:
@@ -359,23 +367,40 @@ def _counts(server: HttpServer) -> dict[str, float]:
     return made
 
 
-def test_slot_of_a_stream_comes_back_when_its_client_leaves() -> None:
+def test_slot_of_a_stream_comes_back_when_its_client_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, cancelled, own_run, own_cancel = 0, 0, Slots.run, Request.cancel
+
+    def run(slots: Slots, start: int, stop: int, /, *arrays: Any) -> list[Any]:
+        """Make 50 calls for each request that was cancelled, so that none comes to its end."""
+        nonlocal calls
+        calls += 1
+        until(lambda: calls <= 50 * (1 + cancelled))
+        return own_run(slots, start, stop, *arrays)
+
+    def cancel(request: Request) -> bool:
+        nonlocal cancelled
+        is_first = own_cancel(request)
+        cancelled += is_first
+        return is_first
+
     model = gc.InferenceSession(intra_op_num_threads=1).load(llama.build(llama.Config(), cache=512))
+    monkeypatch.setattr(Slots, "run", run)
+    monkeypatch.setattr(Request, "cancel", cancel)
     long = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 500}).encode()
     sent = b"POST /v2/models/llama/generate_stream HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(long), long)
     with HttpServer({"llama": model}, slots=2) as server:
         for _ in range(8):
-            with socket.create_connection((server.host, server.port), timeout=30) as gone:
+            with socket.create_connection((server.host, server.port), timeout=PATIENCE) as gone:
                 gone.sendall(sent)
-                assert b"data: " in gone.recv(65536) + gone.recv(65536)
-        started = time.monotonic()
+                answer = b""
+                while b"data: " not in answer:
+                    answer += gone.recv(65536)
         status, _, body = _ask(server, "/v2/models/llama/generate", b'{"tokens": [1, 2, 3], "max_new_tokens": 3}')
         assert (status, len(json.loads(body)["tokens"])) == (200, 3)
+        until(lambda: cancelled == 8)
         text = _ask(server, "/metrics", None, "GET")[2].decode()
-    cancelled = [line for line in text.splitlines() if "cancelled_total{" in line]
-    assert cancelled
-    assert float(cancelled[0].rpartition(" ")[2]) >= 6, text
-    assert time.monotonic() - started < 20
+    (line,) = [line for line in text.splitlines() if "cancelled_total{" in line]
+    assert float(line.rpartition(" ")[2]) == 8, text
 
 
 def test_many_connections_that_end_leave_no_thread(server: HttpServer) -> None:
@@ -383,10 +408,7 @@ def test_many_connections_that_end_leave_no_thread(server: HttpServer) -> None:
     for _ in range(30):
         with socket.create_connection((server.host, server.port)) as gone:
             gone.sendall(b"POST /v2/models/FP32/infer HTTP/1.1\r\nContent-Length: 99\r\n\r\n{")
-    until = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert threading.active_count() <= before
+    until(lambda: threading.active_count() <= before)
 
 
 def test_bfloat16_is_rounded_where_json_has_more_digits(server: HttpServer) -> None:

@@ -20,7 +20,9 @@ from graphcore import Graph, TensorType, ops
 from graphcore.models import llama
 from graphcore.scale.protocol import Endpoint, Served
 from graphcore.scale.serving.http_server import HttpServer
-from tests.scale.support import models
+from tests.runtime.test_batcher import watched
+from tests.scale.support import graphs, models
+from tests.support.waiting import until
 
 triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
 
@@ -89,7 +91,7 @@ def test_client_infers_when_it_asks_for_no_output_and_packs_its_body(client: Any
 
 
 def _post(server: HttpServer, path: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
     connection.request("POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     made = answer.status, json.loads(answer.read())
@@ -168,7 +170,9 @@ def test_request_times_out_when_it_says_so() -> None:
 
 
 def test_full_queue_is_answered_503_and_the_server_stays_alive() -> None:
-    with HttpServer({"floats": models()["floats"]}, max_wait_ms=500, max_waiting=1) as server:
+    model = watched(graphs()["floats"])
+    model.gate.clear()
+    with HttpServer({"floats": model}, max_wait_ms=0, max_waiting=1) as server:
         found: list[int] = []
         threads = [
             threading.Thread(target=lambda: found.append(_post(server, "/v2/models/floats/infer", _request())[0]))
@@ -176,6 +180,8 @@ def test_full_queue_is_answered_503_and_the_server_stays_alive() -> None:
         ]
         for thread in threads:
             thread.start()
+        until(lambda: 503 in found)
+        model.gate.set()
         for thread in threads:
             thread.join()
         assert set(found) == {200, 503}

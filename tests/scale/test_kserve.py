@@ -31,7 +31,7 @@ def test_client_of_kserve_infers_and_its_classes_have_the_fields_of_the_manifest
         ran = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.scale.kserve_client", f"http://{server.url}",
              *map(str, manifests)],
-            capture_output=True, text=True, timeout=100,
+            capture_output=True, text=True, timeout=300,
         )  # fmt: skip
     lines = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]
     assert lines, ran.stderr[-3000:]

@@ -194,7 +194,7 @@ def test_killed_worker_loses_no_row_and_is_said_in_the_log(ray_cluster: str, cap
     # Where the other worker ends the job before the new one has started, Ray's own line says it.
     lines = ("had died, and was started again as process", "A worker died or was killed")
     printed = ""
-    for _ in range(200):  # lines of workers come a little later
+    for _ in range(1200):  # lines of workers come a little later
         captured = capfd.readouterr()
         printed += captured.out + captured.err
         if any(line in printed for line in lines):
@@ -257,7 +257,7 @@ def test_node_that_does_not_get_the_file_is_one_clear_error() -> None:
     (there,) = placed(graph)
 
     def slow() -> bytes:
-        time.sleep(60)
+        time.sleep(1000)
         return b""
 
     never = dataclasses.replace(there, digest="0" * 64, model=(ray.remote(slow).remote(),))
@@ -305,26 +305,28 @@ def test_models_of_a_node_share_equal_weights(tmp_path: Path, monkeypatch: pytes
     found = subprocess.run(
         [sys.executable, "-c", _SHARING, *map(str, paths)], capture_output=True, text=True, env=os.environ, check=True
     )
-    first, second, third, ratios = json.loads(found.stdout)
-    assert first > body.nbytes
-    assert second - first < 0.2 * body.nbytes > third - second
+    mapped, copied, ratios = json.loads(found.stdout)
+    assert [body.nbytes in sizes for sizes in mapped] == [True] * 3
+    assert [sum(sizes) < 1.2 * body.nbytes for sizes in mapped] == [True] * 3
+    assert copied < 0.2 * body.nbytes
     assert ratios == [pytest.approx(2, rel=1e-4), pytest.approx(3, rel=1e-4)]
 
 
 _SHARING = """
-import gc, json, pathlib, re, sys
+import json, os, pathlib, re, sys, tracemalloc
 import numpy as np
 import graphcore
 
-def pss():
-    gc.collect()
-    return int(re.search(r"^Pss:\\s+(\\d+)", pathlib.Path("/proc/self/smaps_rollup").read_text(), re.M)[1]) * 1024
+def mapped():  # the bytes of each file of weights that the process has mapped
+    text = pathlib.Path("/proc/self/maps").read_text()
+    return [os.path.getsize(path) for path in {*re.findall(r" (/.*/weights/.*)$", text, re.M)}]
 
 session = graphcore.InferenceSession(intra_op_num_threads=1)
-x, models, sums, sizes, before = np.ones((4, 2048), np.float32), [], [], [], pss()
+x, models, sums, sizes = np.ones((4, 2048), np.float32), [], [], []
+tracemalloc.start()
 for path in sys.argv[1:]:
     models.append(session.load(path, prepack="off"))
     sums.append(float(np.abs(models[-1](x)[0]).sum()))
-    sizes.append(pss() - before)
-print(json.dumps([*sizes, [sums[1] / sums[0], sums[2] / sums[0]]]))
+    sizes.append(mapped())
+print(json.dumps([sizes, tracemalloc.get_traced_memory()[1], [sums[1] / sums[0], sums[2] / sums[0]]]))
 """

@@ -23,6 +23,7 @@ from graphcore import Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError
 from tests.scale.clusters import processes
 from tests.scale.support import graphs, models
+from tests.support.waiting import PATIENCE, until
 
 serve = pytest.importorskip("ray.serve", reason="ray[serve] is not installed: the extra ray")
 triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed: the extra triton")
@@ -53,7 +54,7 @@ def port(ray_cluster: str) -> Iterator[int]:
 
 
 def _post(port: int, path: str, body: Any, method: str = "POST") -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request(method, path, body)
     answer = connection.getresponse()
     made = answer.status, answer.read()
@@ -145,11 +146,8 @@ def test_replica_that_is_killed_is_replaced(port: int, ray_cluster: str) -> None
     assert _post(port, path, _floats(1, 2, 3))[0] == 200
     (replica,) = processes(ray_cluster, "ray::ServeReplica:limited")
     os.kill(replica, signal.SIGKILL)
-    until = time.monotonic() + 30
-    while time.monotonic() < until and replica in processes(ray_cluster, "ray::ServeReplica:limited"):
-        time.sleep(0.05)
-    while time.monotonic() < until and _post(port, path, _floats(1, 2, 3))[0] != 200:
-        time.sleep(0.1)
+    until(lambda: replica not in processes(ray_cluster, "ray::ServeReplica:limited"))
+    until(lambda: _post(port, path, _floats(1, 2, 3))[0] == 200)
     assert _post(port, path, _floats(1, 2, 3))[1]["outputs"][0]["data"] == [2, 4, 6]  # of another replica
     serve.delete("limited")
 
@@ -160,7 +158,7 @@ def test_slots_come_back_when_clients_of_streams_leave(port: int) -> None:
     long = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 500}).encode()
     head = b"POST /streams/v2/models/llama/generate_stream HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
     for _ in range(6):
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as gone:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as gone:
             gone.sendall(head % len(long) + long)
             said = b""
             while b"data: " not in said:
@@ -168,14 +166,13 @@ def test_slots_come_back_when_clients_of_streams_leave(port: int) -> None:
     short = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 3}).encode()
     status, answer = _post(port, "/streams/v2/models/llama/generate", short)
     assert (status, len(answer["tokens"])) == (200, 3)
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
+
+    def is_cancelled() -> bool:
         text = _post(port, "/streams/metrics", b"", "GET")[1]["error"]
         found = [line for line in text.splitlines() if "cancelled_total{" in line]
-        if found and float(found[0].rpartition(" ")[2]) >= 4:
-            break
-        time.sleep(0.2)
-    assert float(found[0].rpartition(" ")[2]) >= 4, text
+        return bool(found) and float(found[0].rpartition(" ")[2]) >= 4
+
+    until(is_cancelled)
     serve.delete("streams")
 
 
@@ -202,19 +199,10 @@ def test_models_of_a_replica_share_equal_weights(port: int, ray_cluster: str) ->
     assert added[3] - added[1] < 0.1 * body.nbytes
 
 
-def _mapped_bytes(process: int) -> float:
-    """Return the bytes of weights in the memory of a process: a file that is mapped often is there once, and pages of
-    its own beside."""
-    files: dict[str, float] = {}
-    own, path = 0.0, ""
-    for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
-        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
-            path = line.split(" ", 5)[-1].strip()
-        elif "/weights/" in path and line.startswith("Rss:"):
-            files[path] = max(files.get(path, 0.0), int(line.split()[1]) * 1024)
-        elif "/weights/" in path and line.startswith("Private_Dirty:"):
-            own += int(line.split()[1]) * 1024
-    return sum(files.values()) + own
+def _mapped_bytes(process: int) -> int:
+    """Return the bytes of the files of weights that a process has mapped, each once."""
+    text = Path(f"/proc/{process}/maps").read_text()
+    return sum(os.path.getsize(path) for path in {*re.findall(r" (/.*/weights/.*)$", text, re.MULTILINE)})
 
 
 def _scaled(by: float) -> Graph:
@@ -238,8 +226,9 @@ def test_update_loses_no_request(port: int) -> None:
     callers = [threading.Thread(target=call) for _ in range(4)]
     for caller in callers:
         caller.start()
+    until(lambda: found)
     serve.run(deployment(_scaled(3)), **app)
-    time.sleep(0.5)
+    until(lambda: (200, [3, 3, 3]) in found or any(status != 200 for status, _ in found))
     is_over.set()
     for caller in callers:
         caller.join()
@@ -254,14 +243,15 @@ def test_overload_is_answered_503_and_the_replica_stays_alive(port: int) -> None
     for _ in range(50):
         y = ops.matmul(y, y) * np.float32(0.01)
     graph.output(y=ops.sum(y, axis=(1, 2)))
-    serve.run(deployment(graph, max_batch=2, max_waiting=2, timeout=20), name="slow", route_prefix="/slow")
+    serve.run(deployment(graph, max_batch=2, max_waiting=2, timeout=PATIENCE), name="slow", route_prefix="/slow")
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 128, 128], "data": [0] * 128 * 128}
     body = json.dumps({"inputs": [tensor]}).encode()
     found: list[int] = []
-    callers = [
-        threading.Thread(target=lambda: found.append(_post(port, "/slow/v2/models/slow/infer", body)[0]))
-        for _ in range(24)
-    ]
+
+    def call() -> None:
+        until(lambda: found.append(_post(port, "/slow/v2/models/slow/infer", body)[0]) or 503 in found)  # type: ignore[func-returns-value]
+
+    callers = [threading.Thread(target=call) for _ in range(24)]
     for caller in callers:
         caller.start()
     for caller in callers:
