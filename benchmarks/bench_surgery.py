@@ -11,12 +11,14 @@ is compared:
 - extract: `onnx.utils.Extractor`, and onnx-graphsurgeon's cleanup of a copy.
 - with_dims: `onnx.tools.update_model_dims` and shape inference, since graphcore types all values again.
 - rename: `onnx.compose.add_prefix` for all names.
+- diff: nothing; its seconds are bounded.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -184,6 +186,14 @@ def heavy(bounds: Bounds) -> None:
     bounds.ratio("64 MB of weights: compose beside onnx.compose", ratio, 0.2)
 
 
+def difference(bounds: Bounds) -> None:
+    """Compare two models of some 10,000 nodes, which differ at the end."""
+    before, after = chain(9_900), chain(10_200)
+    start = time.process_time()
+    before.diff(after)
+    bounds.figure("10,000 nodes: diff", time.process_time() - start, 10, "s")
+
+
 def main() -> int:
     warnings.simplefilter("ignore")
     bounds = Bounds()
@@ -191,6 +201,7 @@ def main() -> int:
     for nodes in SIZES:
         operations(bounds, nodes)
     heavy(bounds)
+    difference(bounds)
     return bounds.exit_code()
 
 
