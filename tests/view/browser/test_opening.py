@@ -16,9 +16,6 @@ from tests.view.browser.graphs import Data, bodies_data, large_data, small_data,
 
 pytestmark = pytest.mark.browser
 
-FIRST_PAINT = 3000
-"""Milliseconds in which 20,000 nodes are drawn; of the processor where the machine is busy with other things."""
-
 
 @pytest.mark.parametrize("data", [small_data, unet_data, bodies_data])
 def test_graph_is_drawn_when_its_page_opens(show: Show, data: Callable[[], Data]) -> None:
@@ -89,14 +86,8 @@ def test_page_says_why_when_its_data_has_another_format(show: Show) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", [True, False])
-def test_first_paint_takes_under_three_seconds_when_there_are_20_000_nodes(show: Show, layers: bool) -> None:
+def test_first_paint_draws_few_boxes_when_there_are_20_000_nodes(show: Show, layers: bool) -> None:
     data = large_data(layers=layers)
     assert len(data["graph"]["nodes"]) == 20_000
-    times = []
-    for _ in range(3):  # other work of the machine makes one slower, never faster
-        with show(data) as opened:
-            times.append(min(opened.first_paint, opened.processor_time))
-            assert len(opened.boxes()) > 3
-        if times[-1] < FIRST_PAINT:
-            break
-    assert min(times) < FIRST_PAINT, times
+    with show(data) as opened:
+        assert 3 < len(opened.boxes()) < 300
