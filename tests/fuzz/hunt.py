@@ -149,7 +149,7 @@ def isolated(tally: Tally, going: Going) -> Iterator[str]:
 def walled(content: bytes) -> str:
     """Return the outcome of a model's bytes in an isolated session: "ran", or the name of an error."""
     try:
-        session = gc.IsolatedSession(load_seconds=60, run_seconds=10, intra_op_num_threads=1)
+        session = gc.IsolatedSession(load_seconds=300, run_seconds=10, intra_op_num_threads=1)
         with session.load(content) as model:
             fed = worker.fed(model)  # type: ignore[arg-type]
             if fed is None:

@@ -39,7 +39,7 @@ def counting() -> gc.Model:
     return gc.InferenceSession(**ONE).load(graph)
 
 
-def forked(work: Callable[[], None], seconds: float = 60.0) -> int:
+def forked(work: Callable[[], None], seconds: float = 300.0) -> int:
     """Return how a fork ended that did some work: 0, a status, or minus a signal; it is killed after a time."""
     child = os.fork()
     if not child:
