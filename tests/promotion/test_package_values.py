@@ -15,7 +15,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
 from graphcore.errors import GraphcoreError
 from tests.promotion.test_packages import made_by, wanted
-from tests.support.peer_dtypes import COMPLEX, DTYPES, LONG, NO_KERNEL, PEERS, REFUSED, SHORT, Peer
+from tests.support.peer_dtypes import COMPLEX, DTYPES, FLOAT8, NO_KERNEL, PEERS, REFUSED, Peer
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphcore.errors.LossyCastWarning")
 
@@ -54,7 +54,8 @@ NOT_EXACT = {
 
 
 STEP = {
-    "f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-22, "c64": 2.0**-20, "f64": 2.0**-40, "c128": 2.0**-40,
+    "float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-22, "complex64": 2.0**-20, "float64": 2.0**-40,
+    "complex128": 2.0**-40,
 }  # fmt: skip
 
 
@@ -88,13 +89,13 @@ def tolerance(op: str, dtype: str) -> float:
 
 def inputs_of(rng: random.Random, package: str, has_complex: bool) -> dict[str, Array]:
     """Return arrays of some dtypes, and one without axes."""
-    names = [n for n in DTYPES[package] if n not in ("e4m3", "e5m2", "i4", "u4", *COMPLEX)]
+    names = [n for n in DTYPES[package] if n not in (*FLOAT8, "int4", "uint4", *COMPLEX)]
     if package == "torch":
-        names = [n for n in names if n not in ("u16", "u32", "u64")]
+        names = [n for n in names if n not in ("uint16", "uint32", "uint64")]
     arrays = {}
     for i in range(5):
         is_complex = has_complex and (i in (0, 4) or rng.random() < 0.3)
-        dtype = DType.of(SHORT[rng.choice(COMPLEX if is_complex else names)])
+        dtype = DType.of(rng.choice(COMPLEX if is_complex else names))
         shape = () if i == 4 else (3,)
         low, high = (0, 2) if dtype is DType.bool else (-5, 6) if dtype.is_signed else (0, 9)
         whole = np.array([rng.randrange(low, high) for _ in range(3)]).reshape(3)[: 1 if i == 4 else 3].reshape(shape)
@@ -171,13 +172,13 @@ def run(peer: Peer, seed: int, has_complex: bool = False) -> None:
         except GraphcoreError as error:
             if "cannot be held" in str(error) and (peer.name != "numpy" or step.op == "where"):
                 continue  # JAX, PyTorch and numpy.where wrap such numbers
-            kinds = [LONG[g.dtype.name] if isinstance(g, Symbol) else "2j" * (type(g) is complex) for g in given]
+            kinds = [g.dtype.name if isinstance(g, Symbol) else "2j" * (type(g) is complex) for g in given]
             is_half = "complex32" in str(error)
             if cell != REFUSED and not is_half and wanted(peer.name, step.op, cell, *kinds) != REFUSED:
                 pytest.fail(f"{seed}: {step.op}({shown}) is {cell} in {peer.name}: {error}")
             continue
-        named = LONG[symbol.dtype.name] + "?" * symbol.ambiguous
-        assert named == (cell.rstrip("?") if cell.startswith("b1") else cell), f"{seed}: {step.op}({shown})"
+        named = symbol.dtype.name + "?" * symbol.ambiguous
+        assert named == (cell.rstrip("?") if cell.startswith("bool") else cell), f"{seed}: {step.op}({shown})"
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             values.append(function(*theirs))
@@ -201,11 +202,12 @@ def compare(peer: Peer, text: str, got: Array, want: Array) -> None:
     assert got.shape == want.shape, text
     a, b = exact(got), exact(want)
     if "c" in (a.dtype.kind, b.dtype.kind):
-        compare_complex(text, a, b, tolerance(op, LONG.get(DType.of(got.dtype).name, "")))
+        compare_complex(text, a, b, tolerance(op, DType.of(got.dtype).name))
         return
-    short = LONG.get(DType.of(got.dtype).name, "")
     with np.errstate(all="ignore"):
-        near = np.abs(a.astype(np.float64) - b.astype(np.float64)) <= tolerance(op, short) * np.maximum(1, np.abs(b))
+        near = np.abs(a.astype(np.float64) - b.astype(np.float64)) <= tolerance(
+            op, DType.of(got.dtype).name
+        ) * np.maximum(1, np.abs(b))
     same = (a == b) | near | ((a != a) & (b != b))
     assert same.all(), f"{text}: {got}, and {want} in {peer.name}"
 

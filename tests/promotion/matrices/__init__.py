@@ -1,1 +1,0 @@
-"""The dtypes that packages give, as literals."""
