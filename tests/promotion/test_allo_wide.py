@@ -15,7 +15,7 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError
 from graphcore.promotion import wide
 from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
-from tests.support.allo import corners, dtype_of, graph_of, wrapped
+from tests.promotion.test_allo import corners, dtype_of, graph_of, wrapped
 
 
 def test_table_of_wide_operators_is_that_of_the_lowering() -> None:

@@ -12,7 +12,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, implicit_cast_type, ops
 from graphcore.errors import PromotionError, ShapeError
 from graphcore.promotion import system
-from tests.support.allo import computed, corners, dtype_of, graph_of, wrapped
+from tests.promotion.test_allo import computed, corners, dtype_of, graph_of, wrapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphcore.errors.LossyCastWarning")
 
