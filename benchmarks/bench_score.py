@@ -12,8 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from tests.support.every.engines import ENGINES, Array
-from tests.support.every.score import CELLS, Cell, agrees, gentle, operands, wanted
+from tests.support.every.score import CELLS, ENGINES, Array, Cell, agrees, gentle, operands, wanted
 
 
 def passes(engine: Callable[..., Array], cell: Cell, values: Callable[[Cell], tuple[Array, ...]]) -> bool:

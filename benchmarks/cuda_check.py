@@ -24,7 +24,8 @@ from graphcore.errors import GraphcoreError
 from graphcore.promotion.max import DTYPES
 from graphcore.runtime.inspection.placement import Placement
 from tests.ops import test_every_dtype, test_every_op, test_sweep
-from tests.support.every_op import ALL, CASES, graph_of
+from tests.support.every.case import ALL
+from tests.support.every_op import CASES, graph_of
 
 Job = tuple[str, Callable[[], None]]
 

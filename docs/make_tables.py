@@ -59,16 +59,14 @@ def ops_page() -> str:
 
 def dtypes_page() -> str:
     """Return docs/dtypes.md: for every op and dtype the result of lowering for the CPU."""
-    from tests.support.every import complex_numbers
     from tests.support.every.case import ALL
-    from tests.support.every.states import state
-    from tests.support.every_op import CASES
+    from tests.support.every_op import CASES, complex_state, state
 
     columns = (*ALL, DType.int(96))
     head = "| op | result | " + " | ".join(f"`{d}`" for d in columns) + " | complex |"
     families: dict[str, list[str]] = {}
     for name, op in sorted(REGISTRY.items()):
-        cells = [*(state(name, dtype) for dtype in columns), complex_numbers.state(name)]
+        cells = [*(state(name, dtype) for dtype in columns), complex_state(name)]
         result = "near" if CASES[name].near else "exact"
         families.setdefault(op.family, []).append(f"| `{name}` | {result} | {' | '.join(cells)} |")
     lines = [DTYPES_INTRODUCTION.rstrip()]

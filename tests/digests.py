@@ -29,7 +29,8 @@ from graphcore.models import gpt2, llama, resnet, vit
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering import TARGETS, lower
 from graphcore.runtime.lowering.targets.releases import Runtime
-from tests.support.every_op import ALL, CASES
+from tests.support.every.case import ALL
+from tests.support.every_op import CASES
 from tests.support.graphs import NEWEST
 from tests.support.old_files import calls, lstm, one_op
 from tests.support.operators.building import Place

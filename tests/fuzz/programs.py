@@ -14,7 +14,8 @@ from typing import TypeAlias
 from graphcore import DType
 from graphcore.build.declare import REGISTRY
 from tests.support import promoted
-from tests.support.every_op import ALL, CASES
+from tests.support.every.case import ALL
+from tests.support.every_op import CASES
 
 DIMS = ("n 4", "n 4", "n 4", "4", "n 1", "")
 MOVES = ("flip", "stride", "double", "unsqueeze", "row", "flat", "turned")

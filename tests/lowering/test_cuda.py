@@ -31,7 +31,8 @@ from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import Legality, legality
 from tests.ops.test_sweep import assert_near, assert_same
 from tests.support import reference
-from tests.support.every_op import ALL, CASES, graph_of
+from tests.support.every.case import ALL
+from tests.support.every_op import CASES, graph_of
 
 Array = np.ndarray[Any, Any]
 D = DType

@@ -12,8 +12,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import LossyCastWarning
-from tests.support.every.engines import OPS, types_of
-from tests.support.every.score import CELLS, DTYPES, Array, Cell, agrees, operands, wanted
+from tests.support.every.score import CELLS, DTYPES, OPS, Array, Cell, agrees, operands, types_of, wanted
 
 pytestmark = pytest.mark.releases
 

@@ -13,8 +13,8 @@ from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering import lower
 from tests.ops.test_sweep import assert_near, assert_same
-from tests.support.every.case import Array, Case
-from tests.support.every_op import ALL, CASES, graph_of
+from tests.support.every.case import ALL, Array, Case
+from tests.support.every_op import CASES, graph_of
 
 pytestmark = pytest.mark.releases
 

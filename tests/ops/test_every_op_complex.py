@@ -16,7 +16,8 @@ from graphcore.errors import DTypeError, GraphcoreError, PromotionError
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.lowering import lower
-from tests.support.every.complex_numbers import FORMULAS, IN_PARTS, PRODUCTS, drawn, graph_of, wanted
+from tests.support.every_op import FORMULAS, IN_PARTS, PRODUCTS, drawn, wanted
+from tests.support.every_op import complex_graph_of as graph_of
 
 FAMILIES = sorted({op.family for op in REGISTRY.values()})
 

@@ -35,7 +35,8 @@ from graphcore.errors import GraphcoreError, GraphError, LossyCastWarning
 from graphcore.ir.transform.walk import operators
 from graphcore.models import gpt2, minilm, resnet
 from tests.ops.test_sweep import assert_near, assert_same
-from tests.support.every_op import ALL, CASES
+from tests.support.every.case import ALL
+from tests.support.every_op import CASES
 
 Array = np.ndarray[Any, Any]
 D = DType

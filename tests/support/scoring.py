@@ -25,8 +25,7 @@ from graphcore.ir.graph import Graph
 from graphcore.runtime.kernel_probe.workers import Died, Worker
 from graphcore.runtime.session import InferenceSession
 from tests.support.backend.worker import outcome, ways
-from tests.support.every.engines import OPS, types_of
-from tests.support.every.score import CELLS, DTYPES, agrees, operands, wanted
+from tests.support.every.score import CELLS, DTYPES, OPS, agrees, operands, types_of, wanted
 
 
 def wrong_cells(processes: int = 2) -> tuple[int, dict[str, str]]:

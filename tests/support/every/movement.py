@@ -1,8 +1,9 @@
-"""Ops that move, choose, make or convert elements."""
+"""Ops that move, choose, make or convert elements, and buffers within a graph."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -234,4 +235,39 @@ CASES: dict[str, Case] = {
     "scatter_nd_min": scatter("scatter_nd_min", smaller, True),
     "scatter_nd_mul": scatter("scatter_nd_mul", operator.mul, True),
     "masked_scatter": moved(["n 4", MASK, "n 4"], ops.masked_scatter, chosen),
+}
+
+
+# Buffers: values created, stored and loaded stay as they are
+
+
+def kept(store: Callable[..., None]) -> Callable[..., Symbol]:
+    """Return the value of a buffer, initially the first operand, after a store of the others."""
+
+    def call(x: Symbol, *more: Symbol) -> Symbol:
+        buffer = ops.buffer_create(x)
+        store(buffer, *more)
+        return ops.buffer_load(buffer)
+
+    return call
+
+
+def assigned(index: Any) -> Callable[[Array, Array], Array]:
+    def formula(x: Array, value: Array) -> Array:
+        made = x.copy()
+        made[index] = value
+        return made
+
+    return formula
+
+
+SPAN = np.s_[::2, 1:3]
+
+CASES |= {
+    "buffer_create": moved(["n 4"], ops.buffer_create, lambda x: x),
+    "buffer_load": moved(["n 4"], kept(lambda buffer: None), lambda x: x),
+    "buffer_store": moved(["n 4", "n 4"], kept(ops.buffer_store), lambda x, value: value),
+    "buffer_store_slice": moved(
+        ["5 4", "3 2"], kept(lambda buffer, value: ops.buffer_store_slice(buffer, value, SPAN)), assigned(SPAN)
+    ),
 }

@@ -1,7 +1,8 @@
-"""Ops that compute element by element."""
+"""Ops that compute element by element, on the parts of floats, and on bits."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcore import DType, ops
+from graphcore import DType, Symbol, ops
 from graphcore.build.declare import REGISTRY
 from graphcore.types.complex_dtypes import complex_of
 from tests.ops.test_activation import ELEMENTWISE as ACTIVATIONS
@@ -21,6 +22,7 @@ from tests.support.every.case import (
     NONE,
     Array,
     Case,
+    Operand,
     back,
     double_of_integers,
     exact,
@@ -32,7 +34,7 @@ from tests.support.every.case import (
     to_bool,
     truth,
 )
-from tests.support.special_functions import SPECIAL
+from tests.support.special_functions import NORMAL, SPECIAL
 
 D = DType
 PAIR = ("n 4", "n 4")
@@ -218,4 +220,147 @@ CASES: dict[str, Case] = {
         for name in "sigmoid silu gelu softplus softsign hardswish hardsigmoid mish elu selu celu leaky_relu "
         "thresholded_relu hardtanh glu softmax logsoftmax".split()
     },
+}
+
+
+# The parts of floats, and what C's mathematical functions make of two of them
+
+
+_nearest = np.vectorize(
+    lambda x, y: math.nan if math.isnan(x + y) or math.isinf(x) or not y else math.remainder(x, y), otypes=[float]
+)
+
+
+def neighbour(dtype: DType, x: Array, y: Array) -> Array:
+    """The next value of the float in which both are held."""
+    target = smallest_float(dtype)
+    a, b = (reference.cast(v, dtype, target) for v in (x, y))
+    if target is not D.tensor_float32:
+        return np.where(a == b, b, np.nextafter(a, b))
+    unit = np.int32(1 << 13)
+    away = (b > a) == (a > 0)
+    stepped = (a.view(np.int32) + np.where(away, unit, -unit)).view(np.float32)
+    stepped = np.where(a == 0, np.copysign(unit.view(np.float32), b), stepped)
+    return np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), np.where(a == b, b, stepped))
+
+
+def parts_of(x: Array) -> tuple[Array, Array]:
+    mantissa, count = np.frexp(x)
+    return mantissa, np.where(np.isfinite(x), count, 0)
+
+
+def exponent(x: Array) -> Array:
+    whole = np.frexp(x)[1] - 1
+    return np.where(x == 0, -np.inf, np.where(np.isfinite(x), whole, x * x))
+
+
+def steps(dtype: DType) -> Array:
+    return np.array([0, 1, -1, 3, -3, 12, -12, 100, -100, 3000, -3000, 1, 2, 3, 4, 5, 6, 7, 8, -140], np.int32).reshape(
+        5, 4
+    )
+
+
+def above(x: Array, y: Array) -> Array:
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(x > y, x - y, 0))
+
+
+def half_away(x: Array) -> Array:
+    whole = np.floor(np.abs(x))
+    return np.copysign(np.where(np.abs(x) - whole >= 0.5, whole + 1, whole), x)
+
+
+CASES |= {
+    "round_half_away": same("round_half_away", half_away),
+    "signbit": truth(ONE, ops.signbit, lambda x: np.signbit(x.astype(np.longdouble))),
+    "copysign": real(PAIR, ops.copysign, np.copysign, near=False),
+    "nextafter": Case(operands(*PAIR), ops.nextafter, neighbour, smallest_float),
+    "frexp": real(ONE, lambda x: [part.cast(ops.frexp(x)[0].dtype) for part in ops.frexp(x)], parts_of, near=False),
+    "ldexp": real(
+        ["n 4", Operand("n 4", steps, D.int32)], ops.ldexp, lambda x, k: np.ldexp(x, k.astype(np.int64)), near=False
+    ),
+    "logb": real(ONE, ops.logb, exponent, near=False),
+    "hypot": real(PAIR, ops.hypot, np.hypot),
+    "rhypot": real(PAIR, ops.rhypot, lambda x, y: 1 / np.hypot(x, y)),
+    "ieee_remainder": real(PAIR, ops.ieee_remainder, wide(_nearest), near=False),
+    "fdim": real(PAIR, ops.fdim, above),
+    "heaviside": real(PAIR, ops.heaviside, np.heaviside, near=False),
+    "logaddexp": real(PAIR, ops.logaddexp, np.logaddexp),
+    **{name: real(["n 8: tame"], REGISTRY[name].function, wide(formula)) for name, formula in NORMAL.items()},
+}
+
+
+# Bits: fields, counts, and values read as other dtypes
+
+
+X = ("n 4",)
+
+
+def codes(x: Array, bits: int) -> Array:
+    """Return integers or bools as Python integers from 0 on."""
+    return np.array([int(v) % (1 << bits) for v in x.ravel()], object).reshape(x.shape)
+
+
+def of_bits(call: Callable[..., Any], formula: Callable[[int, int], int], gives: Callable[[DType], DType]) -> Case:
+    """An op on the bits of integers. formula: of the bits, as an integer from 0 on, and their number."""
+
+    def want(dtype: DType, x: Array) -> Array:
+        made = [formula(code, dtype.bits) for code in codes(x, dtype.bits).ravel()]
+        target = gives(dtype)
+        found = np.array(made, bool) if target is D.bool else reference.wrapped(made, target)
+        return found.reshape(x.shape)
+
+    return Case(operands(*X), call, want, gives, FLOATS)
+
+
+def counted(dtype: DType) -> DType:
+    return D.uint8
+
+
+def field(bits: int) -> Callable[[DType], DType]:
+    def gives(dtype: DType) -> DType:
+        width = min(bits, dtype.bits)
+        return D.bool if width == 1 else D.uint(width)
+
+    return gives
+
+
+def low(x: Symbol) -> Symbol:
+    return ops.bit_extract(x, 0, min(3, x.dtype.bits))
+
+
+def inserted(x: Symbol) -> Symbol:
+    return ops.bit_insert(x, x.bits[0], x.dtype.bits - 1, 1)
+
+
+def reversed_bits(code: int, bits: int) -> int:
+    return int(format(code, f"0{bits}b")[::-1], 2)
+
+
+def in_bytes(dtype: DType, x: Array) -> Array:
+    if dtype.bits != 4:
+        return x.view(np.uint8)
+    halves = codes(x, 4).astype(np.uint8)
+    return np.asarray(halves[:, ::2] | (halves[:, 1::2] << 4))
+
+
+CASES |= {
+    "popcount": of_bits(ops.popcount, lambda code, bits: code.bit_count(), counted),
+    "leading_zeros": of_bits(ops.leading_zeros, lambda code, bits: bits - code.bit_length(), counted),
+    "trailing_zeros": of_bits(
+        ops.trailing_zeros, lambda code, bits: (code & -code).bit_length() - 1 if code else bits, counted
+    ),
+    "bit_reverse": of_bits(ops.bit_reverse, reversed_bits, own),
+    "bit_extract": of_bits(low, lambda code, bits: code & 7, field(3)),
+    "bit_insert": of_bits(inserted, lambda code, bits: code & ~(1 << (bits - 1)) | (code & 1) << (bits - 1), own),
+    "bit_concat": of_bits(
+        lambda x: ops.bit_concat(x.bits[0], low(x)),
+        lambda code, bits: (code & 1) << min(3, bits) | code & 7,
+        lambda dtype: D.uint(min(3, dtype.bits) + 1),
+    ),
+    "bitcast": Case(
+        operands("n 4: unit"),  # a NaN of 8 bits loses its payload
+        lambda x: ops.bitcast(x, D.uint8),
+        in_bytes,
+        counted,
+    ),
 }

@@ -1,4 +1,4 @@
-"""Ops that draw random numbers, and those on lists and strings."""
+"""Ops of quantised tensors, those that draw random numbers, and those on lists and strings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcore import DType, Symbol, ops
+from graphcore.quantization import QuantizedTensor, encode
 from tests.support import counter, reference
 from tests.support.every.case import (
     ALL,
@@ -28,6 +29,41 @@ from tests.support.every.case import (
 )
 
 D = DType
+NOT_BYTES = frozenset(ALL) - {D.uint8}
+
+_WHOLE = np.random.default_rng(5).integers(-4, 5, (3, 16))
+WEIGHT = QuantizedTensor("int8", (3, 16), _WHOLE.astype(np.int8), np.array(0.5, np.float32))
+"""Halves, whose sums are exact."""
+
+
+def _scaled(dtype: DType, x: Array) -> Array:
+    """Return x after quantisation to 8 bits, by the formulas of int8 in float32."""
+    made = reference.cast(reference.cast(x, dtype, smallest_float(dtype)), smallest_float(dtype), D.float32)
+    return encode(np.asarray(made, np.float32), "int8").dequantize()
+
+
+def _blocks(dtype: DType, x: Array) -> Array:
+    return QuantizedTensor("Q4_0", (x.shape[0], 32), x).dequantize()
+
+
+def _to_float32(dtype: DType) -> DType:
+    return D.float32
+
+
+def _product(x: Any) -> Any:
+    return x @ (_WHOLE / 2).T.astype(np.longdouble)
+
+
+CASES: dict[str, Case] = {
+    "quantize": Case(operands("n 4: unit"), lambda x: ops.dequantize(ops.quantize(x)), _scaled, _to_float32),
+    "dequantize": Case(operands("n 18"), lambda x: ops.dequantize("q4_0", x), _blocks, _to_float32, NOT_BYTES),
+    "qmatmul": real(("n 16: whole",), lambda x: ops.qmatmul("int8", x, WEIGHT), _product, near=False),
+}
+
+
+# Random numbers, lists and strings
+
+
 X = ("n 4: whole",)
 SEED = 7
 ONLY_STRINGS = frozenset(ALL)
@@ -129,4 +165,4 @@ STRINGS: dict[str, Case] = {
     "string_parse": of_strings(lambda x: ops.string_parse(x, D.float32)),
 }
 
-CASES: dict[str, Case] = {**RANDOM, **LISTS, **STRINGS}
+CASES |= {**RANDOM, **LISTS, **STRINGS}

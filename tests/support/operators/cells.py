@@ -16,7 +16,7 @@ from graphcore.onnx.operators.calling import NAMED
 from graphcore.runtime.kernel_probe.kernels.case import Case
 from graphcore.runtime.lowering import lower
 from graphcore.types.tensor_types import TensorType
-from tests.support.every.states import of_graph
+from tests.support.every_op import of_graph
 from tests.support.operators.building import Place
 from tests.support.operators.known import DRAWN
 from tests.support.operators.wanted import difference, wanted
