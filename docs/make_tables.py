@@ -77,7 +77,7 @@ def dtypes_page() -> str:
 
 def onnx_page() -> str:
     """Return docs/onnx.md with its tables updated."""
-    from tests.support.backend.known import KNOWN
+    from tests.support.backend import KNOWN
 
     changed = {f"{domain}:{op}" if domain else op: rows for domain, ops in CHANGES.items() for op, rows in ops.items()}
     converted = [f"`{op}` {', '.join(map(str, sorted(rows)))}" for op, rows in sorted(changed.items())]

@@ -8,10 +8,8 @@ import onnx
 
 from graphcore import DType
 from graphcore.onnx.schemas.catalogue import entry
-from tests.support.operators.building import Place
-from tests.support.operators.cases import DTYPES, FURTHER, MAPS, every
-from tests.support.operators.cells import lowered
-from tests.support.operators.known import DRAWN, NEAR, NOT_LOWERED, NOT_RUN, OF_SIZES
+from tests.support.operators.cases import DTYPES, FURTHER, MAPS, Place, every
+from tests.support.operators.cells import DRAWN, NEAR, NOT_LOWERED, NOT_RUN, OF_SIZES, lowered
 
 INTRODUCTION = """\
 # ONNX's operators and dtypes

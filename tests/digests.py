@@ -33,8 +33,7 @@ from tests.support.every.case import ALL
 from tests.support.every_op import CASES
 from tests.support.graphs import NEWEST
 from tests.support.old_files import calls, lstm, one_op
-from tests.support.operators.building import Place
-from tests.support.operators.cases import DTYPES, FURTHER, MAPS, every
+from tests.support.operators.cases import DTYPES, FURTHER, MAPS, Place, every
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

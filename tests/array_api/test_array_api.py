@@ -15,7 +15,7 @@ import graphcore as gc
 import graphcore.array_api as xp
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import GraphError, PromotionError
-from tests.support.eager import ALL, Values, assert_same
+from tests.support.graphs import ALL, Values, assert_same
 
 ANY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "astype": lambda xp, x, y: xp.astype(x, xp.float64),

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as npst
 import graphcore.array_api as xp
 from graphcore import DType
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
-from tests.support.eager import FLOATS, Values, assert_same
+from tests.support.graphs import FLOATS, Values, assert_same
 
 # Making
 

@@ -16,7 +16,7 @@ from graphcore import DType
 from graphcore.array_api._eager.dispatch import function as over_arrays
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
 from graphcore.runtime.tracing import dispatch
-from tests.support.eager import ALL, COMPLEX, FLOATS, INTEGERS, NUMBERS, assert_same
+from tests.support.graphs import ALL, COMPLEX, FLOATS, INTEGERS, NUMBERS, assert_same
 
 # Signatures
 

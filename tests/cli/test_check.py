@@ -23,8 +23,8 @@ from graphcore.errors import ModelError, RunError
 from graphcore.ir.transform.walk import walk
 from graphcore.runtime.lowering.report import named, report
 from graphcore.runtime.ort.release import runtime
-from tests.support.hostile import model, value
-from tests.support.packaged import PACKAGES, models
+from tests.support.onnx_models import model, value
+from tests.support.trained import PACKAGES, models
 
 Check = Callable[..., tuple[int, str, str]]
 

@@ -21,7 +21,7 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from graphcore.cli.arguments import parser
 from graphcore.models import llama
-from tests.support.hostile import FLOAT, model, value
+from tests.support.onnx_models import FLOAT, model, value
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from graphcore.cli import output
 from graphcore.support import escaping
 from tests.cli.conftest import Call
-from tests.support.hostile import model, value
+from tests.support.onnx_models import model, value
 
 EVIL = "\x1b]0;owned\x07\r\u202e\nerror: [bold]x[/bold] "
 SHOWN = escaping.escaped(EVIL).strip()

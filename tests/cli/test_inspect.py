@@ -16,7 +16,7 @@ from graphcore.arrays.external_data import model_bytes
 from graphcore.ir.symbol import Constant
 from graphcore.onnx.proto.split_weights import split
 from tests.cli.conftest import Call
-from tests.support.hostile import model, value
+from tests.support.onnx_models import model, value
 from tests.support.trained import Trained
 
 Document = Callable[..., Any]

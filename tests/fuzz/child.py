@@ -23,7 +23,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.models import llama
 from tests.fuzz import odd_feeds
 from tests.fuzz.mutations import cached_graph
-from tests.support.mutants.worker import LONGEST, _mapped, outcome
+from tests.support.mutants import LONGEST, _mapped, outcome
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from tests.fuzz.pool import BAD, BUILD, Child
 from tests.fuzz.programs import Program, code, drawn
 from tests.fuzz.shrink import least, nearest
 from tests.fuzz.ways import EAGER, WAYS, failure, tried
-from tests.support.mutants import worker
+from tests.support import mutants as worker
 
 SHRINKING = 60.0
 """Seconds that one finding may be shrunk for."""

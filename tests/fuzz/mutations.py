@@ -19,8 +19,8 @@ from onnx import helper, numpy_helper
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
 from tests.runtime import test_direct_ml as ml
-from tests.support.mutants.mutate import BYTES, EXTREME, mutant
-from tests.support.mutants.seeds import REFUSED, seeds
+from tests.support.mutant_seeds import REFUSED, seeds
+from tests.support.mutants import BYTES, EXTREME, mutant
 
 Source = tuple[str, str]
 """The kind of a file, and the name of a seed of it."""

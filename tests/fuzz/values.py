@@ -20,8 +20,7 @@ from tests.fuzz.limit import limited
 from tests.fuzz.matrices import matrices
 from tests.promotion import test_package_values
 from tests.support.peer_dtypes import PEERS
-from tests.support.trees import wrap
-from tests.support.wide import drawn
+from tests.support.wide import drawn, wrap
 
 Array = np.ndarray[Any, Any]
 STEPS = 12

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import graphcore as gc
-from tests.support.hostile import FLOAT, model, value
+from tests.support.onnx_models import FLOAT, model, value
 
 pytestmark = pytest.mark.releases
 

@@ -13,7 +13,7 @@ from onnx import helper
 import graphcore as gc
 from graphcore.errors import RunError
 from graphcore.runtime.lowering import lower
-from tests.support.hostile import FLOAT, model, value
+from tests.support.onnx_models import FLOAT, model, value
 
 pytestmark = pytest.mark.releases
 

@@ -17,7 +17,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering import lower
-from tests.support.trees import Array, Known, trees, wrap
+from tests.support.wide import Array, Known, trees, wrap
 
 pytestmark = pytest.mark.releases
 

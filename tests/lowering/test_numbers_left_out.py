@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import graphcore as gc
 from graphcore.errors import GraphcoreError, GraphError, RunError
-from tests.support.hostile import FLOAT, model, value
+from tests.support.onnx_models import FLOAT, model, value
 
 pytestmark = pytest.mark.releases
 

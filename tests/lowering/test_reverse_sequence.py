@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import graphcore as gc
-from tests.support.hostile import model, value
+from tests.support.onnx_models import model, value
 
 pytestmark = pytest.mark.releases
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from graphcore import DType, Symbol, TensorType, ops
-from tests.support.trees import Array, wrap
-from tests.support.wide import WIDTHS, check, drawn
+from tests.support.wide import WIDTHS, Array, check, drawn, wrap
 
 FLAG = TensorType(DType.bool, [])
 COUNT = TensorType(DType.int64, [])

@@ -26,8 +26,7 @@ from graphcore.ir.graph import TargetName
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
 from graphcore.types.tensor_types import Type
-from tests.support.trees import Array, Known, dtypes, trees, values, wrap
-from tests.support.wide import graph_of, run, samples
+from tests.support.wide import Array, Known, dtypes, graph_of, run, samples, trees, values, wrap
 
 pytestmark = pytest.mark.releases
 

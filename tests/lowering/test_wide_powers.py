@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from graphcore import DType, Symbol, TensorType
 from graphcore.runtime.lowering import lower
-from tests.support.trees import Array, dtypes, values, wrap
-from tests.support.wide import WIDTHS, check, drawn, edges, graph_of, size
+from tests.support.wide import WIDTHS, Array, check, drawn, dtypes, edges, graph_of, size, values, wrap
 
 
 def power(base: int, exponent: int, dtype: DType) -> int:

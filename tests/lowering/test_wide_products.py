@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from tests.support.trees import dtypes
-from tests.support.wide import WIDTHS, Function, check, drawn, graph_of
+from tests.support.wide import WIDTHS, Function, check, drawn, dtypes, graph_of
 
 NARROW = [DType.int32, DType.uint32, DType.int64, DType.uint64, DType.int(40), DType.uint(63)]
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError
-from tests.support.trees import Array, dtypes
-from tests.support.wide import WIDTHS, check, drawn
+from tests.support.wide import WIDTHS, Array, check, drawn, dtypes
 
 Along = Callable[[Any, int], Any]
 

@@ -21,8 +21,8 @@ import graphcore as gc
 from graphcore import Model, models
 from graphcore.models import gpt2, llama
 from graphcore.models.streams.sampling import Choice
+from tests.support.decoders import gpt2_logits, llama_logits, softmax, some
 from tests.support.graphs import Array
-from tests.support.model_references import gpt2_logits, llama_logits, softmax, some
 
 WORDS, CACHE = 41, 24
 LLAMA = llama.Config(vocabulary=WORDS, width=32, inner=24, layers=2, heads=4, kv_heads=2, size=16, positions=64)

@@ -12,7 +12,7 @@ from graphcore import models
 from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.models import llama
 from tests.models.test_generation import CACHE, LLAMA, WORDS, made
-from tests.support.model_references import some
+from tests.support.decoders import some
 
 
 @pytest.mark.parametrize("prompt", [[], [[]], [[1], []], np.zeros(0, np.int64), np.zeros((2, 0), np.int64)])

@@ -15,8 +15,8 @@ import graphcore as gc
 from graphcore import Model, save_tensors
 from graphcore.errors import ModelError, RunError
 from graphcore.models import gpt2
+from tests.support.decoders import gpt2_logits, some
 from tests.support.graphs import Array
-from tests.support.model_references import gpt2_logits, some
 
 pytestmark = pytest.mark.releases
 

@@ -21,10 +21,9 @@ import graphcore as gc
 from graphcore import Model, models, save_tensors
 from graphcore.errors import GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.models import _weights, llama
+from tests.support.decoders import LLAMA3, SMALL, llama_logits, some, speeds
+from tests.support.decoders import LLAMA_FIELDS as FIELDS
 from tests.support.graphs import Array, operators_on_newest
-from tests.support.model_references import LLAMA as SMALL
-from tests.support.model_references import LLAMA3, llama_logits, some, speeds
-from tests.support.model_references import LLAMA_FIELDS as FIELDS
 
 pytestmark = pytest.mark.releases
 

@@ -11,9 +11,8 @@ import pytest
 
 from graphcore.errors import ModelError, ResourceLimitError
 from graphcore.models import _config, llama
-from tests.support.model_references import LLAMA as SMALL
-from tests.support.model_references import LLAMA3
-from tests.support.model_references import LLAMA_FIELDS as FIELDS
+from tests.support.decoders import LLAMA3, SMALL
+from tests.support.decoders import LLAMA_FIELDS as FIELDS
 
 
 def test_config_is_that_of_the_fields() -> None:

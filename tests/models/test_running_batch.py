@@ -13,7 +13,7 @@ from graphcore.errors import RunError
 from graphcore.models.streams.running import Running
 from graphcore.models.streams.text import Text
 from graphcore.runtime.buffers.slots import Slots
-from tests.support.running_texts import CACHE, KINDS, WORDS, alone, batch, drawn, is_alone, made, run, text
+from tests.support.decoders import CACHE, KINDS, WORDS, alone, batch, drawn, is_alone, made, run, text
 
 PIECE = 8
 REQUESTS = st.tuples(st.integers(0, 5), st.integers(1, 40), st.integers(1, 20))

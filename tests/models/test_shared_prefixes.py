@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphcore.models.streams.prefixes import LEAST, Prefixes, shared
-from tests.support.running_texts import KINDS, alone, batch, drawn, is_alone, run, text
+from tests.support.decoders import KINDS, alone, batch, drawn, is_alone, run, text
 
 SYSTEM = drawn(99, 40)
 

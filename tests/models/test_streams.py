@@ -22,7 +22,7 @@ from graphcore import models
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.models import llama
 from graphcore.runtime.buffers.slots import Slots
-from tests.support.running_texts import CACHE, KINDS, LLAMA, WORDS, alone, drawn, is_alone, made
+from tests.support.decoders import CACHE, KINDS, LLAMA, WORDS, alone, drawn, is_alone, made
 from tests.support.waiting import PATIENCE, until
 
 

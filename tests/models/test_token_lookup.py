@@ -15,7 +15,7 @@ from graphcore.errors import FeedError, ModelError
 from graphcore.models import llama
 from graphcore.models.streams.lookup import proposed
 from graphcore.runtime.buffers.slots import Slots
-from tests.support.running_texts import CACHE, KINDS, LLAMA, alone, batch, drawn, is_alone, made, run, text
+from tests.support.decoders import CACHE, KINDS, LLAMA, alone, batch, drawn, is_alone, made, run, text
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -17,8 +17,8 @@ import graphcore as gc
 from graphcore import Graph, save_tensors
 from graphcore.errors import FeedError, ModelError
 from graphcore.models import resnet, vit
+from tests.support.decoders import gelu, normalised, softmax, some
 from tests.support.graphs import Array, operators_on_newest
-from tests.support.model_references import gelu, normalised, softmax, some
 
 RNG = np.random.default_rng(3)
 NET = resnet.Config(channels=3, stem=4, widths=(8, 16), depths=(2, 2), classes=5)

@@ -13,7 +13,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from tests.support.backend.known import KNOWN, NEAR, RANDOM
+from tests.support.backend import KNOWN, NEAR, RANDOM
 
 ROOT = Path(__file__).parents[2]
 ONNX = "1.23."
@@ -33,7 +33,7 @@ class Runner:
     def _start(self) -> None:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.support.backend.worker"],
+            [sys.executable, "-W", "ignore", "-m", "tests.support.backend"],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
@@ -93,7 +93,7 @@ def test_node_tests_of_onnx_pass_but_for_those_that_are_known_not_to(runner: Run
     passed = {name for name, made in outcomes.items() if made == "ok" and name in KNOWN} - {*RANDOM, *NEAR}
     # Neither is a wrong number: what is marked `numbers` asserts those alone.
     if failed or passed:
-        pytest.fail(f"not in tests/support/backend/known.py: {failed}; to be taken out of it: {sorted(passed)}")
+        pytest.fail(f"not in tests/support/backend.py: {failed}; to be taken out of it: {sorted(passed)}")
     drawn = {name: outcomes[name] for name in RANDOM if name in outcomes}
     assert {*drawn.values()} <= {"ok", "values"}, drawn
     close = {name: outcomes[name] for name in NEAR if name in outcomes}

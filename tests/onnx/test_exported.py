@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from tests.onnx.test_backend_suite import ONNX, Runner
-from tests.support.backend.known import KNOWN, NEAR, RANDOM
+from tests.support.backend import KNOWN, NEAR, RANDOM
 
 pytestmark = [pytest.mark.slow, pytest.mark.releases]
 

@@ -13,7 +13,7 @@ import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import ModelError
 from graphcore.onnx.versions import function_body
-from tests.support.one_node import F16, F32, F64, I64, Array, Case, check, evaluated, model_of, noise
+from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, evaluated, model_of, noise
 
 
 def _shifted(x: Array, count: Array, left: bool) -> Array:

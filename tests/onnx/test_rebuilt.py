@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from tests.onnx.test_backend_suite import ONNX, Runner
-from tests.support.backend.known import KNOWN
+from tests.support.backend import KNOWN
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import GraphcoreError, ModelError
 from tests.onnx.test_reader import info, model, run
-from tests.support.packaged import PACKAGES, models
+from tests.support.trained import PACKAGES, models
 
 
 def node(op_type: str, *inputs: str, output: str = "y", **attributes: Any) -> onnx.NodeProto:

@@ -17,7 +17,7 @@ from graphcore import Graph
 from graphcore.errors import ModelError
 from graphcore.onnx.versions.table import CHANGES, target
 from graphcore.onnx.versions.unchanged import FEWER_DTYPES, MORE_DTYPES, MORE_OPTIONS, OTHER_WORDS, UNCHANGED
-from tests.support.one_node import F16, F32, F64, I64, Array, Case, check, model_of, noise
+from tests.support.onnx_models import F16, F32, F64, I64, Array, Case, check, model_of, noise
 
 pytestmark = pytest.mark.releases
 

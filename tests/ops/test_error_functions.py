@@ -12,7 +12,7 @@ from graphcore.build.declare import IN_DOUBLE, REGISTRY
 from tests.ops.test_special import same
 from tests.support import reference
 from tests.support.graphs import run1
-from tests.support.special_functions import NORMAL
+from tests.support.reference import NORMAL
 
 pytestmark = [pytest.mark.releases, pytest.mark.numbers]
 

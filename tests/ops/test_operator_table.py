@@ -11,10 +11,8 @@ import graphcore as gc
 from docs.operator_tables import operators_page, state
 from graphcore.errors import DTypeError, GraphcoreError
 from graphcore.onnx.schemas.catalogue import names
-from tests.support.operators.building import Place
-from tests.support.operators.cases import DTYPES, FURTHER, MAPS, ML, every
-from tests.support.operators.cells import lowered, ran
-from tests.support.operators.known import NEAR, NOT_LOWERED, NOT_RUN, OF_SIZES
+from tests.support.operators.cases import DTYPES, FURTHER, MAPS, ML, Place, every
+from tests.support.operators.cells import NEAR, NOT_LOWERED, NOT_RUN, OF_SIZES, lowered, ran
 
 ROOT = Path(__file__).parents[2]
 ONNX = "1.23."

@@ -14,7 +14,7 @@ from graphcore.build.declare import IN_DOUBLE, REGISTRY
 from graphcore.errors import DTypeError
 from tests.support import reference
 from tests.support.graphs import run, run1
-from tests.support.special_functions import SPECIAL
+from tests.support.reference import SPECIAL
 
 pytestmark = [pytest.mark.releases, pytest.mark.numbers]
 

@@ -14,7 +14,7 @@ import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.symbol import Symbol
-from tests.support.packaged import models
+from tests.support.trained import models
 
 Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,7 @@ from graphcore.errors import BusyError, FeedError, RunCancelledError, RunTimeout
 from graphcore.runtime.serving.metrics import Recorder
 from tests.runtime.test_batcher import LONG, until_taken, watching
 from tests.runtime.test_stopping import ENDLESS, FIVE, counting
-from tests.support.running_texts import made
+from tests.support.decoders import made
 from tests.support.waiting import PATIENCE, until
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import graphcore as gc
 from graphcore.errors import GraphError, ModelError
-from tests.support.hostile import FLOAT, model, refused, tensor
+from tests.support.onnx_models import FLOAT, model, refused, tensor
 
 BOOL = TensorProto.BOOL
 

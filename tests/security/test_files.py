@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from graphcore import Graph
 from graphcore.errors import UnsafePathError
-from tests.support.hostile import FLOAT, Source, model, refused, tensor, value
+from tests.support.onnx_models import FLOAT, Source, model, refused, tensor, value
 
 SECRET = np.arange(2, dtype=np.float32).tobytes()
 

@@ -26,7 +26,7 @@ from graphcore.runtime.isolation import process
 from graphcore.runtime.isolation.failures import WorkerLimits
 from graphcore.runtime.isolation.process import Program
 from graphcore.runtime.isolation.walls import landlock
-from tests.support.hostile import FLOAT, INT64, model, one, value
+from tests.support.onnx_models import FLOAT, INT64, model, one, value
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the walls are Linux'")

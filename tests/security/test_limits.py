@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore.cli.entry import main
 from graphcore.errors import GraphError, ModelError, ResourceLimitError
-from tests.support.hostile import FLOAT, model, value
+from tests.support.onnx_models import FLOAT, model, value
 
 LOADS: dict[str, Callable[..., Any]] = {
     "graph": gc.Graph.load,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mutants.seeds import REFUSED, seeds
-from tests.support.mutants.worker import outcome
+from tests.support.mutant_seeds import REFUSED, seeds
+from tests.support.mutants import outcome
 
 ROOT = Path(__file__).parents[2]
 COUNT = 2000
@@ -69,7 +69,7 @@ def _work(jobs: queue.SimpleQueue[tuple[str, int]], found: dict[tuple[str, int],
 
 
 def _start() -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.support.mutants.worker", str(MEGABYTES)]
+    command = [sys.executable, "-m", "tests.support.mutants", str(MEGABYTES)]
     return subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

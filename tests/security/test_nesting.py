@@ -15,7 +15,7 @@ import graphcore as gc
 from graphcore.errors import ResourceLimitError
 from graphcore.onnx.proto.protobuf import block, integer, text
 from tests.support.calls import growth
-from tests.support.hostile import FLOAT, INT64, model, refused, value
+from tests.support.onnx_models import FLOAT, INT64, model, refused, value
 
 BOOL = TensorProto.BOOL
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore import Graph
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError, RunError
-from tests.support.hostile import FLOAT, INT64, model, refused, tensor, value
+from tests.support.onnx_models import FLOAT, INT64, model, refused, tensor, value
 
 
 def held(weight: onnx.TensorProto) -> onnx.ModelProto:

@@ -18,7 +18,7 @@ from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError, Run
 from graphcore.onnx.proto import limits
 from graphcore.onnx.proto.ranges import CHECKED
 from graphcore.onnx.schemas.checked_dims import PROPAGATED
-from tests.support.hostile import FLOAT, INT64, model, refused, value
+from tests.support.onnx_models import FLOAT, INT64, model, refused, value
 
 _PROPAGATE: dict[str, tuple[dict[str, Any], int]] = {
     "Cast": ({"to": INT64}, 1),

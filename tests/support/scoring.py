@@ -24,7 +24,7 @@ from graphcore.errors import LossyCastWarning
 from graphcore.ir.graph import Graph
 from graphcore.runtime.kernel_probe.workers import Died, Worker
 from graphcore.runtime.session import InferenceSession
-from tests.support.backend.worker import outcome, ways
+from tests.support.backend import outcome, ways
 from tests.support.every.score import CELLS, DTYPES, OPS, agrees, operands, types_of, wanted
 
 

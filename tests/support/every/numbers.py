@@ -34,7 +34,7 @@ from tests.support.every.case import (
     to_bool,
     truth,
 )
-from tests.support.special_functions import NORMAL, SPECIAL
+from tests.support.reference import NORMAL, SPECIAL
 
 D = DType
 PAIR = ("n 4", "n 4")

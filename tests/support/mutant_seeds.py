@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from graphcore import DType, Graph, TensorType, ops
-from tests.support.hostile import FLOAT, INT64, model, tensor, value
+from tests.support.onnx_models import FLOAT, INT64, model, tensor, value
 
 BOOL = TensorProto.BOOL
 
@@ -300,6 +300,3 @@ REFUSED = ("external",)
 
 def seeds() -> dict[str, bytes]:
     return {make.__name__: make() for make in MAKERS}
-
-
-__all__ = ["REFUSED", "seeds"]

@@ -1,1 +1,0 @@
-"""ONNX's own node tests, run on graphcore."""

@@ -1,1 +1,0 @@
-"""Small models of every kind, their mutations, and the process that loads and runs those."""
