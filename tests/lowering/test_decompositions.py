@@ -15,7 +15,8 @@ from onnx import helper
 import graphcore as gc
 from graphcore import DType, ops
 from graphcore.errors import GraphError
-from tests.support.operators.running import Array, run
+from tests.support.graphs import Array
+from tests.support.graphs import run_unchecked as run
 
 pytestmark = pytest.mark.releases
 

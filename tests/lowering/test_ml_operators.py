@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 import graphcore as gc
 from graphcore import DType, ops
-from tests.support.operators.running import run
+from tests.support.graphs import run_unchecked as run
 
 pytestmark = pytest.mark.releases
 

@@ -9,7 +9,8 @@ import pytest
 
 from graphcore import ops
 from graphcore.errors import GraphError
-from tests.support.operators.running import Array, run
+from tests.support.graphs import Array
+from tests.support.graphs import run_unchecked as run
 
 on: Any = ops.onnx
 

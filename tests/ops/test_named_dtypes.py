@@ -10,7 +10,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from tests.support.operators.running import run
+from tests.support.graphs import run_unchecked as run
 
 D = DType
 on: Any = ops.onnx

@@ -83,6 +83,16 @@ def run(
     return list(results)
 
 
+def run_unchecked(
+    function: Callable[..., Any],
+    *arrays: Array,
+    dims: Sequence[Sequence[int | str]] | None = None,
+    dtypes: Sequence[DType] | None = None,
+) -> list[Any]:
+    """The results of `function`, lists and strings among them, without the checks of `run`."""
+    return list(gc.InferenceSession().load(graph_of(function, *arrays, dims=dims, dtypes=dtypes))(*arrays))
+
+
 def run1(function: Callable[..., Any], *arrays: Array, **options: Any) -> Array:
     """`run` for a function of one result."""
     (result,) = run(function, *arrays, **options)
