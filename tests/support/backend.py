@@ -134,7 +134,6 @@ def _dtype_of(text: str) -> DType | None:
 
 # Models as graphs that calls of `ops.onnx` make of their nodes' own fields
 
-
 _KINDS = onnx.AttributeProto
 
 

@@ -219,7 +219,6 @@ def run(running: Running, texts: Sequence[Text]) -> list[list[int]]:
 
 # References: decoders in NumPy and float64, one text at a time and without a cache
 
-
 SMALL = llama.Config(vocabulary=41, width=32, inner=24, layers=2, heads=4, kv_heads=2, size=16, positions=64, theta=100)
 LLAMA3: dict[str, Any] = {
     "rope_type": "llama3",

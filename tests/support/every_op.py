@@ -50,7 +50,6 @@ def graph_of(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Sym
 
 # The state of an op in a dtype, from the lowered graph of the op's case
 
-
 CARRIERS = frozenset({"Cast", "BitCast", "Identity", "Constant"})
 """Operators that bring values into a dtype and compute nothing."""
 

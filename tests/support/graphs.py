@@ -109,7 +109,6 @@ def _check_type(symbol: Symbol, result: Array, sizes: dict[str, int]) -> None:
 
 # The dtypes of the array API standard, and comparison with NumPy's arrays
 
-
 Values = np.ndarray[Any, Any]
 
 SIGNED = (DType.int8, DType.int16, DType.int32, DType.int64)

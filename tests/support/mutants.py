@@ -152,7 +152,6 @@ def _fitting(value: int) -> list[int]:
 
 # The process
 
-
 SMALL = 1 << 16
 """Elements of the largest input that is fed."""
 LONGEST = 5.0

@@ -92,7 +92,6 @@ def refused(
 
 # Models of one node of any opset, run through graphcore and by onnxruntime or ONNX's evaluator
 
-
 Array = np.ndarray[Any, Any]
 F32, F64, F16, I64 = np.float32, np.float64, np.float16, np.int64
 

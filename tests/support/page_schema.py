@@ -192,6 +192,3 @@ def _dangling_in(graph: dict[str, Any], which: int) -> list[str]:
         f"value {i} is made by no node" for i, v in enumerate(values) if (v["kind"] == "result") is not (i in made)
     ]
     return wrong + [f"end {i}" for i in (*graph["inputs"], *graph["outputs"]) if not 0 <= i < len(values)]
-
-
-__all__ = ["dangling", "declarations", "faults"]

@@ -165,7 +165,6 @@ def _unnamed(outputs: Sequence[Known]) -> list[Known]:
 
 # Graphs on integers of more than 64 bits, and values of all magnitudes
 
-
 Function = Callable[..., Symbol | tuple[Symbol, ...]]
 
 

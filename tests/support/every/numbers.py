@@ -225,7 +225,6 @@ CASES: dict[str, Case] = {
 
 # The parts of floats, and what C's mathematical functions make of two of them
 
-
 _nearest = np.vectorize(
     lambda x, y: math.nan if math.isnan(x + y) or math.isinf(x) or not y else math.remainder(x, y), otypes=[float]
 )
@@ -292,9 +291,6 @@ CASES |= {
 # Bits: fields, counts, and values read as other dtypes
 
 
-X = ("n 4",)
-
-
 def codes(x: Array, bits: int) -> Array:
     """Return integers or bools as Python integers from 0 on."""
     return np.array([int(v) % (1 << bits) for v in x.ravel()], object).reshape(x.shape)
@@ -309,7 +305,7 @@ def of_bits(call: Callable[..., Any], formula: Callable[[int, int], int], gives:
         found = np.array(made, bool) if target is D.bool else reference.wrapped(made, target)
         return found.reshape(x.shape)
 
-    return Case(operands(*X), call, want, gives, FLOATS)
+    return Case(operands(*ONE), call, want, gives, FLOATS)
 
 
 def counted(dtype: DType) -> DType:

@@ -136,7 +136,6 @@ def agrees(cell: Cell, got: Array, want: Array) -> bool:
 
 # Engines that write and run one cell
 
-
 OPS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow, "lt": operator.lt, "eq": operator.eq,

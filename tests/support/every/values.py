@@ -63,7 +63,6 @@ CASES: dict[str, Case] = {
 
 # Random numbers, lists and strings
 
-
 X = ("n 4: whole",)
 SEED = 7
 ONLY_STRINGS = frozenset(ALL)

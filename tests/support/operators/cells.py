@@ -81,12 +81,9 @@ NEAR = frozenset(
 """Operators of transcendental functions, roots and quotients of sums: near, as docs/numbers.md has it."""
 
 
-STATES = ("-", "built", "lowered")
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """state: of `STATES`. how: what lowering made of it. why: what refused it, where it is not lowered."""
+    """state: "-", "built" or "lowered". how: what lowering made of it. why: what refused it, if it is not lowered."""
 
     state: str
     how: str = ""

@@ -147,7 +147,6 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 # Results and their comparison
 
-
 OF_BITS = frozenset("BitCast BitShift BitwiseNot QuantizeLinear".split())
 """Operators whose numbers depend on the dtype: they are evaluated in it, and no other way."""
 
