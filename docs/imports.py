@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -134,10 +135,23 @@ def imports() -> tuple[Import, ...]:
     return tuple(each for module, path in sorted(modules().items()) for each in _of_file(module, path))
 
 
-def _of_file(module: str, path: Path) -> Iterator[Import]:
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^(\n]*(?:\([^)]*\))?", re.MULTILINE)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return a file parsed up to the last of its imports, which is faster than to the end."""
     text = path.read_text(encoding="utf-8")
-    lines = text.split("\n")
-    for node, is_late, is_type in statements(ast.parse(text)):
+    end = max((match.end() for match in _IMPORT.finditer(text)), default=0)
+    try:
+        return ast.parse(text[:end])
+    except SyntaxError:  # the last match is in a string, or in a `try`
+        return ast.parse(text)
+
+
+def _of_file(module: str, path: Path) -> Iterator[Import]:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for node, is_late, is_type in statements(parsed(path)):
         reason = _comment(lines, node.lineno - 1)
         for target in sorted(_targets(node)):
             if target != module:

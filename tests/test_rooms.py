@@ -24,6 +24,7 @@ from docs.imports import (
     late,
     loose_files,
     modules,
+    parsed,
     statements,
 )
 
@@ -37,10 +38,10 @@ THIRD_PARTY: dict[str, set[str]] = {
 """The packages of others that each folder at the top of the repository may import."""
 
 
-def complaints(room: str, source: str) -> list[str]:
+def complaints(room: str, tree: ast.Module) -> list[str]:
     """Return what the imports of a file name that they may not, apart from the order of folders."""
     found = []
-    for node, _, _ in statements(ast.parse(source)):
+    for node, _, _ in statements(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
             found.append(f"line {node.lineno}: imports are absolute")
@@ -56,7 +57,7 @@ def test_files_import_no_other_packages_than_their_room_may() -> None:
     found = {}
     for path in modules().values():
         shown = path.relative_to(ROOT)
-        found[shown.as_posix()] = complaints(shown.parts[0], path.read_text(encoding="utf-8"))
+        found[shown.as_posix()] = complaints(shown.parts[0], parsed(path))
     assert not {path: lines for path, lines in found.items() if lines}
 
 
@@ -75,7 +76,7 @@ def test_files_import_no_other_packages_than_their_room_may() -> None:
     ],
 )
 def test_import_is_named_when_a_room_may_not_have_it(room: str, source: str) -> None:
-    assert len(complaints(room, source)) == 1
+    assert len(complaints(room, ast.parse(source))) == 1
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_import_is_named_when_a_room_may_not_have_it(room: str, source: str) -> 
     ],
 )
 def test_import_is_left_alone_when_a_room_may_have_it(room: str, source: str) -> None:
-    assert complaints(room, source) == []
+    assert complaints(room, ast.parse(source)) == []
 
 
 @pytest.mark.parametrize("folder", ORDER)
@@ -119,6 +120,15 @@ def test_folders_have_few_loose_files() -> None:
     """The families of ops and the tables of decompositions are lists, in which one looks a name up."""
     lists = {"ops", "runtime/lowering/decompositions"}
     assert not {folder: count for folder, count in loose_files().items() if count > 12 and folder not in lists}
+
+
+@pytest.mark.full
+def test_imports_are_all_in_the_part_of_a_file_that_is_parsed() -> None:
+    def seen(tree: ast.Module) -> list[tuple[int, bool, bool]]:
+        return [(node.lineno, is_late, is_type) for node, is_late, is_type in statements(tree)]
+
+    for path in modules().values():
+        assert seen(parsed(path)) == seen(ast.parse(path.read_text(encoding="utf-8"))), path
 
 
 def test_circles_are_found_with_all_that_is_in_them() -> None:

@@ -8,6 +8,7 @@ import linecache
 import re
 import runpy
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,22 @@ ROOT = Path(__file__).parents[2]
 TABLES = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
 
 
+@pytest.mark.docs
 def test_ops_page_lists_every_op_when_made_anew() -> None:
     assert (ROOT / "docs" / "ops.md").read_text() == TABLES["ops_page"](), "run python docs/make_tables.py"
 
 
+@pytest.mark.docs
 def test_dtypes_page_says_what_lowering_does_when_made_anew() -> None:
     assert (ROOT / "docs" / "dtypes.md").read_text() == TABLES["dtypes_page"](), "run python docs/make_tables.py"
 
 
+@pytest.mark.docs
 def test_onnx_page_has_the_tables_of_the_code() -> None:
     assert (ROOT / "docs" / "onnx.md").read_text() == TABLES["onnx_page"](), "run python docs/make_tables.py"
 
 
+@pytest.mark.docs
 def test_promotion_pages_have_the_tables_of_the_code() -> None:
     for path, text in TABLES["promotion_pages"]().items():
         assert (ROOT / "docs" / path).read_text() == text, f"{path}: run python docs/make_tables.py"
@@ -48,6 +53,7 @@ def test_promotion_page_shows_what_the_command_prints(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == block[1]
 
 
+@pytest.mark.docs
 def test_architecture_has_the_tables_and_the_picture_of_the_code() -> None:
     again = "run PYTHONPATH=. python docs/make_architecture.py"
     assert (ROOT / "ARCHITECTURE.md").read_text() == make_architecture.page(), again
@@ -90,8 +96,6 @@ def run_page(page: Path, name: str) -> tuple[str, str]:
     return printed, shown
 
 
-MADE = reference.pages()
-"""What `make docs` makes beside the files of docs/."""
 PAGES = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
@@ -100,13 +104,20 @@ PAGES = [
 ]
 
 
+@cache
+def generated() -> frozenset[str]:
+    """Return the pages that `make docs` writes beside the files of docs/."""
+    return frozenset(reference.pages())
+
+
+@pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_of_documents_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if not target.startswith("http"):
             there = (page.parent / target).resolve()
-            assert there.exists() or there.relative_to(ROOT / "docs").as_posix() in MADE, target
+            assert there.exists() or there.relative_to(ROOT / "docs").as_posix() in generated(), target
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))

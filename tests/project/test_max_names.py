@@ -65,5 +65,6 @@ def test_names_that_do_not_exist_are_found_out() -> None:
         resolved(path)
 
 
+@pytest.mark.docs
 def test_the_page_has_the_table_of_the_code() -> None:
     assert (ROOT / "docs" / "max.md").read_text() == max_tables.page(), "run python docs/make_tables.py"

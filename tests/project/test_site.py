@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import doctest
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import graphcore as gc
-from docs.site import op_examples
+from docs.site import op_examples, reference
 from docs.site.docstrings import markdown
 from docs.site.public_names import MODULES, names
-from docs.site.reference import pages
 from graphcore import DType, Graph, TensorType, jit, ops
 from graphcore.build.declare import REGISTRY
 
 ROOT = Path(__file__).parents[2]
+pages = cache(reference.pages)
 NAV = re.findall(r"- ([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.docs
 def test_every_public_name_has_an_entry_in_the_reference() -> None:
     made = pages()
     for module in MODULES:
@@ -29,6 +31,7 @@ def test_every_public_name_has_an_entry_in_the_reference() -> None:
             assert f"::: {name.target}\n" in text or f"{{#{name.target}}}" in text, name.path
 
 
+@pytest.mark.docs
 def test_reference_has_every_op_and_every_name_of_the_package() -> None:
     assert {name.name for name in names("graphcore.ops")} == set(REGISTRY)
     listed = {name.name for name in names("graphcore")}
@@ -47,10 +50,12 @@ def test_example_of_every_op_gives_what_it_shows(name: str) -> None:
     assert not failed, "".join(said)
 
 
+@pytest.mark.docs
 def test_examples_are_of_ops_alone() -> None:
     assert set(op_examples.examples()) == set(REGISTRY)
 
 
+@pytest.mark.docs
 def test_index_of_the_reference_links_to_pages_that_are_there() -> None:
     made = pages()
     links = re.findall(r"\]\(\.\./(reference/[^)#]+)", made["reference/index.md"])
@@ -58,18 +63,21 @@ def test_index_of_the_reference_links_to_pages_that_are_there() -> None:
     assert set(links) <= set(made)
 
 
+@pytest.mark.docs
 def test_navigation_has_every_page_once() -> None:
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert len(NAV) == len(set(NAV))
     assert written <= set(NAV), f"not in mkdocs.yml: {sorted(written - set(NAV))}"
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", NAV)
 def test_navigation_leads_somewhere(page: str) -> None:
     made = {*pages(), "architecture.md", "contributing.md", "changes.md"}
     assert (ROOT / "docs" / page).exists() or page in made
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     ("text", "parameters", "wanted"),
     [

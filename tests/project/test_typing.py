@@ -11,6 +11,8 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,11 +23,19 @@ from graphcore import ops
 from graphcore.build.declare import REGISTRY
 
 ROOT = Path(__file__).parents[2]
-STUBS: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "make_stubs.py"))["package_pages"]()
+STUBS = ("ops/__init__.pyi", "array_api/__init__.pyi", "array_api/fft.pyi", "array_api/linalg.pyi")
 USER = ROOT / "tests" / "data" / "typing_user.py"
 PARTS = ("graphcore", "ops", "runtime", "models", "array_api", "src")
 """The folders of the repository that the package is made of."""
 FILES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md")
+
+
+@cache
+def stubs() -> dict[str, str]:
+    """Return the stubs as the code has them, by path."""
+    made: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "make_stubs.py"))["package_pages"]()
+    assert tuple(made) == STUBS
+    return made
 
 
 def functions(page: str) -> dict[str, list[ast.FunctionDef]]:
@@ -37,14 +47,16 @@ def functions(page: str) -> dict[str, list[ast.FunctionDef]]:
     return found
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("path", STUBS)
 def test_stub_is_that_of_the_code_when_made_anew(path: str) -> None:
-    assert (ROOT / path).read_text(encoding="utf-8") == STUBS[path], "run python docs/make_stubs.py"
+    assert (ROOT / path).read_text(encoding="utf-8") == stubs()[path], "run python docs/make_stubs.py"
 
 
+@pytest.mark.docs
 def test_stub_of_ops_has_every_op_with_its_parameters_and_first_line() -> None:
     by_hand = functions((ROOT / "ops" / "shared" / "control.pyi").read_text(encoding="utf-8"))
-    typed = functions(STUBS["ops/__init__.pyi"]) | by_hand
+    typed = functions(stubs()["ops/__init__.pyi"]) | by_hand
     assert typed.keys() == set(ops.__all__)
     for name, declaration in REGISTRY.items():
         if name not in typed:  # declared by a user, in another test
@@ -111,7 +123,6 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return home / "venv" / "bin" / "python"
 
 
-@pytest.mark.slow
 def test_package_is_imported_from_another_folder_when_installed(python: Path, tmp_path: Path) -> None:
     script = "import graphcore, graphcore.models, sys; print(graphcore.__file__); import ops"
     made = run(tmp_path, str(python), "-c", script)
@@ -119,15 +130,39 @@ def test_package_is_imported_from_another_folder_when_installed(python: Path, tm
     assert "No module named 'ops'" in made.stderr, made.stderr
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """A function that runs a checker on a script; runs of mypy share a cache."""
+    folder = tmp_path_factory.mktemp("checked")
+
+    def check(checker: str, python: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
+        (folder / "user.py").write_text(script, encoding="utf-8")
+        own = {
+            "mypy": ["--strict", f"--python-executable={python}", f"--cache-dir={folder / 'cache'}"],
+            "pyright": ["--pythonpath", str(python)],
+        }
+        return run(folder, sys.executable, "-m", checker, *own[checker], *options, "user.py")
+
+    return check
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_checker_finds_types_and_mistakes_of_a_script(python: Path, checker: str, tmp_path: Path) -> None:
+def test_checker_finds_types_and_mistakes_of_a_script(
+    python: Path, checker: str, checked: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     if find_spec(checker) is None:
         pytest.skip(f"{checker} is not installed")
-    shutil.copy(USER, tmp_path / "user.py")
-    options = {
-        "mypy": ["--strict", "--python-executable", str(python), f"--cache-dir={tmp_path / 'cache'}"],
-        "pyright": ["--pythonpath", str(python)],
-    }
-    made = run(tmp_path, sys.executable, "-m", checker, *options[checker], "user.py")
+    made = checked(checker, python, USER.read_text(encoding="utf-8"))
     assert made.returncode == 0, made.stdout + made.stderr
+
+
+def test_checker_finds_the_package_and_its_marker(
+    python: Path, checked: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    script = "import graphcore\nfrom graphcore.models import gpt2\nimport graphcore.nothing\n"
+    made = checked("mypy", python, script, "--follow-imports=skip")
+    assert 'user.py:3: error: Cannot find implementation or library stub for module named "graphcore.nothing"' in (
+        made.stdout
+    )
+    assert "Found 1 error" in made.stdout, made.stdout + made.stderr
