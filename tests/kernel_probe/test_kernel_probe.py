@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
 from graphcore import DType, Graph, TensorType
+from graphcore.runtime.kernel_probe import __main__ as probe
 from graphcore.runtime.kernel_probe import sweep as sweeping
 from graphcore.runtime.kernel_probe.kernels.build import operators, swept_dtypes
 from graphcore.runtime.kernel_probe.kernels.case import DTYPES, Case, Operand
 from graphcore.runtime.kernel_probe.kernels.cases import CASES
-from graphcore.runtime.kernel_probe.sweep import Job, jobs, sweep
+from graphcore.runtime.kernel_probe.kernels.judge import judge
+from graphcore.runtime.kernel_probe.sweep import Job, Outcomes, jobs, sweep
 from graphcore.runtime.kernel_probe.tables import document, facts, merged, seen_in
 from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, window_functions
 from graphcore.runtime.lowering.targets import TARGETS
@@ -28,6 +31,8 @@ from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.values import to_ort
 
 pytestmark = pytest.mark.releases
+
+Command = Callable[..., tuple[dict[str, Any], str]]
 
 CPU = "CPUExecutionProvider"
 D = DType
@@ -56,7 +61,7 @@ def table_rows(version: str) -> dict[str, frozenset[DType]]:
 
 
 def test_sample_of_the_table_is_what_the_runtime_has() -> None:
-    found = facts(CPU, sweeping.kernels(sweep(jobs(SAMPLE), CPU)))
+    found = facts(CPU, sweeping.kernels(sweep(jobs(SAMPLE), CPU, processes=1)))
     measured = merged([{**found, "onnxruntime": "1.0.0"}])
     newest = {op: [*rows.values()][-1] for op, rows in measured["kernels"].items()}
     there = {op: frozenset(D.of(n) for names in row.values() for n in names.split()) for op, row in newest.items()}
@@ -67,34 +72,75 @@ def test_sample_of_the_table_is_what_the_runtime_has() -> None:
     assert {op: row.intersection(DTYPES) for op, row in there.items()} == {op: table[op] for op in SAMPLE}
 
 
-@pytest.mark.slow
-def test_command_writes_what_the_table_has_of_the_release(tmp_path: Path) -> None:
-    written = tmp_path / "facts.json"
-    command = [sys.executable, "-m", "graphcore.runtime.kernel_probe", "--output", str(written)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
-    found = json.loads(written.read_text())
-    assert f"{len(operators())} operators" in done.stderr
+@pytest.fixture(scope="module")
+def swept() -> Outcomes:
+    """Outcomes of all jobs."""
+    return sweep(jobs(), CPU)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """A function that runs the command and returns the facts that it writes and its stderr."""
+
+    def run(*arguments: str) -> tuple[dict[str, Any], str]:
+        monkeypatch.setattr(sys, "argv", ["kernel_probe", "--output", str(tmp_path / "facts.json"), *arguments])
+        assert probe.main() == 0
+        return json.loads((tmp_path / "facts.json").read_text()), capsys.readouterr().err
+
+    return run
+
+
+def check_facts(found: dict[str, Any]) -> None:
+    """Check that the command's facts are those of the table."""
     assert found["onnxruntime"] == onnxruntime.__version__
     if table_of("cpu").measures(onnxruntime.__version__):
-        opset = runtime().opset
         newest = {op: max(map(int, rows)) for op, rows in found["kernels"].items()}
         there = {op: frozenset(map(D.of, found["kernels"][op][str(newest[op])].split())) for op in newest}
-        kept = kernels("cpu", Runtime(onnxruntime.__version__, opset))
+        kept = kernels("cpu", Runtime(onnxruntime.__version__, runtime().opset))
         assert there == {op: kept[op] for op in there}
 
 
-@pytest.mark.numbers
-@pytest.mark.slow
-def test_kernels_that_are_legal_give_the_values_of_the_reference() -> None:
+@pytest.mark.full
+def test_command_writes_what_the_table_has_of_the_release(
+    command: Command, swept: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "sweep", lambda *_: swept)
+    found, err = command()
+    assert f"{len(operators())} operators" in err
+    check_facts(found)
+
+
+def test_command_sample(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "jobs", lambda: jobs(["Abs", "Where"]))
+    found, err = command("--jobs", "1")
+    assert "2 operators" in err
+    assert set(found["kernels"]) == {"Abs", "Where"}
+    check_facts(found)
+
+
+def wrong(outcomes: Outcomes) -> dict[tuple[str, DType], str]:
+    """Return the legal kernels whose values are not those of the reference."""
     rules = legality("cpu")
-    outcomes = sweep(jobs(), CPU)
-    assert sum(outcome.checked for outcome in outcomes.values()) > 1600
     differs = {(job.op_type, job.dtype): outcome.values for job, outcome in outcomes.items() if outcome.values}
     # Windows are measured by the dtype of the result, and have a decomposition by that of the length.
     left = {
         key: why for key, why in differs.items() if key not in DECOMPOSITIONS and key[0] not in window_functions.TERMS
     }
-    assert {key: why for key, why in left.items() if rules.allows(*key)} == {}
+    return {key: why for key, why in left.items() if rules.allows(*key)}
+
+
+@pytest.mark.numbers
+@pytest.mark.full
+def test_kernels_that_are_legal_give_the_values_of_the_reference(swept: Outcomes) -> None:
+    assert sum(outcome.checked for outcome in swept.values()) > 1600
+    assert wrong(swept) == {}
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("op", SAMPLE)
+def test_legal_kernels_sample(op: str) -> None:
+    outcomes = {job: judge(job.op_type, job.case, job.dtype, CPU) for job in jobs([op])}
+    assert wrong(outcomes) == {}
 
 
 def test_case_that_kills_the_process_is_recorded_and_the_sweep_goes_on() -> None:
