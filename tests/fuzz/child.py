@@ -14,16 +14,20 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 import graphcore as gc
 from graphcore.errors import GraphcoreError
-from graphcore.models import llama
-from tests.fuzz import odd_feeds
-from tests.fuzz.mutations import cached_graph
-from tests.support.mutants import LONGEST, _mapped, outcome
+from tests.support.limits import limit_memory
+
+MODULES = {
+    "model": "tests.support.mutants", "feeds": "tests.fuzz.odd_feeds", "config": "graphcore.models.llama",
+    "cache": "tests.fuzz.mutations",
+}  # fmt: skip
+"""What kinds import when they are first used: a child is started again after each death."""
 
 
 def main() -> None:
@@ -32,11 +36,14 @@ def main() -> None:
     megabytes = int(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels print is no answer
-    if megabytes:
-        limit = _mapped() + (megabytes << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    used: set[str] = set()
     for line in sys.stdin:
         kind, name, path = json.loads(line)
+        if kind not in used:
+            used.add(kind)
+            import_module(MODULES.get(kind, "graphcore"))
+            if megabytes:
+                limit_memory(megabytes)
         try:
             what = KINDS[kind](name, Path(path))
         except GraphcoreError as error:
@@ -47,10 +54,15 @@ def main() -> None:
 
 
 def _model(name: str, path: Path) -> str:
+    from tests.support.mutants import outcome  # late: see MODULES
+
     return outcome(path.read_bytes())
 
 
 def _feeds(name: str, path: Path) -> str:
+    from tests.fuzz import odd_feeds  # late: see MODULES
+    from tests.support.mutants import LONGEST
+
     content, feeds = odd_feeds.drawn(name, int(path.read_bytes() or 0))
     session = gc.InferenceSession(intra_op_num_threads=1, inter_op_num_threads=1)
     session.load(content).execute(feeds, timeout=LONGEST)
@@ -64,11 +76,15 @@ def _tensors(name: str, path: Path) -> str:
 
 
 def _config(name: str, path: Path) -> str:
+    from graphcore.models import llama  # late: see MODULES
+
     config = llama.Config.read(path)
     return f"ran {config.layers}"[:3]
 
 
 def _cache(name: str, path: Path) -> str:
+    from tests.fuzz.mutations import cached_graph  # late: see MODULES
+
     x = np.ones((2, 16), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         session = gc.InferenceSession(intra_op_num_threads=1)

@@ -85,7 +85,7 @@ class Child:
         started = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(of, selectors.EVENT_READ)
-            while not selector.select(1.0):
+            while not selector.select(min(1.0, self.seconds)):
                 late = self._processor() - began > self.seconds
                 if late or time.monotonic() - started > PATIENCE:
                     return "hung"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis.stateful import rule
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import graphcore as gc
 from graphcore import DType, ops
@@ -19,7 +20,7 @@ from graphcore.runtime.lowering.targets.traps import switched_off
 from tests.fuzz import chains, elements, limit, mutations, odd_feeds, states, values, ways
 from tests.fuzz.hunt import Tally, hunt, shrunk, smallest, walled
 from tests.fuzz.mutations import mutated, sources
-from tests.fuzz.pool import BAD, Child
+from tests.fuzz.pool import BAD, SECONDS, Child
 from tests.fuzz.programs import Input, Place, Program, Step, code, drawn
 from tests.fuzz.shrink import nearest
 from tests.fuzz.ways import EAGER, WAYS, failure
@@ -37,22 +38,40 @@ SHORT = {
     "values": 80,
     "states": 4,
 }
+"""How many of each kind a run of all tests tries."""
+FEW = {"graphs": 10, "files": 6, "isolated": 1, "ops": 5, "chains": 60, "feeds": 6, "values": 12, "states": 3}
+"""How many `make test` tries."""
 SEEDS = {"graphs": 1, "files": 1, "isolated": 1, "ops": 1, "chains": 1, "feeds": 1, "values": 1, "states": 0}
-"""How many of each kind a run of the tests tries."""
 
 
 def up_to(count: int) -> Callable[[int], bool]:
     return lambda tried: tried < count
 
 
-@pytest.mark.slow
+def check_finds_nothing(kind: str, count: int) -> None:
+    said: list[str] = []
+    tally = hunt(kind, SEEDS[kind], up_to(count), said.append)
+    assert not tally.findings, "\n\n".join(tally.findings)
+    assert sum(tally.tried.values()) == count
+    assert json.loads(said[-1])["kind"] == kind
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("kind", SHORT)
 def test_hunt_finds_nothing_from_a_fixed_seed(kind: str) -> None:
-    said: list[str] = []
-    tally = hunt(kind, SEEDS[kind], up_to(SHORT[kind]), said.append)
-    assert not tally.findings, "\n\n".join(tally.findings)
-    assert sum(tally.tried.values()) == SHORT[kind]
-    assert json.loads(said[-1])["kind"] == kind
+    check_finds_nothing(kind, SHORT[kind])
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_fuzzing_few(kind: str) -> None:
+    check_finds_nothing(kind, FEW[kind])
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    """A child that reads what it should read."""
+    with Child() as child:
+        yield child
 
 
 # Numbers
@@ -166,10 +185,12 @@ def test_pairs_are_all_of_two_values_of_8_bits() -> None:
 
 
 def test_deaths_hangs_and_memory_are_told_and_the_next_mutant_is_read_when_they_are_planted() -> None:
-    with Child(seconds=5.0) as child:  # of which a child takes one to start, and more where caches are cold
+    with Child() as child:
         assert child.ask("planted", "dies", b"").startswith("died: -6")
         assert child.ask("planted", "runs", b"") == "ran"
+        child.seconds = 0.2  # a child that has started takes none but those of the hang
         assert child.ask("planted", "hangs", b"") == "hung"
+        child.seconds = SECONDS
         assert child.ask("planted", "grows", b"").startswith("raised MemoryError")
         assert child.ask("planted", "runs", b"") == "ran"
         assert child.deaths == 2
@@ -203,16 +224,15 @@ def test_shrunk_bytes_are_saved_and_named_in_the_test(monkeypatch: pytest.Monkey
     assert "planted-5.bin" in told
 
 
-def test_feeds_are_the_same_when_drawn_again_and_those_of_the_case_at_first() -> None:
+def test_feeds_are_the_same_when_drawn_again_and_those_of_the_case_at_first(child: Child) -> None:
     for name in random.Random(1).sample(odd_feeds.names(), 40):
         (content, feeds), (again, fed) = odd_feeds.drawn(name, 7), odd_feeds.drawn(name, 7)
         assert content == again
         assert all(np.array_equal(feeds[key], fed[key], equal_nan=feeds[key].dtype.kind == "f") for key in feeds)
-    with Child() as child:
-        for name in ("- Gather float32 0", "- STFT float64 0", "ai.onnx.ml FeatureVectorizer float32 0"):
-            assert child.ask("feeds", name, b"0") == "ran", name
-        assert child.ask("feeds", "- STFT float32 0", b"1786") == "RunError"  # no samples in a window
-        assert child.deaths == 0
+    for name in ("- Gather float32 0", "- STFT float64 0", "ai.onnx.ml FeatureVectorizer float32 0"):
+        assert child.ask("feeds", name, b"0") == "ran", name
+    assert child.ask("feeds", "- STFT float32 0", b"1786") == "RunError"  # no samples in a window
+    assert child.deaths == 0
 
 
 def test_mutants_are_walled() -> None:
@@ -221,11 +241,10 @@ def test_mutants_are_walled() -> None:
 
 
 @pytest.mark.parametrize("kind", ["gguf", "safetensors", "config", "cache"])
-def test_seed_of_a_format_is_read_as_it_is(kind: str) -> None:
-    with Child() as child:
-        for (its, name), content in sources().items():
-            if its == kind:
-                assert child.ask(kind, name, content) == "ran", name
+def test_seed_of_a_format_is_read_as_it_is(kind: str, child: Child) -> None:
+    for (its, name), content in sources().items():
+        if its == kind:
+            assert child.ask(kind, name, content) == "ran", name
 
 
 def test_mutant_is_the_same_when_made_again() -> None:
@@ -237,8 +256,16 @@ def test_mutant_is_the_same_when_made_again() -> None:
 # States
 
 
+_counting = cache(states.counting)
+
+
 class Forgetful(states.Holding):
-    """A machine that expects what is not so."""
+    """A machine that expects what is not so. The states of all examples are of one model."""
+
+    def __init__(self) -> None:
+        RuleBasedStateMachine.__init__(self)
+        self.model = _counting()
+        self.known = {}
 
     @rule(state=states.Holding.states)
     def holds_nothing(self, state: Any) -> None:
@@ -247,7 +274,7 @@ class Forgetful(states.Holding):
 
 def test_wrong_state_is_found_with_its_steps_when_it_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(states.MACHINES, "planted", Forgetful)
-    why = states.failure("planted", 1, examples=50)
+    why = states.failure("planted", 2, examples=20)
     assert why is not None
     assert "planted" in why
     assert "holds_nothing" in why

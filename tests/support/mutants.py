@@ -23,6 +23,7 @@ from graphcore.errors import GraphcoreError
 from graphcore.runtime import Model
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+from tests.support.limits import limit_memory
 from tests.support.mutant_seeds import seeds
 
 EXTREME = [0, 1, 2, 3, 7, 16, 64, 127, 255, 10**6, 2**31 - 1, 2**31, 2**32, 10**12, 2**40, 2**62, 2**63 - 1]
@@ -163,17 +164,11 @@ def main() -> None:
     known = seeds()
     megabytes = int(sys.argv[1])
     if megabytes:
-        limit = _mapped() + (megabytes << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        limit_memory(megabytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
         name, number = line.split()
         print(name, number, outcome(mutant(known[name], int(number))), flush=True)
-
-
-def _mapped() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def outcome(content: bytes) -> str:
