@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 from graphcore import DType, Graph, TensorType
+from graphcore.cli import arrays
+from graphcore.cli.arguments.options import Links
+from graphcore.cli.commands.running import bench
 from graphcore.cli.measuring.latency import Latency, in_turns, ratio
+from graphcore.cli.measuring.memory import Request, peak
 from graphcore.cli.measuring.plot import Bars, svg
 from tests.cli.conftest import Call
 from tests.support.trained import Trained
@@ -49,12 +53,29 @@ def test_bench_prints_a_table(call: Call, magika: Trained) -> None:
     assert [line.split()[2 if i == 0 else 0] for i, line in enumerate(lines[1:3])] == ["graphcore", "onnxruntime"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_bench_measures_memory_in_processes_of_their_own(document: Document, magika: Trained) -> None:
     found = document("bench", magika.file(), "--seconds", "0.01")
     weights = 3_000_000
     assert found["memory"]["graphcore"] is None or weights / 2 < found["memory"]["graphcore"] < 1 << 30
     assert found["memory"]["onnxruntime"] is None or weights / 2 < found["memory"]["onnxruntime"] < 1 << 30
+
+
+def test_bench_memory_sides(document: Document, magika: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "peak", lambda request: 1 if request.alone else 2)
+    found = document("bench", magika.file(), "--seconds", "0.01")
+    assert found["memory"] == {"graphcore": 2, "onnxruntime": 1}
+
+
+def test_peak_of_a_small_model(tmp_path: Path) -> None:
+    graph = Graph("g", {"x": TensorType(DType.float32, [4])})
+    graph.output(y=-graph["x"])
+    graph.export(tmp_path / "m.onnx")
+    arrays.write(str(tmp_path / "feeds.npz"), {"x": np.ones(4, np.float32)})
+    links: Links = {"external_data": "plain", "external_data_root": None}
+    request = Request(str(tmp_path / "m.onnx"), str(tmp_path / "feeds.npz"), True, "cpu", "exact", 1, links)
+    found = peak(request)
+    assert found is None or 0 <= found < 1 << 30
 
 
 def test_bench_goes_on_alone_when_onnxruntime_refuses_the_file(call: Call, document: Document) -> None:

@@ -30,7 +30,8 @@ Check = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Check:
+def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Check:
+    """The command with its defaults: it starts a worker for each model."""
     monkeypatch.chdir(tmp_path)
 
     def run(*argv: str) -> tuple[int, str, str]:
@@ -38,6 +39,12 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         return (status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def check(isolated: Check) -> Check:
+    """The command without a worker, whose report is the same."""
+    return lambda *argv: isolated(*argv, "--no-isolated")
 
 
 def saved(types: dict[str, TensorType], make: Callable[..., dict[str, Any]], path: str = "m.onnx") -> None:
@@ -50,9 +57,10 @@ def saved(types: dict[str, TensorType], make: Callable[..., dict[str, Any]], pat
 FLOATS = {"x": TensorType(DType.float32, ["n", 4])}
 
 
-def test_nothing_but_what_is_kept_is_said_when_all_is_native(check: Check) -> None:
+@pytest.mark.parametrize("options", [[], ["--no-isolated"]], ids=["default", "no worker"])
+def test_nothing_but_what_is_kept_is_said_when_all_is_native(isolated: Check, options: list[str]) -> None:
     saved(FLOATS, lambda x: {"y": x * 2})
-    assert check("m.onnx") == (
+    assert isolated("m.onnx", *options) == (
         0,
         "kept: Mul float32\nloads through a Graph: graphcore wrote it\n"
         "m.onnx: runs on CPUExecutionProvider; 0 of 1 nodes are computed otherwise\n",
@@ -136,13 +144,13 @@ FAILURES = {
 @pytest.mark.parametrize(("argv", "word"), FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("as_json", [False, True])
 def test_status_is_2_when_a_model_cannot_be_read_or_run(
-    check: Check, argv: list[str], word: str, as_json: bool
+    isolated: Check, argv: list[str], word: str, as_json: bool
 ) -> None:
     saved(FLOATS, lambda x: {"y": x * 2})
     Path("text.onnx").write_text("no model")
     node = helper.make_node("Frobnicate", ["x"], ["y"], domain="acme")
     Path("custom.onnx").write_bytes(model([node], acme=1).SerializeToString())
-    status, out, err = check(*argv, *(["--json"] if as_json else []))
+    status, out, err = isolated(*argv, *(["--json"] if as_json else []))
     assert (status, out) == (2, "")
     assert word in err
     assert "Traceback" not in err
@@ -232,7 +240,9 @@ def test_report_accounts_for_all_that_runs_of_models_of_a_package(package: str) 
     assert read
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(
+    "package", [pytest.param(name, marks=pytest.mark.full) if name == "speechmos" else name for name in PACKAGES]
+)
 def test_numbers_of_models_of_a_package_are_onnxruntimes_own_when_the_status_is_0(package: str) -> None:
     for path in models(package, 3 << 20):
         with contextlib.suppress(ModelError, RunError):  # not read, or not run on what random sizes make

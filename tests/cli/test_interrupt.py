@@ -52,7 +52,6 @@ def interrupted(
     return status, err
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_interrupt_while_a_model_is_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -92,7 +91,6 @@ sys.exit(main())
 """The command line, which writes a file once `bench` has measured a call."""
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_interrupt_while_measuring_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -380,6 +380,7 @@ async def beside():
 """
 
 
+@pytest.mark.full
 @posix
 @pytest.mark.parametrize("arms", ["", "loop.add_signal_handler(signal.SIGUSR1, print)"])
 def test_interrupt_ends_a_cell_of_a_notebook_and_its_kernel_goes_on(arms: str) -> None:

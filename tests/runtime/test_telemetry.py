@@ -81,7 +81,17 @@ def test_telemetry_leaves_no_files_after_a_command(tmp_path: Path, model: Path, 
     assert files_left(tmp_path, [sys.executable, "-m", "graphcore", *words, *operands]) == []
 
 
+@pytest.mark.full
 def test_telemetry_makes_no_socket_and_reads_no_name_of_a_resolver_under_strace(tmp_path: Path) -> None:
+    check_no_network(tmp_path, RUN + "time.sleep(2)")
+
+
+def test_no_socket_at_start_under_strace(tmp_path: Path) -> None:
+    check_no_network(tmp_path, RUN)
+
+
+def check_no_network(tmp_path: Path, code: str) -> None:
+    """Check that a process makes no socket and reads no file of a resolver."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
@@ -95,7 +105,7 @@ def test_telemetry_makes_no_socket_and_reads_no_name_of_a_resolver_under_strace(
         str(trace),
         sys.executable,
         "-c",
-        RUN + "time.sleep(2)",
+        code,
     ]
     if subprocess.run([strace, "-o", os.devnull, "true"], capture_output=True).returncode:
         pytest.skip("processes cannot be traced here")

@@ -14,8 +14,6 @@ from graphcore.scale.deploy.manifests import inference_service
 from graphcore.scale.serving.http_server import HttpServer
 from tests.scale.support import models
 
-pytestmark = pytest.mark.slow
-
 
 def test_client_of_kserve_infers_and_its_classes_have_the_fields_of_the_manifest(tmp_path: Path) -> None:
     if importlib.util.find_spec("kserve") is None:

@@ -32,7 +32,6 @@ from graphcore.scale.placing import placed  # noqa: E402
 
 pytestmark = [
     pytest.mark.ray,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # of Ray and what it imports
     pytest.mark.usefixtures("ray_cluster"),
 ]

@@ -14,7 +14,7 @@ pytest.importorskip("ray", reason="ray is not installed: the extra ray")
 
 from tests.scale import nodes
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 
 
 def test_nodes_get_the_file_and_one_that_is_killed_loses_no_row(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is 
 from graphcore.models import llama  # noqa: E402  after the skips
 from graphcore.scale import deployment  # noqa: E402
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of Ray and what it imports
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]  # of Ray and what it imports
 
 NAMES = ("floats", "brains", "integers", "texts")
 

@@ -50,7 +50,6 @@ def _said(repository: Path, backends: Path) -> str:
     return said.decode(errors="replace")
 
 
-@pytest.mark.slow
 def test_server_takes_each_configuration_and_lacks_the_backend_alone(tmp_path: Path) -> None:
     several = {name: graph for name, graph in graphs().items() if name != "nibbles"}
     fixed = Graph("fixed", {"x": TensorType("float32", [2, "n"])})

@@ -189,7 +189,6 @@ def test_skips_pass_beside_the_groups_when_a_unet_is_closed(show: Show) -> None:
         assert {("down0", "up0"), ("down1", "up1"), ("down2", "up2"), ("down0", "down1")} <= ends
 
 
-@pytest.mark.slow
 def test_graph_without_groups_is_drawn_in_sections_when_it_is_large(show: Show) -> None:
     data = dict(large_data(layers=False))
     flat = {**data["graph"], "groups": [], "nodes": [{**node, "group": -1} for node in data["graph"]["nodes"]]}

@@ -84,7 +84,6 @@ def test_page_says_why_when_its_data_has_another_format(show: Show) -> None:
         opened.complaints.clear()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layers", [True, False])
 def test_first_paint_draws_few_boxes_when_there_are_20_000_nodes(show: Show, layers: bool) -> None:
     data = large_data(layers=layers)

@@ -83,7 +83,6 @@ def test_closed_group_is_marked_when_a_result_is_inside(show: Show) -> None:
         assert marked == ["up2", "up1", "up0"]
 
 
-@pytest.mark.slow
 def test_search_of_20_000_nodes_looks_at_each_once(show: Show) -> None:
     with show(large_data(layers=True)) as opened:
         assert opened.search("op:softmax") == "833 found"
