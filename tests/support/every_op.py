@@ -32,11 +32,16 @@ def graph_of(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Sym
 
     Raises what an op raises that refuses the dtype.
     """
-    types, arrays = {}, []
+    graph, made = built_ops(names, dtype)
+    return graph, made, [array for name in names for array in CASES[name].arrays(dtype)]
+
+
+def built_ops(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Symbol, ...]]]:
+    """Return the graph of `graph_of` and what each op gives."""
+    types = {}
     for name in names:
         for i, operand in enumerate(CASES[name].operands):
             types[f"{name}_{i}"] = TensorType(operand.dtype or dtype, operand.shape)
-        arrays += CASES[name].arrays(dtype)
     graph = Graph("every", types)
     made = {}
     with graph, warnings.catch_warnings():
@@ -45,7 +50,7 @@ def graph_of(names: list[str], dtype: DType) -> tuple[Graph, dict[str, tuple[Sym
             count = len(CASES[name].operands)
             made[name] = CASES[name].results([graph[f"{name}_{i}"] for i in range(count)])
     graph.output(**{f"out_{name}_{i}": s for name, results in made.items() for i, s in enumerate(results)})
-    return graph, made, arrays
+    return graph, made
 
 
 # The state of an op in a dtype, from the lowered graph of the op's case
@@ -63,7 +68,7 @@ SOFT = frozenset({DType.tensor_float32, DType.float8_e4m3fn, DType.float8_e5m2})
 def state(name: str, dtype: DType) -> str:
     """ "refused", "itself", "native", "expanded", or the dtypes that the op's operators are computed in instead."""
     try:
-        graph, _, _ = graph_of([name], dtype)
+        graph, _ = built_ops([name], dtype)
         lowered = lower(graph, "cpu")
     except GraphcoreError:
         return "refused"
