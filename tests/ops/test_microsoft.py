@@ -211,6 +211,7 @@ def _wider(name: str) -> set[str]:
     )
 
 
+@pytest.mark.docs
 def test_page_has_the_table_of_the_code() -> None:
     page = Path(__file__).parents[2] / "docs" / "custom_ops.md"
     made = runpy.run_path(str(page.parent / "custom_tables.py"))["custom_page"]()

@@ -133,6 +133,7 @@ def test_operators_take_or_refuse_operands_of_any_type(kind: str, dtype: DType) 
     assert all(summary.startswith(f"{label}: ") for label, summary in summaries)
 
 
+@pytest.mark.docs
 def test_stubs_are_those_of_the_schemas_when_made_anew() -> None:
     if not onnx.__version__.startswith(ONNX):
         return
