@@ -169,20 +169,22 @@ def test_where_refuses_what_does_not_go_together() -> None:
 
 
 def scattered(x: Array, updates: Array, indices: Array, axis: int, reduction: Any = None) -> Array:
-    """Element by element."""
+    """Element by element, as arrays of rank 0: np.where takes integers beyond int64 only in arrays of dtype object."""
     made = x.copy()
     for position in np.ndindex(indices.shape):
-        at = [*position]
-        at[axis] = int(indices[position])
-        made[tuple(at)] = updates[position] if reduction is None else reduction(made[tuple(at)], updates[position])
+        place = [*position]
+        place[axis] = int(indices[position])
+        at, update = (*place, ...), updates[(*position, ...)]
+        made[at] = update if reduction is None else reduction(made[at], update)
     return made
 
 
 def scattered_nd(x: Array, updates: Array, indices: Array, reduction: Any = None) -> Array:
     made = x.copy()
     for position in np.ndindex(indices.shape[:-1]):
-        at = tuple(int(i) for i in indices[position])
-        made[at] = updates[position] if reduction is None else reduction(made[at], updates[position])
+        at: Any = (*map(int, indices[position]), ...)
+        update = updates[(*position, ...)]
+        made[at] = update if reduction is None else reduction(made[at], update)
     return made
 
 
