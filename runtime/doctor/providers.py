@@ -31,6 +31,8 @@ _NOT_ON = {"Darwin": ("CUDAExecutionProvider",)}
 _LONGEST = 300
 _LOGGED = re.compile(r"\x1b\[[\d;]*m|^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^.*\[[EW]:onnxruntime:[^\]]*\] ?")
 """The prefixes and colours of lines in onnxruntime's log."""
+_FRAMES = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*", re.MULTILINE)
+"""A traceback up to the exception. Its source lines look like messages, and Python 3.13 prints those of `-c` too."""
 
 
 class Starting:
@@ -88,8 +90,8 @@ def _model() -> bytes:
 
 def _reason(said: str, status: int) -> str:
     """Return the line of what a process said that tells most, without what logs put before it."""
-    lines = [" ".join(_LOGGED.sub("", line).split()) for line in said.splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Traceback", "File ", "^", "~"))]
+    lines = [" ".join(_LOGGED.sub("", line).split()) for line in _FRAMES.sub("", said).splitlines()]
+    told = [line for line in lines if line]
     if not told:
         return f"its process ended with status {status} and said nothing"
     missing = next((found for line in told if (found := re.search(r"with error: (.+)", line))), None)

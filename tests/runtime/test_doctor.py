@@ -264,6 +264,11 @@ def test_doctor_says_why_a_provider_does_not_start(monkeypatch: pytest.MonkeyPat
         ("import time; time.sleep(1e6)", "it had not after 0.5 s"),
         ("raise ValueError('the device is gone')", "ValueError: the device is gone"),
         (
+            'import sys; sys.exit(\'Traceback (most recent call last):\\n  File "a.py", line 2, in <module>\\n'
+            "    raise ValueError(text)\\n    ^^^^^^\\nValueError: the device is gone')",
+            "ValueError: the device is gone",
+        ),
+        (
             "import sys; sys.exit('\\x1b[1;31m2026 [E:onnxruntime:Default, a.cc:1 Create] /src/a.cc:2 Get() "
             "[ONNXRuntimeError] : 1 : FAIL : Failed to load /lib/c.so with error: libcublas.so.13: no such file')",
             "libcublas.so.13: no such file",
