@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -259,7 +260,7 @@ def _summary(path: str) -> str:
     function = found.fget if isinstance(found, property) else found
     is_own = callable(function) and getattr(function, "__module__", "").startswith("graphcore")
     text = (found.__doc__ or "") if is_own and not path.rpartition(".")[2].startswith("__") else ""
-    return text.strip().split("\n\n")[0].replace("\n", " ").strip() or "the same name"
+    return inspect.cleandoc(text).split("\n\n")[0].replace("\n", " ") or "the same name"
 
 
 def page() -> str:
