@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import FunctionType
 
@@ -96,9 +96,16 @@ def _entry(name: Name, level: int) -> str:
     if isinstance(value, CustomOp):
         return "\n".join(_custom(name, value)) + "\n"
     if not (inspect.isclass(value) or inspect.isroutine(value)):
-        return f"{'#' * level} {name.name} {{#{name.target}}}\n\nValue: `{value!r}`\n"
+        return f"{'#' * level} {name.name} {{#{name.target}}}\n\nValue: `{_literal(value)}`\n"
     inherited = "      inherited_members: true\n" if _has_parts(value) else ""
     return f"::: {name.target}\n    options:\n      heading_level: {level}\n      show_root_heading: true\n{inherited}"
+
+
+def _literal(value: object) -> str:
+    """Return the repr of a value, with functions by name: the repr of a function has its address."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_literal(item)}' for key, item in value.items())}}}"
+    return value.__name__ if inspect.isfunction(value) else repr(value)
 
 
 def _has_parts(value: object) -> bool:

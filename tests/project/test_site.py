@@ -56,6 +56,13 @@ def test_examples_are_of_ops_alone() -> None:
 
 
 @pytest.mark.docs
+def test_reference_is_the_same_in_every_process() -> None:
+    reference = pages()
+    assert "{'dead_code': dead_code, " in reference["reference/passes.md"]
+    assert not [page for page, text in reference.items() if re.search(r" at 0x[0-9a-f]+>", text)]
+
+
+@pytest.mark.docs
 def test_index_of_the_reference_links_to_pages_that_are_there() -> None:
     made = pages()
     links = re.findall(r"\]\(\.\./(reference/[^)#]+)", made["reference/index.md"])
