@@ -201,7 +201,7 @@ def _expanded(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: 
 
 
 def _transposed(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:
-    return np.transpose(arrays[0], attributes.get("perm"))
+    return np.asarray(np.transpose(arrays[0], attributes.get("perm")))
 
 
 def _joined(arrays: list[Any], dtypes: Dtypes, attributes: Attributes, type_: TensorType) -> Array | None:

@@ -128,7 +128,7 @@ def _summed_up(arrays: list[Any], dtypes: Dtypes, attributes: Given, type_: Tens
     x, axis = arrays
     if not type_.dtype.is_integer or attributes.get("exclusive", 0) or attributes.get("reverse", 0):
         return None
-    return np.cumsum(x, int(np.reshape(axis, ())), dtype=x.dtype)
+    return np.asarray(np.cumsum(x, int(np.reshape(axis, ())), dtype=x.dtype))
 
 
 def _limited(arrays: list[Any], dtypes: Dtypes, attributes: Given, type_: TensorType) -> Array | None:

@@ -262,9 +262,9 @@ def test_mistakes_keep_the_errors_of_the_ops() -> None:
 
 def test_error_and_node_have_the_users_line() -> None:
     x = graph()["x"]
-    made = np.mean(np.exp(x), axis=0)
+    made: Any = np.mean(np.exp(x), axis=0)
     assert made.line is not None
-    assert made.line.text == "made = np.mean(np.exp(x), axis=0)"
+    assert made.line.text == "made: Any = np.mean(np.exp(x), axis=0)"
     with pytest.raises(SymbolError) as error:
         np.nanmedian(x)
     assert error.value.line is not None

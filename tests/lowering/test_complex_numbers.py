@@ -541,4 +541,4 @@ def test_dtypes_are_one_object_each() -> None:
 def test_statistics_are_of_magnitudes() -> None:
     z = drawn(50)
     found = statistics(z)
-    assert (found.min, found.max) == (abs(z).min(), abs(z).max())
+    assert (found.min, found.max) == (float(abs(z).min()), float(abs(z).max()))

@@ -108,7 +108,8 @@ def test_relu_is_exact_when_of_integers(dtype: Any) -> None:
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_norms_of_integers_wrap_or_truncate(dtype: Any, keepdims: int) -> None:
     x = numbers(dtype, 3, 4)
-    axes, attributes, keeps = np.array([1]), {"keepdims": keepdims}, bool(keepdims)
+    axes, attributes = np.array([1]), {"keepdims": keepdims}
+    keeps: Any = bool(keepdims)  # the overloads of NumPy 2.5 take a literal, not bool
     check("ReduceL1", [x, axes], attributes, wrapped(abs(exact(x)).sum(1, keepdims=keeps), dtype))
     check("ReduceSumSquare", [x, axes], attributes, wrapped((exact(x) ** 2).sum(1, keepdims=keeps), dtype))
     small = RNG.integers(1, 1000, (3, 4)).astype(dtype)

@@ -104,6 +104,7 @@ def test_product_is_that_of_blocks_when_int4(symmetric: bool) -> None:
     x = normal(5, 64, seed=1)
     (made,) = run(gc.quantize(graph, "int4", symmetric=symmetric, search=False, accuracy_level=0).graph, x)
     blocks = w.T.reshape(32, 2, 32)
+    zero: Any
     if symmetric:
         far = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)
         step, zero = far / -8, 8.0

@@ -69,7 +69,7 @@ def raw(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
         padded[: flat.size] = flat.view(np.uint8) & np.uint8((1 << bits) - 1)
         places = (padded[i :: 8 // bits] << np.uint8(i * bits) for i in range(8 // bits))
         flat = functools.reduce(np.bitwise_or, places)
-    return memoryview(flat.view(np.uint8))  # type: ignore[arg-type]
+    return flat.view(np.uint8).data
 
 
 def value_info(name: str, type_: Type, noted: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> bytes:

@@ -198,7 +198,8 @@ def _axes() -> Iterator[Probe]:
                 continue
             for keepdims, dtype in itertools.product((0, 1), WIDE):
                 given = np.zeros(shape)
-                kept = np.sum(given, axes, keepdims=bool(keepdims)).shape
+                keeps: Any = bool(keepdims)  # the overloads of NumPy 2.5 take a literal, not bool
+                kept = np.sum(given, axes, keepdims=keeps).shape
                 is_reduced = 0 in (shape[a] for a in axes)
                 want = np.full(kept, value) if is_reduced else np.zeros(kept)
                 build = reduction(op, *axes, keepdims=keepdims)
