@@ -66,7 +66,6 @@ def test_eigenvectors_are_multiplied_by_their_eigenvalues(shape: tuple[int, ...]
         assert_near(np.asarray(la.eigvals(xp.asarray(matrix))), made, tolerance)
 
 
-@pytest.mark.slow
 @pytest.mark.numbers
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_matrices_of_64_rows_are_decomposed(dtype: Any) -> None:

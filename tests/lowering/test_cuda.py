@@ -155,7 +155,6 @@ def test_bits_that_a_long_axis_is_sorted_by_are_left_to_the_cpu(dtype: DType) ->
 # Values, where the CPU can run them
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ALL, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_op_gives_what_is_promised_when_lowered_for_the_device(runnable: _OnCPU, family: str, dtype: DType) -> None:

@@ -170,7 +170,6 @@ def test_every_op_is_of_the_older_opset(dtype: DType) -> None:
 
 
 @pytest.mark.numbers
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.int4, D.uint8, D.uint64, D.float16, D.float32, D.float64, D.tf32], ids=str)
 def test_op_gives_what_is_promised_when_lowered_for_an_older_release(old: Runtime, dtype: DType) -> None:
     failed: list[str] = []

@@ -25,7 +25,6 @@ def test_cells_are_those_of_the_score() -> None:
 
 
 @pytest.mark.numbers
-@pytest.mark.slow
 @pytest.mark.parametrize("left", DTYPES, ids=str)
 def test_every_cell_has_the_values_of_numpy(left: DType) -> None:
     wrong = []

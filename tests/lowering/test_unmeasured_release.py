@@ -261,7 +261,6 @@ NEEDED: list[tuple[str, ...]] = [
 """The kernels that some ops need: such ops are refused when they are loaded, the others run right."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lost", REPLACED, ids=" ".join)
 def test_graphs_run_right_when_kernels_are_missing(pretend: Pretend, lost: tuple[str, ...]) -> None:
     there = {dtype: names_with(dtype, lost) for dtype in DTYPES}
@@ -269,7 +268,6 @@ def test_graphs_run_right_when_kernels_are_missing(pretend: Pretend, lost: tuple
     assert not [text for dtype, names in there.items() for text in failures(names, dtype)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lost", NEEDED, ids=" ".join)
 def test_graphs_run_right_or_are_refused_when_kernels_are_missing(pretend: Pretend, lost: tuple[str, ...]) -> None:
     there = {dtype: names_with(dtype, lost) for dtype in DTYPES}
@@ -277,7 +275,6 @@ def test_graphs_run_right_or_are_refused_when_kernels_are_missing(pretend: Prete
     assert not [text for dtype, names in there.items() for text in failures(names, dtype, may_refuse=True)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_op_gives_what_is_promised_when_the_release_was_not_measured(pretend: Pretend, dtype: DType) -> None:
     pretend()

@@ -21,7 +21,7 @@ ONNX = "1.23."
 CHUNKS = 40
 SECONDS = 300.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.releases]
+pytestmark = pytest.mark.releases
 
 
 class Runner:

@@ -10,7 +10,7 @@ import pytest
 from tests.onnx.test_backend_suite import ONNX, Runner
 from tests.support.backend import KNOWN, NEAR, RANDOM
 
-pytestmark = [pytest.mark.slow, pytest.mark.releases]
+pytestmark = pytest.mark.releases
 
 CHUNKS = 10
 

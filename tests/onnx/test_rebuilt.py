@@ -10,8 +10,6 @@ import pytest
 from tests.onnx.test_backend_suite import ONNX, Runner
 from tests.support.backend import KNOWN
 
-pytestmark = pytest.mark.slow
-
 _OTHER_DOMAIN = "The operator is of a domain that ONNX tries out, which ops.onnx leaves out."
 NOT_REBUILT = {
     **dict.fromkeys(

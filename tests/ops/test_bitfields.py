@@ -57,7 +57,6 @@ def _integers(dtype: DType, array: np.ndarray[Any, Any]) -> list[int]:
     return [signed(code % (1 << dtype.bits), dtype) for code in codes]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_signed", [False, True])
 @pytest.mark.parametrize("start", range(0, len(WIDTHS), 12))
 def test_bits_are_those_of_python_integers_for_every_width(start: int, is_signed: bool) -> None:

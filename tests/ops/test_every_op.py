@@ -39,7 +39,6 @@ def test_every_op_has_a_case() -> None:
 
 
 @pytest.mark.numbers
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ALL, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_op_gives_what_is_promised_when_of_any_dtype(family: str, dtype: DType) -> None:

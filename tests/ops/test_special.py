@@ -187,7 +187,6 @@ def test_edges_are_those_of_c(name: str) -> None:
     assert same(got, want).all(), got
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.float16, D.bfloat16, D.float8_e4m3fn, D.float8_e5m2], ids=str)
 @pytest.mark.parametrize("name", TABLES)
 def test_narrow_floats_are_rounded_once_for_every_value(name: str, dtype: DType) -> None:

@@ -83,7 +83,6 @@ def assert_near(name: str, got: Array, want: Array, dtype: DType, ulps: float) -
         pytest.fail(f"{name}: {int((~same).sum())} wrong, such as {got.ravel()[at]} for {want.ravel()[at]}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 def test_operators_equal_reference_when_two_dtypes_meet(left: DType, right: DType) -> None:
     seed = DTYPES.index(left) * 16 + DTYPES.index(right)

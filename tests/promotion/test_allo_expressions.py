@@ -375,7 +375,6 @@ def test_expression_is_typed_and_computed_as_with_python_integers(
     check_drawn(style, revision, seed, operators)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("style", "revision"), SYSTEMS)
 def test_many_expressions_are_typed_and_computed_as_with_python_integers(style: str, revision: str) -> None:
     for seed in range(400):

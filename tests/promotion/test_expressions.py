@@ -115,7 +115,7 @@ def test_expressions_have_the_dtypes_and_values_of_the_rules_when_drawn(system: 
     check(system, *data.draw(programs(system)))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("system", DTYPES)
 @settings(max_examples=400)
 @given(data=st.data())

@@ -165,7 +165,7 @@ def test_two_dtypes_meet_as_the_packages_sum_says(package: str) -> None:
         assert said.kind == ("no rule" if cell == REFUSED else "common")
 
 
-@pytest.mark.parametrize("package", ["numpy", pytest.param("jax", marks=pytest.mark.slow), "torch"])
+@pytest.mark.parametrize("package", ["numpy", "jax", "torch"])
 def test_matrices_are_what_the_installed_package_gives(package: str) -> None:
     pytest.importorskip(package)
     written = list(table(PEERS[package]()))

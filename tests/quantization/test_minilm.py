@@ -105,7 +105,6 @@ def test_biases_are_added_in_the_kernels(graph: Graph) -> None:
     assert operators.count("Add") == 14 + 24 + 36
 
 
-@pytest.mark.slow
 def test_second_digits_are_left_out_where_samples_say_so(graph: Graph, tokens: tuple[Array, Array]) -> None:
     rng = np.random.default_rng(0)
     samples = [tuple(array[:6] for array in tokens), (rng.integers(1000, 20000, (2, 32)), np.ones((2, 32), np.int64))]
@@ -118,7 +117,6 @@ def test_second_digits_are_left_out_where_samples_say_so(graph: Graph, tokens: t
     assert cosine(vectors) > 0.9999
 
 
-@pytest.mark.slow
 def test_int8_multiplies_in_integers(graph: Graph) -> None:
     made = gc.quantize(graph).graph
     counted = flops(made, {"batch": 1, "sequence": 128})

@@ -325,7 +325,6 @@ BEYOND = {
 """Tests of ONNX with numbers that float16 does not hold, and those that draw."""
 
 
-@pytest.mark.slow
 def test_models_of_onnx_own_tests_give_nearly_their_numbers_in_float16() -> None:
     wrong = []
     with warnings.catch_warnings():
