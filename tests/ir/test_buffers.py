@@ -77,11 +77,12 @@ def perform(program: list[tuple[str, Any]], b: Any, x: Any, at: Any) -> list[Any
     return [*loaded, b * 1]
 
 
-@given(st.lists(statement, min_size=1, max_size=6), st.lists(st.integers(-ROWS, ROWS - 1), min_size=3, max_size=3))
-@settings(max_examples=40, deadline=None)
-def test_programs_of_loads_and_stores_over_several_calls_give_what_numpy_gives(
-    program: list[tuple[str, Any]], places: list[int]
-) -> None:
+programs = st.lists(statement, min_size=1, max_size=6)
+calls = st.lists(st.integers(-ROWS, ROWS - 1), min_size=3, max_size=3)
+
+
+def check_program(program: list[tuple[str, Any]], places: list[int]) -> None:
+    """Check that a program gives what NumPy gives over several calls, in static and in dynamic shapes."""
     for dims in ([ROWS, COLUMNS], ["r", "c"]):
         types = {"x": TensorType(D.int32, dims), "at": TensorType(D.int64)}
         graph = Graph("program", types | {"b": Buffer(D.int32, dims)})
@@ -95,6 +96,23 @@ def test_programs_of_loads_and_stores_over_several_calls_give_what_numpy_gives(
             for got, value in zip(model(x, np.array(at)), want, strict=True):
                 np.testing.assert_array_equal(got, value)
             np.testing.assert_array_equal(model.buffers["b"], now)
+
+
+@given(programs, calls)
+@settings(max_examples=8, deadline=None)
+def test_programs_of_loads_and_stores_over_several_calls_give_what_numpy_gives(
+    program: list[tuple[str, Any]], places: list[int]
+) -> None:
+    check_program(program, places)
+
+
+@pytest.mark.full
+@given(programs, calls)
+@settings(max_examples=40, deadline=None)
+def test_many_programs_over_several_calls_give_what_numpy_gives(
+    program: list[tuple[str, Any]], places: list[int]
+) -> None:
+    check_program(program, places)
 
 
 def test_load_gives_what_was_stored_last_and_does_not_change_when_built_before_a_store() -> None:

@@ -559,14 +559,14 @@ def test_graph_comes_back_the_same(way: str) -> None:
 def test_long_chain_comes_back_when_recursion_would_not_do(way: str) -> None:
     graph = Graph("chain", {"x": F32})
     y = graph["x"]
-    for _ in range(5000):
+    for _ in range(2000):  # more than Python recurses
         y = ops.exp(y)
     graph.output(y=y)
     if way == "copy":
         other = graph.copy()
     else:
         other = pickle.loads(pickle.dumps(graph)) if way == "pickle" else copy.deepcopy(graph)
-    assert len(other.nodes) == 5000
+    assert len(other.nodes) == 2000
     assert other["y"].producer is other.nodes[-1]
     other.copy()
 

@@ -32,10 +32,12 @@ def fused(x: Symbol, y: Symbol, z: Symbol) -> Symbol:
 @pytest.mark.numbers
 @pytest.mark.parametrize("system", ["max", "allo_hls", "allo_cpp"])
 @pytest.mark.parametrize("dtype", WIDTHS, ids=str)
-def test_products_are_pythons(dtype: DType, system: str) -> None:
-    for function, dims, fed in FUNCTIONS:
-        arrays = [drawn(dtype, shape, i) for i, shape in enumerate(fed)]
-        check(function, [TensorType(dtype, s) for s in dims], arrays, [function(*arrays)], promotion=system)
+@pytest.mark.parametrize(("function", "dims", "fed"), FUNCTIONS)
+def test_products_are_pythons(
+    function: Function, dims: list[list[Any]], fed: list[list[int]], dtype: DType, system: str
+) -> None:
+    arrays = [drawn(dtype, shape, i) for i, shape in enumerate(fed)]
+    check(function, [TensorType(dtype, s) for s in dims], arrays, [function(*arrays)], promotion=system)
 
 
 @pytest.mark.numbers

@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from onnx.backend.test.case.node import collect_testcases
 
 import graphcore as gc
 from graphcore import DType
 from graphcore.errors import GraphError
 from graphcore.runtime.lowering.decompositions import strings
+from tests.support.backend import cases_of
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -341,8 +341,7 @@ def test_loop_fills_an_optional_list_when_it_runs(is_given: bool) -> None:
     name = "test_loop16_seq_none"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = collect_testcases("Loop")
-    case = next(c for c in cases if c.name == name)
+        case = cases_of("loop")[name]
     assert case.model is not None
     model = gc.InferenceSession().load(case.model)
     assert str(model.outputs["seq_res"]).startswith("seq")

@@ -165,35 +165,35 @@ def test_what_is_dequantised_is_moved_in_sessions_and_in_files(
 @pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")])
 @pytest.mark.parametrize("has_zero", [False, True], ids=["without zero points", "with zero points"])
 @pytest.mark.parametrize("is_constant", [False, True], ids=["fed", "constant"])
+@pytest.mark.parametrize("axes", itertools.product((None, 0, 1), repeat=2), ids=str)
 def test_product_has_the_scales_of_its_factors_along_every_axis(
-    operator_: str, kinds: tuple[str, str], has_zero: bool, is_constant: bool
+    operator_: str, kinds: tuple[str, str], has_zero: bool, is_constant: bool, axes: tuple[int | None, int | None]
 ) -> None:
     rng = np.random.default_rng(0)
     is_turned = operator_.endswith("weights")
     shapes = ((2, 3), (4, 3) if is_turned else (3, 4))
     factors = [rng.integers(0, 9, shape).astype(kind) for shape, kind in zip(shapes, kinds, strict=True)]
-    for axes in itertools.product((None, 0, 1), repeat=2):
-        graph = Graph("scaled", {f"x{i}": TensorType(x.dtype, x.shape) for i, x in enumerate(factors)})
-        made, wide = [], []
-        for i, (x, axis) in enumerate(zip(factors, axes, strict=True)):
-            scale = np.float32(0.5) if axis is None else (np.arange(x.shape[axis], dtype=np.float32) + 1) / 4
-            zero = [np.full(np.shape(scale), 2, x.dtype)] if has_zero else []
-            given = graph.constant(x) if is_constant and i else graph[f"x{i}"]
-            made.append(gc.ops.onnx.DequantizeLinear(given, scale, *zero, axis=1 if axis is None else axis))
-            along = scale if axis is None else scale.reshape([-1 if a == axis else 1 for a in range(2)])
-            wide.append((x.astype(np.float32) - (2 if has_zero else 0)) * along)
-        graph.output(*graph.op(operator_.partition(" ")[0], made, {"transB": 1} if is_turned else None))
-        want = wide[0] @ (wide[1].T if is_turned else wide[1])
-        feeds = {f"x{i}": x for i, x in enumerate(factors)}
-        np.testing.assert_allclose(gc.InferenceSession().load(graph)(**feeds)[0], want, rtol=1e-5, err_msg=str(axes))
-        for runtime in (None, onnxruntime.__version__):
-            content = graph.to_onnx(runtime=runtime).SerializeToString()
-            bare = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-            fed = {i.name: feeds[i.name] for i in bare.get_inputs()}
-            np.testing.assert_allclose(bare.run(None, fed)[0], want, rtol=1e-5, err_msg=str(axes))
-            for source in (content, Graph.load(content)):
-                got = gc.InferenceSession().load(source)(**feeds)[0]
-                np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=str(axes))
+    graph = Graph("scaled", {f"x{i}": TensorType(x.dtype, x.shape) for i, x in enumerate(factors)})
+    made, wide = [], []
+    for i, (x, axis) in enumerate(zip(factors, axes, strict=True)):
+        scale = np.float32(0.5) if axis is None else (np.arange(x.shape[axis], dtype=np.float32) + 1) / 4
+        zero = [np.full(np.shape(scale), 2, x.dtype)] if has_zero else []
+        given = graph.constant(x) if is_constant and i else graph[f"x{i}"]
+        made.append(gc.ops.onnx.DequantizeLinear(given, scale, *zero, axis=1 if axis is None else axis))
+        along = scale if axis is None else scale.reshape([-1 if a == axis else 1 for a in range(2)])
+        wide.append((x.astype(np.float32) - (2 if has_zero else 0)) * along)
+    graph.output(*graph.op(operator_.partition(" ")[0], made, {"transB": 1} if is_turned else None))
+    want = wide[0] @ (wide[1].T if is_turned else wide[1])
+    feeds = {f"x{i}": x for i, x in enumerate(factors)}
+    np.testing.assert_allclose(gc.InferenceSession().load(graph)(**feeds)[0], want, rtol=1e-5)
+    for runtime in (None, onnxruntime.__version__):
+        content = graph.to_onnx(runtime=runtime).SerializeToString()
+        bare = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        fed = {i.name: feeds[i.name] for i in bare.get_inputs()}
+        np.testing.assert_allclose(bare.run(None, fed)[0], want, rtol=1e-5)
+        for source in (content, Graph.load(content)):
+            got = gc.InferenceSession().load(source)(**feeds)[0]
+            np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
 # Shapes of narrow dtypes

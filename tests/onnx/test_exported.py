@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 import pytest
 
-from tests.onnx.test_backend_suite import ONNX, Runner
+from tests.onnx.test_backend_suite import ONNX, POOLS, Runner, shared_runner
 from tests.support.backend import KNOWN, NEAR, RANDOM
 
 pytestmark = pytest.mark.releases
 
-CHUNKS = 10
+CHUNKS = 40
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    made = Runner()
-    yield made
-    made.close()
+def runner() -> Runner:
+    return shared_runner()
 
 
 @pytest.mark.numbers
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_exported_files_give_what_the_models_give(runner: Runner, chunk: int) -> None:
-    outcomes = {name: runner.outcome(name, "exported") for name in runner.names[chunk::CHUNKS]}
+@pytest.mark.parametrize("chunk", [*range(CHUNKS), POOLS])
+def test_exported_files_give_what_the_models_give(runner: Runner, chunk: int | str) -> None:
+    outcomes = {name: runner.outcome(name, "exported") for name in runner.part(chunk, CHUNKS)}
     assert "crash" not in outcomes.values(), outcomes
     if onnx.__version__.startswith(ONNX):
         assert not {name: made for name, made in outcomes.items() if made != "ok" and name not in KNOWN}
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_onnxruntime_itself_runs_exported_files_where_it_runs_the_models(runner: Runner, chunk: int) -> None:
-    names = [name for name in runner.names[chunk::CHUNKS] if name not in RANDOM]
+@pytest.mark.parametrize("chunk", [*range(CHUNKS), POOLS])
+def test_onnxruntime_itself_runs_exported_files_where_it_runs_the_models(runner: Runner, chunk: int | str) -> None:
+    names = [name for name in runner.part(chunk, CHUNKS) if name not in RANDOM]
     taken = [name for name in names if runner.outcome(name, "bare") in ("ok", "near")]
     outcomes = {name: runner.outcome(name, "exported-bare") for name in taken}
     failed = {name: made for name, made in outcomes.items() if made not in ("ok", "near")}

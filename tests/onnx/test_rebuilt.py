@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 import pytest
 
-from tests.onnx.test_backend_suite import ONNX, Runner
+from tests.onnx.test_backend_suite import ONNX, POOLS, Runner, shared_runner
 from tests.support.backend import KNOWN
 
 _OTHER_DOMAIN = "The operator is of a domain that ONNX tries out, which ops.onnx leaves out."
@@ -24,19 +22,17 @@ NOT_REBUILT = {
 }
 """The operators that are read from a model and cannot be called, and why."""
 
-CHUNKS = 10
+CHUNKS = 40
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    made = Runner()
-    yield made
-    made.close()
+def runner() -> Runner:
+    return shared_runner()
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_rebuilt_graphs_give_what_the_models_give(runner: Runner, chunk: int) -> None:
-    outcomes = {name: runner.outcome(name, "rebuilt") for name in runner.names[chunk::CHUNKS]}
+@pytest.mark.parametrize("chunk", [*range(CHUNKS), POOLS])
+def test_rebuilt_graphs_give_what_the_models_give(runner: Runner, chunk: int | str) -> None:
+    outcomes = {name: runner.outcome(name, "rebuilt") for name in runner.part(chunk, CHUNKS)}
     assert "crash" not in outcomes.values(), outcomes
     if not onnx.__version__.startswith(ONNX):
         return

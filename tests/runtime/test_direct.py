@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 
 from graphcore import DType, Graph, InferenceSession, TensorType
 from graphcore.errors import FeedError, GraphcoreError, ModelError, RunError
@@ -24,6 +23,7 @@ from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort.release import runtime
+from tests.support.backend import collected
 from tests.support.trained import Trained, trained
 
 __all__ = ["trained"]
@@ -129,7 +129,7 @@ def cases() -> list[Any]:
     """Return ONNX's tests of single operators, made once: some overflow on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = collect_testcases(None)
+        found = collected().values()
     return [case for case in found if {n.op_type for n in case.model.graph.node} <= ROWS.keys()]  # type: ignore[union-attr]
 
 

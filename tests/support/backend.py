@@ -1,14 +1,17 @@
 """ONNX's own node tests: those that do not pass, with reasons, and `python -m tests.support.backend`, which runs them.
 
 The process reads lines of a way (of `ways`) and the name of a test, and writes for each one line: how it went. Before
-that, the names of all. A crash ends no more than that process.
+that, the names of all tests but those of `POOLS`. A line "collect pools" adds these and is answered with their names. A
+crash ends no more than that process.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +22,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
-from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case import node as node_tests
 
 import graphcore as gc
 from graphcore import ops
@@ -188,6 +191,30 @@ def _body(proto: onnx.GraphProto, values: Mapping[str, Any]) -> Callable[..., An
 
 # The process that runs tests
 
+POOLS = frozenset({"averagepool", "lppool", "maxpool"})
+"""Modules of ONNX that take seconds to import, because they compute what they expect in loops of Python."""
+
+
+def collected(*, pools: bool | None = None) -> dict[str, Any]:
+    """Return the tests of the modules in POOLS, those of the others, or all, by name."""
+    names = (info.name for info in pkgutil.iter_modules(node_tests.__path__))
+    return cases_of(*(name for name in names if pools is None or (name in POOLS) == pools))
+
+
+def cases_of(*modules: str) -> dict[str, Any]:
+    """Return the tests of modules of `onnx.backend.test.case.node`, by name."""
+    made: dict[str, Any] = {}
+    for name in modules:
+        if name not in _COLLECTED:
+            before = len(node_tests._NodeTestCases)
+            importlib.import_module(f"{node_tests.__name__}.{name}")
+            _COLLECTED[name] = node_tests._NodeTestCases[before:]
+        made |= {case.name: case for case in _COLLECTED[name]}
+    return made
+
+
+_COLLECTED: dict[str, list[Any]] = {}
+
 
 def value(given: Any) -> Any:
     """An input or an expected output: an array, a list of them, or None."""
@@ -247,12 +274,16 @@ def ways(folder: Path) -> Mapping[str, Callable[[onnx.ModelProto], Any]]:
     `rebuilt`: the graph that calls of `ops.onnx` make of the model's nodes.
     """
     session = gc.InferenceSession()
+    paths: dict[str, str] = {}
 
     def exported(model: onnx.ModelProto) -> str:
-        path = str(folder / "model.onnx")
-        gc.Graph.load(model).export(path, target="onnx")
-        onnx.checker.check_model(path, full_check=_is_inferred(model))
-        return path
+        name = model.graph.name
+        if name not in paths:
+            path = str(folder / f"{len(paths)}.onnx")
+            gc.Graph.load(model).export(path, target="onnx")
+            onnx.checker.check_model(path, full_check=_is_inferred(model))
+            paths[name] = path
+        return paths[name]
 
     return {
         "loaded": session.load,
@@ -275,12 +306,17 @@ def _is_inferred(model: onnx.ModelProto) -> bool:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels print is no answer
-    cases = {case.name: case for case in collect_testcases(None)}
+    cases = collected(pools=False)
     print(json.dumps(list(cases)), file=answers, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         loads = ways(Path(folder))
         for line in sys.stdin:
             way, name = line.split()
+            if way == "collect":
+                more = collected(pools=True)
+                cases |= more
+                print(json.dumps(list(more)), file=answers, flush=True)
+                continue
             print(json.dumps(outcome(cases[name], loads[way])), file=answers, flush=True)
 
 

@@ -15,7 +15,7 @@ from graphcore import DType, Graph, TensorType
 from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
-from graphcore.runtime.lowering.targets.releases import table_of
+from graphcore.runtime.lowering.targets.releases import Runtime, table_of
 from graphcore.runtime.ort import release
 from tests.support.every_op import CASES, graph_of
 
@@ -76,7 +76,7 @@ def lost_kernels(graph: Graph) -> set[str]:
     runtime = release.runtime()
     if runtime.registry is None:
         return set()
-    rows = table_of("cpu").kernels(runtime)
+    rows = _rows(runtime)
     found = set()
     for node in nodes(lower(graph, "cpu", runtime=runtime, optimize="all")):
         dtype = deciding(node)
@@ -86,6 +86,11 @@ def lost_kernels(graph: Graph) -> set[str]:
         if there is not None and dtype not in there:
             found.add(f"{node.op_type} {dtype}")
     return found
+
+
+@functools.lru_cache(maxsize=1)
+def _rows(runtime: Runtime) -> dict[str, frozenset[DType]]:
+    return table_of("cpu").kernels(runtime)
 
 
 def nodes(graph: Graph) -> Iterator[Node]:

@@ -18,13 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from onnx.backend.test.case.node import collect_testcases
-
 from graphcore.errors import LossyCastWarning
 from graphcore.ir.graph import Graph
 from graphcore.runtime.kernel_probe.workers import Died, Worker
 from graphcore.runtime.session import InferenceSession
-from tests.support.backend import outcome, ways
+from tests.support.backend import collected, outcome, ways
 from tests.support.every.score import CELLS, DTYPES, OPS, agrees, operands, types_of, wanted
 
 
@@ -81,7 +79,7 @@ def _outcome(name: str) -> str:
 def _tests() -> Mapping[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {case.name: case for case in collect_testcases(None)}
+        return collected()
 
 
 @functools.cache

@@ -34,7 +34,7 @@ def models(package: str, most: int = 1 << 62) -> list[Path]:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trained:
     """A model in a package. shapes: of feeds that it takes, by input."""
 
@@ -55,7 +55,7 @@ class Trained:
         """Return arrays for its inputs."""
         rng = np.random.default_rng(seed)
         made: dict[str, np.ndarray[Any, Any]] = {}
-        for symbol in self.graph().inputs:
+        for symbol in _graph(self.file()).inputs:
             shape = self.shapes[symbol.name]
             if symbol.name == "sr":
                 made[symbol.name] = np.array(16000, np.int64)
@@ -64,6 +64,11 @@ class Trained:
             else:
                 made[symbol.name] = rng.integers(0, 200, shape).astype(symbol.dtype.numpy)
         return made
+
+
+@functools.cache
+def _graph(path: str) -> Graph:
+    return Graph.load(path)
 
 
 _OCR = "rapidocr_onnxruntime"
@@ -85,7 +90,11 @@ TRAINED = (
 )  # fmt: skip
 
 
-@pytest.fixture(params=TRAINED, ids=lambda trained: trained.label)
+_PARAMS = [pytest.param(t, id=t.label, marks=[pytest.mark.full] if t.label == "dnsmos" else []) for t in TRAINED]
+"""Each of the models. A run of dnsmos takes a second, and most tests have several."""
+
+
+@pytest.fixture(params=_PARAMS)
 def trained(request: pytest.FixtureRequest) -> Trained:
     """Each of the models."""
     found: Trained = request.param

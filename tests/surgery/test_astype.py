@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
-from onnx.backend.test.case.node import collect_testcases
 
 import graphcore as gc
 from graphcore import DType, Graph, LossyCastWarning, SequenceType, TensorType, ops
@@ -16,6 +16,7 @@ from graphcore.errors import DTypeError, GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.ir.transform.walk import parts
+from tests.support.backend import collected
 from tests.support.every_op import CASES, graph_of
 from tests.support.trained import Trained, trained
 
@@ -38,6 +39,12 @@ def operators(graph: Graph) -> list[str]:
 
 def ran(graph: Graph, feeds: dict[str, Any], precision: Any = "exact") -> list[Any]:
     return [*gc.InferenceSession(intra_op_num_threads=1, precision=precision).load(graph)(**feeds)]
+
+
+@functools.cache
+def unchanged(trained: Trained) -> list[Any]:
+    """Return what the graph of the file gives of `trained.feeds()`."""
+    return ran(trained.graph(), trained.feeds())
 
 
 def array_of(graph: Graph, name: str) -> np.ndarray[Any, Any]:
@@ -291,7 +298,7 @@ def test_a_trained_model_gives_nearly_its_numbers(trained: Trained, dtype: str, 
         warnings.simplefilter("ignore", LossyCastWarning)
         made = model.astype(dtype, keep=HARD.get(trained.label, ()))
     assert made.output_types == model.output_types
-    for found, wanted in zip(ran(made, feeds, precision), ran(model, feeds), strict=True):
+    for found, wanted in zip(ran(made, feeds, precision), unchanged(trained), strict=True):
         assert found.dtype == wanted.dtype
         if trained.label != "rapidocr-det":  # it blows up rounding a thousandfold on noise
             assert np.abs(found - wanted).max() <= TOLERANCES[dtype] * np.abs(wanted).max()
@@ -306,14 +313,17 @@ def test_a_converted_model_is_exported_for_an_older_release(trained: Trained, tm
         made = model.astype("float16")
     made.export(tmp_path / "half.onnx", runtime="1.20")
     session = onnxruntime.InferenceSession(tmp_path / "half.onnx", providers=["CPUExecutionProvider"])
-    for found, wanted in zip(session.run(None, feeds), ran(model, feeds), strict=True):
+    for found, wanted in zip(session.run(None, feeds), unchanged(trained), strict=True):
         assert np.abs(found - wanted).max() <= 0.02 * np.abs(wanted).max()
 
+
+CHUNKS = 32
 
 BEYOND = {
     "test_bernoulli",
     "test_bernoulli_double",
     "test_bernoulli_double_expanded",
+    "test_bernoulli_expanded",
     "test_logsoftmax_large_number",
     "test_logsoftmax_large_number_expanded",
     "test_logsoftmax_large_number_expanded_ver18",
@@ -324,13 +334,17 @@ BEYOND = {
 }
 """Tests of ONNX with numbers that float16 does not hold, and those that draw."""
 
+REFUSED = {"test_eyelike_populate_off_main_diagonal"}
+"""Tests whose model does not load in float16: onnxruntime has no such kernel of EyeLike, and lowering puts no other."""
 
-def test_models_of_onnx_own_tests_give_nearly_their_numbers_in_float16() -> None:
+
+@pytest.mark.parametrize("chunk", [*range(CHUNKS), pytest.param("pools", marks=pytest.mark.full)])
+def test_models_of_onnx_own_tests_give_nearly_their_numbers_in_float16(chunk: int | str) -> None:
     wrong = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of NumPy, about what the tests hold
-        cases = collect_testcases(None)[::3]
-    for case in cases:
+        cases = [*collected(pools=isinstance(chunk, str)).values()]
+    for case in cases if isinstance(chunk, str) else cases[3 * chunk :: 3 * CHUNKS]:
         assert case.model is not None
         assert case.data_sets is not None
         try:
@@ -342,6 +356,10 @@ def test_models_of_onnx_own_tests_give_nearly_their_numbers_in_float16() -> None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LossyCastWarning)
             made = model.astype("float16")
+        if case.name in REFUSED:
+            with pytest.raises(gc.GraphcoreError, match="does not take"):
+                gc.InferenceSession().load(made)
+            continue
         found = [*gc.InferenceSession().load(made)(*feeds)]
         for a, b in zip(found, wanted, strict=True):
             if isinstance(a, np.ndarray) and case.name not in BEYOND:
