@@ -165,7 +165,7 @@ def test_what_is_dequantised_is_moved_in_sessions_and_in_files(
 @pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")])
 @pytest.mark.parametrize("has_zero", [False, True], ids=["without zero points", "with zero points"])
 @pytest.mark.parametrize("is_constant", [False, True], ids=["fed", "constant"])
-@pytest.mark.parametrize("axes", itertools.product((None, 0, 1), repeat=2), ids=str)
+@pytest.mark.parametrize("axes", [*itertools.product((None, 0, 1), repeat=2)], ids=str)
 def test_product_has_the_scales_of_its_factors_along_every_axis(
     operator_: str, kinds: tuple[str, str], has_zero: bool, is_constant: bool, axes: tuple[int | None, int | None]
 ) -> None:
