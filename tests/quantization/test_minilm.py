@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import graphcore as gc
-from graphcore import Graph
+from graphcore import Graph, TensorType
 from graphcore.analysis.flops import flops
 from graphcore.models import minilm
 from tests.support.graphs import operators_on_newest
@@ -105,6 +105,20 @@ def test_biases_are_added_in_the_kernels(graph: Graph) -> None:
     assert operators.count("Add") == 14 + 24 + 36
 
 
+def test_second_digits_are_left_out_of_a_small_graph() -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((64, 64)).astype(np.float32) / 8 for _ in range(2)]
+    graph = Graph("small", {"x": TensorType("float32", ["n", 64])})
+    graph.output(gc.ops.relu(graph["x"] @ weights[0]) @ weights[1])
+    x = rng.standard_normal((16, 64)).astype(np.float32)
+    assert [row.scheme for row in gc.quantize(graph, "int8_split")[1].quantized] == ["int8_split"] * 2
+    made, report = gc.quantize(graph, "int8_split", samples=[(x,)])
+    assert [row.scheme for row in report.quantized] == ["int8_dynamic16"] * 2
+    (got,), (want,) = (gc.InferenceSession().load(g)(x) for g in (made, graph))
+    np.testing.assert_allclose(got, want, atol=0.02 * np.abs(want).max())
+
+
+@pytest.mark.full
 def test_second_digits_are_left_out_where_samples_say_so(graph: Graph, tokens: tuple[Array, Array]) -> None:
     rng = np.random.default_rng(0)
     samples = [tuple(array[:6] for array in tokens), (rng.integers(1000, 20000, (2, 32)), np.ones((2, 32), np.int64))]
