@@ -1,5 +1,5 @@
-# make demo | test | lint | docs | bench | peers | clean, and make help for the others. Needs Python 3.11 or newer and make, nothing
-# else; uv is used when it is there.
+# make demo | test | lint | docs | bench | peers | clean, and make help for the others. Needs Python 3.11 or newer and
+# make, nothing else; uv is used when it is there.
 # Another interpreter: make test PYTHON=python3.12
 
 VENV    := .venv
@@ -8,6 +8,10 @@ PY       = $(VENV_OF)/bin/python
 # The package with OpenVINO's provider takes the place of onnxruntime, so it has a venv of its own.
 OPENVINO := .venv-openvino
 NEWEST   := .venv-newest
+
+# Bytecode is kept, whatever the environment says: tests start hundreds of processes, each of which would compile the
+# package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 # The versions that every venv here gets, except that of `make test-newest`: the tests say the same on any day.
 LOCK     := requirements.lock
@@ -42,17 +46,20 @@ NEEDS     = sys, venv, ensurepip
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ray fuzz lint docs browser page test-newest test-releases newest lock bench peers clean
+.PHONY: help demo test test-all test-quick test-browser test-ray fuzz lint docs check-docs page test-newest test-releases newest lock bench peers clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
-	@echo "make test    run the tests"
+	@echo "make test    run a sample of the tests, another one for each commit; SAMPLE=seed repeats one"
+	@echo "make test-all    run every test; SHARD=1/4: a quarter of them; REST=1: those that make test left out"
+	@echo "make test-quick  run the tests of what changed; FILES=\"ops/math.py\": of these files"
+	@echo "make test-browser    run the tests of the page of a graph; installs Playwright, and Chromium where there is none"
 	@echo "make test-ray    run the tests of docs/scale.md with a local Ray cluster and the client of Triton; installs both"
-	@echo "make browser install what drives the page of a graph in a browser, and Chromium where there is none"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
 	@echo "make fuzz    hunt for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops chains files isolated feeds values states'"
 	@echo "make lint    ruff (check and format) and mypy --strict"
 	@echo "make docs    build the site of the documents in build/site, without a network; warnings are errors"
+	@echo "make check-docs  the same, and run the tests of the documents and of the pages that are generated"
 	@echo "make test-newest     run the tests with the newest release of every dependency; QUICK=1: a part of them"
 	@echo "make test-releases   run a part of the tests with each of RELEASES='$(RELEASES)'"
 	@echo "make lock    pin the newest release of every dependency in $(LOCK); needs uv"
@@ -63,12 +70,26 @@ help:
 demo: $(VENV)/.demo-stamp
 	$(PY) -m graphcore.models.minilm --demo
 
+# What needs an extra or a browser, and the generated pages, have targets of their own.
+OTHERS := not ray and not browser and not docs
+
 test: $(VENV)/.dev-stamp
-	$(PY) -m pytest -n 2 -m "not ray" --junit-xml=build/test.xml
+	$(PY) -m pytest -n 2 -m "$(OTHERS)" $(if $(SAMPLE),--sample=$(SAMPLE)) --junit-xml=build/test.xml
+
+test-all: $(VENV)/.dev-stamp
+	$(PY) -m pytest -n 2 -m "$(OTHERS)" $(if $(REST),--rest,--all) $(if $(SHARD),--shard=$(SHARD)) --junit-xml=build/test-all.xml
+	$(if $(REST)$(filter-out 1/%,$(SHARD)),,$(MAKE) check-docs test-browser test-ray)
+
+test-quick: $(VENV)/.dev-stamp
+	$(PY) -m tests.quick $(FILES)
+
+# A browser of the system is used where there is one; tests/support/browser.py looks for it.
+test-browser: $(VENV)/.browser-stamp
+	$(PY) -m pytest -n 2 -m browser --all --junit-xml=build/test-browser.xml
 
 # In one process: all of these tests share one cluster.
 test-ray: $(VENV)/.ray-stamp
-	$(PY) -m pytest -n 0 tests/scale --junit-xml=build/test-ray.xml
+	$(PY) -m pytest -n 0 tests/scale --all --junit-xml=build/test-ray.xml
 
 fuzz: $(VENV)/.dev-stamp
 	PYTHONPATH="$(CURDIR)" $(PY) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(foreach kind,$(KIND),--kind $(kind))
@@ -82,11 +103,11 @@ docs: $(VENV)/.docs-stamp
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH="$(CURDIR)" $(PY) -m mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
 
-test-newest: newest
-	$(NEWEST)/bin/python -m pytest -n 2 $(if $(QUICK),-m releases)
+check-docs: docs
+	$(PY) -m pytest -n 2 -m docs --all --junit-xml=build/test-docs.xml
 
-# A browser of the system is used where there is one; tests/support/browser.py looks for it, and skips where there is none.
-browser: $(VENV)/.browser-stamp
+test-newest: newest
+	$(NEWEST)/bin/python -m pytest -n 2 $(if $(QUICK),-m releases,--all)
 
 page:
 	npm --prefix graphcore/view/frontend ci --no-audit --no-fund --silent
@@ -97,7 +118,7 @@ test-releases: $(VENV)/.dev-stamp
 	@missed=; for release in $(RELEASES); do \
 	  echo "== onnxruntime $$release"; \
 	  python=$$($(PY) -m graphcore.runtime.kernel_probe.venvs "$$release") \
-	    && PYTHONPATH="$(CURDIR)" "$$python" -m pytest -n 2 -m releases || missed="$$missed $$release"; \
+	    && PYTHONPATH="$(CURDIR)" "$$python" -m pytest -n 2 -m releases --all || missed="$$missed $$release"; \
 	done; [ -z "$$missed" ] || { echo "error: tests failed with onnxruntime$$missed" >&2; exit 1; }
 
 # Always anew: what was the newest release yesterday may not be today.
@@ -130,7 +151,7 @@ peers: $(VENV)/.bench-stamp
 	  npm install --silent --no-package-lock --prefix benchmarks/peers
 
 clean:
-	rm -rf $(VENV) $(OPENVINO) $(NEWEST) benchmarks/peers/node_modules graphcore/view/frontend/node_modules build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
+	rm -rf $(VENV) .venv-* benchmarks/peers/node_modules graphcore/view/frontend/node_modules build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis minilm.onnx minilm.onnx.data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The Python of the venv is a symlink whose date is the interpreter's own, hence a stamp for the venv too.

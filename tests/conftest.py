@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import graphcore  # noqa: F401  before a test imports onnxruntime: it turns onnxruntime's telemetry off
+from tests.sampling import default_seed, number_of, sample, seconds_of_cases, shard_of
 
 # A shell that runs the tests in the background has SIGINT ignored, and what tests start would inherit that: Ctrl-C
 # would end none of it.
@@ -22,8 +23,63 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note which tests are marked `numbers` in the report that `.ci/newest.py` reads."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cases", "which cases run; those named with :: or chosen by -k all do")
+    group.addoption("--sample", metavar="SEED", help="the cases that SEED samples (default: the time of the commit)")
+    group.addoption("--all", action="store_true", dest="all_cases", help="every case")
+    group.addoption("--rest", action="store_true", help="the cases that the sample leaves out")
+    group.addoption("--shard", metavar="i/n", help="of these the i-th of n parts")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    options = config.option
+    if options.all_cases and (options.sample or options.rest):
+        raise pytest.UsageError("--all keeps every case: leave out --sample and --rest")
+    if options.shard:
+        try:
+            shard_of(options.shard)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from error
+    if options.keyword or any("::" in argument for argument in config.args):
+        options.all_cases = not options.rest
+    options.sample = options.sample or default_seed()  # pytest-xdist hands the options on to its workers
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return _shown_sample(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    terminalreporter.write_line(_shown_sample(config))
+
+
+def _shown_sample(config: pytest.Config) -> str:
+    options = config.option
+    if options.all_cases:
+        cases = "every case"
+    elif options.rest:
+        cases = f"what --sample={options.sample} leaves out"
+    else:
+        cases = f"--sample={options.sample} (repeats it; --all: every case)"
+    return f"cases: {cases}{f', shard {options.shard}' if options.shard else ''}"
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("numbers"):
+        if item.get_closest_marker("numbers"):  # for the report that `.ci/newest.py` reads
             item.user_properties.append(("numbers", "true"))
+    keep = [True] * len(items)
+    options = config.option
+    if not options.all_cases:
+        full = [item.get_closest_marker("full") is not None for item in items]
+        keep = sample([item.nodeid for item in items], options.sample, full, seconds_of_cases())
+        if options.rest:
+            keep = [not is_kept for is_kept in keep]
+    if options.shard:
+        part, parts = shard_of(options.shard)
+        for position, item in enumerate(items):
+            keep[position] &= number_of(item.nodeid) % parts == part - 1
+    if not all(keep):
+        config.hook.pytest_deselected(items=[item for item, is_kept in zip(items, keep, strict=True) if not is_kept])
+        items[:] = [item for item, is_kept in zip(items, keep, strict=True) if is_kept]

@@ -130,7 +130,7 @@ def cases() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = collected().values()
-    return [case for case in found if {n.op_type for n in case.model.graph.node} <= ROWS.keys()]  # type: ignore[union-attr]
+    return [case for case in found if {n.op_type for n in case.model.graph.node} <= ROWS.keys()]
 
 
 @pytest.mark.releases

@@ -33,9 +33,9 @@ WAIT = 60
 def missing() -> str | None:
     """Return why no page can be opened here, or None."""
     if importlib.util.find_spec("playwright") is None:
-        return "playwright is not installed: make browser"
+        return "playwright is not installed: make test-browser"
     if executable() is None:
-        return "no Chromium in the system, nor one of playwright's: make browser"
+        return "no Chromium in the system, nor one of playwright's: make test-browser"
     return None
 
 

@@ -1,0 +1,145 @@
+"""The cases that `make test` runs: a sample that repeats, covers every parameter and moves on with the seed."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests import quick, sampling
+from tests.sampling import kept_of_function, sample, seconds_of_cases, shard_of, times_of
+
+pytest_plugins = ["pytester"]
+
+CASES = [f"tests/a.py::test_b[{outer}-{inner}]" for outer in range(50) for inner in range(40)]
+
+
+def test_sample_keeps_every_case_of_a_small_function() -> None:
+    assert kept_of_function(CASES[:32], "1") == list(range(32))
+
+
+def test_sample_covers_outer_and_inner_parameters() -> None:
+    kept = kept_of_function(CASES, "1764000000")
+    assert len(kept) == 32
+    assert len({position // 40 for position in kept}) == 32  # of 50 outer values
+    assert len({position % 40 for position in kept}) >= 16  # of 40 inner values
+
+
+def test_sample_repeats_by_seed_and_moves_on() -> None:
+    assert kept_of_function(CASES, "7") == kept_of_function(CASES, "7")
+    assert not set(kept_of_function(CASES, "7")) & set(kept_of_function(CASES, "8"))
+    assert kept_of_function(CASES, "0.1.0") == kept_of_function(CASES, "0.1.0")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.4, 3.0])
+def test_successive_seeds_cover_every_case(seconds: float) -> None:
+    cases = CASES[:101]
+    count = len(kept_of_function(cases, "5", seconds))
+    assert count == {0.0: 32, 0.05: 20, 0.4: 2, 3.0: 1}[seconds]
+    seeds = range(5, 5 + -(-len(cases) // count))
+    assert {position for seed in seeds for position in kept_of_function(cases, str(seed), seconds)} == set(range(101))
+
+
+def test_sample_leaves_full_tests_out() -> None:
+    cases = ["tests/a.py::test_b[1]", "tests/a.py::test_c", "tests/a.py::test_b[2]"]
+    assert sample(cases, "1", [False, False, True], {}) == [True, True, False]
+
+
+def test_shards_are_read() -> None:
+    assert shard_of("2/4") == (2, 4)
+    for text in ("", "0/4", "5/4", "2", "a/b", "-1/4"):
+        with pytest.raises(ValueError, match="a shard is i/n"):
+            shard_of(text)
+
+
+def test_times_are_means_of_functions_that_exceed_their_budget() -> None:
+    rows = [("test_b[1]", 0.3), ("test_b[2]", 0.1), ("test_c", 0.01)]
+    cases = "".join(f'<testcase classname="tests.x.test_a" name="{name}" time="{time}"/>' for name, time in rows)
+    assert times_of(f"<testsuites><testsuite>{cases}</testsuite></testsuites>") == {"tests/x/test_a.py::test_b": 0.2}
+
+
+def test_recorded_times_are_of_functions_that_exist() -> None:
+    functions = set()
+    for path in sorted((sampling.ROOT / "tests").rglob("test_*.py")):
+        name = path.relative_to(sampling.ROOT).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions |= {f"{name}::{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert sorted(seconds_of_cases().keys() - functions) == []
+
+
+FILE = """
+import pytest
+
+@pytest.mark.parametrize("x", range(100))
+def test_many(x): pass
+
+@pytest.mark.full
+def test_full(): pass
+
+def test_one(): pass
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeini("[pytest]\nmarkers = full\n numbers\n")
+    pytester.makeconftest((sampling.ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makepyfile(test_cases=FILE)
+    return pytester
+
+
+@pytest.mark.parametrize(
+    ("options", "passed"),
+    [
+        ((), 33),
+        (("--sample=3",), 33),
+        (("--sample=3", "--rest"), 69),
+        (("--all",), 102),
+        (("-k", "many"), 100),
+        (("test_cases.py::test_full",), 1),
+        (("test_cases.py::test_many",), 100),
+    ],
+)
+def test_options_choose_cases(run: pytest.Pytester, options: tuple[str, ...], passed: int) -> None:
+    result = run.runpytest(*options)
+    result.assert_outcomes(passed=passed, deselected=102 - passed if "::" not in "".join(options) else 0)
+    result.stdout.fnmatch_lines(["cases: *"])
+
+
+def test_shards_together_have_every_case_once(run: pytest.Pytester) -> None:
+    counts = [run.runpytest("--all", f"--shard={part}/3").parseoutcomes()["passed"] for part in (1, 2, 3)]
+    assert sum(counts) == 102
+    assert min(counts) > 10
+
+
+def test_options_that_contradict_are_an_error(run: pytest.Pytester) -> None:
+    assert "--all keeps every case" in run.runpytest("--all", "--sample=3").stderr.str()
+    assert "a shard is i/n" in run.runpytest("--shard=4/3").stderr.str()
+
+
+# The tests of what changed
+
+
+def test_quick_finds_tests_that_use_a_file() -> None:
+    assert quick.tests_of("ops/activation.py")[0] == "tests/ops/test_activation.py"
+    assert quick.tests_of("tests/project/test_sampling.py") == ["tests/project/test_sampling.py"]
+
+
+def test_quick_finds_tests_of_importing_files() -> None:
+    assert "tests/passes/test_passes.py" in quick.tests_of("graphcore/passes/folding.py")
+
+
+def test_quick_finds_tests_of_a_table() -> None:
+    assert "tests/lowering/test_traps.py" in quick.tests_of("runtime/lowering/targets/traps.json")
+
+
+def test_quick_stays_within_its_time() -> None:
+    runs, rest = quick.chosen(["graphcore/types/dtypes.py"])
+    assert sum(map(quick.seconds_of, runs)) <= quick.MAX_SECONDS
+    assert rest
+    assert not set(runs) & set(rest)
+
+
+def test_quick_has_nothing_for_an_unknown_file() -> None:
+    assert quick.tests_of("x" * 9 + ".none") == []
+    assert quick.chosen([]) == ([], [])

@@ -1,0 +1,119 @@
+"""Which cases run: a sample for `make test`, the other cases for the rest of `make test-all`, a shard of either.
+
+A test function gets 1 s and 32 cases. Of a function with more, the cases in their order are cut into as many runs of
+neighbours as the function may have cases, and one case of each run is kept. Neighbours share their outer parameters,
+so that the sample covers these; the position inside a run moves on from run to run, so that it covers the inner ones.
+
+The seed is the time of the commit. As many successive seeds as a run has cases cover every case, so that a week of
+commits covers the product. A test marked `full` is left to `make test-all`.
+
+`python -m tests.sampling build/test-all.xml` writes tests/times.json from the report of a whole run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMES = Path(__file__).with_name("times.json")
+MAX_SECONDS = 1.0
+MAX_CASES = 32
+MAX_CASE_SECONDS = 2.0
+"""A function whose case takes longer is marked `full`."""
+
+
+def function_of(test: str) -> str:
+    """Return the id of the test function of a case: `tests/a.py::test_b` of `tests/a.py::test_b[int8-3]`."""
+    path, _, name = test.partition("::")
+    return f"{path}::{name.partition('[')[0]}"
+
+
+def number_of(text: str) -> int:
+    """Return a number that depends on a text alone, on every machine."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+@cache
+def seconds_of_cases() -> dict[str, float]:
+    """Return the mean seconds of a case, by function: of those in which 32 cases take more than 1 s."""
+    times: dict[str, float] = json.loads(TIMES.read_text(encoding="utf-8"))
+    return times
+
+
+def default_seed() -> str:
+    """Return the time of the checked-out commit in seconds since 1970; without git, the version of the package."""
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+    try:
+        seed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        seed = ""
+    if not seed:
+        from graphcore._version import __version__
+
+        seed = __version__
+    return seed
+
+
+def kept_of_function(cases: Sequence[str], seed: str, seconds: float = 0.0) -> list[int]:
+    """Return the positions of the cases that a sample keeps.
+
+    Args:
+        cases: the ids of all cases of one function, in their order.
+        seed: an integer moves the sample on by that many cases; any other text by a number made from it.
+        seconds: the mean time of a case, or 0.
+    """
+    count = min(MAX_CASES, max(1, int(MAX_SECONDS / seconds)) if seconds else MAX_CASES)
+    if len(cases) <= count:
+        return list(range(len(cases)))
+    start = (int(seed) if seed.isdecimal() else number_of(seed)) + number_of(function_of(cases[0]))
+    kept = []
+    for run in range(count):
+        first, end = run * len(cases) // count, (run + 1) * len(cases) // count
+        kept.append(first + (start + run) % (end - first))
+    return kept
+
+
+def sample(cases: Sequence[str], seed: str, full: Sequence[bool], times: Mapping[str, float]) -> list[bool]:
+    """Return for each case whether the sample of a seed keeps it. full: whether a case is marked `full`."""
+    kept = [False] * len(cases)
+    positions = [position for position, is_full in enumerate(full) if not is_full]
+    positions.sort(key=lambda position: function_of(cases[position]))  # stable: cases stay in their order
+    for function, group in groupby(positions, key=lambda position: function_of(cases[position])):
+        of_function = list(group)
+        for chosen in kept_of_function([cases[p] for p in of_function], seed, times.get(function, 0.0)):
+            kept[of_function[chosen]] = True
+    return kept
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """Return (i, n) of "i/n". Raises `ValueError` for anything else, or an i outside of 1 to n."""
+    first, slash, second = text.partition("/")
+    if not slash or not first.isdecimal() or not second.isdecimal() or not 1 <= int(first) <= int(second):
+        raise ValueError(f"a shard is i/n with 1 <= i <= n, like 1/4, not {text!r}")
+    return int(first), int(second)
+
+
+def times_of(report: str) -> dict[str, float]:
+    """Return the mean seconds of a case by function, from the XML of `pytest --junit-xml`."""
+    totals: dict[str, list[float]] = {}
+    for case in ElementTree.fromstring(report).iter("testcase"):
+        path = (case.get("classname") or "").replace(".", "/") + ".py"
+        totals.setdefault(function_of(f"{path}::{case.get('name')}"), []).append(float(case.get("time") or 0))
+    means = {function: sum(times) / len(times) for function, times in totals.items()}
+    return {function: round(mean, 2) for function, mean in sorted(means.items()) if mean > MAX_SECONDS / MAX_CASES}
+
+
+def main() -> None:
+    TIMES.write_text(json.dumps(times_of(Path(sys.argv[1]).read_text(encoding="utf-8")), indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()
