@@ -151,6 +151,17 @@ def test_minus_zero_of_float8_is_true_to_the_runtime_and_false_to_us() -> None:
 
 
 @pytest.mark.numbers
+def test_float8_is_true_unless_it_is_zero() -> None:
+    dtypes = [D.float8_e4m3fn, D.float8_e5m2, D.float8_e4m3fnuz, D.float8_e5m2fnuz, D.float8_e8m0]
+    graph = Graph("truths", {dtype.name: TensorType(dtype, ["n"]) for dtype in dtypes})
+    types = [TensorType(D.bool, ["n"])]
+    graph.output(*(graph.op("Cast", [x], {"to": D.bool}, types)[0] for x in graph.inputs))
+    arrays = [np.arange(256, dtype=np.uint8).view(dtype.numpy) for dtype in dtypes]
+    for dtype, x, got in zip(dtypes, arrays, gc.InferenceSession().load(graph)(*arrays), strict=True):
+        np.testing.assert_array_equal(got, x.astype(np.float64) != 0, err_msg=dtype.name)
+
+
+@pytest.mark.numbers
 def test_bytes_of_bools_other_than_0_and_1_do_not_leak() -> None:
     fed = np.array([2, 0, 255, 1], np.uint8).view(bool)
     graph = Graph("bools", {"x": TensorType(D.bool, ["n"])})

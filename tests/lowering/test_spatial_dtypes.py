@@ -266,6 +266,14 @@ def test_pools_are_those_of_loops_when_in_float64(
         check("LpPool", [x], {**attributes, "p": p}, expected(norm))
 
 
+def test_average_pool_counts_the_padding_of_each_end() -> None:
+    x = numbers(np.float64, 1, 2, 4, 5)
+    padded = np.pad(x, ((0, 0), (0, 0), (0, 1), (2, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    attributes = {"kernel_shape": [3, 3], "pads": [0, 2, 1, 0], "count_include_pad": 1}
+    check("AveragePool", [x], attributes, windows.mean((-2, -1)))
+
+
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("ceil", [False, True])
 def test_max_pool_is_exact_when_of_integers(dtype: Any, ceil: bool) -> None:

@@ -265,7 +265,7 @@ def test_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_external_data_lies_in_pages_of_its_own(tmp_path: Path) -> None:
-    graph, arrays = heavy()
+    graph, arrays = heavy(rows=1000)  # 16,000 bytes, which end within a page
     graph.export(tmp_path / "m.onnx", external_data=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
     model = onnx.load(tmp_path / "m.onnx", load_external_data=False)

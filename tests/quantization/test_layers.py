@@ -533,6 +533,21 @@ def test_weights_of_bytes_are_found(form: str) -> None:
     assert not {"f", "d", "w"} & {symbol.name for symbol in made.symbols}
 
 
+@pytest.mark.parametrize("op", ["Add", "Mul", "Sub"])
+def test_constant_stays_before_a_weight_of_bytes(op: str) -> None:
+    random = np.random.default_rng(0)
+    numbers = random.integers(-127, 128, (64, 48)).astype(np.int8)
+    offset = random.integers(20, 90, 48).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["q"], ["f"], to=1), helper.make_node(op, ["z", "f"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]  # fmt: skip
+    made, _ = gc.quantize(model(nodes, ["n", 64], ["y"], q=numbers, z=offset), "int8_dynamic")
+    x = normal(5, 64)
+    weight = {"Add": np.add, "Mul": np.multiply, "Sub": np.subtract}[op](offset, numbers.astype(np.float32))
+    assert distance(run(made, x)[0], x @ weight) < 0.02
+
+
 def test_what_computes_with_bytes_already_stays() -> None:
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "u"], ["a"]),

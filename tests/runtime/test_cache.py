@@ -113,6 +113,18 @@ def test_graphs_that_differ_in_anything_are_told_apart(tmp_path: Path) -> None:
     assert {restart_of(folder, graph) for graph in (scaled_by(0.5), of(D.int(5)))} <= keys
 
 
+def test_imported_graph_is_told_from_a_built_one(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    x, y = (onnx.helper.make_tensor_value_info(name, D.float32.onnx, ["n"]) for name in "xy")
+    opset = onnx.helper.make_opsetid("", 17)
+    imported = Graph.load(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=[opset]))
+    built = Graph("g", {"x": TensorType(D.float32, ["n"])})
+    built.output(y=built.op("Relu", [built["x"]], {}, [TensorType(D.float32, ["n"])])[0])
+    keys = {restart_of(Cache(tmp_path, ()), graph) for graph in (imported, built)}
+    assert None not in keys
+    assert len(keys) == 2
+
+
 def restart_of(folder: Cache, graph: Graph) -> str | None:
     return graph_key.GraphSource(folder, graph, lambda: gc.InferenceSession().load(graph)).key
 

@@ -64,6 +64,14 @@ def test_values_come_as_they_went(values: list[Any], is_copied: bool) -> None:
     assert same(values, Reader(layout.head, block, is_copied).values(len(values)))
 
 
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_bools_have_the_bytes_0_and_1(is_copied: bool) -> None:
+    head = Layout([np.zeros(256, bool)]).head
+    (array,) = Reader(head, np.arange(256, dtype=np.uint8), is_copied).values(1)
+    assert array.dtype == bool
+    assert array.view(np.uint8).tolist() == [0] + [1] * 255
+
+
 @given(st.binary(max_size=60), st.integers(0, 3))
 def test_bytes_that_mean_nothing_are_refused(head: bytes, count: int) -> None:
     with contextlib.suppress(Malformed):

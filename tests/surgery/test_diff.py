@@ -112,6 +112,18 @@ def test_weights_are_compared_by_what_they_hold() -> None:
     assert not built(weight=nan).diff(built(weight=nan.copy()))
 
 
+def test_nan_differs_from_every_number_and_from_no_nan() -> None:
+    old = WEIGHT.copy()
+    old[0] = np.nan
+    new = old.copy()
+    new[0, 0] = -np.nan  # other bits, and NaN as well
+    new[0, 1], new[1, :3], new[2, 0] = 1, np.nan, 7
+    (weight,) = built(weight=old).diff(built(weight=new)).weights
+    assert weight.differing == 16 - np.isclose(old, new, rtol=0, atol=0, equal_nan=True).sum() == 5
+    assert weight.largest is not None
+    assert np.isnan(weight.largest)
+
+
 def test_a_dim_with_another_name_or_size_is_told_once() -> None:
     for dim in ("batch", 3):
         found = built().diff(built(dim=dim))
