@@ -182,6 +182,16 @@ def test_functions_of_arrays_and_symbols_equal_numpy(dtype: DType) -> None:
         assert_same(made, wanted[name], f"{name} of Arrays")
 
 
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+@pytest.mark.parametrize("include_initial", [False, True])
+def test_running_totals_equal_numpy(name: str, include_initial: bool) -> None:
+    values = np.array([[3, -1, 2], [2, 5, 4]])
+    for axis in (0, 1):
+        result = getattr(xp, name)(xp.asarray(values), axis=axis, include_initial=include_initial)
+        wanted = getattr(np, name)(values, axis=axis, include_initial=include_initial)
+        assert_same(result, wanted, f"{name} along axis {axis}")
+
+
 def test_symbols_keep_their_type_when_rolled_or_flipped() -> None:
     graph = Graph("moved", {"x": TensorType(DType.float32, ["n", 4, "?"])})
     x = graph["x"]

@@ -281,6 +281,8 @@ def test_the_graph_is_as_before_when_a_transformation_fails(
         h.insert_transformation(transformed)
     assert (str(graph), pickle.dumps(graph)) == before
     check(graph)
+    h.name = "aside"  # the name is free again
+    assert graph["aside"] is h
 
 
 def test_a_quantised_tensor_is_made_a_constant_again_when_a_transformation_with_it_fails() -> None:

@@ -76,6 +76,15 @@ def test_powers_broadcast(dtype: DType, shapes: tuple[list[int], list[int]]) -> 
 
 
 @pytest.mark.numbers
+@pytest.mark.parametrize("exponent", [0, 1])
+@pytest.mark.parametrize("dtype", [DType.int(70), DType.uint(70)], ids=str)
+def test_powers_broadcast_when_all_exponents_are_equal(dtype: DType, exponent: int) -> None:
+    x, y = np.array([[3], [0], [1 << 40]], object), np.full(4, exponent, object)
+    types = [TensorType(dtype, ["n", 1]), TensorType(dtype, ["m"])]
+    check(raised, types, [x, y], [powers(x, y, dtype)])
+
+
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [DType.int(65), DType.uint(70), DType.int(128)], ids=str)
 def test_powers_of_constants_are_pythons_when_they_are_arrays_or_numbers(dtype: DType) -> None:
     x = np.array([-3, -1, 0, 1, 2, 1 << 40] if dtype.is_signed else [3, 1, 0, 1, 2, 1 << 40], object)

@@ -214,6 +214,14 @@ STEPS: dict[str, tuple[Callable[[Symbol], Any], int, DType]] = {
         18,
         D.float32,
     ),
+    "ScatterElements min": (
+        lambda x: ops.onnx.ScatterElements(x, np.zeros((1, 1, 1, 2), np.int64), x[:1, :1, :1, :2], reduction="min"),
+        18,
+        D.float32,
+    ),
+    "ScatterND": (lambda x: ops.onnx.ScatterND(x, np.array([[0], [0]]), x, reduction="mul"), 17, D.float32),
+    "ScatterND max": (lambda x: ops.onnx.ScatterND(x, np.array([[0], [0]]), x, reduction="max"), 18, D.float32),
+    "ScatterND min": (lambda x: ops.onnx.ScatterND(x, np.array([[0], [0]]), x, reduction="min"), 18, D.float32),
     "Split": (lambda x: ops.onnx.Split(x, axis=1, num_outputs=2, outputs=2), 17, D.float32),
     "Split evenly": (lambda x: ops.onnx.Split(x, axis=3, num_outputs=3, outputs=3), 17, D.float32),
     "QuantizeLinear": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.build.declare import REGISTRY
+from graphcore.build.operands import is_lossy
 from graphcore.errors import DTypeError, LossyCastWarning, ShapeError
 from graphcore.promotion.max import DTYPES
 from tests.ops.test_sweep import assert_near, assert_same
@@ -145,6 +147,13 @@ def test_pairs_outside_the_sweep_are_near_reference(dtype: DType) -> None:
         assert_near(name, got, want, target, 4 if target is D.float32 else 1)
 
 
+def test_extremes_of_bools_equal_numpy() -> None:
+    x, y = np.array([False, False, True, True]), np.array([False, True, False, True])
+    greater, lesser = run(lambda a, b: [ops.maximum(a, b), ops.minimum(a, b)], x, y, dims=[["n"], ["n"]])
+    np.testing.assert_array_equal(greater, np.maximum(x, y), strict=True)
+    np.testing.assert_array_equal(lesser, np.minimum(x, y), strict=True)
+
+
 def test_divmod_gives_quotient_and_remainder_when_dims_are_symbolic() -> None:
     x, y = np.array([7, -7, 7, -7, 5]), np.array([2, 2, -2, -2, 0])
     quotient, rest = run(lambda a, b: divmod(a, b), x, y, dims=[["n"], ["n"]])
@@ -196,6 +205,22 @@ def test_lossy_cast_warns_once_a_line_and_is_an_error_when_strict() -> None:
     strict = Graph("strict", types, strict=True)
     with pytest.raises(gc.GraphcoreError, match="the implicit cast of lhs from int64 to float16"):
         strict["x"] + strict["y"]
+
+
+def test_cast_of_integers_is_lossy_unless_the_range_fits() -> None:
+    signed = {d: (-(1 << d.bits - 1), (1 << d.bits - 1) - 1) for d in (D.int4, D.int8, D.int16, D.int32, D.int64)}
+    unsigned = {d: (0, (1 << d.bits) - 1) for d in (D.uint4, D.uint8, D.uint16, D.uint32, D.uint64)}
+    limits = signed | unsigned
+    for source, target in itertools.product(limits, repeat=2):
+        least, greatest = limits[target]
+        fits = all(least <= limit <= greatest for limit in limits[source])
+        assert is_lossy(source, target) is not fits, (source, target)
+
+
+def test_negative_numbers_cast_to_unsigned_ones_warn() -> None:
+    graph = Graph("lossy", {"x": TensorType(D.int8, ["n"]), "y": TensorType(D.uint16, ["n"])}, promotion="allo_cpp")
+    with pytest.warns(LossyCastWarning, match="cast of lhs from int8 to uint16 cannot hold"):
+        graph["x"] + graph["y"]
 
 
 def test_round_method_keeps_digits_when_asked() -> None:

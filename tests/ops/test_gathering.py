@@ -261,6 +261,20 @@ def test_scattered_extremes_propagate_nan(dtype: DType) -> None:
     np.testing.assert_array_equal(least, [np.nan, np.nan, 2])
 
 
+def test_scattered_extremes_of_bools_equal_numpy() -> None:
+    x, updates = np.array([False, False, True, True]), np.array([False, True, False, True])
+    indices = np.arange(4)
+
+    def function(x: Symbol, u: Symbol, i: Symbol) -> list[Symbol]:
+        rows = ops.unsqueeze(i, 1)
+        along = [ops.scatter_max(x, u, i), ops.scatter_min(x, u, i)]
+        return [*along, ops.scatter_nd_max(x, u, rows), ops.scatter_nd_min(x, u, rows)]
+
+    results = run(function, x, updates, indices, dims=[["n"], ["k"], ["k"]])
+    for result, extreme in zip(results, [np.maximum, np.minimum] * 2, strict=True):
+        np.testing.assert_array_equal(result, extreme(x, updates), strict=True)
+
+
 def test_updates_are_cast_to_the_dtype_of_x_where_promotion_says_so() -> None:
     x, small, i = symbols((F32, ["n"]), (DType.int8, ["k"]), (I64, ["k"]))
     assert ops.scatter(x, small, i).type == TensorType(F32, ["n"])

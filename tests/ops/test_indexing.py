@@ -94,6 +94,14 @@ def test_dims_are_bounds_and_positions() -> None:
     assert made[n // 2 :].shape == [n - n // 2, 4]
 
 
+@pytest.mark.parametrize("count", [0, 1, 4, 9])
+def test_negative_dims_follow_numpy_when_0_or_beyond_the_axis(count: int) -> None:
+    x, k = np.arange(6, dtype=np.float32), Dim("k")
+    results = run(lambda x, y: [x[-k:], x[:-k], x[-k::2]], x, np.zeros(count, np.float32), dims=[["n"], ["k"]])
+    for result, wanted in zip(results, [x[-count:], x[:-count], x[-count::2]], strict=True):
+        np.testing.assert_array_equal(result, wanted, strict=True)
+
+
 @pytest.mark.parametrize("step", [1, 2, -1, -2])
 def test_slices_take_symbols_when_the_graph_runs(step: int) -> None:
     def function(x: Symbol, a: Symbol, b: Symbol, c: Symbol) -> list[Symbol]:

@@ -137,6 +137,18 @@ def test_exclusive_running_total_leaves_the_element_out(name: str, reverse: bool
     np.testing.assert_array_equal(got, want[:, ::-1] if reverse else want)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes_equal_numpy(name: str, reverse: bool) -> None:
+    function = {"cummax": np.maximum, "cummin": np.minimum}[name]
+    x = np.array([[2, 5, 1, 3], [-1, -4, 0, -2], [3, -5, 4, 1]], np.int16)
+    arrays: list[Array] = [x, x.astype(np.float32), x > 0]
+    results = run(lambda *inputs: [getattr(ops, name)(s, 1, reverse) for s in inputs], *arrays)
+    for array, result in zip(arrays, results, strict=True):
+        wanted = function.accumulate(array[:, ::-1], 1)[:, ::-1] if reverse else function.accumulate(array, 1)
+        np.testing.assert_array_equal(result, wanted, strict=True)
+
+
 def test_cumsum_of_float16_accumulates_in_float32() -> None:
     x = np.full((1, 3000), 1, np.float16)
     assert run1(ops.cumsum, x)[0, -1] == 3000

@@ -80,6 +80,14 @@ def test_common_subexpressions_looks_at_attributes_dtypes_and_signs() -> None:
     ]  # fmt: skip
 
 
+def test_common_subexpressions_keeps_the_signs_of_attributes() -> None:
+    x, slopes = f32([-1.0]), (0.0, -0.0, 0.0)
+    graph = graph_of(lambda x: tuple(ops.leaky_relu(x, slope) for slope in slopes), vector())
+    merged = passes.common_subexpressions(graph)
+    assert operators(merged) == ["LeakyRelu"] * 2
+    assert [np.signbit(y).item() for y in run(merged, x)] == [np.signbit(x * slope).item() for slope in slopes]
+
+
 @pytest.mark.parametrize("operator", ["RandomNormalLike", "RandomUniformLike", "Bernoulli"])
 def test_common_subexpressions_leaves_random_operators(operator: str) -> None:
     graph = Graph("test", {"x": vector(DType.float32, 4)})
@@ -328,6 +336,16 @@ def test_remove_identities_leaves_what_is_none(function: Callable[[Symbol], Symb
     graph = graph_of(function, SQUARE)
     assert operators(passes.remove_identities(graph)) == operators(graph)
     assert_same(graph, f32([[0.0, -0.0, 1.0], [np.nan, np.inf, -np.inf], [1e-45, -1e-45, 3e38]]))
+
+
+def test_remove_identities_keeps_the_signs_of_zeros() -> None:
+    zeros = f32([0.0, -0.0])
+
+    def function(x: Any) -> tuple[Any, ...]:
+        return x + zeros[0], x + zeros[1], x - zeros[0], x - zeros[1]
+
+    results = run(passes.remove_identities(graph_of(function, vector())), zeros)
+    assert [np.signbit(result).tolist() for result in results] == [np.signbit(y).tolist() for y in function(zeros)]
 
 
 @pytest.mark.parametrize("dtype", INTEGERS[:10], ids=str)

@@ -57,7 +57,7 @@ TWO = (
     "bitwise_and logical_and matmul outer"
 )
 """Functions that NumPy, JAX and PyTorch share: the op of the library, and after `=` another name in the packages."""
-ARRAY_API = "cumsum var stdev=std max min sort", "less equal left_shift atan2=arctan2"
+ARRAY_API = "cumsum cumprod var stdev=std max min sort", "less equal left_shift atan2=arctan2"
 """Functions of one and of two operands that NumPy and JAX share."""
 
 
