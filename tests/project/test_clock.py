@@ -281,5 +281,5 @@ def test_waiting_for_something_is_no_fault(source: str) -> None:
 
 def test_tests_assert_nothing_of_the_clock_or_memory() -> None:
     paths = sorted(path for path in TESTS.rglob("*.py") if path.name != Path(__file__).name)
-    found = {str(path.relative_to(TESTS)): faults(path.read_text()) for path in paths}
+    found = {str(path.relative_to(TESTS)): faults(path.read_text(encoding="utf-8")) for path in paths}
     assert {path: lines for path, lines in found.items() if lines} == {}
