@@ -45,11 +45,11 @@ def _git(command: str) -> list[str]:
 def test_files() -> dict[str, frozenset[str]]:
     """Return every test file, and the modules of the package that define what it names."""
     paths = sorted((ROOT / "tests").rglob("test_*.py"))
-    return {path.relative_to(ROOT).as_posix(): _modules_named(path) for path in paths}
+    return {path.relative_to(ROOT).as_posix(): modules_named(path) for path in paths}
 
 
 @cache
-def _modules_named(path: Path) -> frozenset[str]:
+def modules_named(path: Path) -> frozenset[str]:
     """Return the modules that define what a test file and the helpers that it imports name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names: dict[str, object] = {}
@@ -67,7 +67,7 @@ def _modules_named(path: Path) -> frozenset[str]:
             base = ROOT.joinpath(*(node.module or "").split("."))
             for helper in {base.with_suffix(".py"), *(base / f"{alias.name}.py" for alias in node.names)}:
                 if helper.exists() and helper != path:
-                    modules |= _modules_named(helper)
+                    modules |= modules_named(helper)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
             owner = names[node.value.id]
@@ -109,14 +109,13 @@ def tests_of(path: str) -> list[str]:
         name = Path(path).name
         changed = {module for module, file in modules().items() if name in file.read_text(encoding="utf-8")}
         tests = _tests_with(name)
-    importers: dict[str, set[str]] = {}
-    for each in imports():
-        importers.setdefault(each.target, set()).add(each.source)
     nearest, reached = changed, set(changed)
     named: list[str] = []
-    while nearest and not named:
+    while nearest:
         named = [test for test, its_modules in test_files().items() if its_modules & nearest]
-        nearest = {source for module in nearest for source in importers.get(module, ())} - reached
+        if named:
+            break
+        nearest = {each.source for each in imports() if each.target in nearest} - reached
         reached |= nearest
     folder, stem = f"/{Path(path).parent.name}/", Path(path).stem
     named.sort(key=lambda test: (stem not in test, folder not in test, len(test_files()[test])))

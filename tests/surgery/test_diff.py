@@ -236,9 +236,9 @@ def chain(count: int, more: frozenset[int] = frozenset()) -> Graph:
     return g
 
 
-def test_ten_thousand_nodes_take_twice_the_calls_of_five_thousand() -> None:
-    assert growth(lambda size: partial(chain(size).diff, chain(size, frozenset({50, 1250, 2000}))), 5000) < 2.5
-    found = chain(10_000).diff(chain(10_000, frozenset({50, 2500, 4000})))
+def test_calls_grow_with_the_nodes() -> None:
+    assert growth(lambda size: partial(chain(size).diff, chain(size, frozenset({50, 250, 400}))), 1000) < 2.5
+    found = chain(2000).diff(chain(2000, frozenset({50, 500, 800})))
     assert [n.op_type for n in found.nodes if n.kind == "+"] == ["Abs"] * 3
     assert [n.op_type for n in found.nodes if n.kind == "~"] == ["Relu"] * 3
     assert not [n for n in found.nodes if n.kind == "-"]

@@ -315,9 +315,9 @@ def test_wide_integers_and_strings_are_shown() -> None:
     assert big["statistics"]["max"] == float(2**90)
 
 
-def test_twenty_thousand_nodes_take_twice_the_calls_of_ten_thousand() -> None:
-    assert growth(lambda layers: partial(page_data, exported(layers), Shown(targets=())), 800) < 2.5
-    graph = exported(1_600)
+def test_calls_and_text_grow_with_the_nodes() -> None:
+    assert growth(lambda layers: partial(page_data, exported(layers), Shown(targets=())), 100) < 2.5
+    graph = exported(200)
     text = json.dumps(page_data(graph, Shown(targets=())), separators=(",", ":"))
-    assert len(graph.nodes) > 19_000
+    assert len(graph.nodes) > 2_300
     assert len(text) < 500 * len(graph.nodes)
