@@ -83,6 +83,11 @@ def product(a: Terms[D], b: Terms[D]) -> Poly[D]:
     return added({}, ((times(m, n), c * d) for m, c in a for n, d in b))
 
 
+def factors_of_product(a: Terms[D], b: Terms[D]) -> int:
+    """Return how many atoms the terms of a product have before equal ones are added."""
+    return sum(len(m) for m, _ in a) * len(b) + sum(len(m) for m, _ in b) * len(a)
+
+
 def written(terms: Terms[D]) -> list[tuple[int, list[str]]]:
     """Coefficients and the texts of the factors; a division stands bare only where it is the whole term."""
     return [(c, [f"({a})" if a._op == "//" and (c, len(m)) != (1, 1) else a._text for a in m]) for m, c in terms]

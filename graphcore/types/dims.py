@@ -25,6 +25,7 @@ from graphcore.types.dim_polynomial import (
     added,
     cancelled,
     exact_quotient,
+    factors_of_product,
     minus,
     order,
     product,
@@ -35,6 +36,7 @@ from graphcore.types.dim_polynomial import (
 )
 
 _MAX_ARGS = 16  # of a max or min
+_MAX_FACTORS = 10_000  # of all terms of a product together: what bounds the time that it takes
 _KEPT = 1024  # sizes that stay when nothing uses them
 
 
@@ -170,6 +172,8 @@ class Dim:
         left, factor = terms(self), terms(right)
         if len(left) * len(factor) > MAX_PRODUCTS:
             raise ValueError(f"a dim cannot have so many terms: product of sums of {len(left)} and {len(factor)}")
+        if (factors := factors_of_product(left, factor)) > _MAX_FACTORS:
+            raise ValueError(f"a dim cannot have so many factors: {factors} in a product, at most {_MAX_FACTORS}")
         return _build(product(left, factor))
 
     __radd__ = __add__

@@ -337,6 +337,8 @@ def test_constructor_when_text_is_hostile_is_refused_soon() -> None:
         assert str(caught.value) == f"{shown!r} is no dim: {why}"
     with pytest.raises(ValueError, match=r"^a dim cannot have so many terms: product of sums of 512 and 2$"):
         Dim(" * ".join(f"(a{i} + b{i})" for i in range(40)))
+    with pytest.raises(ValueError, match=r"^a dim cannot have so many factors: \d+ in a product, at most 10000$"):
+        Dim("(a+b)*" * 300 + "1")
     with pytest.raises(ValueError, match=r"^a dim cannot have a max of more than 16 arguments$"):
         Dim(f"max({', '.join(f'a{i}' for i in range(40))})")
 
