@@ -22,7 +22,7 @@ from graphcore.runtime.lowering.dtypes.integers.wide.operands import (
 from graphcore.types.dtypes import DType
 
 _I64 = DType.int64
-MOST_BITS_OF_FLOATS = 1000
+MOST_BITS_OF_FLOATS = 991
 """The widest integers whose quotients float64 tells digit by digit, unrolled: it has no powers of two far above."""
 
 
