@@ -23,7 +23,7 @@ Kind: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of a request's arrays without the batch: those of one kind can be put together."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Request:
     """A request that waits or runs. rows: its number of them. seconds: that it may take, from its arrival on."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc as garbage
+import time
+import weakref
 from concurrent.futures import CancelledError, wait
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 import graphcore as gc
 from graphcore import models
 from graphcore.errors import BusyError, FeedError, RunCancelledError, RunTimeoutError
+from graphcore.runtime.serving.deadlines import Deadlines
 from graphcore.runtime.serving.metrics import Recorder
 from tests.runtime.test_batcher import LONG, until_taken, watching
 from tests.runtime.test_stopping import ENDLESS, FIVE, counting
@@ -40,6 +44,32 @@ def test_request_that_waits_beyond_its_time_is_not_run() -> None:
     assert (found.submitted, found.completed, found.timed_out, found.busy) == (6, 4, 2, 1)
     assert (found.failed, found.cancelled, found.waiting, found.running) == (0, 0, 0, 0)
     assert found.waiting_seconds.count == 5
+
+
+def test_batcher_keeps_no_completed_request_until_its_timeout() -> None:
+    with gc.Batcher(counting(), 1, 0) as batcher:
+        futures = [batcher.submit(FIVE, timeout=3600) for _ in range(20)]
+        references = [weakref.ref(future) for future in futures]
+        for future in futures:
+            future.result(PATIENCE)
+        del futures, future
+        batcher.submit(FIVE, timeout=3600).result(PATIENCE)  # the thread has let go of the last of them
+        garbage.collect()
+        assert sum(reference() is not None for reference in references) == 0
+
+
+def test_deadlines_forget_completed_requests() -> None:
+    class Held:
+        pass
+
+    deadlines = Deadlines("deadlines of a test", lambda request: None)
+    kept, far = Held(), time.monotonic() + 1e6
+    deadlines.add(far, kept)
+    for _ in range(5000):
+        deadlines.add(far, Held())
+    assert len(deadlines._waiting) <= 1025
+    assert any(reference() is kept for _, _, reference in deadlines._waiting)
+    deadlines.close()
 
 
 def test_close_stops_what_runs_when_its_time_is_over() -> None:
