@@ -204,6 +204,8 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "float out of range": ("FP32", {"inputs": [_tensor(data=[1e39, 1])]}, "FP32 does not hold"),
     "integer beyond floats": ("FP64", {"inputs": [_tensor(datatype="FP64", data=[10**400, 1])]}, "FP64 does not hold"),
     "two as a bool": ("BOOL", {"inputs": [_tensor(datatype="BOOL", data=[2, 1])]}, "2 among elements of BOOL"),
+    "timeout beyond all": ("FP32", {"inputs": [_tensor()], "parameters": {"timeout": 10**400}}, "no number of micro"),
+    "half a pair": ("BYTES", {"inputs": [_tensor(datatype="BYTES", data=["\ud800", ""])]}, "half of a surrogate"),
     "timeout of text": ("FP32", {"inputs": [_tensor()], "parameters": {"timeout": "1"}}, "no number of microseconds"),
     "size of text": ("FP32", {"inputs": [_tensor(parameters={"binary_data_size": "8"})]}, "binary_data_size='8'"),
     "no rows": ("FP32", {"inputs": [_tensor(shape=[0, 2], data=[])]}, "a request of 0 rows"),

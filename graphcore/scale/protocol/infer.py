@@ -144,7 +144,7 @@ def _timeout(parameters: Mapping[str, Any]) -> float | None:
     given = parameters.get("timeout")
     if given is None:
         return None
-    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < 1 << 63:
         raise ProtocolError(f"timeout={given!r:.40} is no number of microseconds")
     return given / 1e6 if given else None
 

@@ -146,6 +146,10 @@ def from_json(name: str, data: object, dtype: DType, shape: tuple[int, ...]) -> 
         if not isinstance(value, kinds) or is_other or (isinstance(value, bool) and bool not in kinds):
             raise ProtocolError(f"input {name!r}: {value!r:.40} among elements of {datatype(dtype)}")
     if dtype is DType.string:
+        try:
+            "".join(flat).encode()
+        except UnicodeEncodeError:
+            raise ProtocolError(f"input {name!r}: a string with half of a surrogate pair, which UTF-8 lacks") from None
         return _array_of(flat, shape)
     wire = _wire(dtype)
     try:
