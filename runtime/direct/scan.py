@@ -202,6 +202,8 @@ class Scan(ScannedValues):
                     return "this form of Constant"
                 continue
             names, outputs = [*node.input], [*node.output]
+            if not schema.fewest_results <= len(outputs) <= schema.most_results:
+                return f"{op_type} of {len(outputs)} results"
             if not schema.fewest <= len(names) <= schema.most or (
                 "" in names and ("" in names[: schema.fewest] or schema.most > VARIADIC)
             ):

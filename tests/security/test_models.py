@@ -185,6 +185,9 @@ ARITY = {
     "very many results": node("Neg", ["x"], ["y", *(f"z{i}" for i in range(10_000))]),
     "no results": node("Add", ["x", "x"], []),
     "too many of Split": node("Split", ["x"], ["y", "a", "b", "c", "d"], num_outputs=2),
+    "unnamed results beyond those of Split": node("Split", ["x"], ["y", "a", "b", "c", ""], num_outputs=4),
+    "unnamed results beyond the schema": node("Add", ["x", "x"], ["y", ""]),
+    "no results of a Cast": node("Cast", ["x"], [], to=1),
     "fed what is no tensor": node("SequenceLength", ["x"], ["y"]),
     "dtype it does not take": node("Not", ["x"], ["y"]),
 }
@@ -193,6 +196,7 @@ ARITY = {
 @pytest.mark.parametrize("proto", ARITY.values(), ids=ARITY)
 def test_node_is_refused_when_its_arity_or_types_are_wrong(proto: onnx.NodeProto) -> None:
     refused(model([proto]), f"{proto.op_type} ")
+    refused(model([proto]), f"{proto.op_type} ", run=True)
 
 
 # Types
