@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from graphcore.arrays.resource_limits import USUAL
 from graphcore.onnx.proto.ranges import LONGEST
 from graphcore.runtime.direct.constants import is_bounded, is_of_bits, is_text, values
 from graphcore.runtime.lowering.guards import negative_axes
@@ -133,6 +134,8 @@ class ScannedValues:
         tensor = value.type.tensor_type
         dtype = self._stored.get(tensor.elem_type)
         if dtype is None or type(value.name) is not str or not value.name or value.name in self.dtypes:
+            return False
+        if math.prod(d.dim_value for d in tensor.shape.dim if d.dim_value > 0) > USUAL.elements:
             return False
         if any(d.HasField("dim_value") and (d.dim_value == 0 or d.dim_value < -1) for d in tensor.shape.dim):
             return False

@@ -88,6 +88,15 @@ def test_load_is_refused_when_it_is_beyond_a_limit(
     load(content, limits=gc.Limits(**{name: 200 if name != "depth" else 2}))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+@pytest.mark.parametrize("dims", [[2**40 + 1], [2**62], [2**20, "n", 2**20, 2]], ids=str)
+def test_limit_of_elements_holds_for_inputs(load: Callable[..., Any], dims: list[int | str]) -> None:
+    shape = helper.make_node("Shape", ["x"], ["y"])
+    proto = model([shape], [value("x", FLOAT, dims)], [value("y", TensorProto.INT64, None)])
+    with pytest.raises(ResourceLimitError, match=f"elements={2**40}"):
+        load(proto)
+
+
 def test_limit_of_bytes_counts_external_data(tmp_path: Path) -> None:
     weight = onnx.numpy_helper.from_array(np.ones(1000, np.float32), "w")
     proto = model(

@@ -97,6 +97,7 @@ class Reader:
             type_ = read_type(info.type)
             if isinstance(type_, TensorType):
                 type_ = tensor_type(self.model.dtype(info.name, type_.dtype), type_.shape)
+            check_elements(type_, self.model.limits, info.name)
             made = self.graph.build.input(type_, info.name if self.is_top else None)
             self.define(info.name, made)
 
