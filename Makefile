@@ -85,7 +85,7 @@ test-quick: $(VENV)/.dev-stamp
 
 # A browser of the system is used where there is one; tests/support/browser.py looks for it.
 test-browser: $(VENV)/.browser-stamp
-	$(PY) -m pytest -n 2 -m browser --all --junit-xml=build/test-browser.xml
+	$(PY) -m pytest -n 2 tests/view/browser --all --junit-xml=build/test-browser.xml
 
 # In one process: all of these tests share one cluster.
 test-ray: $(VENV)/.ray-stamp
@@ -104,7 +104,7 @@ docs: $(VENV)/.docs-stamp
 	@echo "open build/site/index.html"
 
 check-docs: docs
-	$(PY) -m pytest -n 2 -m docs --all --junit-xml=build/test-docs.xml
+	$(PY) -m pytest -n 2 tests/ops tests/project -m docs --all --junit-xml=build/test-docs.xml
 
 test-newest: newest
 	$(NEWEST)/bin/python -m pytest -n 2 $(if $(QUICK),-m releases,--all)

@@ -53,7 +53,7 @@ QUOTIENTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], int]]
 }
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, *map(D.int, range(989, 1003)), D.uint(991), D.uint(992)], ids=str)
+@pytest.mark.parametrize("dtype", [*DTYPES, *map(D.int, (990, 991, 992, 993, 1000)), D.uint(991), D.uint(992)], ids=str)
 def test_quotients_are_those_of_python_when_of_thousands_of_bits(dtype: DType) -> None:
     graph = Graph("divide", {"x": TensorType(dtype, ["n"]), "y": TensorType(dtype, ["n"])}, promotion="allo_cpp")
     graph.output(*(call(*graph.inputs) for call, _ in QUOTIENTS.values()))
