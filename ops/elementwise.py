@@ -99,10 +99,13 @@ def _integer_pow(x: Symbol, y: Symbol) -> Symbol:
     count = y if y.dtype.is_unsigned else e.where(e.less(y, zero), zero, y)
     result: Symbol | None = None
     square = x
+    holds_two = x.dtype.max >= 2  # int2 and uint1 do not: their exponents from 0 on are 0 and 1
     for _ in range(bits if x.dtype.is_unsigned else bits - 1):
-        odd = e.equal(e.emit("Mod", count, e.const(x, 2)), one)
+        odd = e.equal(e.emit("Mod", count, e.const(x, 2)) if holds_two else count, one)
         factor = e.where(odd, square, one)
         result = factor if result is None else e.emit("Mul", result, factor)
+        if not holds_two:
+            break
         square = e.emit("Mul", square, square)
         count = e.emit("Div", count, e.const(x, 2))
     assert result is not None

@@ -260,3 +260,16 @@ def test_expm1_and_log1p_are_within_five_units_over_their_whole_range(name: str,
         wanted = getattr(np, name)(edges)
     assert np.allclose(run1(getattr(ops, name), edges), wanted, rtol=1e-6, equal_nan=True)
     assert np.signbit(run1(getattr(ops, name), edges)[3])
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", [D.uint(1), D.int(2), D.uint(2), D.int(3), D.uint(3), D.int(4)], ids=str)
+def test_integer_powers_of_few_bits_are_exact_and_wrap(dtype: DType) -> None:
+    numbers = range(int(dtype.min), int(dtype.max) + 1)
+    pairs = [(x, y) for x in numbers for y in numbers if y >= 0]
+    graph = Graph("power", {"x": TensorType(dtype, ["n"]), "y": TensorType(dtype, ["n"])}, promotion="allo_cpp")
+    graph.output(graph["x"] ** graph["y"])
+    x, y = (np.array(column).astype(dtype.storage.numpy) for column in zip(*pairs, strict=True))
+    (result,) = gc.InferenceSession().load(graph).execute(x, y)
+    low, size = int(dtype.min), 1 << dtype.bits
+    assert result.astype(int).tolist() == [(x**y - low) % size + low for x, y in pairs]
