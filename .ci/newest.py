@@ -2,7 +2,7 @@
 
 `python .ci/newest.py`, after `make test`. The tests are those marked `releases` of the sample of `make test`, by commit
 the one half or the other. CI fails where a number is wrong (a test marked `numbers` fails an assertion) or a process
-dies. Everything else, and a package index that does not answer, is printed as a warning: a release of another package is
+dies. All else, and a package index that does not answer, is printed as a warning: a release of another package is
 not the fault of the change that CI tests.
 """
 
