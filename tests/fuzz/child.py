@@ -27,7 +27,7 @@ MODULES = {
     "model": "tests.support.mutants", "feeds": "tests.fuzz.odd_feeds", "config": "graphcore.models.llama",
     "cache": "tests.fuzz.mutations",
 }  # fmt: skip
-"""What kinds import when they are first used: a child is started again after each death."""
+"""The module that each kind imports on first use: a child starts again after each crash."""
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ FILES = ("/proc/self/statm", "/proc/self/status", "smaps")
 """Files with the memory that a process has in use."""
 
 SUSPECTED = re.compile(r"import time|from time|resource|psutil|getloadavg|os\.times|/proc/self|smaps")
-"""What a module has that can have a fault: others are not parsed."""
+"""Text of modules that can assert a reading: others are not parsed."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc as garbage
 import os
 import pickle
 import signal
@@ -107,6 +108,8 @@ ONES = np.ones(2, np.float32)
 
 
 def descriptors() -> int:
+    """Return the number of open files, without those of garbage that earlier tests left."""
+    garbage.collect()
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -190,7 +193,7 @@ def test_results_stay_as_they_are_when_other_calls_follow_and_the_model_is_close
         assert (array == i + 1).all()
         array[:] = 0  # it is the caller's
     assert not any(part.any() for part in slices)
-    assert descriptors() <= before  # fewer where garbage of other tests was collected
+    assert descriptors() == before
 
 
 # Limits
@@ -431,7 +434,7 @@ def test_other_requests_are_not_affected_when_a_worker_is_killed() -> None:
         opened = opened.union(*map(shared_files, (os.getpid(), *isolated.processes))) - shared
     assert isolated.processes == []
     check_gone(*seen)
-    assert descriptors() <= before  # fewer where garbage of other tests was collected
+    assert descriptors() == before
     assert not [path for path in opened if os.path.exists(path)]
 
 
