@@ -1,6 +1,6 @@
 """Which cases run: a sample for `make test`, the other cases for the rest of `make test-all`, a shard of either.
 
-A test function gets 1 s and 32 cases. Of a function with more, the cases in their order are cut into as many runs of
+A test function gets half a second and 32 cases. Of a function with more, the cases in their order are cut into as many runs of
 neighbours as the function may have cases, and one case of each run is kept. Neighbours share their outer parameters,
 so that the sample covers these; the position inside a run moves on from run to run, so that it covers the inner ones.
 
@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = Path(__file__).with_name("times.json")
-MAX_SECONDS = 1.0
+MAX_SECONDS = 0.5
 MAX_CASES = 32
 
 
@@ -41,7 +41,7 @@ def number_of(text: str) -> int:
 
 @cache
 def seconds_of_cases() -> dict[str, float]:
-    """Return the mean seconds of a case, by function: of those in which 32 cases take more than 1 s."""
+    """Return the mean seconds of a case, by function: of those in which 32 cases take more than that."""
     times: dict[str, float] = json.loads(TIMES.read_text(encoding="utf-8"))
     return times
 

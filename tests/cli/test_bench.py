@@ -132,6 +132,7 @@ def test_picture_escapes_names() -> None:
 # compare
 
 
+@pytest.mark.full
 def test_compare_measures_forms_beside_the_exact_model(document: Document, magika: Trained) -> None:
     found = document("compare", magika.file(), "--seconds", "0.02", "--provider", "cpu")
     forms = {(each["kind"], each["name"]): each for each in found["forms"]}

@@ -29,6 +29,7 @@ def test_run_reads_shows_and_writes_complex_arrays(tmp_path: Path, capsys: pytes
     assert "complex64" in shown
 
 
+@pytest.mark.full
 def test_bench_runs_onnxruntime_alone_on_complex_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph = Graph("g", {"z": TensorType(DType.complex64, ["n"])}, promotion="array_api")
     graph.output(y=ops.exp(graph["z"]))

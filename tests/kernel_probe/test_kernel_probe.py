@@ -60,6 +60,7 @@ def table_rows(version: str) -> dict[str, frozenset[DType]]:
     return {op: row.intersection(DTYPES) for op, row in found.items()}
 
 
+@pytest.mark.full
 def test_sample_of_the_table_is_what_the_runtime_has() -> None:
     found = facts(CPU, sweeping.kernels(sweep(jobs(SAMPLE), CPU, processes=1)))
     measured = merged([{**found, "onnxruntime": "1.0.0"}])

@@ -64,7 +64,7 @@ def run_each(
 
 
 @pytest.mark.numbers
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees(1, 64, 12, divides=True))
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph, arrays, outputs = tree

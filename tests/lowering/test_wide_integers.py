@@ -38,7 +38,7 @@ def operators(graph: Graph, target: TargetName = "cpu") -> Counter[str]:
 
 
 @pytest.mark.numbers
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees(1, 200, 8, divides=True))
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph, arrays, outputs = tree

@@ -165,6 +165,7 @@ def locations(path: Path) -> set[str]:
     return {entry.value for w in model.graph.initializer for entry in w.external_data if entry.key == "location"}
 
 
+@pytest.mark.full
 def test_no_model_is_lost_when_exports_are_killed_and_nothing_is_left_by_the_next() -> None:
     command = [sys.executable, "-m", "tests.onnx.test_killed_exports", "--kills", "25"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

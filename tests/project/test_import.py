@@ -32,6 +32,7 @@ def test_names_are_listed_before_they_are_imported() -> None:
     assert said == "[]"
 
 
+@pytest.mark.full
 def test_every_name_is_imported_from_where_it_stands() -> None:
     said = run("import graphcore as gc; print([n for n in gc.__all__ if getattr(gc, n) is None])")
     assert said == "[]"
@@ -96,6 +97,7 @@ open({str(path)!r}, "wb").write(pickle.dumps(graph))
     assert run(f"import pickle; print(pickle.load(open({str(path)!r}, 'rb')).nodes[0].op_type)") == "Mul"
 
 
+@pytest.mark.full
 def test_threads_that_import_parts_at_once_all_find_them_whole() -> None:
     code = """
 import importlib, threading

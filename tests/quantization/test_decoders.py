@@ -139,6 +139,7 @@ def test_mapped_memory_is_let_go_and_stays_as_it_is(tmp_path: Path) -> None:
     np.testing.assert_array_equal(own, np.arange(1 << 16))
 
 
+@pytest.mark.full
 def test_memory_is_that_of_4_bits(tmp_path: Path) -> None:
     config = llama.Config(vocabulary=16_000, width=1024, inner=2816, layers=2, heads=16, kv_heads=4, size=64)
     weights = sum(int(np.prod(shape)) for shape in llama.shapes(config).values())

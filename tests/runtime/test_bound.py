@@ -248,6 +248,7 @@ def test_call_that_fails_says_why_and_leaves_the_next_one_right() -> None:
     assert bound(np.array([3]))[0].tolist() == [3]
 
 
+@pytest.mark.full
 def test_bound_outlives_the_model() -> None:
     bound = affine().bind(X, TWO)
     collector.collect()

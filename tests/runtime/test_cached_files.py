@@ -214,6 +214,7 @@ for _ in range(8):
 """
 
 
+@pytest.mark.full
 def test_two_processes_that_load_one_file_at_once_are_both_right(path: Path) -> None:
     write(path)
     command = [sys.executable, "-c", CHILD, str(path)]
@@ -417,6 +418,7 @@ def imported(path: Path) -> Iterator[str]:
     yield from json.loads(done.stdout)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["decoder", "linear"])
 @pytest.mark.usefixtures("settled")
 def test_start_from_an_entry_imports_what_it_runs(kind: str, path: Path, decoder: Path) -> None:

@@ -149,6 +149,7 @@ def test_decoder_generates_the_same_from_its_folder(decoder: Path) -> None:
     assert [text.tolist() for text in generate(model, prompts, 12)] == wanted
 
 
+@pytest.mark.full
 def test_another_process_starts_from_a_file_that_was_written_just_now(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

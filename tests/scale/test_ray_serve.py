@@ -162,7 +162,8 @@ def test_slots_come_back_when_clients_of_streams_leave(port: int) -> None:
             gone.sendall(head % len(long) + long)
             said = b""
             while b"data: " not in said:
-                said += gone.recv(65536)
+                assert (part := gone.recv(65536)), said
+                said += part
     short = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 3}).encode()
     status, answer = _post(port, "/streams/v2/models/llama/generate", short)
     assert (status, len(answer["tokens"])) == (200, 3)

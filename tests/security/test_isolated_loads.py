@@ -174,6 +174,7 @@ def test_timeout_counts_the_wait_for_a_free_worker(isolated: gc.IsolatedModel) -
             first.result()
 
 
+@pytest.mark.full
 def test_session_limit_holds_when_the_timeout_is_longer() -> None:
     session = gc.IsolatedSession(run_seconds=1, load_seconds=START)
     with session.load(endless()) as made, pytest.raises(ResourceLimitError, match="run_seconds=1"):

@@ -181,6 +181,7 @@ def test_outputs_are_those_of_a_model_for_strings_lists_optionals_and_wide_integ
     assert results[3].tolist() == [2**91, -10]
 
 
+@pytest.mark.full
 def test_results_stay_as_they_are_when_other_calls_follow_and_the_model_is_closed() -> None:
     graph = Graph("grow", {"x": TensorType(DType.float32, ["n"])})
     graph.output(y=graph["x"] + 1, least=ops.min(graph["x"]))
@@ -395,6 +396,7 @@ def test_shared_memory_is_found_by_process() -> None:
     assert file.name not in shared_files(os.getpid())
 
 
+@pytest.mark.full
 def test_other_requests_are_not_affected_when_a_worker_is_killed() -> None:
     graph = Graph("busy", {"x": TensorType(DType.float32, ["n", "n"])})
     total = graph["x"]
@@ -491,6 +493,7 @@ def test_fork_has_workers_of_its_own() -> None:
         assert isolated(np.array(False), ONES)[0].tolist() == [1, 1]
 
 
+@pytest.mark.full
 def test_worker_ends_with_its_parent_and_not_with_a_thread() -> None:
     program = f"""
 import threading, time

@@ -269,6 +269,7 @@ def test_no_more_than_the_root_is_opened_when_a_link_is_swapped_meanwhile(
     assert (hub / "gone").exists()
 
 
+@pytest.mark.full
 def test_no_handles_are_left_open(hub: Path) -> None:
     def count() -> int:
         collector.collect()
