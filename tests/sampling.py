@@ -1,8 +1,9 @@
 """Which cases run: a sample for `make test`, the other cases for the rest of `make test-all`, a shard of either.
 
-A test function gets half a second and 32 cases. Of a function with more, the cases in their order are cut into as many runs of
-neighbours as the function may have cases, and one case of each run is kept. Neighbours share their outer parameters,
-so that the sample covers these; the position inside a run moves on from run to run, so that it covers the inner ones.
+A test function gets half a second and 32 cases. Of a function with more, the cases in their order are cut into as many
+runs of neighbours as the function may have cases, and one case of each run is kept. Neighbours share their outer
+parameters, so that the sample covers these; the position inside a run moves on from run to run, so that it covers the
+inner ones.
 
 The seed is the time of the commit. As many successive seeds as a run has cases cover every case, so that a week of
 commits covers the product. A test marked `full` is left to `make test-all`.

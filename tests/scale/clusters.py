@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,23 @@ def cluster(cpus: int, store: int = 200 << 20) -> Iterator[str]:
     try:
         yield mark
     finally:
-        ray.shutdown()
+        end(ray.shutdown, mark)
         del os.environ[_MARK]
+
+
+def end(shutdown: Callable[[], None], mark: str) -> None:
+    """Shut down Ray or its Serve; the processes of a cluster that does not end by itself are killed.
+
+    Ray waits for answers of processes without a limit of its own.
+    """
+    ending = threading.Thread(target=shutdown, daemon=True)
+    ending.start()
+    ending.join(60)
+    if ending.is_alive():
+        for process in processes(mark, ""):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        ending.join(60)
 
 
 def processes(mark: str, name: str) -> list[int]:

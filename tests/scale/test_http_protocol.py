@@ -396,7 +396,8 @@ def test_slot_of_a_stream_comes_back_when_its_client_leaves(monkeypatch: pytest.
                 gone.sendall(sent)
                 answer = b""
                 while b"data: " not in answer:
-                    assert (part := gone.recv(65536)), answer
+                    part = gone.recv(65536)
+                    assert part, answer
                     answer += part
             allowed = calls + 50
         allowed = 10_000

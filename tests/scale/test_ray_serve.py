@@ -21,7 +21,7 @@ import pytest
 import graphcore as gc
 from graphcore import Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError
-from tests.scale.clusters import processes
+from tests.scale.clusters import end, processes
 from tests.scale.support import graphs, models
 from tests.support.waiting import PATIENCE, until
 
@@ -50,7 +50,7 @@ def port(ray_cluster: str) -> Iterator[int]:
     several["llama"] = llama.build(llama.Config(), cache=32)
     serve.run(deployment(several, max_batch=8, max_waiting=32), name="several", route_prefix="/")
     yield made
-    serve.shutdown()
+    end(serve.shutdown, ray_cluster)
 
 
 def _post(port: int, path: str, body: Any, method: str = "POST") -> tuple[int, dict[str, Any]]:
@@ -162,7 +162,8 @@ def test_slots_come_back_when_clients_of_streams_leave(port: int) -> None:
             gone.sendall(head % len(long) + long)
             said = b""
             while b"data: " not in said:
-                assert (part := gone.recv(65536)), said
+                part = gone.recv(65536)
+                assert part, said
                 said += part
     short = json.dumps({"tokens": [1, 2, 3], "max_new_tokens": 3}).encode()
     status, answer = _post(port, "/streams/v2/models/llama/generate", short)
