@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import graphcore  # noqa: F401  before a test imports onnxruntime: it turns onnxruntime's telemetry off
+from tests import sampling
 from tests.sampling import default_seed, number_of, sample, seconds_of_cases, shard_of
 
 # A shell that runs the tests in the background has SIGINT ignored, and what tests start would inherit that: Ctrl-C
@@ -18,9 +19,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # A busy machine makes slow examples, not wrong ones. In CI the examples are the same every time, so that a change is
 # never blamed for one that it did not bring.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.register_profile("graphcore", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("graphcore")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from error
     if options.keyword or any("::" in argument for argument in config.args):
         options.all_cases = not options.rest
+    if not options.all_cases and not options.rest:
+        sampling.is_sampled = True
+        settings.register_profile("sample", settings(), max_examples=sampling.MAX_EXAMPLES)
+        settings.load_profile("sample")
     options.sample = options.sample or default_seed()  # pytest-xdist hands the options on to its workers
 
 

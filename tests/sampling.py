@@ -3,7 +3,7 @@
 A test function gets half a second and 32 cases. Of a function with more, the cases in their order are cut into as many
 runs of neighbours as the function may have cases, and one case of each run is kept. Neighbours share their outer
 parameters, so that the sample covers these; the position inside a run moves on from run to run, so that it covers the
-inner ones.
+inner ones. Hypothesis draws 25 examples at most.
 
 The seed is the time of the commit. As many successive seeds as a run has cases cover every case, so that a week of
 commits covers the product. A test marked `full` is left to `make test-all`.
@@ -27,6 +27,16 @@ ROOT = Path(__file__).resolve().parent.parent
 TIMES = Path(__file__).with_name("times.json")
 MAX_SECONDS = 0.5
 MAX_CASES = 32
+
+
+MAX_EXAMPLES = 25
+is_sampled = False
+"""Whether this run keeps a sample; set by conftest.py before the tests are imported."""
+
+
+def drawn(count: int) -> int:
+    """Return how many examples Hypothesis draws for a test: `count`, in a sample `MAX_EXAMPLES` at most."""
+    return min(count, MAX_EXAMPLES) if is_sampled else count
 
 
 def function_of(test: str) -> str:

@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as npst
 import graphcore.array_api as xp
 from graphcore import DType
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
+from tests.sampling import drawn
 from tests.support.graphs import FLOATS, Values, assert_same
 
 # Making
@@ -175,7 +176,7 @@ def test_setitem_writes_as_numpy_does() -> None:
 
 
 @given(npst.basic_indices((3, 4, 2), allow_newaxis=True))
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 def test_getitem_equals_numpy_for_basic_indices(index: Any) -> None:
     own = np.arange(24, dtype=np.int16).reshape(3, 4, 2)
     assert_same(xp.asarray(own)[index], np.asarray(own[index]), f"{index}")
@@ -223,7 +224,7 @@ def test_searchsorted_equals_numpy(known: list[float], asked: list[float], side:
 
 
 @given(st.floats(width=64), st.floats(width=64))
-@settings(max_examples=50)
+@settings(max_examples=drawn(50))
 def test_neighbours_and_signs_equal_numpy(x: float, y: float) -> None:
     a, b = xp.asarray(x, dtype=xp.float64), xp.asarray(y, dtype=xp.float64)
     with warnings.catch_warnings():

@@ -13,6 +13,7 @@ import graphcore as gc
 import graphcore.array_api as xp
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import DTypeError, ShapeError
+from tests.sampling import drawn
 from tests.support.graphs import Array
 
 la: Any = xp.linalg
@@ -111,7 +112,7 @@ def test_defective_eigenvalues_are_near_within_the_root_of_epsilon(dtype: Any) -
 
 
 @given(st.integers(0, 2**32), st.integers(1, 7), st.sampled_from(DTYPES))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 def test_any_matrices_are_decomposed(seed: int, n: int, dtype: Any) -> None:
     rng = np.random.default_rng(seed)
     x = random((2, n, n), dtype, seed)

@@ -16,6 +16,7 @@ import graphcore as gc
 import graphcore.array_api as xp
 from graphcore import DType, Graph, TensorType
 from graphcore.errors import DTypeError, PromotionError, ShapeError
+from tests.sampling import drawn
 from tests.support.graphs import Array, graph_of, run, run1
 
 la: Any = xp.linalg
@@ -152,7 +153,7 @@ def test_matrix_power_is_repeated_multiplication(shape: tuple[int, ...], dtype: 
 
 
 @given(stacks(square=True), st.integers(0, 4), st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 def test_solve_leaves_a_small_residual(x: Array, columns: int, seed: int) -> None:
     x = x + np.abs(x).max() * np.eye(x.shape[-1], dtype=x.dtype) * 4 + np.eye(x.shape[-1], dtype=x.dtype)
     b = random((*x.shape[:-1], columns) if columns else x.shape[-1:], x.dtype.type, seed)
@@ -239,7 +240,7 @@ def test_cholesky_gives_nan_where_a_matrix_is_not_positive_definite() -> None:
 
 
 @given(stacks(square=False), st.sampled_from(["reduced", "complete"]))
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 def test_qr_multiplies_back_with_orthonormal_columns(x: Array, mode: str) -> None:
     q, r = map(n, la.qr(a(x), mode=mode))
     wanted_q, wanted_r = reference.qr(x, mode=mode)
@@ -261,7 +262,7 @@ def test_qr_has_numpys_shapes_and_signs(shape: tuple[int, ...], mode: str) -> No
 
 
 @given(stacks(square=True))
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 def test_eigh_finds_eigenvalues_and_orthonormal_vectors(x: Array) -> None:
     x = np.tril(x) + mt(np.tril(x, -1))
     values, vectors = map(n, la.eigh(a(np.tril(x))))  # the upper triangle is not read
@@ -280,7 +281,7 @@ def test_svd_multiplies_back_with_orthonormal_sides(x: Array, full: bool) -> Non
 
 @pytest.mark.full
 @given(stacks(square=False), st.booleans())
-@settings(max_examples=80)
+@settings(max_examples=drawn(80))
 def test_svd_multiplies_back_when_of_many_matrices(x: Array, full: bool) -> None:
     check_svd(x, full)
 
@@ -359,7 +360,7 @@ def test_rotations_stay_accurate_for_larger_matrices(dtype: Any) -> None:
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 7), st.sampled_from(FLOATS), st.integers(0, 2**32))
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 def test_pinv_meets_penroses_conditions_for_every_rank(m: int, k: int, rank: int, dtype: Any, seed: int) -> None:
     rank = min(m, k, rank)
     rng = np.random.default_rng(seed)

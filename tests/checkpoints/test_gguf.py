@@ -20,6 +20,7 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.checkpoints import QuantizedTensor
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError
 from graphcore.quantization.blocks import BLOCKS, dequantize
+from tests.sampling import drawn
 
 Array = np.ndarray[Any, Any]
 
@@ -350,7 +351,7 @@ def test_file_cut_short_at_every_byte_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=drawn(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_mutated_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     if not (tmp_path / "seed.gguf").exists():
         seed(tmp_path)

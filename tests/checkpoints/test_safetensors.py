@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError, ExportError, GraphcoreError, ModelError, ResourceLimitError, UnsafePathError
+from tests.sampling import drawn
 
 Array = np.ndarray[Any, Any]
 
@@ -110,7 +111,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(lam
     st.dictionaries(NAMES, st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 4), max_size=4)), max_size=6),
     st.dictionaries(NAMES, NAMES, max_size=3),
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=drawn(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_tensors_come_back_as_they_were_saved(
     tmp_path: Path, kinds: dict[str, tuple[str, list[int]]], metadata: dict[str, str]
 ) -> None:
@@ -405,7 +406,7 @@ def test_file_cut_short_at_every_byte_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=drawn(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_mutated_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(small(tmp_path))
     for _ in range(data.draw(st.integers(1, 4))):

@@ -26,6 +26,7 @@ Document = Callable[..., Any]
 QUICK = ("--seconds", "0.02", "--no-memory")
 
 
+@pytest.mark.full
 def test_bench_measures_both_sides_by_threads_and_batch(document: Document, magika: Trained) -> None:
     found = document("bench", magika.file(), *QUICK, "--threads", "1,2", "--batch", "1,3", "--plot", "b.svg")
     assert [(row["threads"], row["batch"]) for row in found["rows"]] == [(1, 1), (1, 3), (2, 1), (2, 3)]

@@ -62,6 +62,7 @@ def test_diff_tells_by_the_tolerances_when_it_runs(call: Call, document: Documen
     assert document("diff", "a.onnx", "b.onnx", "--run", "--atol", "1")["same"] is True
 
 
+@pytest.mark.full
 def test_diff_runs_trained_models_in_other_dtypes(call: Call, document: Document, magika: Trained) -> None:
     call("astype", magika.file(), "bf16.onnx", "bfloat16")
     call("quantize", magika.file(), "int8.onnx", "--scheme", "int8")

@@ -27,6 +27,7 @@ from graphcore.errors import (
 )
 from graphcore.ir.transform.exposed_buffers import NOTE
 from graphcore.onnx import notes
+from tests.sampling import drawn
 
 D = DType
 ROWS, COLUMNS = 3, 4
@@ -108,7 +109,7 @@ def test_programs_of_loads_and_stores_over_several_calls_give_what_numpy_gives(
 
 @pytest.mark.full
 @given(programs, calls)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 def test_many_programs_over_several_calls_give_what_numpy_gives(
     program: list[tuple[str, Any]], places: list[int]
 ) -> None:

@@ -19,6 +19,7 @@ from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops, q
 from graphcore.errors import DTypeError, GraphError, RunError, ShapeError
 from graphcore.ir.symbol import Captured
 from graphcore.support.source_lines import Imported
+from tests.sampling import drawn
 
 X = np.array([[0.0, 0.5], [1.0, -2.0]], np.float32)
 
@@ -403,7 +404,7 @@ def scaled(number: int, s: Symbol) -> Symbol:
     return s * 2 + number
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.data())
 def test_insertions_give_what_building_with_them_gives(data: st.DataObject) -> None:
     """A chain of random ops, edited at random places, against NumPy that was told beforehand."""

@@ -144,6 +144,7 @@ def test_legal_kernels_sample(op: str) -> None:
     assert wrong(outcomes) == {}
 
 
+@pytest.mark.full
 def test_case_that_kills_the_process_is_recorded_and_the_sweep_goes_on() -> None:
     least, minus_one = Operand((2,), (float(D.int64.min),)), Operand((2,), (-1,))
     dies = Job("Div", D.int64, Case((least, minus_one)))

@@ -175,6 +175,7 @@ def test_functions_are_within_their_bounds_everywhere(name: str, dtype: Any) -> 
     assert not failed, "\n".join(failed[:20])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_powers_are_as_accurate_as_what_is_exponentiated(dtype: Any) -> None:
     z, part = points(dtype, COUNT), np.finfo(dtype).dtype

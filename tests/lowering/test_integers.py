@@ -17,6 +17,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Node
 from graphcore.runtime.lowering import lower
+from tests.sampling import drawn
 from tests.support.wide import Array, Known, trees, wrap
 
 pytestmark = pytest.mark.releases
@@ -64,7 +65,7 @@ def run_each(
 
 
 @pytest.mark.numbers
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=drawn(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees(1, 64, 12, divides=True))
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph, arrays, outputs = tree

@@ -18,6 +18,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Precision
 from graphcore.runtime.lowering import lower
+from tests.sampling import drawn
 from tests.support import reference
 from tests.support.graphs import NEWEST
 
@@ -286,7 +287,7 @@ def _kinds(dtype: DType) -> list[str]:
     return ["+", "-", "*", "-1", "move", "where", "max", "min", "&", "|", "^", "//", "%", "<<", ">>"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(data=st.data(), dtype=st.sampled_from(DTYPES))
 def test_random_expressions_equal_reference(data: st.DataObject, dtype: DType) -> None:
     arrays = [reference.samples(dtype, COUNT, seed) for seed in range(3)]

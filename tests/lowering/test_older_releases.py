@@ -37,6 +37,7 @@ from graphcore.runtime.lowering.targets.releases import (
 )
 from graphcore.runtime.ort import release, sessions
 from tests.ops.test_every_op import FAMILIES, _failures
+from tests.sampling import drawn
 from tests.support.every_op import CASES, graph_of
 
 pytestmark = pytest.mark.releases
@@ -216,7 +217,7 @@ def test_bits_of_halves_are_found_for_all_patterns(old: Runtime, dtype: DType) -
 
 
 @pytest.mark.numbers
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=50), st.sampled_from([D.float32, D.float64]))
 def test_bits_go_there_and_back(numbers: list[int], dtype: DType) -> None:
     code = D.uint32 if dtype is D.float32 else D.uint64

@@ -26,6 +26,7 @@ from graphcore.ir.graph import TargetName
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
 from graphcore.types.tensor_types import Type
+from tests.sampling import drawn
 from tests.support.wide import Array, Known, dtypes, graph_of, run, samples, trees, values, wrap
 
 pytestmark = pytest.mark.releases
@@ -38,7 +39,7 @@ def operators(graph: Graph, target: TargetName = "cpu") -> Counter[str]:
 
 
 @pytest.mark.numbers
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=drawn(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees(1, 200, 8, divides=True))
 def test_trees_agree_with_python_integers(tree: tuple[Graph, list[Array], list[Known]]) -> None:
     graph, arrays, outputs = tree
@@ -112,7 +113,7 @@ def test_differences_wrap_when_their_upper_limbs_have_wrapped_before() -> None:
 
 
 @pytest.mark.numbers
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=drawn(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_casts_wrap_when_they_narrow_and_keep_when_they_widen(data: st.DataObject) -> None:
     source, target = data.draw(dtypes(1, 260)), data.draw(dtypes(1, 260))

@@ -187,6 +187,7 @@ def test_stream_has_tokens_of_its_own() -> None:
     np.testing.assert_array_equal(np.array(got).T, want)
 
 
+@pytest.mark.full
 def test_stream_that_is_dropped_frees_its_cache_and_outlives_its_model() -> None:
     model = gc.InferenceSession().load(llama.build(LLAMA, cache=8))
     want = models.generate(model, [1], 5).tolist()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import TensorType
+from tests.sampling import drawn
 
 
 def read(nodes: str, inputs: str = "float[batch, seq, 12] x", constants: str = "") -> gc.Graph:
@@ -195,7 +196,7 @@ def constant_float(constants: list[Any]) -> str:
     return name
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(_STEPS, st.integers(1, 3), st.integers(1, 4))
 def test_dims_are_those_of_the_run_when_reshapes_follow_each_other(steps: Any, a: int, b: int) -> None:
     graph = gc.Graph.load(_program(steps))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.onnx.test_shape_values import SIZES, check, read
+from tests.sampling import drawn
 
 
 def constants(**values: list[int]) -> str:
@@ -83,7 +84,7 @@ def test_rest_of_other_names_is_a_quotient() -> None:
 _PLACES = st.integers(-5, 5) | st.sampled_from([2**31 - 1, 2**63 - 1, -(2**63)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(_PLACES, _PLACES, st.sampled_from([1, 2, 3, -1, -2]), st.sampled_from([1, 2]))
 def test_slices_have_the_dims_that_are_told(start: int, end: int, step: int, axis: int) -> None:
     if step < 0 and end > 5:

@@ -17,6 +17,7 @@ from graphcore import TensorType
 from tests.onnx.test_reloaded_dims import without_dims_of_outputs
 from tests.onnx.test_shape_values import SIZES, check
 from tests.onnx.test_slice_shapes import constants
+from tests.sampling import drawn
 
 
 def read(nodes: str, inputs: str) -> gc.Graph:
@@ -116,7 +117,7 @@ def test_dims_of_a_loops_results_are_known_when_its_count_is(tmp_path: Path) -> 
     assert str(loaded.output_types["collected"]) == "float32[3, b, 3]"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(st.data())
 def test_dims_are_those_of_the_run_when_windows_are_of_any_form(data: Any) -> None:
     count = data.draw(st.integers(1, 2))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from graphcore import Dim, DType, Graph, InferenceSession, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.runtime import Model
+from tests.sampling import drawn
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -64,7 +65,7 @@ MODELS = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(
     options=st.sampled_from(list(MODELS)),
     batch=st.integers(1, 2),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from graphcore import Dim, DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, ShapeError
+from tests.sampling import drawn
 from tests.support.graphs import run, run1
 
 Array = np.ndarray[Any, Any]
@@ -348,7 +349,7 @@ def _indices(draw: st.DrawFn) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(st.lists(_indices(), min_size=4, max_size=4))
 def test_any_index_gives_what_numpy_gives(indices: list[tuple[Any, ...]]) -> None:
     check(indices, _GRID)

@@ -219,6 +219,7 @@ def test_categorical_draws_classes_by_their_weights() -> None:
     assert alone(np.ones(1, np.float32))[0].tolist() == 0
 
 
+@pytest.mark.full
 def test_a_permutation_has_every_number_once_and_each_place_alike() -> None:
     rows = np.stack(loaded(lambda: tuple(ops.permutation(6, seed=s) for s in range(300)))())
     assert (np.sort(rows, axis=1) == np.arange(6)).all()

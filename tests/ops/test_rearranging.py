@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from tests.sampling import drawn
 from tests.support.graphs import Array, graph_of, run1
 
 pytestmark = pytest.mark.releases
@@ -49,7 +50,7 @@ def test_roll_moves_elements_around(shift: Any, axis: Any) -> None:
         np.testing.assert_array_equal(run1(lambda x: ops.roll(x, shift, axis), X, dims=[dims]), np.roll(X, shift, axis))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(size=st.integers(0, 5), shift=st.integers(-12, 12))
 def test_roll_takes_any_size_and_shift(size: int, shift: int) -> None:
     x = np.arange(size, dtype=np.int32)

@@ -16,6 +16,7 @@ import graphcore as gc
 from graphcore import DType, Graph, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, RunError, ShapeError
 from graphcore.types.tensor_types import Type
+from tests.sampling import drawn
 from tests.support.every.case import ALL
 
 pytestmark = pytest.mark.releases
@@ -102,7 +103,7 @@ def test_lists_hold_elements_when_of_any_dtype(dtype: DType) -> None:
 _STEPS = st.lists(st.tuples(st.sampled_from("append insert erase".split()), st.integers(-6, 6)), max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(_STEPS)
 def test_any_steps_on_a_list_are_those_of_pythons_list(steps: list[tuple[str, int]]) -> None:
     want: list[Array] = [np.array([7], np.float32)]

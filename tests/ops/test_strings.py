@@ -18,6 +18,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.arrays.casting import round_tf32
 from graphcore.errors import DTypeError, GraphcoreError, ModelError, PromotionError, RunError, ShapeError
+from tests.sampling import drawn
 from tests.support.every.case import ALL, Array
 
 pytestmark = pytest.mark.releases
@@ -56,7 +57,7 @@ def each(function: Callable[[str], Any], x: Array) -> list[Any]:
 # Put together and taken apart
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(TEXTS, st.text("aé,", max_size=2))
 def test_strings_are_put_together_as_in_python(values: list[str], more: str) -> None:
     x = texts(values)
@@ -68,7 +69,7 @@ def test_strings_are_put_together_as_in_python(values: list[str], more: str) -> 
     assert alone.tolist() == [more + v for v in values]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(TEXTS, st.sampled_from([",", "é", "aB", " "]), st.one_of(st.none(), st.integers(0, 3)))
 def test_strings_are_cut_at_delimiters_as_in_python(values: list[str], delimiter: str, most: int | None) -> None:
     parts, counts = run(lambda x: ops.string_split(x, delimiter, most), texts(values))
@@ -78,7 +79,7 @@ def test_strings_are_cut_at_delimiters_as_in_python(values: list[str], delimiter
     assert parts.tolist() == [[*row, *[""] * (width - len(row))] for row in want]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(TEXTS)
 def test_strings_are_cut_at_runs_of_spaces(values: list[str]) -> None:
     parts, counts = run(lambda x: ops.string_split(x), texts(values))
@@ -111,7 +112,7 @@ def test_models_cut_strings_as_onnx_has_it() -> None:
 # Letters and patterns
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(TEXTS)
 def test_letters_become_small_and_capital(values: list[str]) -> None:
     small, capital = run(lambda x: (ops.string_lower(x), ops.string_upper(x)), texts(values))
@@ -177,7 +178,7 @@ def test_numbers_become_strings_when_of_any_dtype(dtype: DType) -> None:
     assert made.tolist() == want
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.lists(st.floats(width=64), min_size=1, max_size=6))
 def test_floats_become_eight_digits(values: list[float]) -> None:
     made = one(lambda x: ops.string_of(x), np.array(values))
@@ -185,7 +186,7 @@ def test_floats_become_eight_digits(values: list[float]) -> None:
     assert made.tolist() == [names.get(text, text) for text in (f"{value:.8g}" for value in values)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6))
 def test_integers_become_strings_and_come_back(values: list[int]) -> None:
     text, back = run(lambda x: (ops.string_of(x), ops.string_parse(ops.string_of(x), D.int64)), np.array(values))
@@ -203,7 +204,7 @@ def test_strings_are_read_as_numbers_of_any_dtype(dtype: DType) -> None:
         assert [int(value) for value in ends] == [int(dtype.min), int(dtype.max)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.lists(st.floats(allow_subnormal=False), min_size=1, max_size=6))
 def test_floats_written_in_full_are_read_exactly(values: list[float]) -> None:
     double, single = run(

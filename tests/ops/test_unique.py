@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import ShapeError
+from tests.sampling import drawn
 from tests.support.graphs import Array, run
 
 pytestmark = pytest.mark.releases
@@ -75,7 +76,7 @@ def test_nans_all_differ_and_zeros_are_one() -> None:
     assert rows[3].tolist() == [2, 1, 1, 1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=12))
 def test_values_are_in_order_with_their_counts(given_numbers: list[int]) -> None:
     x = np.array(given_numbers, np.int64)

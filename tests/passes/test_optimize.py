@@ -21,6 +21,7 @@ from graphcore.ir.graph import TargetName
 from graphcore.ir.symbol import Constant
 from graphcore.models import minilm
 from graphcore.support.source_lines import Imported
+from tests.sampling import drawn
 from tests.support.optimised import assert_same, bits, f32, graph_of, i8, operators, run, unchanged, vector
 
 
@@ -253,7 +254,7 @@ def _binary(x: Symbol, y: Symbol, which: int) -> Symbol:
     return table[which % len(table)](x, y)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 59), st.integers(0, 99), st.integers(0, 99)), max_size=20),
     st.sampled_from([DType.float32, DType.float16, DType.int8, DType.int32]),

@@ -40,6 +40,13 @@ def test_successive_seeds_cover_every_case(seconds: float) -> None:
     assert {position for seed in seeds for position in kept_of_function(cases, str(seed), seconds)} == set(range(101))
 
 
+def test_a_sample_draws_few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "is_sampled", True)
+    assert (sampling.drawn(150), sampling.drawn(8)) == (25, 8)
+    monkeypatch.setattr(sampling, "is_sampled", False)
+    assert sampling.drawn(150) == 150
+
+
 def test_sample_leaves_full_tests_out() -> None:
     cases = ["tests/a.py::test_b[1]", "tests/a.py::test_c", "tests/a.py::test_b[2]"]
     assert sample(cases, "1", [False, False, True], {}) == [True, True, False]
@@ -105,6 +112,7 @@ def test_options_choose_cases(run: pytest.Pytester, options: tuple[str, ...], pa
     result.stdout.fnmatch_lines(["cases: *"])
 
 
+@pytest.mark.full
 def test_shards_together_have_every_case_once(run: pytest.Pytester) -> None:
     counts = [run.runpytest("--all", f"--shard={part}/3").parseoutcomes()["passed"] for part in (1, 2, 3)]
     assert sum(counts) == 102

@@ -123,6 +123,7 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return home / "venv" / "bin" / "python"
 
 
+@pytest.mark.full
 def test_package_is_imported_from_another_folder_when_installed(python: Path, tmp_path: Path) -> None:
     script = "import graphcore, graphcore.models, sys; print(graphcore.__file__); import ops"
     made = run(tmp_path, str(python), "-c", script)

@@ -17,6 +17,7 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, implicit_cast_type, ops
 from graphcore.errors import DTypeError, GraphError, LossyCastWarning, PromotionError
 from graphcore.promotion import Key, Operand, common_dtype, system
+from tests.sampling import drawn
 from tests.support import promoted, reference
 from tests.support.promoted import DTYPES, Value
 
@@ -537,7 +538,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(
     source=st.sampled_from(["bool", "int32?", "int64?", "uint32?"]),
     known=st.sampled_from(["int8", "uint8", "int16", "uint16", "int32"]),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType
 from graphcore.errors import DTypeError, LossyCastWarning, PromotionError
+from tests.sampling import drawn
 from tests.support import promoted, reference
 from tests.support.promoted import BINARY, DTYPES, OPS, UNARY, Refused, Value
 
@@ -117,7 +118,7 @@ def test_expressions_have_the_dtypes_and_values_of_the_rules_when_drawn(system: 
 
 @pytest.mark.full
 @pytest.mark.parametrize("system", DTYPES)
-@settings(max_examples=400)
+@settings(max_examples=drawn(400))
 @given(data=st.data())
 def test_many_expressions_have_the_dtypes_and_values_of_the_rules_when_drawn(system: str, data: Any) -> None:
     check(system, *data.draw(programs(system)))

@@ -20,6 +20,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, ModelError, ShapeError
 from graphcore.quantization import ENCODINGS, QuantizedTensor, encode
 from graphcore.runtime.lowering import lower
+from tests.sampling import drawn
 from tests.support.graphs import Array, run, run1
 
 D = DType
@@ -58,7 +59,7 @@ def assert_same(got: Array, want: Array) -> None:
 # Writing
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(100))
 @given(
     arrays.arrays(
         F32, (3, 64), elements=st.floats(-1e5, 1e5, width=32, allow_subnormal=True), fill=st.sampled_from([0.0, 1.0])
@@ -115,7 +116,7 @@ def test_constants_and_zeros_come_back_when_encoded(encoding: str) -> None:
     assert encode(np.zeros((2, 0), F32), encoding).dequantize().shape == (2, 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.sampled_from(K_QUANTS), st.sampled_from([1e-30, 1e-6, 1e-3, 1.0, 1e3]), st.integers(0, 1 << 30))
 def test_k_quants_lose_little_when_numbers_are_of_any_size(encoding: str, size: float, seed: int) -> None:
     x = (random(1, 256, seed=seed).astype(np.float64) * size).astype(F32)

@@ -16,6 +16,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, FeedError, GraphError
 from graphcore.quantization import Quantized, QuantizedTensor, encode
 from graphcore.runtime.lowering import lower
+from tests.sampling import drawn
 from tests.support.graphs import Array, pretend_bytes, run1
 
 D = DType
@@ -96,7 +97,7 @@ XS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=120)
+@settings(max_examples=drawn(120))
 @given(
     st.sampled_from([*XS]),
     st.sampled_from([*XS]),

@@ -20,6 +20,7 @@ from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError,
 from graphcore.quantization import ENCODINGS, Quantized, QuantizedTensor, encode
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.ort import byte_saturation
+from tests.sampling import drawn
 from tests.support.graphs import Array, pretend_bytes, run, run1
 
 pytestmark = pytest.mark.releases
@@ -93,7 +94,7 @@ def test_encoding_is_within_half_a_step_when_dequantised(encoding: str, way: dic
     assert made.dequantize().dtype == F32
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(st.sampled_from(WAYS), st.integers(0, 1 << 30), st.sampled_from([1e-44, 1e-38, 1.0, 1e30]))
 def test_encoding_again_changes_nothing_when_dequantised(
     pair: tuple[str, dict[str, Any]], seed: int, size: float

@@ -17,6 +17,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ShapeError
 from graphcore.quantization import Quantized, QuantizedTensor, encode
 from graphcore.runtime.lowering import lower
+from tests.sampling import drawn
 from tests.support.graphs import Array, pretend_bytes, run, run1
 
 pytestmark = pytest.mark.releases
@@ -111,7 +112,7 @@ def test_digits_are_those_of_the_formula() -> None:
     assert second == [[127, -127, 127, -126, -127, 126, 0]]
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.integers(0, 1 << 30), st.sampled_from([1e-44, 1e-38, 1.0, 1e30, 3e38]))
 def test_encoding_again_changes_nothing_when_dequantised(seed: int, size: float) -> None:
     w = (np.clip(random(3, 40, seed=seed), -1, 1).astype(np.float64) * size).astype(F32)
@@ -167,7 +168,7 @@ XS: dict[str, Any] = {
 
 
 @pytest.mark.numbers
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(
     st.sampled_from([*XS]),
     st.sampled_from([*XS]),

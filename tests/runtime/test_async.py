@@ -244,6 +244,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.full
 def test_forked_process_makes_threads_of_its_own() -> None:
     if not hasattr(os, "fork"):
         return

@@ -22,6 +22,7 @@ import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, GraphError, ModelError, RunError
 from graphcore.types.tensor_types import SequenceType
+from tests.sampling import drawn
 from tests.support.waiting import PATIENCE, until
 
 D = DType
@@ -126,7 +127,7 @@ def test_requests_of_other_lengths_are_other_batches() -> None:
     st.integers(5, 9),
     st.sampled_from([0, 1, 5]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 def test_every_request_gets_what_the_model_gives_it(sizes: list[tuple[int, int]], most: int, patience: int) -> None:
     model = any_model()
     model.rows.clear()

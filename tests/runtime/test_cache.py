@@ -371,6 +371,7 @@ for _ in range(10):
 """
 
 
+@pytest.mark.full
 def test_two_processes_share_a_folder(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     running = [subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], cwd=root) for _ in range(2)]

@@ -23,6 +23,7 @@ from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort.release import runtime
+from tests.sampling import drawn
 from tests.support.backend import collected
 from tests.support.trained import Trained, trained
 
@@ -266,7 +267,7 @@ STEPS: dict[str, tuple[Callable[[np.random.Generator], Sequence[Array]], dict[st
 """Operators on rows of six numbers: what makes their constants, and attributes."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8), st.sampled_from([13, 15, 17]), st.integers(0))
 def test_random_networks_give_the_bits_of_the_graph(steps: list[str], opset: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

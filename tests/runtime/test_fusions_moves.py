@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from graphcore import Graph, InferenceSession, Symbol, TensorType, ops
 from graphcore.runtime.fusions import fuse
+from tests.sampling import drawn
 
 pytestmark = pytest.mark.releases
 
@@ -41,7 +42,7 @@ def unbound(perm: Sequence[int], axis: int, count: int, dims: Sequence[int | str
     return g
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(st.permutations(range(4)), st.integers(0, 3), st.integers(0, 9))
 def test_parts_are_taken_before_a_transpose_bit_for_bit(perm: list[int], axis: int, seed: int) -> None:
     sizes = np.random.default_rng(seed).integers(1, 5, 4).tolist()
@@ -129,7 +130,7 @@ def mean(x: Symbol, **attributes: Any) -> Symbol:
     return made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.integers(1, 20), pairs(4, 9), pairs(1, 3), pairs(1, 3), st.booleans(), st.booleans())
 def test_means_of_windows_are_those_of_the_kernel(
     channels: int, sides: tuple[int, int], kernel: tuple[int, int], strides: tuple[int, int], pads: bool, counts: bool

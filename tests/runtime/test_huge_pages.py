@@ -67,6 +67,7 @@ def test_whole_pieces_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel.gathered == [2 * LARGE, 3 * LARGE, 4 * LARGE, 8 * LARGE]
 
 
+@pytest.mark.full
 def test_memory_that_is_not_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     with huge_pages.gathered(True):
         array = mapped(32 * LARGE)

@@ -16,6 +16,7 @@ from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
 from graphcore.runtime.calls.rows.pace import SIZES, Pace
 from graphcore.support.iterators import ahead
+from tests.sampling import drawn
 
 pytestmark = pytest.mark.releases
 
@@ -46,7 +47,7 @@ def row(length: int, number: int) -> tuple[Array, Array]:
     return x, np.ones(length, np.float32)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 12), max_size=40),
     batch=st.none() | st.integers(1, 9),

@@ -305,6 +305,7 @@ made(ENDLESS)
     assert child(code) == ["cancelled", ""]
 
 
+@pytest.mark.full
 @posix
 def test_descriptor_of_another_package_is_told_of_signals() -> None:
     code = """
@@ -318,6 +319,7 @@ print("told", os.read(reader, 9) == bytes([signal.SIGINT]), ours >= 0)
     assert child(code)[1:] == ["told True True", ""]
 
 
+@pytest.mark.full
 @posix
 def test_forked_process_stops_runs_of_its_own() -> None:
     code = """
@@ -433,6 +435,7 @@ loop.run_until_complete(serve())
     assert child(code) == ["ran", "cancelled True", ""]
 
 
+@pytest.mark.full
 @posix
 def test_runs_are_stopped_where_there_is_no_poll() -> None:
     code = """

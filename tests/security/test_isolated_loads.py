@@ -137,6 +137,7 @@ def isolated() -> Iterator[gc.IsolatedModel]:
         yield made
 
 
+@pytest.mark.full
 def test_call_ends_at_its_timeout_and_the_worker_lives(isolated: gc.IsolatedModel) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: isolated(np.array(True), ONES, timeout=0.3),
@@ -150,6 +151,7 @@ def test_call_ends_at_its_timeout_and_the_worker_lives(isolated: gc.IsolatedMode
         assert isolated(np.array(False), ONES, timeout=START)[0].tolist() == [1, 1]
 
 
+@pytest.mark.full
 def test_worker_that_does_not_stop_is_ended_and_the_next_call_runs() -> None:
     with taken_over() as made:
         sleep = np.array("import time; time.sleep(1e6)", object)

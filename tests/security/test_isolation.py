@@ -474,6 +474,7 @@ def test_close_waits_for_calls_and_refuses_others() -> None:
         isolated(np.array(False), ONES)
 
 
+@pytest.mark.full
 def test_fork_has_workers_of_its_own() -> None:
     with gc.IsolatedSession(load_seconds=START).load(endless()) as isolated:
         ours = isolated.processes

@@ -18,6 +18,7 @@ from graphcore.errors import GraphcoreError, LossyCastWarning
 from graphcore.runtime.lowering.report import report
 from graphcore.runtime.ort import release
 from graphcore.support.escaping import escaped, escaped_lines
+from tests.sampling import drawn
 
 FORGED = "error: forged"
 UNSEEN = "\x1b\x07\r\n\t\x00\x7f\x9b\u202e\u2066\u200b\u2028\ufeff\ud800"
@@ -89,7 +90,7 @@ def test_names_of_loaded_models_are_escaped_wherever_they_are_printed(name: str)
         assert is_safe(text), repr(text)
 
 
-@settings(max_examples=30)
+@settings(max_examples=drawn(30))
 @given(evil)
 def test_names_of_built_graphs_are_escaped_in_text_errors_and_warnings(name: str) -> None:
     given_name = "".join(c for c in name if c >= " ")  # others are no names: the builder refuses them

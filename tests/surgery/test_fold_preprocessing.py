@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError
+from tests.sampling import drawn
 from tests.support.trained import TRAINED
 
 F32, U8 = DType.float32, DType.uint8
@@ -356,7 +357,7 @@ STEPS: tuple[tuple[str, Callable[[Symbol, np.ndarray[Any, Any]], Symbol]], ...] 
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(STEPS) - 1), st.booleans(), st.tuples(*[st.integers(1, 8)] * 3)),
@@ -426,7 +427,7 @@ def layouts(draw: st.DrawFn) -> Graph:
     return graph
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(layouts())
 def test_steps_between_changes_of_layout_give_the_same_numbers_or_stay(graph: Graph) -> None:
     try:

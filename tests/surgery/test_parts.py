@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ShapeError
+from tests.sampling import drawn
 
 F32 = DType.float32
 rng = np.random.default_rng(1)
@@ -118,7 +119,7 @@ def test_buffers_that_are_needed_come_along() -> None:
     assert not g.extract(["x"], ["z"]).buffers
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.data())
 def test_any_cut_of_a_random_graph_gives_the_same_numbers(data: st.DataObject) -> None:
     g = Graph("random", {"x": TensorType(F32, ["n"]), "y": TensorType(F32, ["n"])})

@@ -315,6 +315,7 @@ def test_wide_integers_and_strings_are_shown() -> None:
     assert big["statistics"]["max"] == float(2**90)
 
 
+@pytest.mark.full
 def test_calls_and_text_grow_with_the_nodes() -> None:
     assert growth(lambda layers: partial(page_data, exported(layers), Shown(targets=())), 100) < 2.5
     graph = exported(200)
