@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from graphcore import errors
-from graphcore.errors import FeedError, GraphcoreError, ModelError, ResourceLimitError, RunError
+from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation.framing import Malformed
 
 _LONGEST = 20_000
@@ -28,14 +28,26 @@ What = Literal["load", "run"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """Limits of a worker: bytes of memory, seconds to start and load, and seconds of a run; None for no limit."""
+    """Limits of a worker: bytes of memory, seconds to start and load, and seconds of a run; None for no limit.
+
+    is_strict: whether it is refused where a protection is missing.
+    """
 
     memory: int
     load_seconds: float | None
     run_seconds: float | None
+    is_strict: bool = False
 
     def seconds(self, what: What) -> float | None:
         return self.load_seconds if what == "load" else self.run_seconds
+
+
+def incomplete(missing: Sequence[str]) -> GraphError:
+    """Return the error for a machine where protections are missing that were asked for."""
+    return GraphError(
+        f'IsolatedSession: require="full", and workers lack here: {"; ".join(missing)}',
+        help="run it on a newer kernel (docs/isolation.md), or leave require= out",
+    )
 
 
 def told(error: BaseException, what: What, line: str) -> dict[str, str]:

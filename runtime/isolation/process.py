@@ -118,7 +118,10 @@ class Worker:
                 asked["weights"] = self._hand_weights(program.weights)
             self._channel.send(Kind.LOAD, written(asked), limits.load_seconds)
             _, content = self._channel.receive((Kind.READY,), limits.load_seconds)
-            _warn(tuple(str(each) for each in read(content)))
+            missing = tuple(str(each) for each in read(content))
+            if missing and limits.is_strict:
+                raise failures.incomplete(missing)
+            _warn(missing)
             seconds = limits.load_seconds
             left = None if seconds is None else max(0.0, seconds - (time.monotonic() - start))
             kind, content = self._channel.receive((Kind.LOADED, Kind.FAILED), left)

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from graphcore.arrays.external_data import ExternalData, links_of
 from graphcore.arrays.resource_limits import Limits, limits_of
 from graphcore.errors import GraphError, ModelError
 from graphcore.ir.graph import Graph, Optimize, Precision
-from graphcore.runtime.isolation.failures import WorkerLimits
+from graphcore.runtime.isolation.failures import WorkerLimits, incomplete
 from graphcore.runtime.isolation.model import IsolatedModel
 from graphcore.runtime.isolation.process import Program
+from graphcore.runtime.isolation.walls import Protections, protections
 from graphcore.support.source_lines import user_line
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ class IsolatedSession:
     providers: as of an InferenceSession; those of a GPU are refused. memory: bytes of data that a worker may have, the
     arrays that go in and come out not counted; load_seconds, run_seconds: how long a start with its load, and a run,
     may take by the clock; None for no limit. workers: processes of each model, and so how many of its calls run at
-    once. precision, optimize, provider_options, config, session_options: as of an InferenceSession.
+    once. require: "full" to refuse machines where a protection is missing. precision, optimize,
+    provider_options, config, session_options: as of an InferenceSession.
 
-    Raises `GraphError` for limits that make no sense and options that do not go to another process. What else an
-    InferenceSession refuses is raised by `load`.
+    Raises `GraphError` for limits that make no sense, options that do not go to another process and, with
+    require="full", a machine without one of the `protections`. What else an InferenceSession refuses is raised by
+    `load`.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class IsolatedSession:
         load_seconds: float | None = SECONDS,
         run_seconds: float | None = SECONDS,
         workers: int = 1,
+        require: Literal["full"] | None = None,
         precision: Precision | None = None,
         optimize: Optimize = "all",
         provider_options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -82,7 +86,11 @@ class IsolatedSession:
                     f"IsolatedSession: {provider!r:.80} runs on a device, whose driver lies outside of the walls",
                     help='run it on "cpu", or the whole program in a container',
                 )
-        self.limits = WorkerLimits(int(memory), _seconds(load_seconds), _seconds(run_seconds))
+        if require not in (None, "full"):
+            raise GraphError(f"IsolatedSession: require={require!r:.40} is nothing", help='give "full", or None')
+        if require and self.protections.missing:
+            raise incomplete(self.protections.missing)
+        self.limits = WorkerLimits(int(memory), _seconds(load_seconds), _seconds(run_seconds), require is not None)
         self.workers = int(workers)
         self._session = {
             "providers": None if asked is None else list(asked),
@@ -93,6 +101,11 @@ class IsolatedSession:
             "session_options": session_options,
         }
         _check_plain(self._session)
+
+    @property
+    def protections(self) -> Protections:
+        """Return which protections workers have on this machine."""
+        return protections()
 
     def __repr__(self) -> str:
         limits = self.limits

@@ -310,6 +310,19 @@ CLOSED = {
     "a fork": "os.fork()",
     "a signal to its parent": "os.kill(os.getppid(), 0)",
     "memory that no limit counts": "os.memfd_create('x')",
+    "the mode of a file": "os.chmod('/nowhere', 0)",
+    "the owner of a file": "os.chown('/nowhere', 0, 0)",
+    "the date of a file": "os.utime('/nowhere')",
+    "an attribute of a file": "os.setxattr('/nowhere', 'user.a', b'')",
+    "the removal of an attribute": "os.removexattr('/nowhere', 'user.a')",
+    "the length of a file": "os.truncate('/nowhere', 0)",
+    "the length of an open file": "os.ftruncate(0, 0)",
+    "shared memory without a file": "import mmap; mmap.mmap(-1, 4096)",
+    "memory that grows down": "import mmap; mmap.mmap(-1, 4096, flags=0x122)",
+    "its priority": "os.setpriority(os.PRIO_PROCESS, 0, 5)",
+    "its processors": "os.sched_setaffinity(0, {0})",
+    "the name of the machine": "socket.sethostname('other')",
+    "the time": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
     "the limits of its parent": "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0))",
 }
 
@@ -368,6 +381,25 @@ def test_worker_sees_neither_the_environment_nor_descriptors(monkeypatch: pytest
             status = Path(f"/proc/{isolated.processes[0]}/status").read_text()
             assert "NoNewPrivs:\t1" in status
             assert "Seccomp:\t2" in status
+            assert "CapBnd:\t" + 16 * "0" in status or os.getuid()
+            assert "CapEff:\t" + 16 * "0" in status
+
+
+def test_worker_outlives_its_parent_by_no_call(worker: Callable[[str], str]) -> None:
+    code = "libc = ctypes.CDLL(None, use_errno=True); libc.prctl(1, 0, 0, 0, 0); error = ctypes.get_errno()"
+    assert worker(attempt(f"{code}; raise OSError(error, os.strerror(error))")) == "Operation not permitted"
+
+
+def test_protections_are_told_and_may_be_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = gc.IsolatedSession().protections
+    assert found.files == (landlock.version() > 0)
+    assert found.memory
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    assert gc.IsolatedSession().protections.missing == ("files", *found.missing)
+    with pytest.raises(GraphError, match="workers lack here: files"):
+        gc.IsolatedSession(require="full")
+    with pytest.raises(GraphError, match="require='some' is nothing"):
+        gc.IsolatedSession(require="some")  # type: ignore[arg-type]
 
 
 def test_walls_that_are_missing_are_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,7 +1,8 @@
 """seccomp: the calls of the kernel that a process is refused. Linux on x86-64 and 64-bit ARM.
 
-Refused are sockets, other programs and processes, memory of its own that no limit counts, and what opens the kernel
-itself. What is not listed is allowed: the limits and Landlock are the walls of memory and of files.
+Refused are sockets, other programs and processes, memory of its own that no limit counts, metadata of files, settings
+of the machine, and what opens the kernel itself. What is not listed is allowed: the limits and Landlock are the walls
+of memory and of files.
 
 Source: https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
@@ -15,10 +16,10 @@ import platform
 import struct
 import sys
 
-_SET_FILTER, _ALL_THREADS = 1, 1
+_SET_FILTER, _ASK, _ALL_THREADS = 1, 2, 1
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 16, 40
 _NEW_THREAD = 0x00010000  # CLONE_THREAD
 _X32 = 0x40000000
 
@@ -47,13 +48,37 @@ _REFUSED = {
     "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
     "init_module": (175, 105), "delete_module": (176, 106), "finit_module": (313, 273), "kexec_load": (246, 104),
     "kexec_file_load": (320, 294), "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142),
-    "iopl": (172, None), "ioperm": (173, None),
+    "iopl": (172, None), "ioperm": (173, None), "quotactl": (179, 60), "acct": (163, 89), "syslog": (103, 116),
+    # what files are called by, owned by and dated; Landlock knows no such rights, and truncation only from version 3 on
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16), "removexattrat": (466, 466), "file_setattr": (469, 469), "truncate": (76, 45),
+    "ftruncate": (77, 46), "fallocate": (285, 47),
+    # what all processes of the machine share
+    "setpriority": (141, 140), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118), "sched_setattr": (314, 274), "ioprio_set": (251, 30), "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263), "sethostname": (170, 161), "setdomainname": (171, 162), "settimeofday": (164, 170),
+    "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
 }
 # fmt: on
 _TO_ITSELF = {"tgkill": (234, 131), "prlimit64": (302, 261)}
 """Calls whose first argument must be this process: abort() signals itself, and limits are read."""
+_PRCTL, _SET_DEATH_SIGNAL = (157, 167), 1
+_MMAP = (9, 222)
+_SHARED, _ANONYMOUS, _GROWS_DOWN = 0x01, 0x20, 0x0100
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
+
+
+def is_supported() -> bool:
+    """Return whether the kernel has seccomp, and this file its numbers."""
+    machine = platform.machine()
+    if not sys.platform.startswith("linux") or machine not in _AUDIT:
+        return False
+    action = ctypes.byref(ctypes.c_uint32(_FAIL))
+    return bool(ctypes.CDLL(None, use_errno=True).syscall(_SECCOMP[machine], _ASK, 0, action) == 0)
 
 
 def refuse() -> list[str]:
@@ -93,6 +118,13 @@ def _program(machine: str, process: int) -> bytes:
         _step(_RETURN, _ALLOW),
         fail,
     ]
+    # it ends with its parent for good
+    made += [_step(_EQUAL, _PRCTL[column], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
+    made += [_step(_EQUAL, _SET_DEATH_SIGNAL, 0, 1), fail, _step(_RETURN, _ALLOW)]
+    # memory that RLIMIT_DATA does not count: shared without a file, and what grows down
+    made += [_step(_EQUAL, _MMAP[column], 0, 6), _step(_LOAD, _FOURTH_ARGUMENT)]
+    made += [_step(_ANY_BIT, _GROWS_DOWN, 2, 0), _step(_ANY_BIT, _ANONYMOUS, 0, 2)]
+    made += [_step(_ANY_BIT, _SHARED, 0, 1), fail, _step(_RETURN, _ALLOW)]
     for own in _TO_ITSELF.values():
         made += [_step(_EQUAL, own[column], 0, 5), _step(_LOAD, _FIRST_ARGUMENT)]
         made += [_step(_EQUAL, 0, 1, 0), _step(_EQUAL, process, 0, 1), _step(_RETURN, _ALLOW), fail]
