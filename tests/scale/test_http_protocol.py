@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -22,7 +23,7 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.models import llama
 from graphcore.models.streams.scheduler import Request
 from graphcore.runtime.buffers.slots import Slots
-from graphcore.scale.protocol import packed
+from graphcore.scale.protocol import Endpoint, Served, infer, packed
 from graphcore.scale.protocol.responses import Response
 from graphcore.scale.serving.http_handler import Handler
 from graphcore.scale.serving.http_server import HttpServer
@@ -329,6 +330,20 @@ def test_what_is_no_request_of_http_is_one_answer_of_json(server: HttpServer, na
 def test_body_beyond_the_limit_is_answered_while_the_client_still_sends(server: HttpServer) -> None:
     status, _, body = _ask(server, "/v2/models/FP32/infer", bytes(30 << 20))
     assert (status, json.loads(body)["error"]) == (413, f"a body of more than {MOST} bytes")
+
+
+@pytest.mark.parametrize("what", ["infer", "generate"])
+def test_body_of_too_many_values_is_refused_unparsed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("it is parsed, or runs")
+
+    types = {"x": TensorType("float32", ["batch"])}
+    generate = never if what == "generate" else None
+    endpoint = Endpoint([Served("m", types, types, None if generate else never, str, generate)])
+    monkeypatch.setattr(infer, "json", SimpleNamespace(loads=never))
+    packed = gzip.compress(b'{"tokens": [' + b"1," * (4 << 20) + b"1]}")
+    answer = endpoint.respond("POST", f"/v2/models/m/{what}", {"content-encoding": "gzip"}, packed).result()
+    assert (answer.status, b"more than 4194304 values" in answer.body) == (413, True)
 
 
 def test_request_whose_client_has_gone_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

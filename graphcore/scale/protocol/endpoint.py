@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
-from graphcore.scale.protocol.infer import decode_request, encode_response, tensors_of
+from graphcore.scale.protocol.infer import decode_request, encode_response, from_text, tensors_of
 from graphcore.scale.protocol.metrics import merged
 from graphcore.scale.protocol.packing import unpacked
 from graphcore.scale.protocol.problems import ProtocolError, problem
@@ -173,8 +173,10 @@ class Endpoint:
         if model.generate is None:
             raise ProtocolError(f"model {model.name!r} is no decoder", help=f"post to /v2/models/{model.name}/infer")
         try:
-            given = json.loads(unpacked(headers, body, self.most_bytes))
-        except (ValueError, RecursionError):
+            given = from_text(unpacked(headers, body, self.most_bytes))
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, ProtocolError):
+                raise
             raise ProtocolError("the body is no JSON", help='send {"tokens": [...], "max_new_tokens": 64}') from None
         if not isinstance(given, dict):
             raise ProtocolError("the body is no JSON object", help='send {"tokens": [...], "max_new_tokens": 64}')

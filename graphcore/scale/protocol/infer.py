@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,10 +73,28 @@ def _parts(body: bytes, header_length: int | None) -> tuple[bytes, memoryview]:
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = from_text(text)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ProtocolError):
+            raise
         raise ProtocolError("the body is no JSON", help="send the JSON of the Open Inference Protocol") from None
     return _object(found, "a request")
+
+
+_MOST_VALUES = 4 << 20
+_parsing = threading.BoundedSemaphore(2)
+
+
+def from_text(text: bytes) -> Any:
+    """Return what JSON says, two bodies at a time: a value of two bytes becomes an object of some 40.
+
+    Raises `ValueError` and `RecursionError` for what is none, `ProtocolError` for more than 2^22 values.
+    """
+    if sum(map(text.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        help = "send tensors as bytes: the extension binary_tensor_data"
+        raise ProtocolError(f"a body of more than {_MOST_VALUES} values in JSON", status=413, help=help)
+    with _parsing:
+        return json.loads(text)
 
 
 def _object(value: object, what: str) -> Mapping[str, Any]:
