@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import graphcore as gc
 from graphcore import TensorType
+from graphcore.errors import ShapeError
 from tests.onnx.test_reloaded_dims import without_dims_of_outputs
 from tests.onnx.test_shape_values import SIZES, check
 from tests.onnx.test_slice_shapes import constants
@@ -165,3 +166,29 @@ def test_sizes_of_other_models_are_those_of_their_runs() -> None:
     graph = read(nodes, "float[batch, 3, seq, 16] x, float[4, 3, 3, 3] f")
     assert str(graph.outputs[0].type) == "float32[batch, 4, (seq + 3) // 4, 4]"
     check(graph, *SIZES)
+
+
+@pytest.mark.parametrize("place", ["input", "inner", "body"])
+def test_dims_of_minus_one_are_unknown(place: str, tmp_path: Path) -> None:
+    sized = "y = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x)"
+    branches = "then_branch = g () => (float[-1, 8, -1, -1] a) {{ a = {} }}, else_branch = h () => (b) {{ b = {} }}"
+    body = f"y = If(c) <{branches.format(sized[4:], 'Identity(x)')}>"
+    text = {
+        "input": f"(float[-1, 8, -1, -1] x) => (float[-1, 8, -1, -1] z) {{ {sized} z = Relu(y) }}",
+        "inner": f"(float[n, 8, h, w] x) => (float[n, 8, k, l] z) <float[-1, 8, -1, -1] y> {{ {sized} z = Relu(y) }}",
+        "body": f"(float[-1, 8, -1, -1] x, bool c) => (float[-1, 8, -1, -1] z) {{ {body} z = Relu(y) }}",
+    }[place]
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> g {text}')
+    if place != "inner":
+        assert any(dim.dim_value < 0 for dim in model.graph.input[0].type.tensor_type.shape.dim)
+    graph = gc.Graph.load(model)
+    types = [type_ for node in graph.nodes for output in node.outputs for type_ in [output.type]]
+    assert not any(dim.is_static and int(dim) < 1 for type_ in types for dim in type_.shape), types
+    z = graph.outputs[0]
+    if place != "inner":  # half of a size of which nothing is known is refused, not all of it taken
+        with pytest.raises(ShapeError, match="a dim of which nothing is known"):
+            z[:, :, : z.shape[2] // 2]
+    graph.export(tmp_path / "m.onnx")
+    x = np.arange(2 * 8 * 8 * 8, dtype=np.float32).reshape(2, 8, 8, 8)
+    (made,) = gc.InferenceSession().load(tmp_path / "m.onnx")(x, *[np.array(True)] * (place == "body"))
+    np.testing.assert_array_equal(made, x.reshape(2, 8, 4, 2, 4, 2).max((3, 5)))

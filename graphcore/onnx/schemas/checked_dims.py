@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,7 @@ def inferred_whole(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelProt
 
     op_types: the names of all operators in it. Raises an exception of any class where inference fails.
     """
+    model = _without_negative_dims(model)
     if op_types <= _BY_TYPES:  # nothing reads what vectors hold
         return onnx.shape_inference.infer_shapes(model, strict_mode=True)
     checked = CHECKED.keys() & op_types
@@ -86,6 +87,28 @@ def inferred_whole(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelProt
             raise
     safe = _with_stops(model, checked, frozenset()) if checked else model
     return onnx.shape_inference.infer_shapes(safe, strict_mode=True)
+
+
+def _without_negative_dims(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model where dims of values are unknown that a file gives as -1: inference computes with the number."""
+    if next(_negative_dims(model.graph), None) is None:
+        return model
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for dim in [*_negative_dims(made.graph)]:
+        dim.Clear()
+    return made
+
+
+def _negative_dims(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value < 0:
+                yield dim
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _negative_dims(attribute.g)
 
 
 def with_checked_dims(model: onnx.ModelProto, op_types: Set[str]) -> onnx.ModelProto:
