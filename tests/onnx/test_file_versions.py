@@ -338,6 +338,18 @@ def test_file_for_a_release_is_of_what_that_release_takes(release: str) -> None:
         onnx.checker.check_model(model, full_check=True)
 
 
+@pytest.mark.releases
+@pytest.mark.parametrize("release", ["1.20", "1.22", "1.24", "1.27", None])
+def test_file_for_an_older_release_adds_integers_exactly_on_newer_ones(release: str | None) -> None:
+    x = np.array([(1 << 63) - 8, 1, -(1 << 62)])
+    for dtype, numbers in ((D.int64, x), (D.int32, x >> 32)):
+        graph = unary(lambda x: (ops.sum(x, axis=0), ops.sum(x * x, axis=0)), dtype, (3,))
+        given = numbers.astype(dtype.numpy)
+        total, squares = run(graph.to_onnx(runtime=release), x=given)
+        assert int(total) == given.sum(dtype=dtype.numpy)
+        assert int(squares) == (given * given).sum(dtype=dtype.numpy)
+
+
 def test_opset_and_version_of_the_format_win_within_what_a_release_takes() -> None:
     graph = unary(lambda x: x + 1)
     model = graph.to_onnx(runtime="1.22", opset=19, ir_version=8)

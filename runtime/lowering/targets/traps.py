@@ -43,18 +43,21 @@ def of_kernel(op_type: str, dtype: DType) -> str:
 def in_force(trap: str, runtime: Runtime) -> bool:
     """Return whether a trap is to be avoided in a release: where it was seen, or was not measured.
 
-    A file for every supported release avoids the traps of all. A release between two measured ones has those of both.
+    A file for every supported release avoids the traps of all; one for a release that is named avoids those of the
+    newer ones too, which run it as well. A release between two measured ones has the traps of both.
     """
     if trap in _off:
         return False
     known = seen()
     found = known.ranges.get(trap)
-    return found is None or _includes(found, runtime.version, known.releases)
+    return found is None or _includes(found, runtime.version, known.releases, runtime.in_file)
 
 
 @functools.cache
-def _includes(found: Range, version: str, releases: tuple[str, ...]) -> bool:
-    return any(map(found.includes, _neighbours(version, releases) if version else _supported(releases)))
+def _includes(found: Range, version: str, releases: tuple[str, ...], in_file: bool) -> bool:
+    meant = _neighbours(version, releases) if version else _supported(releases)
+    newer = [r for r in releases if version and in_file and ordered(r) > ordered(version)]
+    return any(map(found.includes, (*meant, *newer)))
 
 
 @functools.cache
