@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import onnx
 from graphcore.arrays.resource_limits import USUAL
 from graphcore.onnx.proto.ranges import LONGEST
 from graphcore.runtime.direct.constants import is_bounded, is_of_bits, is_text, values
-from graphcore.runtime.lowering.guards import negative_axes
+from graphcore.runtime.lowering.guards import negative_axes, transposes
 from graphcore.runtime.lowering.guards.hidden_constants import is_endless, is_rounded
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
@@ -27,6 +27,10 @@ _DTYPES: dict[int, DType] = {
 
 _SMALL = 64
 """Bytes of constants that are compared."""
+
+
+def _moves_first(node: onnx.NodeProto) -> bool:
+    return not node.attribute or transposes.moves_first(node.attribute[0].ints)
 
 
 class ScannedValues:
@@ -55,7 +59,7 @@ class ScannedValues:
         self._empties: set[str] = set()
         self._trapped = rules.has_trap(negative_axes.GUARD.trap)
 
-    def note_signs(self, nodes: Iterable[onnx.NodeProto]) -> None:
+    def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Note the signs of what optimisers break, of the values and nodes of one graph or body."""
         if DType.float64 in self.dtypes.values():
             self.signs.add("float64")
@@ -65,6 +69,12 @@ class ScannedValues:
         if "MatMul" in self.operators and (names := set(self._extremes())):
             if any(self._scales_endlessly(node, names) for node in nodes):
                 self.signs.add("endless scales")
+        if "Transpose" in self.operators and not self.operators.isdisjoint(transposes.PRODUCTS):
+            turned = {n.output[0] for n in nodes if n.op_type == "Transpose" and _moves_first(n)}
+            cast = {name for name in turned if self.dtypes[name] is DType.float16}
+            cast |= {n.output[0] for n in nodes if n.op_type == "Cast" and n.input[0] in turned}
+            if any(n.op_type in transposes.PRODUCTS and not cast.isdisjoint(n.input) for n in nodes):
+                self.signs.add("cast transposes")
 
     def _extremes(self) -> Iterator[str]:
         """Yield the constants of one float whose exponent begins with 7 equal bits: 0, infinity, few others."""

@@ -51,9 +51,13 @@ class Lowering:
     def guards(self, guard: Guard) -> bool:
         """Return whether the target needs a guard."""
         row = self.rules.target
+        if not self.rules.decomposes and not guard.in_standard:
+            return False
+        if guard.is_of_processors:
+            return (row.is_host or not self.rules.decomposes) and self.rules.runtime.saturates()
         if guard.is_of_fusions and not (self.is_fused and row.takes_empty_operands):
             return False
-        return self.rules.decomposes and self.rules.has_trap(guard.trap)
+        return not self.rules.decomposes or self.rules.has_trap(guard.trap)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,7 +210,7 @@ def _guarding(guard: Guard) -> Pass:
     """Return the pass of a guard, which edits the graph that legalising made."""
     return Pass(
         guard.trap,
-        f"{guard.when}; the release has this trap",
+        f"{guard.when}; the {'processor' if guard.is_of_processors else 'release'} has this trap",
         guard.why,
         lambda has, to: _may_need(guard, has, to),
         lambda has, to: has.graph if guard.run(has.parts) else None,

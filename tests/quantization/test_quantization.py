@@ -453,7 +453,7 @@ def test_file_is_the_same_when_processors_differ(encoding: str, monkeypatch: pyt
     for g in (graph, dynamic):
         files, loaded = set(), set()
         for saturating in (False, True):
-            runtime = pretend_bytes(monkeypatch, saturating=saturating)
+            runtime = pretend_bytes(monkeypatch, saturating=saturating, runs=False)
             monkeypatch.setattr(byte_saturation, "saturates", lambda saturating=saturating: saturating)
             files.add(g.to_onnx().SerializeToString(deterministic=True))
             loaded.add(
@@ -498,7 +498,7 @@ def test_weight_is_packed_once_when_several_nodes_share_it(encoding: str, option
 def test_file_holds_a_weight_once_when_several_nodes_share_it(encoding: str, target: Any) -> None:
     held = encode(random(128, 256), encoding)
     sizes = [len(product_graph(*[held] * n, inner=256).to_onnx(target=target).SerializeToString()) for n in (1, 3)]
-    assert sizes[1] < sizes[0] + 2500
+    assert sizes[1] < sizes[0] + 4000 < sizes[0] + held.nbytes
 
 
 def test_weights_are_told_apart_when_they_share_scales() -> None:

@@ -16,7 +16,7 @@ from graphcore.ir.graph import TargetName
 from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
-from graphcore.runtime.ort import release
+from graphcore.runtime.ort import byte_saturation, release
 
 Array = np.ndarray[Any, Any]
 
@@ -29,8 +29,13 @@ def operators_on_newest(graph: Graph) -> list[str]:
     return [node.op_type for node in lower(graph, "cpu", runtime=NEWEST, optimize="all").nodes]
 
 
-def pretend_bytes(monkeypatch: pytest.MonkeyPatch, *, saturating: bool) -> Runtime:
-    """Let sessions lower for a processor whose products of bytes saturate or do not. Return what they lower for."""
+def pretend_bytes(monkeypatch: pytest.MonkeyPatch, *, saturating: bool, runs: bool = True) -> Runtime:
+    """Let sessions lower for a processor whose products of bytes saturate or do not. Return what they lower for.
+
+    A test that runs graphs as one where they do not is skipped where they do.
+    """
+    if runs and not saturating and byte_saturation.saturates():
+        pytest.skip("products of bytes saturate on this processor")
     runtime = replace(release.runtime(), saturates=lambda: saturating)
     monkeypatch.setattr(session, "runtime", lambda: runtime)
     return runtime

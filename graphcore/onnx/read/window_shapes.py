@@ -84,7 +84,7 @@ def _windows(x: Sequence[Dim], kernel: Sequence[Dim], attributes: Attributes) ->
     if any(len(each) != count for each in (steps, apart)) or (pads is not None and len(pads) != 2 * count):
         return None
     if pads is None:  # SAME_UPPER or SAME_LOWER: as many as steps fit
-        return [size.ceildiv(step) for size, step in zip(x, steps, strict=True)] if set(apart) == {1} else None
+        return [size.ceildiv(step) for size, step in zip(x, steps, strict=True)]
     columns = zip(x, kernel, steps, apart, pads[:count], pads[count:], strict=True)
     ceil_mode = bool(attributes.get("ceil_mode", 0))
     return [_natural(_count(*column, ceil_mode)) for column in columns]

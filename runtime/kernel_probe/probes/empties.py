@@ -32,6 +32,7 @@ from graphcore.runtime.kernel_probe.probes.probe import (
     written,
 )
 from graphcore.runtime.lowering.decompositions import empty_recurrent, reverse_sequence
+from graphcore.runtime.lowering.decompositions.older import empty
 from graphcore.runtime.lowering.guards import empty_kernels
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
@@ -52,6 +53,7 @@ def families() -> list[Family]:
         Family("ReduceMax and ReduceMin refuse to reduce nothing.", [*_refused()]),
         Family("ReduceMax and ReduceMin of integers give 0 for nothing.", [*_extremes()]),
         Family("TopK does not survive empty axes beside the one that it sorts along.", [*_sorted()]),
+        Family("Unique does not survive empty axes beside the one that it goes along.", [*_unique()]),
         Family("ReverseSequence ends the process on operands of one axis.", [Check((_ONE,), _one_axis, dies=True)]),
         Family("ReverseSequence leaves a sequence of length 0 unwritten.", [*_reversed()]),
         Family("Reductions along axes below 0 reduce an empty tensor along none.", [*_axes()]),
@@ -70,6 +72,14 @@ def families() -> list[Family]:
         Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),
         Family("FeatureVectorizer ends the process without rows.", [*_vectorizers()]),
     ]
+
+
+def _unique() -> Iterator[Probe]:
+    for dtype in (D.int8, D.int64, *WIDE, D.string):
+        for shape, axis, want in (((2, 0), 0, (1, 0)), ((0, 3), 1, (0, 1)), ((2, 0, 3), 2, (2, 0, 1))):
+            names = (empty.trap("Unique", dtype),)
+            build = operator("Unique", axis=axis)
+            yield Probe(dtype, (), (np.zeros(shape),), build, (np.zeros(want),), names=names, dies=True)
 
 
 def _reversed() -> Iterator[Probe]:

@@ -41,6 +41,8 @@ def families() -> list[Family]:
             [*_moved(np.int32(0), "optimiser QDQPropagationTransformer")],
         ),
         Family("QDQSelectorActionTransformer multiplies integers by scales along any axis.", [*_scaled()]),
+        Family("MatmulTransposeFusion ends the process past a Cast.", [*_cast()]),
+        Family("TransposeOptimizer moves a Transpose past a cubic Resize.", [*_cubic()]),
         Family("PreShapeNodeElimination drops a Cast before a Shape that has no kernel without.", [*_shaped()]),
         Family(
             "QDQS8ToU8Transformer moves int8 to uint8 beside an attribute that still says int8.",
@@ -206,6 +208,29 @@ def _shaped() -> Iterator[Probe]:
         yield Probe(
             dtype, (), (np.ones((2, 3)),), build, ([4, 6],), gives=(D.int64,), names=names, in_session=True,
             beside=("Cast of parts of bytes",),
+        )  # fmt: skip
+
+
+def _cast() -> Iterator[Probe]:
+    x, w = np.arange(24).reshape(2, 3, 4), np.ones((4, 2))
+    build: Callable[..., Any] = lambda graph, x, w: ops.permute(x, (1, 0, 2)).cast(D.float32) @ w  # noqa: E731
+    yield Probe(
+        D.int8, (), (x, w), build, (x.transpose(1, 0, 2) @ w,), types=(D.int8, D.float32), gives=(D.float32,),
+        names=("optimiser MatmulTransposeFusion of casts",), dies=True, is_known=True,
+    )  # fmt: skip
+
+
+def _cubic() -> Iterator[Probe]:
+    scales = np.array([1, 1, 0.5, 0.5], np.float32)
+
+    def build(graph: Graph, x: Symbol) -> Symbol:
+        (made,) = graph.op("Resize", [ops.permute(x, (0, 3, 1, 2)), None, graph.constant(scales)], {"mode": "cubic"})
+        return ops.permute(made, (0, 2, 3, 1))
+
+    for is_known in (False, True):
+        yield Probe(
+            D.float32, (), (np.ones((1, 4, 4, 3)),), build, (np.ones((1, 2, 2, 3)),), is_known=is_known,
+            names=("optimiser TransposeOptimizer",), near=1e-6,
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.kernel_probe.probes.probe import LONG, NAN, WIDE, Check, D, Family, Probe, bare, operator
 from graphcore.runtime.lowering.functions.custom_ops import STATISTICS
+from graphcore.runtime.lowering.guards import same_pads
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -24,6 +25,7 @@ def families() -> list[Family]:
     """Return what onnxruntime gets wrong about these operators, or refuses of what ONNX allows."""
     return [
         Family("AveragePool counts wrong what is added after an axis.", [*_averages()]),
+        Family("Windows with dilations are padded as if there were none where auto_pad says SAME.", [*_dilated()]),
         Family("Resize is off in some modes, and integers go through float32.", _resized()),
         Family("Sum and Mean of float64 are those of float32.", [*_sums()]),
         Family("OneHot refuses indices of 8 bits, and gives 1 for those that are out of range.", [*_one_hot()]),
@@ -36,6 +38,25 @@ def families() -> list[Family]:
         Family("DFT of float64 has no inverse of one side.", [*_inverse()]),
         Family("STFT divides by zero where frames have no samples.", [Check(("STFT float64",), _unframed, dies=True)]),
     ]
+
+
+def _dilated() -> Iterator[Probe]:
+    """Sums, maxima and means of windows of which each element but one is 0."""
+    x = np.zeros((1, 1, 5, 8))
+    x[0, 0, 2, 3] = 4
+    for mode, step in itertools.product(("SAME_UPPER", "SAME_LOWER"), (1, 2)):
+        want = np.zeros((1, 1, -(-5 // step), -(-8 // step)))
+        total = [(size - 1) * step + 5 - there for size, there in zip(want.shape[2:], x.shape[2:], strict=True)]
+        before = [n // 2 if mode == "SAME_UPPER" else n - n // 2 for n in total]
+        for i, j in np.ndindex(*want.shape[2:]):
+            places = itertools.product(
+                *(range(k * step - b, k * step - b + 5, 2) for k, b in zip((i, j), before, strict=True))
+            )
+            want[0, 0, i, j] = 4 if (2, 3) in places else 0
+        shared = {"kernel_shape": [3, 3], "dilations": [2, 2], "strides": [step, step], "auto_pad": mode}
+        for op in ("MaxPool", "LpPool"):
+            build = operator(op, **shared)
+            yield Probe(D.float32, (), (x,), build, (want,), names=(same_pads.GUARD.trap,), is_known=True)
 
 
 def _averages() -> Iterator[Probe]:

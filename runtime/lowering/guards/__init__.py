@@ -8,10 +8,12 @@ from graphcore.runtime.lowering.guards import (
     hidden_constants,
     negative_axes,
     quick_gelu,
+    same_pads,
     shaped_casts,
+    transposes,
 )
 from graphcore.runtime.lowering.guards.guard import Guard
-from graphcore.runtime.lowering.guards.quantized import matmul, moves, scales, zero_points
+from graphcore.runtime.lowering.guards.quantized import matmul, moves, scales, signed_weights, zero_points
 
 GUARDS: tuple[Guard, ...] = (
     added_zero.GUARD,
@@ -26,9 +28,13 @@ GUARDS: tuple[Guard, ...] = (
     moves.INT8,
     moves.INT32,
     scales.GUARD,
+    signed_weights.GUARD,
     shaped_casts.GUARD,
+    transposes.CAST,
+    transposes.CUBIC,
     empty_attention.GUARD,
     empty_kernels.GUARD,
+    same_pads.GUARD,
 )
 """In the order in which they run."""
 

@@ -20,6 +20,8 @@ class Guard:
     trap: by whose name `traps.json` has the releases that do. when: the signs, in words. signs: operators without which
     there is nothing to guard. is_needed: tells of a graph and its bodies. run: edits a new graph and its bodies, and
     returns whether it changed any. is_of_fusions: whether only operators that a fusion made are guarded.
+    is_of_processors: whether not a release but a processor has the trap, whose products of bytes saturate.
+    in_standard: whether files of standard ONNX are guarded too, which onnxruntime would not load or compute wrongly.
     """
 
     trap: str
@@ -29,6 +31,8 @@ class Guard:
     is_needed: Callable[[Sequence[Graph]], bool]
     run: Callable[[Sequence[Graph]], bool]
     is_of_fusions: bool = False
+    is_of_processors: bool = False
+    in_standard: bool = False
 
 
 def rewriting(

@@ -17,6 +17,7 @@ from graphcore.runtime.lowering.guards.hidden_constants import constant_place, i
 from graphcore.runtime.lowering.guards.quantized.moves import moves_int32
 from graphcore.runtime.lowering.guards.quantized.scales import has_scales
 from graphcore.runtime.lowering.guards.shaped_casts import is_of_narrow
+from graphcore.runtime.lowering.guards.transposes import PRODUCTS, is_cast_transpose
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.release import runtime
 from graphcore.types.dtypes import DType
@@ -72,6 +73,11 @@ def _has_scales(symbol: Symbol) -> bool:
     return type(node) is Node and has_scales(node)
 
 
+def _multiplies_cast_transpose(symbol: Symbol) -> bool:
+    node = symbol.producer
+    return type(node) is Node and node.op_type in PRODUCTS and any(map(is_cast_transpose, node.inputs))
+
+
 def _is_shape_of_narrow(symbol: Symbol) -> bool:
     node = symbol.producer
     return type(node) is Node and is_of_narrow(node)
@@ -94,6 +100,8 @@ SIGNS: Mapping[str, Sign] = {
     "scales along axes": Sign(_has_scales, ("QDQSelectorActionTransformer",)),
     # It drops a Cast before a Shape, which has no kernel of the dtype before the Cast.
     "shapes of narrow dtypes": Sign(_is_shape_of_narrow, ("PreShapeNodeElimination",)),
+    # It ends the process where a Cast is between a Transpose and a product.
+    "cast transposes": Sign(_multiplies_cast_transpose, ("MatmulTransposeFusion of casts",)),
 }
 
 

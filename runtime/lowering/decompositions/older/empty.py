@@ -1,12 +1,14 @@
-"""Operators whose kernels crash or err on empty operands in older releases of onnxruntime.
+"""Operators whose kernels crash or err on empty operands in some releases of onnxruntime.
 
-Their Einsum and TopK divide by zero or read what is not there, and ReduceMax and ReduceMin of integers give 0 over
+Einsum, TopK and Unique divide by zero or read what is not there, and ReduceMax and ReduceMin of integers give 0 over
 nothing. An axis that may be empty is made one long, with zeros, and cut off again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.shared.einsum import parse, spelled
@@ -21,6 +23,7 @@ from graphcore.types.tensor_types import TensorType, _shape
 _I64, _BOOL = DType.int64, DType.bool
 _LONGEST = (1 << 31) - 1
 _SORTED = tuple(map(DType.of, "int32 int64 uint64 float32 float64".split()))
+_UNIQUE = tuple(map(DType.of, "int8 int64 float32 float64 string".split()))
 _MULTIPLIED = tuple(map(DType.of, "int32 int64 float32 float64".split()))
 EXTREMES = tuple(map(DType.of, "bool int8 uint8 int32".split()))
 """The dtypes whose kernels of ReduceMax and ReduceMin give 0 for nothing."""
@@ -35,6 +38,7 @@ def rows(table: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, DT
     """Return the rows for an older release, each around what `table` has for a newer one."""
     made = sums(table)
     made.update({("TopK", dtype): top_k(table.get(("TopK", dtype))) for dtype in _SORTED})
+    made.update({("Unique", dtype): unique for dtype in _UNIQUE})
     for op in ("ReduceMax", "ReduceMin"):
         dtypes = [d for d in EXTREMES if (op, d) != ("ReduceMax", DType.uint8)]  # of which 0 is the least
         made.update({(op, dtype): extreme(table.get((op, dtype))) for dtype in dtypes})
@@ -111,6 +115,21 @@ def top_k(then: Decomposition | None) -> Decomposition:
     return decomposition
 
 
+def unique(b: Builder, call: Call) -> Replacement:
+    """Compute Unique along an axis where another one may be empty: rows without elements are all alike."""
+    x = call.inputs[0]
+    if "axis" not in call.attributes or not x.shape.is_ranked:
+        return None
+    along = call.attributes["axis"] % x.rank
+    axes = _open(x, [axis for axis in range(x.rank) if axis != along])
+    if not axes:
+        return None
+    sizes = {axis: _size(b, x, axis) for axis in axes}
+    types = [_widened(call.types[0], axes), *call.types[1:]]
+    made, *others = b.emit_many(call.op, (_padded(b, x, sizes),), types, call.attributes)
+    return (_cut(b, made, sizes, call.types[0]), *others)
+
+
 def extreme(then: Decomposition | None) -> Decomposition:
     """Compute ReduceMax and ReduceMin of integers over axes that may be empty. then: the decomposition of others."""
 
@@ -162,6 +181,14 @@ def _padded(b: Builder, x: Symbol, sizes: Mapping[int, Symbol]) -> Symbol:
         return x
     one, zero = b.vector([1]), b.vector([0])
     lacking = {axis: b.op("Sub", one, _least(b, [size])) for axis, size in sizes.items()}
+    if x.dtype is DType.string:  # of which there is no kernel of Pad
+        for axis, count in lacking.items():
+            there = b.op("Shape", x, dtype=_I64, shape=_shape([Dim(x.rank)]))
+            more = b.op("ScatterElements", there, b.vector([axis]), count)
+            wide = _widened(x.type, [axis])
+            fill = b.op("Expand", b.constant(np.array([""], object), x.dtype), more, dtype=x.dtype, shape=wide.shape)
+            x = b.op("Concat", x, fill, shape=wide.shape, axis=axis)
+        return x
     parts = [lacking.get(axis, zero) for axis in range(x.rank)]
     pads = b.op("Concat", b.vector([0] * x.rank), *parts, shape=_shape([Dim(2 * x.rank)]), axis=0)
     return b.op("Pad", x, pads, shape=_widened(x.type, sizes).shape)
@@ -179,4 +206,4 @@ def _widened(type_: TensorType, axes: Iterable[int]) -> TensorType:
     return TensorType(type_.dtype, [Dim.maximum(d, 1) if a in chosen else d for a, d in enumerate(type_.shape)])
 
 
-__all__ = ["EXTREMES", "einsum", "extreme", "rows", "sums", "top_k", "trap"]
+__all__ = ["EXTREMES", "einsum", "extreme", "rows", "sums", "top_k", "trap", "unique"]

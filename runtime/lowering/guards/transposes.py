@@ -1,0 +1,99 @@
+"""Keep Transposes away from operators that onnxruntime's optimisers cannot move them into or past.
+
+MatmulTransposeFusion takes a Transpose into a product, past a Cast between them; where the Transpose moves the first
+axis of several batches it reads a node that it removed, and the process ends. TransposeOptimizer moves a Transpose past
+a cubic Resize, whose kernel takes images on the last two axes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.guards.guard import rewriting
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, tensor_type
+
+PRODUCTS = frozenset({"FusedMatMul", "MatMul"})
+_HALVES = (DType.float16, DType.bfloat16)
+
+
+def moves_first(perm: Sequence[int]) -> bool:
+    """Return whether a permutation of three axes or more moves the first one."""
+    return len(perm) > 2 and perm[0] != 0
+
+
+def is_cast_transpose(x: Symbol | None) -> bool:
+    """Return whether a value comes from a Transpose that moves the first axis, by a Cast that is there or will be.
+
+    The runtime casts halves around products, of which it has no kernels.
+    """
+    made, is_cast = None if x is None else x.producer, x is not None and x.dtype in _HALVES
+    if isinstance(made, Node) and made.op_type == "Cast" and made.inputs[0] is not None:
+        made, is_cast = made.inputs[0].producer, True
+    if not is_cast or not isinstance(made, Node) or made.op_type != "Transpose" or made.domain:
+        return False
+    x = made.outputs[0]
+    return x.shape.is_ranked and moves_first(made.attributes.get("perm") or range(x.rank)[::-1])
+
+
+def _products(graph: Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if node.op_type in PRODUCTS and any(map(is_cast_transpose, node.inputs)))
+
+
+def _apart(graph: Graph, node: Node) -> None:
+    """Put an Unsqueeze and a Squeeze before such operands, which change nothing and which no optimiser leaves out."""
+    b, inputs = graph.build, [*node.inputs]
+    for place, x in enumerate(inputs):
+        if x is not None and is_cast_transpose(x):
+            shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
+            wide = b.emit("Unsqueeze", (x, b.vector([0])), tensor_type(x.dtype, shape))
+            inputs[place] = b.emit("Squeeze", (wide, b.vector([0])), x.type)
+    change(node, inputs=tuple(inputs))
+
+
+CAST = replace(
+    rewriting(
+        "optimiser MatmulTransposeFusion of casts",
+        "Transpose, Cast, MatMul",
+        "the optimiser ends the process where a Cast is between a Transpose of batches and a product",
+        {"Transpose"},
+        _products,
+        _apart,
+    ),
+    in_standard=True,
+)
+
+
+def _cubic(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        if node.op_type == "Resize" and not node.domain and node.attributes.get("mode") == "cubic":
+            x = node.inputs[0]
+            if x is not None and x.shape.is_ranked and x.rank == 4:
+                yield node
+
+
+def _copy(graph: Graph, node: Node) -> None:
+    """Put a DepthToSpace of blocks of one before a Resize: TransposeOptimizer moves nothing past it."""
+    x = node.inputs[0]
+    assert x is not None
+    change(node, inputs=(graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1}), *node.inputs[1:]))
+
+
+CUBIC = replace(
+    rewriting(
+        "optimiser TransposeOptimizer",
+        "Transpose and cubic Resize",
+        "the optimiser moves a Transpose past a Resize that has no kernel for other axes than the last two",
+        {"Transpose"},
+        _cubic,
+        _copy,
+    ),
+    in_standard=True,
+)
+
+__all__ = ["CAST", "CUBIC", "PRODUCTS", "is_cast_transpose", "moves_first"]
