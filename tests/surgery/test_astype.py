@@ -23,6 +23,7 @@ from tests.support.trained import Trained, trained
 __all__ = ["trained"]
 
 F32 = DType.float32
+op = ops.onnx
 OTHERWISE = {"bernoulli", "bitcast", "complex", "lu", "lu_factor", "nextafter", "triangular_solve"}
 """Ops that draw or compute in float32 for narrower operands, as they would not for float32 ones, or whose result has a
 dtype or shape that follows from the width of the operand."""
@@ -121,6 +122,85 @@ def test_what_only_moves_values_between_kept_nodes_is_kept_too() -> None:
     made = g.astype("float16", keep=["Softmax"], keep_io=False)
     assert operators(made).count("Cast") == 1  # of the input
     assert all(s.dtype is F32 for node in made.nodes for s in node.outputs if node.op_type != "Shape")
+
+
+HUGE = np.array([[12, 1], [13, -20]], np.float32)
+"""Exponents: float16 holds no exp(12), and exp(-20) is 0 in it."""
+
+BETWEEN = {
+    "ReverseSequence": lambda y, k: op.ReverseSequence(y, np.array([2, 2]), batch_axis=0, time_axis=1),
+    "Trilu": lambda y, k: op.Trilu(y, upper=0),
+    "Pad": lambda y, k: op.Pad(y, np.array([0, 1, 0, 0]), np.float32(1e5)),
+    "CenterCropPad": lambda y, k: op.CenterCropPad(y, np.array([2, 4])),
+    "Concat": lambda y, k: op.Concat(y, k, axis=0),
+    "Where": lambda y, k: op.Where(np.array([[True], [False]]), y, k),
+    "Unique": lambda y, k: op.Unique(y, sorted=0)[0],
+    "ScatterElements": lambda y, k: op.ScatterElements(k, np.array([[0, 1], [1, 0]]), y),
+    "ScatterND": lambda y, k: op.ScatterND(y, np.array([[1]]), k[:1]),
+    "TensorScatter": lambda y, k: op.TensorScatter(y[None, None], k[None, None], None),
+    "OneHot": lambda y, k: op.OneHot(np.array([1, 0]), np.array([2]), y[:, 0]),
+    "two moves": lambda y, k: op.Concat(op.Trilu(y), op.Transpose(k), axis=1),
+}
+
+
+@pytest.mark.parametrize("move", BETWEEN)
+def test_what_is_moved_between_kept_nodes_is_not_rounded(move: str) -> None:
+    g = Graph("g", {"x": TensorType(F32, [2, 2]), "k": TensorType(F32, [2, 2])})
+    g.output(y=op.Log(BETWEEN[move](op.Exp(g["x"]), op.Exp(g["k"]))))
+    made = g.astype("float16", keep=["Exp", "Log"])
+    assert DType.float16 not in {s.dtype for node in made.nodes for s in node.outputs}
+    assert ran(made, {"x": HUGE, "k": HUGE[::-1]})[0].tobytes() == ran(g, {"x": HUGE, "k": HUGE[::-1]})[0].tobytes()
+
+
+def test_moves_beside_what_is_computed_in_the_new_dtype_and_scatters_that_add_are_right() -> None:
+    g = Graph("g", {"x": TensorType(F32, [2, 2])})
+    g.output(y=op.Log(op.Concat(op.Exp(g["x"]), op.Abs(g["x"]), axis=0)), z=op.Sqrt(op.Transpose(op.Abs(g["x"]))))
+    made = g.astype("float16", keep=["Exp", "Log"])
+    y = ran(made, {"x": HUGE})[0]
+    np.testing.assert_allclose(y, np.log(np.concatenate([np.exp(HUGE), np.abs(HUGE)])), rtol=1e-3)
+    assert {n.op_type: n.outputs[0].dtype for n in made.nodes if n.op_type in ("Concat", "Transpose")} == {
+        "Concat": F32, "Transpose": DType.float16,
+    }  # fmt: skip
+    g = Graph("g", {"x": TensorType(F32, [2, 2])})
+    y = op.Exp(g["x"])
+    g.output(y=op.Log(op.ScatterElements(y, np.array([[0, 1], [1, 0]]), y, reduction="add")))
+    made = g.astype("float16", keep=["Exp", "Log"])
+    assert {n.outputs[0].dtype for n in made.nodes if n.op_type == "ScatterElements"} == {DType.float16}
+
+
+def test_a_weight_that_is_kept_is_moved_to_kept_nodes_as_it_is() -> None:
+    g = Graph("g", {"x": TensorType(F32, [2])})
+    w = g.weight("w", np.array([[1e5, 1], [2, 3]], np.float32))
+    g.output(y=op.Log(op.Transpose(w)) + g["x"])
+    made = g.astype("float16", keep=["Log", "w"])
+    assert [n.op_type for n in made.nodes][:2] == ["Transpose", "Log"]
+
+
+@pytest.mark.parametrize("name", ["is_inf", "is_finite", "is_nan", "nonzero"])
+def test_a_test_of_a_kept_value_is_of_what_it_is_before_rounding(name: str) -> None:
+    g = Graph("g", {"x": TensorType(F32, [2, 2])})
+    g.output(y=getattr(ops, name)(ops.exp(g["x"])), z=getattr(ops, name)(ops.transpose(ops.exp(g["x"]))))
+    made = g.astype("float16", keep="Exp")
+    assert DType.float16 not in {s.dtype for node in made.nodes for s in node.outputs}
+    for found, wanted in zip(ran(made, {"x": HUGE}), ran(g, {"x": HUGE}), strict=True):
+        assert np.array_equal(found, wanted)
+    g = Graph("g", {"x": TensorType(F32, [2, 2])})
+    g.output(y=getattr(ops, name)(g["x"]))
+    assert np.array_equal(ran(g.astype("float16"), {"x": HUGE * 1e5})[0], ran(g, {"x": HUGE * 1e5})[0])
+
+
+def test_what_takes_only_a_shape_needs_no_cast() -> None:
+    g = Graph("g", {"x": TensorType(F32, [2, 2])})
+    y = op.Exp(g["x"])
+    g.output(
+        eye=op.EyeLike(y, dtype=DType.int32), draws=op.RandomUniformLike(y, dtype=DType.float64), own=op.EyeLike(y)
+    )
+    made = g.astype("float16", keep="Exp", keep_io=False)
+    casts = [n for n in made.nodes if n.op_type == "Cast"]
+    assert len(casts) == 2  # of the input for Exp, and for what has the dtype of its operand
+    assert {k: t.dtype for k, t in made.output_types.items()} == {  # type: ignore[union-attr]
+        "eye": DType.int32, "draws": DType.float64, "own": DType.float16,
+    }  # fmt: skip
 
 
 def test_layers_are_kept_with_all_that_is_in_them() -> None:

@@ -17,12 +17,12 @@ from graphcore.ir.transform.walk import bodies, parts
 from graphcore.surgery.astype.arrays import Arrays
 from graphcore.surgery.astype.keep import Keep
 from graphcore.surgery.astype.roles import (
-    MOVES,
     Roles,
     Sources,
     all_of,
     attributes_of,
     is_plain,
+    moved,
     none_of,
     retyped,
     roles_of,
@@ -311,20 +311,23 @@ class Retyping(Replay):
 
     def _stays(self, node: Node) -> bool:
         """Return whether a node moves a value of the old dtype to nodes that stay in it."""
-        operand = node.inputs[0] if node.inputs else None
-        if id(node) not in self._kept_moves or operand is None or not self.is_bound(operand):
-            return False
-        return self._change.sources.has(self.of(operand).type)
+        return id(node) in self._kept_moves and any(s is not None and self._is_old(s) for s in moved(node))
+
+    def _is_old(self, symbol: Symbol) -> bool:
+        """Return whether a value is made in the old dtype, or is a constant that is kept in it."""
+        if isinstance(symbol.producer, Constant) and not self.is_bound(symbol):
+            return self._change.sources.has(symbol.type) and self._change.keep.has_value(symbol)
+        return self._change.sources.has(self.of(symbol).type)
 
     def _moves_that_stay(self) -> frozenset[int]:
         """Return the moving nodes whose results only nodes that stay read."""
         others: set[int] = set()  # values that a node reads that does not stay
         found: set[int] = set()
         for node in reversed(self.old.nodes):
-            is_read_by_others = any(s.id in others for s in node.outputs)
-            if node.op_type in MOVES and not node.domain and not is_read_by_others:
+            is_read_by_others = any(s.id in others and self._change.sources.has(s.type) for s in node.outputs)
+            if moved(node) and not is_read_by_others:
                 found.add(id(node))
-            elif not self._change.keep.has_node(node):
+            elif not self._change.keep.has_node(node) and not takes_any(node):
                 others.update(s.id for s in node.inputs if s is not None)
             for body in bodies(node):
                 others.update(

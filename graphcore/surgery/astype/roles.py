@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphcore.build.declare import LIBRARY
-from graphcore.ir.symbol import Node
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import Operator, Parameter, operator, schema_of
 from graphcore.surgery.astype.arrays import Arrays
@@ -25,16 +25,23 @@ _WHOLE = frozenset({"Celu", "OptionalGetElement"})
 """Operators of ONNX of one dtype throughout, which their schemas do not say: the first is in float32 alone, and the
 lowering computes it in any dtype of floats; the second gives what it takes."""
 
-_ANY_FLOAT = frozenset({"Cast", "Shape", "Size"})
-"""Operators that take an operand in whatever dtype it is."""
+_ANY_FLOAT = frozenset({"Cast", "IsFinite", "IsInf", "IsNaN", "NonZero", "OptionalHasElement", "Shape", "Size"})
+"""Operators that take an operand in whatever dtype it is: rounding it first would change what they find."""
 
-MOVES = frozenset(
-    {
-        "Compress", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape",
-        "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-    }
-)  # fmt: skip
-"""Operators that compute nothing: between nodes that keep their dtype they keep it too."""
+_MOVES: Mapping[str, slice] = {
+    **dict.fromkeys(
+        "CenterCropPad Compress DepthToSpace Expand Flatten Gather GatherElements GatherND Identity Reshape "
+        "ReverseSequence Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unique Unsqueeze".split(),
+        slice(1),
+    ),
+    **dict.fromkeys(("Pad", "ScatterElements", "ScatterND"), slice(0, 3, 2)),
+    "Concat": slice(None),
+    "OneHot": slice(2, 3),
+    "TensorScatter": slice(2),
+    "Where": slice(1, 3),
+}
+"""Operators that compute no element of their results, and the operands that these come from. Between nodes that keep
+their dtype they keep it too."""
 
 _DTYPE_OF_RESULT = {
     "Bernoulli": "dtype", "BlackmanWindow": "output_datatype", "Cast": "to", "EyeLike": "dtype",
@@ -87,7 +94,16 @@ def is_plain(type_: Type | None) -> bool:
 
 def takes_any(node: Node) -> bool:
     """Return whether a node takes its operand in whatever dtype that is."""
-    return not node.domain and node.op_type in _ANY_FLOAT and not _is_printed(node)
+    if node.domain not in ("", LIBRARY):
+        return False
+    is_only_shape = node.op_type in _LIKE and "dtype" in node.attributes
+    return is_only_shape or (node.op_type in _ANY_FLOAT and not _is_printed(node))
+
+
+def moved(node: Node) -> tuple[Symbol | None, ...]:
+    """Return the operands whose elements are those of a node's results, unchanged; none of a node that computes."""
+    place = None if node.domain else _MOVES.get(node.op_type)
+    return () if place is None or node.attributes.get("reduction", "none") != "none" else node.inputs[place]
 
 
 def _is_printed(node: Node) -> bool:
@@ -176,12 +192,12 @@ def attributes_of(node: Node, roles: Roles, sources: Sources, arrays: Arrays) ->
 
 
 __all__ = [
-    "MOVES",
     "Roles",
     "Sources",
     "all_of",
     "attributes_of",
     "is_plain",
+    "moved",
     "none_of",
     "retyped",
     "roles_of",
