@@ -140,7 +140,7 @@ def emit(
         origin: Origin | Line | None = (code, frame.f_lasti) if known else origin_of(frame)
         result_type = builder.result_type
         if result_type is not None:
-            type_ = result_type(op_type, inputs, type_)
+            type_ = result_type(op_type, inputs, type_, 0)
         if complex_in_use:
             complex_operators.check(op_type, inputs, (type_,), attributes, domain)
         if graph.memory.expressions:
@@ -206,7 +206,7 @@ def _emit_several(
         body, inputs = in_body(builder, inputs, op_type)
         return body.emit_many(op_type, inputs, types, attributes, domain)
     if (result_type := builder.result_type) is not None:
-        types = [result_type(op_type, inputs, type_) for type_ in types]
+        types = [result_type(op_type, inputs, type_, position) for position, type_ in enumerate(types)]
     if complex_in_use and graph.site.is_user:
         complex_operators.check(op_type, inputs, types, attributes, domain)
     end_expressions(builder, inputs)

@@ -157,14 +157,18 @@ class Anvil(PromotionSystem):
         return CommonDType(dtype, dtype is not DType.bool)
 
     @staticmethod
-    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:
+    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type, position: int = 0) -> Type:
         """The type of a node's result, ambiguous if all the values that it is made of are."""
+        if operator in _OF_LISTS and isinstance(type_, TensorType):
+            return tensor_type(type_.dtype, type_.shape, _is_guessed(inputs[0]))
         for symbol in inputs:
             if symbol is not None and symbol.ambiguous:
                 break
         else:
             return type_
         if not isinstance(type_, TensorType) or type_.ambiguous or operator in _NEVER:
+            return type_
+        if position and operator in _THEN_PLACES:
             return type_
         if operator in _OF_FIRST:
             first = inputs[0]
@@ -192,6 +196,24 @@ def _is_made_by_ops(symbol: Value) -> bool:
     )
 
 
+def _is_guessed(symbol: Value | None) -> bool:
+    """Return whether all tensors of a list, or in an optional, are ambiguous. Its type does not say so."""
+    rest = [symbol]
+    while rest:
+        symbol = rest.pop()
+        if symbol is None:
+            return False
+        if isinstance(symbol.type, TensorType):
+            if not symbol.ambiguous:
+                return False
+            continue
+        taken = _LISTS.get(getattr(symbol.producer, "op_type", ""))
+        if taken is None:
+            return False
+        rest += symbol.producer.inputs[taken]
+    return True
+
+
 _CLAMPS = frozenset({"clip", "hardtanh"})
 
 # Operators whose results are known whatever they are made of. An explicit cast says what it makes; an implicit one is
@@ -203,16 +225,33 @@ _NEVER = frozenset(
     }
 )  # fmt: skip
 
+# Operators of which each result but the first is places.
+_THEN_PLACES = frozenset({"MaxPool", "TopK", "Unique"})
+
 # Operators that move or fold the values of the first operand; the others are axes, positions, limits and shapes.
 _OF_FIRST = frozenset(
     {
         "ArrayFeatureExtractor", "CenterCropPad", "Clip", "Compress", "CumProd", "CumSum", "DepthToSpace", "Expand",
-        "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "ReduceMax", "ReduceMean", "ReduceMin",
-        "ReduceProd", "ReduceSum", "Reshape", "Resize", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze",
-        "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze",
+        "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "ReduceL1", "ReduceL2", "ReduceLogSum",
+        "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+        "Reshape", "Resize", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "TopK",
+        "Transpose", "Trilu", "Unsqueeze",
     }
 )  # fmt: skip
 
 # Of these, the operands that the result is made of: the others are conditions and positions.
 _ALL = slice(None)
-_VALUES = {"Where": slice(1, None), "ScatterElements": slice(0, None, 2), "ScatterND": slice(0, None, 2)}
+_VALUES = {
+    **dict.fromkeys(("ScatterElements", "ScatterND"), slice(0, None, 2)),
+    "OneHot": slice(2, None),
+    "TensorScatter": slice(2),
+    "Where": slice(1, None),
+}
+
+# Operators that take tensors out of a list or an optional, and the operands that were put into one.
+_OF_LISTS = frozenset({"ConcatFromSequence", "OptionalGetElement", "SequenceAt"})
+_LISTS = {
+    **dict.fromkeys(("Identity", "Optional", "SequenceErase", "SplitToSequence"), slice(1)),
+    "SequenceConstruct": _ALL,
+    "SequenceInsert": slice(2),
+}

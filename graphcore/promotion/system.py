@@ -56,9 +56,9 @@ class PromotionSystem:
     """Dtypes that are another one under a second name, and that one."""
     bounds_promote: bool = False
     """The bounds of `clip` take part in promotion; elsewhere they become what they bound, or are refused."""
-    result_type: Callable[[str, Sequence[Any], Type], Type] | None = None
-    """Looks at each node as it is made: (operator, operand Symbols or None, type of a result) -> that type as the
-    system has it. May raise."""
+    result_type: Callable[[str, Sequence[Any], Type, int], Type] | None = None
+    """Looks at each node as it is made: (operator, operand Symbols or None, type of a result, which of the results
+    it is) -> that type as the system has it. May raise."""
 
     @property
     def has_complex(self) -> bool:

@@ -38,7 +38,7 @@ def is_wide(type_: Type) -> bool:
     return isinstance(type_, TensorType) and dtypes.is_wide(type_.dtype)
 
 
-def check(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:
+def check(operator: str, inputs: Sequence[Value | None], type_: Type, position: int = 0) -> Type:
     """Return the type of a result as it is. Raises `DTypeError` where nothing computes it on such integers."""
     if operator in EXPRESSIONS:
         return type_

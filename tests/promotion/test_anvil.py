@@ -23,6 +23,7 @@ from tests.support.promoted import DTYPES, Value
 
 Array = np.ndarray[Any, Any]
 D = DType
+op = ops.onnx
 ALL = DTYPES["anvil"]
 LABELS = dict(zip("i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64 f32 f64".split(), ALL, strict=True))
 
@@ -363,6 +364,48 @@ def test_ambiguity_travels_as_the_table_says(row: str) -> None:
     ]  # fmt: skip
     results = gc.InferenceSession().load(graph)(*arrays)
     assert [r.dtype for r in results] == [np.dtype(s.dtype.numpy) for _, s in made]
+
+
+def test_places_of_ambiguous_integers_are_known() -> None:
+    graph = graph_of(k="int8")
+    with graph:
+        x = graph.constant(np.arange(300), ambiguous=True)
+        values, top = op.TopK(x, np.array([1]))
+        made = [values, top, *op.Unique(x, outputs=4)]
+        largest = top + graph["k"] * 0
+    assert [shown(s) for s in made] == ["int64?", "int64", "int64?", "int64", "int64", "int64"]
+    graph.output(largest)
+    pooled, where = op.MaxPool(graph_of(f="float32?")["f"][None, None], kernel_shape=[3], outputs=2)
+    assert [shown(pooled), shown(where)] == ["float32?", "int64"]
+    assert gc.InferenceSession().load(graph)(np.zeros(1, np.int8))[0].tolist() == [299]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: op.OneHot(i, np.array(3), x[:2]),
+        lambda x, i: ops.one_hot(i, 3, on_value=x[0], off_value=x[1]),
+        lambda x, i: op.TensorScatter(x[None, None], x[None, None], i[:1]),
+        lambda x, i: op.ReduceL1(x, i[:1]),
+        lambda x, i: op.ReduceSumSquare(x, i[:1]),
+        lambda x, i: op.SequenceAt(op.SequenceConstruct(x, x), i[0]),
+        lambda x, i: ops.list_get(ops.list_append(ops.list_of([x]), x), i[0]),
+        lambda x, i: op.ConcatFromSequence(op.SequenceErase(op.SplitToSequence(x, np.array(1)), i[0]), axis=0),
+        lambda x, i: op.OptionalGetElement(op.Optional(x)),
+    ],
+)
+def test_places_and_sizes_do_not_settle_what_is_ambiguous(function: Callable[..., Any]) -> None:
+    graph = graph_of(x="int32?", k="int64", i="int64")
+    x, k, i = graph.inputs
+    assert shown(function(x, i)) == "int32?"
+    assert shown(function(k, i)) == "int64"
+
+
+def test_a_list_with_a_known_tensor_is_known() -> None:
+    graph = graph_of(x="int32?", k="int32", i="int64")
+    x, k, i = graph.inputs
+    for listed in (op.SequenceConstruct(x, k), op.SequenceInsert(op.SequenceConstruct(x, x), k)):
+        assert shown(op.SequenceAt(listed, i[0])) == "int32"
 
 
 def test_bits_read_as_another_dtype_are_known() -> None:

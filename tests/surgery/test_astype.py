@@ -134,7 +134,7 @@ BETWEEN = {
     "CenterCropPad": lambda y, k: op.CenterCropPad(y, np.array([2, 4])),
     "Concat": lambda y, k: op.Concat(y, k, axis=0),
     "Where": lambda y, k: op.Where(np.array([[True], [False]]), y, k),
-    "Unique": lambda y, k: op.Unique(y, sorted=0)[0],
+    "Unique": lambda y, k: op.Unique(y, sorted=0, outputs=2)[0],
     "ScatterElements": lambda y, k: op.ScatterElements(k, np.array([[0, 1], [1, 0]]), y),
     "ScatterND": lambda y, k: op.ScatterND(y, np.array([[1]]), k[:1]),
     "TensorScatter": lambda y, k: op.TensorScatter(y[None, None], k[None, None], None),

@@ -155,13 +155,13 @@ class Jax(PromotionSystem):
         return operand.dtype, operand.ambiguous and operand.dtype is not D.bool
 
     @staticmethod
-    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type) -> Type:
+    def result_type(operator: str, inputs: Sequence[Value | None], type_: Type, position: int = 0) -> Type:
         """The type of a node's result: weak if all the values that it is made of are, but for reductions."""
         if operator in _REDUCTIONS or operator.startswith("Reduce"):
             return type_
         if isinstance(type_, TensorType) and type_.dtype is D.bool:
             return type_
-        return Anvil.result_type(operator, inputs, type_)
+        return Anvil.result_type(operator, inputs, type_, position)
 
 
 def _node(dtype: DType, is_weak: bool) -> str:
