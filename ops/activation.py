@@ -87,7 +87,7 @@ def swiglu(gate: TensorLike, up: TensorLike) -> Symbol:
     return gate.graph.build.emit("SwiGlu", (gate, up), tensor_type(dtype, shape), None, LIBRARY)
 
 
-@expansion("SwiGlu")
+@expansion("SwiGlu", broadcasts=True)
 def _swiglu(gate: Symbol, up: Symbol) -> Symbol:
     return e.emit("Mul", _swish(gate), up)
 

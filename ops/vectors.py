@@ -172,7 +172,7 @@ def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Symbol:
     return x.graph.build.emit("Fma", (x, y, z), type_, None, LIBRARY)
 
 
-@expansion("Fma")
+@expansion("Fma", broadcasts=True)
 def _fma(x: Symbol, y: Symbol, z: Symbol) -> Symbol:
     if x.dtype is DType.bool:
         return e.either(e.both(x, y), z)

@@ -55,6 +55,9 @@ with ops. It sees None for an optional operand left out.
 IN_DOUBLE: set[str] = set()
 """Those of the library's own operators whose expansion computes floats in float64, from which each is rounded once."""
 
+BROADCASTING: set[str] = set()
+"""The operators, ONNX's and the library's own, whose operands broadcast against each other."""
+
 FAST_EXPANSIONS: dict[str, Callable[..., Any]] = {}
 """Those of nodes that may be less accurate, where they are shorter."""
 
@@ -157,11 +160,18 @@ def op(
     return declare
 
 
-def expansion(op_type: str, *, fast: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare what one of the library's own operators is made of. See `EXPANSIONS`; fast: `FAST_EXPANSIONS`."""
+def expansion(
+    op_type: str, *, fast: bool = False, broadcasts: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declare what one of the library's own operators is made of. See `EXPANSIONS`; fast: `FAST_EXPANSIONS`.
+
+    broadcasts: it is one of `BROADCASTING`, as those of two operands are that `binary` declares.
+    """
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         (FAST_EXPANSIONS if fast else EXPANSIONS)[op_type] = function
+        if broadcasts:
+            BROADCASTING.add(op_type)
         return function
 
     return declare

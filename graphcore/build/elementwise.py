@@ -9,6 +9,7 @@ from typing import Any
 
 from graphcore.build import operands
 from graphcore.build.declare import (
+    BROADCASTING,
     EXPANSIONS,
     FAST_EXPANSIONS,
     LIBRARY,
@@ -124,6 +125,7 @@ def binary(
     """
     if body:
         EXPANSIONS[onnx] = body
+    BROADCASTING.update({onnx, for_bool, for_float} - {""})
     key = Key(name, rule, True)
 
     def function(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:

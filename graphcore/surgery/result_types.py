@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from graphcore.build.declare import EXPANSIONS, LIBRARY, expanded
+from graphcore.build.declare import BROADCASTING, EXPANSIONS, LIBRARY, expanded
 from graphcore.build.shapes import broadcast_shapes
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.constants import constant_array
@@ -296,17 +296,16 @@ _COMMON = (DType.float32, DType.int64, DType.bool, DType.uint8, DType.string)
 def _of_library(change: Change) -> list[Type]:
     """Return what the expansion of one of the library's own operators gives."""
     node, inputs, place = change.node, change.inputs, change.place
-    if node.op_type in (SUM, PRODUCT):
-        shapes = [s.shape for s in inputs if s is not None]
-        try:
+    shapes = [s.shape for s in inputs if s is not None]
+    try:
+        if node.op_type in (SUM, PRODUCT):
             return [tensor_type(node.outputs[0].dtype, broadcast_shapes(shapes))]
-        except ValueError as error:
-            raise ShapeError(f"{place}: {error}", operands=roles(inputs), help="give shapes that broadcast") from None
-    if node.op_type in complex_types.SHAPES:
-        return [
-            tensor_type(s.dtype, complex_types.SHAPES[node.op_type]([i.shape for i in inputs if i is not None]))
-            for s in node.outputs
-        ]
+        if node.op_type in complex_types.SHAPES:
+            return [tensor_type(s.dtype, complex_types.SHAPES[node.op_type](shapes)) for s in node.outputs]
+        if node.op_type in BROADCASTING:  # two names may stand for one size, two numbers do not
+            broadcast_shapes([Shape([d if d.is_static else "?" for d in s]) if s.is_ranked else s for s in shapes])
+    except ValueError as error:
+        raise ShapeError(f"{place}: {error}", operands=roles(inputs), help="give shapes that broadcast") from None
     if node.op_type not in EXPANSIONS:
         raise GraphError(
             f"{place} cannot be typed again", operands=roles(inputs), help="replace the node by ops on the new operands"

@@ -11,6 +11,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
+from graphcore.errors import ModelError
 
 on: Any = ops.onnx
 CASES: dict[str, tuple[Callable[..., Any], int, list[Any]]] = {
@@ -71,3 +72,28 @@ def test_outputs_have_the_rank_that_a_model_declares_when_inference_knows_none()
     loaded = gc.InferenceSession().load(graph)
     (found,) = loaded(np.ones((2, 3), np.float32), np.array([1]))
     assert found.tolist() == [[3.0], [3.0]]
+
+
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
+def test_axis_of_scales_is_checked_when_a_model_is_read(operator: str) -> None:
+    def read(count: int, rank: int = 2, **attributes: int) -> gc.Graph:
+        nodes = [onnx.helper.make_node(operator, ["x", "s", "z"], ["y"], **attributes)]
+        kinds = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT8]
+        kinds = kinds if operator == "QuantizeLinear" else kinds[::-1]
+        x, y = (onnx.helper.make_tensor_value_info(n, k, [3] * rank) for n, k in zip("xy", kinds, strict=True))
+        arrays = {"s": np.ones(count, np.float32), "z": np.zeros(count, np.int8)}
+        held = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+        made = onnx.helper.make_graph(nodes, "g", [x], [y], held)
+        return gc.Graph.load(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 19)]))
+
+    for axis in (7, -3):
+        with pytest.raises(ModelError, match=f"axis is {axis}, and the operand has 2 axes"):
+            read(3, axis=axis)
+    with pytest.raises(ModelError, match="axis is 1, and the operand has 1 axes"):
+        read(3, rank=1)  # the default
+    x = np.arange(9).reshape(3, 3)
+    for graph in (read(3, axis=-2), read(3), read(1, axis=7), read(1, rank=1)):
+        graph_input = graph.inputs[0]
+        given = x[0] if graph_input.rank == 1 else x
+        made = gc.InferenceSession().load(graph)(given.astype(graph_input.dtype.numpy))[0]
+        assert np.array_equal(made, given)

@@ -328,7 +328,7 @@ def test_sizes_become_names_with_the_numbers_of_each_row() -> None:
         (lambda x: ops.reshape(x, [4, 6]), [2, 3, 4], "one cannot tell how"),
         (lambda x: ops.reshape(x, [12]), [1, 3, 4], "drops a dim of 1 that is batch now"),
         (lambda x: ops.concat([x, np.ones((2, 1, 4), np.float32)], axis=1), [2, 3, 4], "has 2 elements where another"),
-        (lambda x: np.ones((3, 2), np.float32) @ x, [2, 4], "inner dims are 2 and batch"),
+        (lambda x: np.ones((3, 2), np.float32) @ x, [2, 4], "has 2 elements where another has batch"),
     ],
 )
 def test_a_number_that_cannot_be_told_is_named_with_its_node(build: Any, sizes: list[int], message: str) -> None:
@@ -338,6 +338,62 @@ def test_a_number_that_cannot_be_told_is_named_with_its_node(build: Any, sizes: 
         g.with_dims({"x": ["batch", *sizes[1:]]})
     assert "with_dims: " in str(caught.value)
     assert "test_parts.py" in str(caught.value)
+
+
+ROWS, WHOLE = np.ones((8, 4), np.float32), np.ones((8, 4), np.int32)
+MEET: dict[str, Any] = {
+    "atan2": lambda x: ops.atan2(x, ROWS),
+    "//": lambda x: x // ROWS,
+    "!=": lambda x: x != ROWS,
+    "<<": lambda x: x.cast("int32") << WHOLE,
+    "pow": lambda x: x.cast("int32") ** WHOLE,
+    "hypot": lambda x: ops.hypot(x, ROWS),
+    "copysign": lambda x: ops.copysign(x, ROWS),
+    "fma": lambda x: ops.fma(x, ROWS, ROWS),
+    "swiglu": lambda x: ops.swiglu(ROWS, x),
+    "complex": lambda x: abs(ops.complex(x, ROWS)),
+    "Add": lambda x: x + ROWS,
+    "PRelu": lambda x: ops.prelu(x, ROWS),
+    "Gemm": lambda x: ops.onnx.Gemm(ops.transpose(x, 0, 1), ROWS, transB=0),
+    "Gemm's sum": lambda x: ops.onnx.Gemm(x, np.ones((5, 4), np.float32), np.ones((8, 5), np.float32), transB=1),
+    "Einsum": lambda x: ops.onnx.Einsum(x, ROWS, equation="bi,bj->ij"),
+    "Einsum with dots": lambda x: ops.onnx.Einsum(x, ROWS, equation="...i,...i->...i"),
+    "ReverseSequence": lambda x: ops.onnx.ReverseSequence(x, np.full(8, 2), batch_axis=0, time_axis=1),
+    "QuantizeLinear": lambda x: ops.onnx.QuantizeLinear(x, np.ones(8, np.float32), np.zeros(8, np.int8), axis=0),
+    "DequantizeLinear": lambda x: ops.onnx.DequantizeLinear(x.cast("int8"), np.ones(8, np.float32), axis=-2),
+}
+
+
+@pytest.mark.parametrize("operator", MEET)
+@pytest.mark.parametrize("rows", [3, "batch"])
+def test_sizes_that_do_not_meet_are_refused_with_the_node(operator: str, rows: Any) -> None:
+    g = Graph("g", {"x": TensorType(F32, [8, 4])}, promotion="numpy")
+    g.output(y=MEET[operator](g["x"]))
+    with pytest.raises(ShapeError, match="with_dims: ") as caught:
+        g.with_dims({"x": [rows, 4]})
+    assert "test_parts.py" in str(caught.value)
+    assert str(rows) in caught.value.summary
+    assert g.with_dims({"x": [8, 4]}).output_types == g.output_types
+
+
+@pytest.mark.parametrize("operator", [o for o in MEET if o not in ("Gemm", "ReverseSequence")])
+def test_one_row_meets_many_where_both_are_repeated(operator: str) -> None:
+    g = Graph("g", {"x": TensorType(F32, [8, 4])}, promotion="numpy")
+    g.output(y=MEET[operator](g["x"]))
+    stays = operator in ("PRelu", "Gemm's sum", "QuantizeLinear", "DequantizeLinear")  # not repeated to the others
+    if stays:
+        with pytest.raises(ShapeError, match="where another has"):
+            g.with_dims({"x": [1, 4]})
+    else:
+        assert run(g.with_dims({"x": [1, 4]}), x=np.ones((1, 4), np.float32))["y"].shape == g.outputs[0].shape
+
+
+def test_a_weight_of_another_size_is_refused_with_the_node() -> None:
+    for build in (lambda x, w: x // w, lambda x, w: ops.fma(x, w, x)):
+        g = Graph("g", {"x": TensorType(F32, [8, 4])})
+        g.output(y=build(g["x"], g.weight("w", ROWS)))
+        with pytest.raises(ShapeError, match="8 and 3 at axis -2"):
+            g.with_weights({"w": ROWS[:3]})
 
 
 @pytest.mark.parametrize(

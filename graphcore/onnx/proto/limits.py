@@ -94,12 +94,13 @@ AXES: dict[str, tuple[tuple[str, ...], int, int]] = {
         "SplitToSequence Squeeze TensorScatter TopK ReverseSequence".split(),
         (("axis", "axes", "batch_axis", "time_axis"), 0, 0),
     ),
+    **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), (("axis",), 0, 0)),
     "Flatten": (("axis",), 1, 0),
     "OneHot": (("axis",), 1, 1),
     "Unsqueeze": (("axes",), 0, 0),
 }
 """The attributes that are axes of the first operand; how far after the last one they may lie, and how far before the
-first. Those of Unsqueeze are of the result and are checked as such."""
+first. Those of Unsqueeze are of the result and are checked as such, those of scales where there are several."""
 
 
 AXES_OF: dict[str, tuple[int, ...]] = {
@@ -230,6 +231,10 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
             operands={"operand": first},
             help="name each axis once",
         )
+    if op_type in ("DequantizeLinear", "QuantizeLinear"):
+        if not _has_scales(inputs[1]):
+            return
+        attributes = {"axis": 1, **attributes}
     names, after, before = AXES.get(op_type, ((), 0, 0))
     for name in names:
         said = attributes.get(name)
@@ -344,6 +349,13 @@ def _has_axes(symbol: Symbol | None) -> bool:
     if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
         return True
     return len(symbol.type.shape) > 0
+
+
+def _has_scales(symbol: Symbol | None) -> bool:
+    """Return whether it is known to be several scales, and not one for all elements."""
+    if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
+        return False
+    return any(dim.is_static and int(dim) != 1 for dim in symbol.type.shape)
 
 
 def is_small(type_: Type) -> bool:

@@ -7,13 +7,16 @@ that 8. What cannot be told is an error that names the node.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from graphcore import ops
+from graphcore.build.declare import BROADCASTING, LIBRARY
 from graphcore.errors import ShapeError
 from graphcore.ir.constants import constant_array
+from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.ops.shared import einsum
 from graphcore.surgery.replay import Replay
 from graphcore.surgery.result_types import described, roles
 from graphcore.types.dims import Dim
@@ -21,12 +24,7 @@ from graphcore.types.tensor_types import TensorType, Type
 
 Sizes: TypeAlias = "list[Dim]"
 
-_BROADCAST = frozenset(
-    {
-        "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
-        "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
-    }
-)  # fmt: skip
+_BROADCAST = frozenset({*BROADCASTING, "BitShift", "ComplexOf", "Mean", "Sum", "Where", PRODUCT, SUM})
 _STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
 """The operands of recurrent operators that have a row for each sequence, on axis 1."""
 
@@ -38,20 +36,23 @@ def mended(
 
     before: the types of its operands so far. Raises `ShapeError` for a node that cannot do with the new sizes.
     """
-    if node.domain:
+    if node.domain not in ("", LIBRARY):
         return None
     place = f"{what}: {described(node)}"
+    for sizes in _equal(node, inputs):
+        numbers, names = [d for d in sizes if d.is_static], [d for d in sizes if d.is_symbolic]
+        others = names or [d for d in numbers if d != numbers[0]]
+        if numbers and others:
+            raise _refused(place, f"an operand has {numbers[0]} elements where another has {others[0]} now", inputs)
+    if node.domain:
+        return None
     if node.op_type == "Reshape":
         return _reshaped(place, node, before, inputs)
     if node.op_type == "Expand":
         return _expanded(place, node, before, inputs)
-    if node.op_type in _BROADCAST:
-        _check_aligned(place, [_sizes(s) for s in inputs if s is not None], inputs)
-    elif node.op_type == "MatMul":
-        _check_product(place, inputs)
-    elif node.op_type == "Concat":
+    if node.op_type == "Concat":
         return _joined(place, replay, node, inputs)
-    elif node.op_type in _STATES:
+    if node.op_type in _STATES:
         return _with_states(replay, node, inputs)
     return None
 
@@ -197,24 +198,59 @@ def _expanded(
     return (ops.broadcast_to(x, made),)
 
 
-def _check_aligned(place: str, shapes: Sequence[Sizes | None], inputs: Sequence[Symbol | None]) -> None:
-    known = [shape for shape in shapes if shape is not None]
-    for back in range(1, max(map(len, known), default=0) + 1):
-        sizes = [shape[-back] for shape in known if len(shape) >= back]
-        numbers = [d for d in sizes if d.is_static and d != 1]
-        others = [d for d in sizes if d.is_symbolic]
-        if numbers and others:
-            raise _refused(place, f"an operand has {numbers[0]} elements where another has {others[0]} now", inputs)
+def _equal(node: Node, inputs: Sequence[Symbol | None]) -> Iterable[Sizes]:
+    """Return the dims of operands that are one size in every run, in groups."""
+    shapes = [_sizes(s) for s in inputs]
+    if node.op_type in _BROADCAST:
+        return _aligned([shape for shape in shapes if shape is not None])
+    if node.op_type == "Einsum":
+        return _labelled(node, inputs)
+    x, other, *rest = (*shapes, None, None)
+    return [] if node.domain or x is None or other is None else _paired(node.op_type, node.attributes, x, other, *rest)
 
 
-def _check_product(place: str, inputs: Sequence[Symbol | None]) -> None:
-    lhs, rhs = (_sizes(s) for s in inputs[:2])
-    if lhs is None or rhs is None or not lhs or not rhs:
-        return
-    inner = lhs[-1], rhs[-2] if len(rhs) > 1 else rhs[0]
-    if any(d.is_static for d in inner) and any(d.is_symbolic for d in inner):
-        raise _refused(place, f"its inner dims are {inner[0]} and {inner[1]} now", inputs)
-    _check_aligned(place, [lhs[:-2], rhs[:-2]], inputs)
+def _aligned(shapes: Sequence[Sizes]) -> list[Sizes]:
+    backs = range(1, max(map(len, shapes), default=0) + 1)
+    return [[shape[-back] for shape in shapes if len(shape) >= back and shape[-back] != 1] for back in backs]
+
+
+def _onto(shape: Sizes | None, whole: Sizes) -> list[Sizes]:
+    """Return the dims of what is repeated to another shape, which stays, each with that of the other."""
+    return [[b, a] for a, b in zip(reversed(shape or []), reversed(whole), strict=False) if a != 1]
+
+
+def _labelled(node: Node, inputs: Sequence[Symbol | None]) -> Iterable[Sizes]:
+    """Return the dims of operands of Einsum that have one letter."""
+    named = roles(inputs)
+    text = str(node.attributes["equation"])
+    shapes = [_sizes(s) for s in inputs]
+    ranked = [shape for shape in shapes if shape is not None]
+    if len(ranked) < len(shapes):
+        return []
+    equation = einsum.spelled(einsum.parse(text, len(shapes), named), [*map(len, ranked)])
+    sizes: dict[str, Sizes] = {}
+    for labels, shape in zip(equation.inputs, ranked, strict=True):
+        for label, dim in zip(labels, shape, strict=False):
+            sizes.setdefault(label, []).extend([dim] if dim != 1 else [])
+    return sizes.values()
+
+
+def _paired(
+    op_type: str, attributes: Mapping[str, Any], x: Sizes, other: Sizes, third: Sizes | None, *rest: Sizes | None
+) -> list[Sizes]:
+    """Return the dims of operands that are one size where the operator says which they are."""
+    if op_type == "PRelu":
+        return _onto(other, x)
+    if op_type == "MatMul" and x and other:
+        return [[x[-1], other[-2] if len(other) > 1 else other[0]], *_aligned([x[:-2], other[:-2]])]
+    if op_type == "Gemm" and len(x) == len(other) == 2:
+        rows, depth = x[::-1] if attributes.get("transA") else x
+        inner, columns = other[::-1] if attributes.get("transB") else other
+        return [[depth, inner], *_onto(third, [rows, columns])]
+    axis = {"DequantizeLinear": "axis", "QuantizeLinear": "axis", "ReverseSequence": "batch_axis"}.get(op_type)
+    at = attributes.get(axis, 1) if axis else len(x)
+    is_blocked = bool(attributes.get("block_size"))
+    return [[x[at], *other]] if -len(x) <= at < len(x) and len(other) == 1 and other[0] != 1 and not is_blocked else []
 
 
 def _joined(place: str, replay: Replay, node: Node, inputs: tuple[Symbol | None, ...]) -> Sequence[Symbol] | None:
