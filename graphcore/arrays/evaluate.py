@@ -243,6 +243,7 @@ _FOLDS: dict[str, Fold] = {
     "Sub": _numbers(np.subtract),
     "Mul": _numbers(np.multiply),
     "Div": _numbers(_quotient),
+    "FloorDiv": _numbers(np.floor_divide, floats=False),
     "Sqrt": _numbers(np.sqrt, integers=False),
     "Neg": _numbers(np.negative),
     "Abs": _numbers(np.abs),

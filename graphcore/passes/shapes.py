@@ -224,8 +224,8 @@ def transposed_twice(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     return sweep.add(node, "Transpose", (source,), type_, {"perm": [first[axis] for axis in then]})
 
 
-_COMPUTED = """Shape Gather Slice Concat Unsqueeze Squeeze Reshape Add Sub Mul Div Max Min Where Equal Cast ReduceProd
-ConstantOfShape""".split()
+_COMPUTED = """Shape Gather Slice Concat Unsqueeze Squeeze Reshape Add Sub Mul Div FloorDiv Max Min Where Equal Cast
+ReduceProd ConstantOfShape""".split()
 
 SHAPES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(_COMPUTED, (valued,)),

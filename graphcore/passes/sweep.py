@@ -16,6 +16,7 @@ from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
+from graphcore.ir.transform.shape_values import DOMAINS
 from graphcore.passes.initializers import Initializers
 from graphcore.passes.liveness import live_nodes, readers, sliced_alone
 from graphcore.passes.merging import Merger
@@ -35,7 +36,7 @@ LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rules and passes of a walk. rules: by operator of ONNX's own domain, tried in order.
+    """The rules and passes of a walk. rules: by operator of ONNX or the library, tried in order.
 
     removes_dead: dead code elimination. merges: common subexpression elimination. limit: bytes of the largest constant.
     branches: the nodes of a branch for an If of a known condition. simplifies_shapes: what holds sizes is noted.
@@ -135,7 +136,7 @@ class Sweep:
                 continue
             inputs = tuple([None if s is None else at[s.id] for s in node.inputs])
             is_read = type(node.origin) is Imported
-            if not node.domain and node.op_type in rules and self._ruled(node, inputs, named, is_read):
+            if node.op_type in rules and node.domain in DOMAINS and self._ruled(node, inputs, named, is_read):
                 continue
             if node.op_type == "If" and self.selection.branches and not node.domain and self._branched(node, inputs):
                 continue

@@ -103,6 +103,15 @@ def test_dims_are_known_when_a_model_computes_the_shape(name: str) -> None:
     check(graph, *SIZES)
 
 
+@pytest.mark.parametrize(("divisor", "length"), [(4, "3"), (-4, "?"), (5, "2"), (12, "1"), (0, "0"), (-12, "?")])
+def test_dims_are_those_of_floor_division(divisor: Any, length: str) -> None:
+    graph = gc.Graph("g", {"x": TensorType("float32", ["n", 12])})
+    made = gc.ops.onnx.ConstantOfShape(gc.ops.onnx.Shape(graph["x"])[1:] // divisor)
+    assert str(made.shape) == f"[{length}]"
+    halves = gc.ops.onnx.ConstantOfShape(gc.ops.onnx.Shape(graph["x"]) // 2)
+    assert str(halves.shape) == "[n // 2, 6]"
+
+
 def test_dims_stay_unknown_when_nothing_tells_them() -> None:
     graph = read("y = Reshape(x, to)", "float[batch, seq, 12] x, int64[2] to")
     assert str(graph.outputs[0].type) == "float32[?, ?]"

@@ -183,6 +183,8 @@ def test_fold_constants_gives_what_the_runtime_computes(dtype: DType) -> None:
                 ops.ceil(x),
                 x / ops.where(y == 0, ops.cast(y < y, dtype) + 1, y),
             ]
+        else:
+            made.append(x // y)
         return tuple(made)
 
     _computed_and_folded(function, dtype, left, right)

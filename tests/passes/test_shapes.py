@@ -10,7 +10,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from graphcore import Graph
+from graphcore import Graph, InferenceSession, TensorType, ops
+from graphcore.ir.symbol import Constant
 from tests.support.optimised import Array, f32, operators
 
 I64 = TensorProto.INT64
@@ -252,3 +253,15 @@ def test_padding_that_is_no_border_of_zeros_stays(what: str) -> None:
     value = f32(1 if what == "value" else 0)
     model = _model(nodes, {"x": [1, 2, 6, 6]}, (1, None), w=filters, pads=_i64(pads), value=value)
     assert operators(Graph.load(model).optimize()) == ["Pad", "Conv"]
+
+
+def test_floor_division_of_sizes_is_folded() -> None:
+    for sizes, left, known in ([4, 9], [], [[2, 4], [-3]]), (["a", 9], ["Shape", "FloorDiv"], [[-3]]):
+        graph = Graph("g", {"x": TensorType("float32", sizes)})
+        shape = ops.onnx.Shape(graph["x"])
+        graph.output(shape // 2, shape[1:] // -4)
+        made = graph.optimize()
+        assert operators(made) == left
+        assert [s.producer.array.tolist() for s in made.outputs if isinstance(s.producer, Constant)] == known
+        x = np.zeros((4, 9), np.float32)
+        assert [r.tolist() for r in InferenceSession().load(made)(x)] == [[2, 4], [-3]]

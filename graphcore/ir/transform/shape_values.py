@@ -24,6 +24,9 @@ Size: TypeAlias = "int | Dim | None"
 Value: TypeAlias = "Size | tuple[Size, ...]"
 """A scalar or a vector."""
 
+DOMAINS = frozenset({"", "graphcore"})
+"""The domains that rules are of: no operator of the library contradicts one of ONNX of its name."""
+
 _LONGEST = 32
 _DTYPES = frozenset({DType.int64, DType.int32, DType.bool})
 _DEEPEST = 64
@@ -55,7 +58,7 @@ class ShapeValues:
             return self.of(producer.symbol, depth)
         if isinstance(producer, Constant):
             return _of_array(producer.array)
-        if not isinstance(producer, Node) or producer.domain:
+        if not isinstance(producer, Node) or producer.domain not in DOMAINS:
             return None
         if producer.op_type == "Shape":
             return _shape_of(producer)
@@ -82,7 +85,9 @@ class ShapeValues:
         producer, type_ = symbol.producer, symbol.type
         if isinstance(producer, Constant):
             return producer.array if producer.array.size <= _LONGEST else None
-        if not isinstance(producer, Node) or producer.domain or not isinstance(type_, TensorType) or depth > _DEEPEST:
+        if not isinstance(producer, Node) or producer.domain not in DOMAINS:
+            return None
+        if not isinstance(type_, TensorType) or depth > _DEEPEST:
             return None
         if type_.shape.is_ranked and len(type_.shape) < 2:
             value = self.of(symbol, depth)
@@ -209,6 +214,13 @@ def _quotient(a: int | Dim, b: int | Dim) -> int | Dim | None:
     return a // b if _least(a) >= 0 and _least(b) > 0 else None
 
 
+def _floor(a: int | Dim, b: int | Dim) -> int | Dim | None:
+    """The library's FloorDiv, by which a quotient by 0 is 0."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b else 0
+    return _quotient(a, b)
+
+
 def _least(size: int | Dim) -> int:
     bound = size if isinstance(size, int) else size.lower_bound
     return -1 if bound is None else bound
@@ -257,10 +269,11 @@ _VALUES: dict[str, _Rule] = {
     "Sub": _arithmetic(lambda a, b: a - b),
     "Mul": _arithmetic(lambda a, b: a * b),
     "Div": _arithmetic(_quotient),
+    "FloorDiv": _arithmetic(_floor),
     "Max": _arithmetic(lambda a, b: max(a, b) if isinstance(a, int) and isinstance(b, int) else Dim.maximum(a, b)),
     "Min": _arithmetic(lambda a, b: min(a, b) if isinstance(a, int) and isinstance(b, int) else Dim.minimum(a, b)),
     "Equal": _by_element(_equal),
     "Where": _by_element(_chosen),
 }
 
-__all__ = ["ShapeValues", "Size", "Value", "size_of"]
+__all__ = ["DOMAINS", "ShapeValues", "Size", "Value", "size_of"]
