@@ -99,7 +99,34 @@ def test_range_is_wider_than_its_numbers_by_what_rounding_adds() -> None:
     assert whole.largest >= 2.0**31  # what 2^31 - 1 rounds to
     assert range_of(graph["y"]) is None
     assert range_of(graph["y"] + 1.0) is None
-    assert range_of(ops.clip(graph["y"], -1.0, 1.0)) == Range(-1.0 - 2**-23, 1.0 + 2**-23, has_nan=True)
+    assert range_of(ops.clip(graph["y"], -1.0, 1.0)) == Range(-1.0, 1.0, has_nan=True)
+    assert range_of(ops.tanh(graph["y"])) == Range(-1.0 - 2**-23, 1.0 + 2**-23, has_nan=True)
+    tenth = float(np.float32(0.1))
+    product = range_of(ops.clip(graph["y"], 0.0, tenth) * tenth)
+    assert product is not None
+    assert tenth * tenth < product.largest  # which float32 does not hold
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32"])
+@pytest.mark.parametrize("move", ["DepthToSpace", "SpaceToDepth", "ReverseSequence", "Compress", "Transpose"])
+def test_what_a_float_moves_of_an_integer_goes_back_without_a_guard(name: str, move: str) -> None:
+    info = np.iinfo(name)
+    x = np.linspace(int(info.min), int(info.max), 16).astype(name).reshape(1, 4, 2, 2)
+    floats = DType.float64 if name == "int32" else DType.float32
+    graph = Graph("moves", {"x": TensorType(DType.of(name), x.shape)})
+    y, op = graph["x"].cast(floats), ops.onnx
+    deep, wide = x.reshape(1, 2, 2, 1, 2, 2), x.reshape(1, 4, 1, 2, 1, 2)
+    moved, want = {
+        "DepthToSpace": lambda: (op.DepthToSpace(y, blocksize=2), deep.transpose(0, 3, 4, 1, 5, 2)),
+        "SpaceToDepth": lambda: (op.SpaceToDepth(y, blocksize=2), wide.transpose(0, 3, 5, 1, 2, 4)),
+        "ReverseSequence": lambda: (op.ReverseSequence(y, np.array([4]), batch_axis=0, time_axis=1), x[:, ::-1]),
+        "Compress": lambda: (op.Compress(y, np.array([True, False, True, True]), axis=1), x[:, [0, 2, 3]]),
+        "Transpose": lambda: (ops.permute(y, (0, 3, 1, 2)), x.transpose(0, 3, 1, 2)),
+    }[move]()
+    graph.output(moved.cast(DType.of(name)))
+    model = gc.InferenceSession().load(graph)
+    assert model(x)[0].tobytes() == want.astype(name).tobytes()
+    assert not operators(model).keys() & {"Clip", "IsNaN", "Where"}
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ _BOUNDED = {
 """Operators whose results are bounded or NaN whatever they are given."""
 
 _MOVES = frozenset(
-    "BitCast Reshape Unsqueeze Squeeze Flatten Expand Tile Slice Split Gather GatherND GatherElements Transpose "
-    "Identity".split()
+    "BitCast Compress DepthToSpace Expand Flatten Gather GatherElements GatherND Identity Reshape ReverseSequence "
+    "Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze".split()
 )
 _SUMS = frozenset("Add Sub Mul Min Max Concat".split())
 
@@ -41,7 +41,8 @@ class Range:
 def range_of(symbol: Symbol | None, depth: int = 0) -> Range | None:
     """Return the range of a value, None where nothing is known. Weights may still change, so they tell nothing.
 
-    Each step is widened by what the rounding of its results can add.
+    A step is widened by what the rounding of its results can add: not where its bounds are numbers of the dtype, which
+    no number between them is rounded beyond.
     """
     if symbol is None or depth > _DEEPEST or not isinstance(symbol.type, TensorType):
         return None
@@ -59,7 +60,7 @@ def range_of(symbol: Symbol | None, depth: int = 0) -> Range | None:
     if not isinstance(node, Node) or node.domain or dtype not in _FLOATS:
         return None
     found = _computed(node, dtype, depth + 1)
-    return None if found is None else _rounded(found, dtype)
+    return None if found is None else _rounded(found, dtype, node.op_type in _BOUNDED)
 
 
 def _computed(node: Node, dtype: DType, depth: int) -> Range | None:
@@ -135,11 +136,17 @@ def _is_finite(held: Range) -> bool:
     return math.isfinite(held.least) and math.isfinite(held.largest)
 
 
-def _rounded(held: Range, dtype: DType) -> Range | None:
-    """Return the range with room for rounding to a dtype; None where it is left."""
+def _rounded(held: Range, dtype: DType, is_approximate: bool) -> Range | None:
+    """Return the range with room for rounding to a dtype; None where it is left.
+
+    is_approximate: it is that of a function, which kernels do not round to the nearest number.
+    """
     largest = float(dtype.max)
     if not -largest <= held.least <= held.largest <= largest:
         return None
+    ends = np.array([held.least, held.largest])
+    if not is_approximate and (ends.astype(dtype.numpy).astype(np.float64) == ends).all():
+        return held
     step = {DType.float16: 2.0**-10, DType.bfloat16: 2.0**-7, DType.float32: 2.0**-23}.get(dtype, 2.0**-52)
     return replace(held, least=held.least - abs(held.least) * step, largest=held.largest + abs(held.largest) * step)
 
