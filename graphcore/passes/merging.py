@@ -10,6 +10,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.match import COMMUTATIVE
 from graphcore.types.dtypes import DType
 
 Key: TypeAlias = "tuple[Hashable, ...]"
@@ -23,6 +24,9 @@ RANDOM = frozenset(
     }
 )  # fmt: skip
 """Operators that are not deterministic. Two of them are two draws even where a seed is given."""
+
+_IN_ANY_ORDER = COMMUTATIVE - {"Max", "Min"}
+"""Operators of two operands that may change places. Max(0.0, -0.0) and Max(-0.0, 0.0) are different zeros."""
 
 _LARGEST = 1 << 12  # bytes of constants and attributes that are compared
 
@@ -47,6 +51,8 @@ class Merger:
             except TypeError:
                 return None
         operands = tuple([None if s is None else s.id for s in inputs])
+        if node.op_type in _IN_ANY_ORDER and len(operands) == 2:
+            operands = operands if operands[0] < operands[1] else operands[::-1]
         types = tuple([id(s.type) for s in node.outputs])
         return node.op_type, node.domain, operands, attributes, types, is_read
 

@@ -88,6 +88,30 @@ def test_common_subexpressions_keeps_the_signs_of_attributes() -> None:
     assert [np.signbit(y).item() for y in run(merged, x)] == [np.signbit(x * slope).item() for slope in slopes]
 
 
+def test_common_subexpressions_merges_operands_in_any_order() -> None:
+    def function(x: Symbol, y: Symbol) -> tuple[Symbol, ...]:
+        pairs = [(x + y, y + x), (x * y, y * x), (x == y, y == x), (x != y, y != x), (x * 0.5, np.float32(0.5) * x)]
+        return tuple(ops.where(a == b, 1.0, 2.0) for a, b in pairs)
+
+    graph = graph_of(function, vector(), vector())
+    made = passes.common_subexpressions(graph)
+    counts = [operators(made).count(name) for name in ("Add", "Mul", "NotEqual")]
+    assert counts == [1, 2, 1]
+    x, y = f32([0.0, -0.0, np.nan, np.inf, 1e-45, 3e38]), f32([-0.0, 2.0, 1.0, -np.inf, 1e-45, 3e38])
+    assert [r.tolist() for r in run(made, x, y)] == [r.tolist() for r in run(graph, x, y)]
+    bitwise = graph_of(lambda x, y: ((x & y) ^ (y & x)) + ((x | y) ^ (y | x)), *[vector(DType.int32)] * 2)
+    assert operators(passes.common_subexpressions(bitwise)).count("BitwiseAnd") == 1
+
+
+@pytest.mark.parametrize("function", [ops.maximum, ops.minimum, ops.sub, ops.less, ops.atan2, lambda x, y: x // y])
+def test_common_subexpressions_leaves_operands_that_may_not_change_places(function: Callable[..., Any]) -> None:
+    graph = graph_of(lambda x, y: (function(x, y), function(y, x)), vector(), vector())
+    zeros = f32([0.0, -0.0])
+    merged = passes.common_subexpressions(graph)
+    assert len(merged.nodes) == 2
+    assert [bits(r) for r in run(merged, zeros, zeros[::-1])] == [bits(r) for r in run(graph, zeros, zeros[::-1])]
+
+
 @pytest.mark.parametrize("operator", ["RandomNormalLike", "RandomUniformLike", "Bernoulli"])
 def test_common_subexpressions_leaves_random_operators(operator: str) -> None:
     graph = Graph("test", {"x": vector(DType.float32, 4)})

@@ -32,7 +32,7 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
 COMMUTATIVE = frozenset(
-    {"Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal", "Max", "Min", "Mul", "Or", "Xor"}
+    {"Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal", "Max", "Min", "Mul", "NotEqual", "Or", "Xor"}
 )
 _DEFAULTS = {"allowzero": 0, "keepdims": 1, "noop_with_empty_axes": 0}
 """Attributes that have one default in all operators of ONNX."""
