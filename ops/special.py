@@ -1,7 +1,8 @@
 """Special functions: roots and the gamma function's family, which ONNX has no operators for.
 
-All are computed in float64 and rounded once. The polynomials interpolate at
-Chebyshev points, the highest power first; where their argument is t = (x - k) / (x + k), they hold far from 0 too.
+All are computed in float64 and rounded once; `exp10` in float32 where it may be less accurate. The polynomials
+interpolate at Chebyshev points, the highest power first; where their argument is t = (x - k) / (x + k), they hold far
+from 0 too.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ _HALF_LOG_2_PI = 0.9189385332046728
 _DIGAMMA_ROOT, _DIGAMMA_ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 
-def _function(name: str, onnx: str, doc: str, body: Callable[[Symbol], Symbol]) -> Callable[[TensorLike], Symbol]:
+def _function(
+    name: str, onnx: str, doc: str, body: Callable[[Symbol], Symbol], *, has_fast_form: bool = False
+) -> Callable[[TensorLike], Symbol]:
+    """Declare a function. has_fast_form: in less than float64 its body is one where the node may be less accurate."""
     IN_DOUBLE.add(onnx)
-    return unary(name, onnx, "float", doc, body=body)
+    return unary(name, onnx, "float", doc, body=body, fast=body if has_fast_form else None)
 
 
 # Roots and powers
@@ -177,7 +181,9 @@ def _digamma(x: Symbol) -> Symbol:
 
 cbrt = _function("cbrt", "Cbrt", "The cube root, negative for negative numbers. C's and NumPy's cbrt.", _cbrt)
 rcbrt = _function("rcbrt", "ReciprocalCbrt", "1 / cbrt(x). CUDA's rcbrt.", _rcbrt)
-exp10 = _function("exp10", "Exp10", "10 to the power of x.", lambda x: e.emit("Pow", e.const(x, 10.0), x))
+exp10 = _function(
+    "exp10", "Exp10", "10 to the power of x.", lambda x: e.emit("Pow", e.const(x, 10.0), x), has_fast_form=True
+)
 lgamma = _function("lgamma", "Lgamma", "The logarithm of the magnitude of the gamma function. C's lgamma.", _lgamma)
 tgamma = _function("tgamma", "Tgamma", "The gamma function; NaN of negative whole numbers. C's tgamma.", _tgamma)
 digamma = _function(

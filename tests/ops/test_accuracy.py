@@ -134,6 +134,32 @@ def test_values_between_fast_ops_are_not_rounded(dtype: str) -> None:
     assert np.abs(made.astype(np.float64) - true).max() <= np.abs(exact.astype(np.float64) - true).max()
 
 
+def _elu(x: Values) -> Values:
+    return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)
+
+
+NARROW: dict[str, tuple[Callable[..., Symbol], Callable[[Values], Values]]] = {
+    "elu": (ops.elu, _elu),
+    "celu": (ops.celu, _elu),
+    "selu": (ops.selu, lambda x: 1.0507009873554805 * np.where(x < 0, 1.6732632423543772 * _elu(x), x)),
+    "exp10": (ops.exp10, lambda x: 10.0**x),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("dtype", HALVES)
+def test_activations_and_powers_of_ten_are_not_rounded_in_between(name: str, dtype: str) -> None:
+    function, reference = NARROW[name]
+    array = np.minimum(samples(dtype), samples(dtype).dtype.type(0.5))
+    true = reference(reference(array.astype(np.float64)))
+    made, exact = (
+        run(graph_of(f(lambda x: function(function(x))), dtype), array)[0].astype(np.float64)
+        for f in (fast, lambda f: f)
+    )
+    assert np.abs(made - true).sum() < np.abs(exact - true).sum()
+    np.testing.assert_allclose(made, true, atol=1e-3, rtol=2e-2 if dtype == "bfloat16" else 5e-3)
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 def test_value_that_an_exact_op_reads_is_rounded(dtype: str) -> None:
     def build(x: Symbol, y: Symbol) -> tuple[Symbol, ...]:
@@ -165,6 +191,7 @@ SPREAD = np.concatenate([np.linspace(-80, 80, 8001), np.linspace(-1, 1, 8001), n
 # What docs/numbers.md says: the error of the fast form beside the exact one, relative to the first or absolute.
 ERRORS: dict[str, tuple[Callable[..., Symbol], float, float]] = {
     "exp2": (ops.exp2, 6e-6, 0.0),
+    "exp10": (ops.exp10, 2e-7, 2e-45),
     "expm1": (ops.expm1, 3e-7, 1e-7),
     "log1p": (ops.log1p, 3e-7, 1e-7),
     "sigmoid": (ops.sigmoid, 0.0, 2e-7),
@@ -198,7 +225,7 @@ def test_float32_and_float64_stay_where_there_is_no_shorter_form(function: Calla
 
 def test_special_values_stay_what_they_are() -> None:
     array = np.array([np.nan, np.inf, -np.inf, 0.0, 200.0, -200.0], np.float32)
-    for function in (ops.exp2, ops.expm1, ops.sigmoid):
+    for function in (ops.exp2, ops.exp10, ops.expm1, ops.sigmoid):
         (exact,), (made,) = (run(graph_of(f), array) for f in (function, fast(function)))
         assert np.array_equal(np.isnan(exact), np.isnan(made))
         assert np.array_equal(np.isinf(exact), np.isinf(made))

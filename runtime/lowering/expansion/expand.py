@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcore.build.declare import EXPANSIONS, IN_DOUBLE, LIBRARY, expanded
+from graphcore.build.declare import EXPANSIONS, FAST_EXPANSIONS, IN_DOUBLE, LIBRARY, expanded
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.state import accuracy as accuracies
@@ -98,14 +98,15 @@ _OWN_WIDTH = frozenset({"ShiftLeft", "ShiftRight", "QMatMul", "Dequantize"})
 def _expanded(
     node: Node, inputs: tuple[Symbol | None, ...], around: dict[int, bool], rules: Legality, done: packed_weights.Packed
 ) -> tuple[Symbol, ...]:
-    table = _WIDER if node.op_type in _OWN_WIDTH else _DOUBLE if node.op_type in IN_DOUBLE else {**_WIDER, **_NIBBLES}
+    is_fast = accuracies.is_fast(node.attributes)
+    in_double = node.op_type in IN_DOUBLE and not (is_fast and node.op_type in FAST_EXPANSIONS)
+    table = _WIDER if node.op_type in _OWN_WIDTH else _DOUBLE if in_double else {**_WIDER, **_NIBBLES}
     wide = [s if s is None else s.graph.build.cast(s, table.get(s.dtype, s.dtype)) for s in inputs]
     made = packed_weights.fitted(node, wide, rules, done)
     if made is None:
         made = expanded(node.op_type, wide, node.attributes)
     results = made[: len(node.outputs)] if isinstance(made, tuple) else (made,)
     narrow = [r.graph.build.cast(r, wanted.type.dtype) for r, wanted in zip(results, node.outputs, strict=True)]
-    is_fast = accuracies.is_fast(node.attributes)
     for symbol in (*wide, *narrow):
         if symbol is not None and symbol.dtype.is_float:
             around[symbol.id] = around.get(symbol.id, True) and is_fast
