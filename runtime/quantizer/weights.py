@@ -1,6 +1,6 @@
 """Weights: which constant an operand is, also after nodes that only bring a constant into another form.
 
-Numbers of few bits that a file itself makes floats of, by DequantizeLinear or by Cast and Mul, are weights too.
+Numbers of few bits that a file itself makes floats of, by DequantizeLinear or by Cast and Mul or Div, are weights too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Step: TypeAlias = "tuple[str, Any]"
 _FORMS = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that bring a constant into another form."""
 
-_ARITHMETIC = frozenset({"Add", "Mul", "Sub"})
+_ARITHMETIC = frozenset({"Add", "Div", "Mul", "Sub"})
 """Operators by which scales and zero points are applied."""
 
 _HELD_IN_BITS = (DType.int8, DType.uint8, DType.int4, DType.uint4)
@@ -137,7 +137,7 @@ def _computed(node: Node) -> tuple[Symbol, Step] | None:
         return None
     for place, symbol in enumerate(node.inputs):
         other = _constant(node.inputs[1 - place])
-        if symbol is None or other is None or (place and node.op_type == "Sub"):
+        if symbol is None or other is None or (place and node.op_type in ("Div", "Sub")):
             continue
         if isinstance(symbol.type, TensorType) and symbol.type.shape == node.outputs[0].shape and _is_held(symbol):
             return symbol, (node.op_type, (other,))
@@ -186,6 +186,7 @@ def _dequantized(array: Array, scale: Operand, *rest: Any) -> Array:
 _COMPUTED: dict[str, Callable[..., Array]] = {
     "dequantized": _dequantized,
     "Add": lambda array, other: array + other.array,
+    "Div": lambda array, other: array / other.array,
     "Mul": lambda array, other: array * other.array,
     "Sub": lambda array, other: array - other.array,
 }

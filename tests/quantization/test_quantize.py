@@ -241,6 +241,21 @@ def test_weight_is_found_when_nodes_reshape_or_cast_it(form: str) -> None:
     assert distance(run(made, x)[0], x @ w) < 0.02
 
 
+def test_weight_is_found_when_its_integers_are_divided_by_a_scale() -> None:
+    numbers = np.random.default_rng(0).integers(-100, 100, (64, 32)).astype(np.int8)
+    for scale in (np.float32(50), np.linspace(20, 90, 32, dtype=np.float32)):
+        graph = graph_of("rows", 64)
+        w = graph.weight("w", numbers)
+        graph.output(y=graph[0] @ ops.onnx.Div(w.cast("float32"), scale))
+        made = gc.quantize(graph).graph
+        assert {node.op_type for node in made.nodes} == {"QMatMul"}
+        x = normal(5, 64, seed=1)
+        assert distance(run(made, x)[0], x @ (numbers / scale)) < 0.02
+    graph = graph_of("rows", 64)
+    graph.output(y=graph[0] @ ops.onnx.Div(np.float32(50), graph.weight("w", numbers).cast("float32")))
+    assert "QMatMul" not in {node.op_type for node in gc.quantize(graph).graph.nodes}
+
+
 def test_weight_is_encoded_once_when_nodes_share_it() -> None:
     graph, w = graph_of("rows", 64), normal(64, 64)
     held = graph.weight("w", w)
