@@ -218,6 +218,11 @@ def _terms(has: Shapes) -> Size:
     return product(has.result()) * max(len(has.node.inputs) - 1, 1)
 
 
+def _scattered(has: Shapes) -> Size:
+    """Return the operations of a scatter: one for each update that is combined with what is there."""
+    return 0 if has.node.attributes.get("reduction", "none") == "none" else product(has.operand(2))
+
+
 def _transformed(has: Shapes) -> Size:
     """Return the operations of a STFT: windows [batch, frames, bins, 2] of fast Fourier transforms."""
     batch, frames, *_ = has.result(2)
@@ -261,7 +266,7 @@ _ELEMENTWISE = """
 """.split()
 _MOVES = """
     Cast CastLike BitCast Identity Reshape Transpose Concat Split Slice Gather GatherElements GatherND Scatter
-    ScatterElements ScatterND TensorScatter Squeeze Unsqueeze Expand Tile Pad Flatten Shape Size Constant
+    TensorScatter Squeeze Unsqueeze Expand Tile Pad Flatten Shape Size Constant
     ConstantOfShape Compress DepthToSpace SpaceToDepth ReverseSequence Trilu OneHot CenterCropPad Col2Im NonZero Unique
     SequenceConstruct SequenceAt SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence
     ConcatFromSequence Optional OptionalHasElement OptionalGetElement ReorderInput ReorderOutput RemovePadding
@@ -282,6 +287,7 @@ RULES: dict[tuple[str, str], Rule] = {
     },
     **{("", name): _each_operand(3) for name in ("ReduceLogSumExp", "StandardDeviation")},
     **{("", name): _terms for name in ("Sum", "Mean", "Max", "Min", "SumOfTerms", "ProductOfTerms")},
+    **{("", name): _scattered for name in ("ScatterElements", "ScatterND")},
     ("", "MatMul"): _matmul(),
     ("", "MatMulInteger"): _matmul(),
     ("", "QLinearMatMul"): _matmul(0, 3),
