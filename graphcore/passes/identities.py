@@ -18,6 +18,23 @@ def same(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     return inputs[0] if len(inputs) == 1 else None
 
 
+def alone(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove Sum, Mean, Max and Min of one operand."""
+    (operand, *rest) = inputs
+    return operand if not rest and operand is not None and _is_plain(operand) else None
+
+
+def divided(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove a Split into one part, which has the static shape of all."""
+    return inputs[0] if len(inputs) == 1 or _is_static(node.outputs[0].type) else None
+
+
+def repeated(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove a Tile by 1 and a Pad by 0."""
+    counts = sweep.known(inputs[1]) if len(inputs) > 1 else None
+    return inputs[0] if counts is not None and (counts == (node.op_type == "Tile")).all() else None
+
+
 def reshaped(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
     """Remove Reshape, Flatten, Squeeze, Unsqueeze and Expand to the static shape that the operand has."""
     (operand, type_) = inputs[0], node.outputs[0].type
@@ -85,8 +102,12 @@ _NEUTRAL: dict[str, dict[str, float | int]] = {
     "BitwiseAnd": {"integer": -1},
     "BitwiseOr": {"integer": 0},
     "BitwiseXor": {"integer": 0},
+    "FloorDiv": {"integer": 1},
+    "BitShift": {"integer": 0},
+    "ShiftLeft": {"integer": 0},
+    "ShiftRight": {"integer": 0},
 }
-_ONE_SIDED = frozenset({"Sub", "Div"})
+_ONE_SIDED = frozenset({"BitShift", "Div", "FloorDiv", "ShiftLeft", "ShiftRight", "Sub"})
 
 
 def neutral(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
@@ -137,6 +158,9 @@ def _is_static(type_: object) -> bool:
 IDENTITIES: dict[str, tuple[Rule, ...]] = {
     "Identity": (same,),
     "Concat": (same,),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), (alone,)),
+    "Split": (divided,),
+    **dict.fromkeys(("Pad", "Tile"), (repeated,)),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"), (reshaped,)),
     "Transpose": (transposed,),
     "Slice": (sliced,),

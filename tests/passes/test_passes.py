@@ -331,6 +331,16 @@ SQUARE = TensorType(DType.float32, [3, 3])
         lambda x: x / 1.0,
         lambda x: x * np.ones((3, 3), np.float32),
         lambda x: unchanged(x),
+        lambda x: ops.onnx.Sum(x),
+        lambda x: ops.onnx.Mean(x),
+        lambda x: ops.onnx.Max(x),
+        lambda x: ops.onnx.Min(x),
+        lambda x: ops.onnx.Tile(x, np.array([1, 1])),
+        lambda x: ops.onnx.Pad(x, np.zeros(4, np.int64), np.float32(3)),
+        lambda x: ops.onnx.Pad(x, np.zeros(4, np.int64), mode="reflect"),
+        lambda x: ops.onnx.Pad(x, np.array([0, 0]), None, np.array([1])),
+        lambda x: ops.onnx.Split(x, None, num_outputs=1, outputs=1)[0],
+        lambda x: ops.onnx.Split(x, np.array([3]), axis=1, outputs=1)[0],
     ],
 )
 def test_remove_identities_where_they_are(function: Callable[[Symbol], Symbol]) -> None:
@@ -355,6 +365,13 @@ def test_remove_identities_where_they_are(function: Callable[[Symbol], Symbol]) 
         lambda x: x * np.ones((2, 3, 3), np.float32),
         lambda x: x.permute(1, 0),
         lambda x: x[::-1],
+        lambda x: x // 1,
+        lambda x: 1 // x,
+        lambda x: ops.onnx.Sum(x, x),
+        lambda x: ops.onnx.Tile(x, np.array([1, 2])),
+        lambda x: ops.onnx.Pad(x, np.array([0, 0, 0, 1])),
+        lambda x: ops.onnx.Pad(x, np.array([0, -1, 0, 1])),
+        lambda x: ops.onnx.Split(x, np.array([1, 2]), outputs=2)[1],
         lambda x: x.reshape(9),
     ],
 )
@@ -378,7 +395,8 @@ def test_remove_identities_keeps_the_signs_of_zeros() -> None:
 def test_remove_identities_of_integers(dtype: DType) -> None:
     def function(x: Symbol) -> Symbol:
         one, nothing, ones = (x.graph.constant(v, dtype) for v in (1, 0, int(dtype.max) if dtype.is_unsigned else -1))
-        return ((((x + nothing) * one) - nothing) | nothing) & ones
+        moved = (x << nothing) >> 0
+        return ((((moved + nothing) * one) - nothing) // one | nothing) & ones
 
     graph = graph_of(function, vector(dtype))
     assert not assert_same(graph, extremes(dtype)).nodes
