@@ -1,7 +1,8 @@
 """The fusions: replace several nodes by one operator that the provider runs faster, one row a fusion.
 
 Each row was measured; those that onnxruntime finds itself as fast are not here. They are for float32: sums may come in
-another order and are otherwise the same. Narrower floats round after every op, and no fusion changes that.
+another order and are otherwise the same. Narrower floats round after every op, and no fusion changes that. A quantiser
+makes a whole step of a last bit, so what leads to one stays as it was written.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
+from graphcore.ir.definitions import Definition
 from graphcore.ir.graph import Graph
-from graphcore.ir.transform.walk import operators
+from graphcore.ir.transform.walk import bodies, operators, parts
 from graphcore.passes import BASIC, reduced, selected
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.runtime.fusions.attention import attention, cancelled
@@ -30,7 +32,7 @@ class Fusion:
     operators: those of the node that is replaced. rule: returns what replaces it, None where it does not match. sign:
     an operator that every match has, looked for before any walk. makes: the operators that need a kernel. reason: the
     measured time on one thread, as a part of that of the primitives. more: of each of these groups every match has an
-    operator, too. on_host: for the CPU provider, and not measured elsewhere.
+    operator, too. on_host: for the CPU provider, and not measured elsewhere. is_exact: it only moves numbers.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Fusion:
     reason: str
     more: tuple[frozenset[str], ...] = ()
     on_host: bool = False
+    is_exact: bool = False
 
     def may_match(self, op_types: Set[str]) -> bool:
         """Return whether a graph of these operators of ONNX may have a match."""
@@ -50,6 +53,7 @@ class Fusion:
 _ROOTS = frozenset({"Sqrt"})
 _NORMS = _ROOTS | {"LayerNormalization", "RMSNormalization"}
 _CUTS = (frozenset({"Concat"}), frozenset({"Slice"}))
+_QUANTISERS = frozenset({"DynamicQuantizeLinear", "QuantizeLinear"})
 
 FUSIONS: tuple[Fusion, ...] = (
     Fusion(
@@ -57,11 +61,14 @@ FUSIONS: tuple[Fusion, ...] = (
         "MiniLM as PyTorch exports it: 0.94 for one sentence, 0.89 for 32; 0.97 of its best primitives",
         (frozenset({"MatMul"}),),
     ),
-    Fusion("no Reshape of a Reshape", ("Reshape",), cancelled, "Softmax", (), "what attention leaves between layers"),
+    Fusion(
+        "no Reshape of a Reshape", ("Reshape",), cancelled, "Softmax", (), "what attention leaves between layers",
+        is_exact=True,
+    ),
     Fusion(
         "parts before a Transpose", ("Squeeze",), part, "Split", ("Gather",),
         "196 x 3 x 128 to channels first: 0.12; XCiT as PyTorch exports it 0.87",
-        (frozenset({"Transpose"}), frozenset({"Squeeze"})), on_host=True,
+        (frozenset({"Transpose"}), frozenset({"Squeeze"})), on_host=True, is_exact=True,
     ),
     Fusion(
         "RMSNormalization, LayerNormalization", ("Mul", "Div"), norm, "ReduceMean",
@@ -113,10 +120,13 @@ def may_fuse(there: set[tuple[str, str]]) -> bool:
     return any(fusion.may_match(op_types) for fusion in FUSIONS)
 
 
-def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool, on_host: bool = True) -> Graph:
+def fuse(
+    graph: Graph, has_kernel: Callable[[str], bool] = bool, on_host: bool = True, spares_quantised: bool = True
+) -> Graph:
     """Return the graph with all fusions made and optimised, the graph itself where none matches.
 
     has_kernel: whether the provider has a float32 kernel of an operator. on_host: whether it is the CPU provider.
+    spares_quantised: whether numbers that lead to a quantiser keep every bit.
     """
     there = {op_type for op_type, _ in operators(graph)}
     fusions = [
@@ -127,11 +137,38 @@ def fuse(graph: Graph, has_kernel: Callable[[str], bool] = bool, on_host: bool =
     if not fusions:
         return graph
     passes = replace(selected(BASIC), branches=False)
-    rules = dict(passes.rules)
+    spared = _quantised(graph) if spares_quantised and not there.isdisjoint(_QUANTISERS) else set()
+    rules, made_by = dict(passes.rules), set()
     for fusion in fusions:
+        rule = _sparing(fusion.rule, spared) if spared and not fusion.is_exact else fusion.rule
+        made_by.add(rule)
         for operator in fusion.operators:
-            rules[operator] = (*rules.get(operator, ()), fusion.rule)
+            rules[operator] = (*rules.get(operator, ()), rule)
     with uncollected():
         sweep = Sweep(graph, replace(passes, rules=rules))
         made = sweep.run()
-        return graph if sweep.used.isdisjoint(fusion.rule for fusion in fusions) else reduced(made, passes)
+        return graph if sweep.used.isdisjoint(made_by) else reduced(made, passes)
+
+
+def _quantised(graph: Graph) -> set[int]:
+    """Return the ids of the nodes that lead to a quantiser, with those in their bodies and in functions they call."""
+    found: set[int] = set()
+    symbols: set[int] = set()
+    for node in reversed(graph.nodes):
+        held = (*bodies(node), *(v.body for v in node.attributes.values() if isinstance(v, Definition)))
+        inside = [inner for body in held for part in parts(body) for inner in part.nodes]
+        if not any(s.id in symbols for s in node.outputs) and _QUANTISERS.isdisjoint(
+            n.op_type for n in (node, *inside)
+        ):
+            continue
+        found.update(map(id, (node, *inside)))
+        if node.op_type not in ("Shape", "Size"):
+            symbols.update(s.id for s in node.inputs if s is not None)
+        for body in bodies(node):
+            symbols.update(body.scope.captured)
+    return found
+
+
+def _sparing(rule: Rule, spared: set[int]) -> Rule:
+    """Return the rule for all other nodes."""
+    return lambda sweep, node, inputs: None if id(node) in spared else rule(sweep, node, inputs)

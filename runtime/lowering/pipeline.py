@@ -136,7 +136,12 @@ def _fuse(has: Summary, to: Lowering) -> Graph | None:
     best = with_kernels(
         to.newest, {op_type for fusion in FUSIONS if (fusion.sign, "") in there for op_type in fusion.makes}
     )
-    made = fuse(has.graph, lambda op_type: best.allows(op_type, DType.float32), to.rules.target.is_host)
+    made = fuse(
+        has.graph,
+        lambda op_type: best.allows(op_type, DType.float32),
+        to.rules.target.is_host,
+        spares_quantised=to.precision != "fast",
+    )
     if made is has.graph:
         return None
     to.is_fused = True
@@ -331,8 +336,8 @@ def lower(
     is to run it, where it is not what files are written for; the graph is of an older opset than the runtime's
     where only that has kernels of an operator. optimize: "exact" runs the passes of `Graph.optimize` first; "all"
     looks for fusions (`runtime/fusions`), whose sums may come in another order, and runs the passes where there are
-    some. trace: is given the passes that ran. Inputs and outputs keep their names and order. Raises `GraphError` for an
-    op that the target has no way to run.
+    some; not of what leads to a quantiser, unless precision is "fast". trace: is given the passes that ran. Inputs and
+    outputs keep their names and order. Raises `GraphError` for an op that the target has no way to run.
     """
     newest = legality(target, default(target) if runtime is None else runtime)
     has = Summary(graph)
