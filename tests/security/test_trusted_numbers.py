@@ -17,7 +17,10 @@ import graphcore as gc
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError, RunError
 from graphcore.onnx.proto import limits
 from graphcore.onnx.proto.ranges import CHECKED
-from graphcore.onnx.schemas.checked_dims import PROPAGATED
+from graphcore.onnx.schemas.checked_dims import PROPAGATED, LengthError, inferred_whole
+from graphcore.runtime.direct.scan import Scan
+from graphcore.runtime.lowering.targets.legality import legality
+from graphcore.runtime.ort.release import runtime
 from tests.support.onnx_models import FLOAT, INT64, model, refused, value
 
 _PROPAGATE: dict[str, tuple[dict[str, Any], int]] = {
@@ -324,3 +327,16 @@ def test_operand_is_refused_when_it_is_left_out_before_others(op_type: str) -> N
     proto = model([node(op_type, ["x", "", "x"], **attributes)], outputs=[value("y", FLOAT, None)])
     refused(proto, f"{op_type} 'culprit' lacks the operand", run=True)
     refused(proto, f"{op_type} 'culprit' lacks the operand")
+
+
+@pytest.mark.parametrize("op_type", ["Expand", "Reshape", "Tile", "ConstantOfShape", "Unsqueeze"])
+def test_inference_ends_before_an_operand_of_more_numbers_than_there_are_axes(op_type: str) -> None:
+    """It would make a dim for each of them: 2^32 took two minutes, in a file of 136 bytes."""
+    inputs = [value("s", INT64, [1 << 17])]
+    names = ["s"] if op_type == "ConstantOfShape" else ["x", "s"]
+    given = inputs if op_type == "ConstantOfShape" else [value("x", FLOAT, [1, 3, 1]), *inputs]
+    proto = model([node(op_type, names)], given, [value("y", FLOAT, None)])
+    with pytest.raises(LengthError):
+        inferred_whole(proto, {op_type})
+    assert not Scan(legality("cpu", runtime())).run(proto)
+    refused(proto, "says something of more axes than a tensor has", run=True)

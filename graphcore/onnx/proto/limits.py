@@ -112,7 +112,7 @@ AXES_OF: dict[str, tuple[int, ...]] = {
 }
 """The operands that say something of each axis, vectors no longer than twice as many axes as a tensor has."""
 
-_MOST_SAID = 128
+MOST_SAID = 128
 
 CHOICES: dict[tuple[str, str], str] = {
     **dict.fromkeys(
@@ -211,7 +211,7 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
     for position in AXES_OF.get(op_type, ()):
         said = inputs[position] if position < len(inputs) else None
         if said is not None and isinstance(said.type, TensorType) and said.type.shape.is_ranked:
-            if any(dim.is_static and int(dim) > _MOST_SAID for dim in said.type.shape):
+            if any(dim.is_static and int(dim) > MOST_SAID for dim in said.type.shape):
                 raise ModelError(
                     f"load: {place}: input {position} says something of more axes than a tensor has",
                     operands={f"input {position}": said},

@@ -24,7 +24,7 @@ import onnx
 from graphcore.arrays.casting import Array
 from graphcore.arrays.external_data import Folder
 from graphcore.onnx.proto import tensors
-from graphcore.onnx.proto.limits import check_constants
+from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, LONGEST
 from graphcore.onnx.schemas.node_inference import BLIND
 
@@ -233,6 +233,11 @@ def _stop_at_lengths(context: Any) -> None:
 def _stop_at_operands(context: Any) -> None:
     op_type = context.get_attribute("op_type").s.decode()
     places = list(context.get_attribute("places").ints)
+    for position, place in enumerate(places):
+        type_ = context.get_input_type(position)
+        dims: Sequence[Any] = () if type_ is None else type_.tensor_type.shape.dim
+        if place in AXES_OF.get(op_type, ()) and any(dim.dim_value > MOST_SAID for dim in dims):
+            raise LengthError("an operand that says something of more axes than a tensor has")
     arrays: list[Array | None] = [None] * (places[-1] + 1)
     for position, place in enumerate(places):
         arrays[place] = _known(context, position)
