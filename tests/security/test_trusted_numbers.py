@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from onnx import TensorProto, helper
 import graphcore as gc
 from graphcore.errors import GraphcoreError, ModelError, ResourceLimitError, RunError
 from graphcore.onnx.proto import limits
+from graphcore.onnx.proto import trees as trees_checks
 from graphcore.onnx.proto.ranges import CHECKED
 from graphcore.onnx.schemas.checked_dims import PROPAGATED, LengthError, inferred_whole
 from graphcore.runtime.direct.scan import Scan
@@ -190,6 +193,72 @@ def test_trees_run_when_they_are_as_deep_as_may_be() -> None:
         np.zeros((2, 3), np.float32)
     )
     assert label.tolist() == ["a", "a"]
+
+
+def _drawn_trees(seed: int) -> dict[str, list[Any]]:
+    """Two trees of eight nodes in any order, whose ways lead anywhere: down as a rule, to nodes that are none too."""
+    random = np.random.default_rng(seed)
+    ids = [*random.permutation(8).tolist(), *random.permutation(8).tolist()]
+    down = random.random() < 0.7
+    after = [[int(random.integers(i + 1, 10) if down else random.integers(0, 10)) for i in ids] for _ in range(2)]
+    modes = ["LEAF" if random.random() < 0.4 else "BRANCH_LEQ" for _ in ids]
+    return {
+        "nodes_treeids": [0] * 8 + [1] * 8, "nodes_nodeids": ids, "nodes_truenodeids": after[0],
+        "nodes_falsenodeids": after[1], "nodes_modes": modes,
+    }  # fmt: skip
+
+
+def _longest(said: dict[str, list[Any]]) -> float:
+    """Return the nodes on the longest way through trees; infinity where one leads back."""
+    names = "treeids nodeids truenodeids falsenodeids modes".split()
+    columns = zip(*(said[f"nodes_{of}"] for of in names), strict=True)
+    ways = {(t, i): [] if mode == "LEAF" else [(t, a), (t, b)] for t, i, a, b, mode in columns}
+
+    def length(at: tuple[int, int], above: frozenset[tuple[int, int]]) -> float:
+        if at in above:
+            return math.inf
+        return 1 + max((length(n, above | {at}) for n in ways[at] if n in ways), default=0)
+
+    return max(length(at, frozenset()) for at in ways)
+
+
+def test_trees_are_refused_for_circles_and_long_ways_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees_checks, "DEEPEST", 3)
+    met = set()
+    for seed in range(150):
+        said = _drawn_trees(seed)
+        attributes = [helper.make_attribute(name, values) for name, values in said.items()]
+        longest = _longest(said)
+        try:
+            trees_checks.check_trees(attributes, "trees")
+            found = "sound"
+        except GraphcoreError as error:
+            found = "circle" if "its trees have a circle" in str(error) else "deep"
+        assert found in {"sound" if longest <= 3 else "deep", "circle" if longest == math.inf else ""}
+        met.add(found)
+    assert met == {"sound", "circle", "deep"}
+
+
+def test_check_of_trees_takes_few_bytes_a_node() -> None:
+    """Tuples and dicts of each node took 600 bytes, and a loop of Python most of the time of a load."""
+    count = 4 * (1 << 12) - 4
+    ids = np.tile(np.arange(count // 4), 4)
+    is_leaf = ids >= count // 8
+    said: dict[str, list[Any]] = {
+        "nodes_treeids": np.repeat(np.arange(4), count // 4).tolist(),
+        "nodes_nodeids": ids.tolist(),
+        "nodes_truenodeids": np.where(is_leaf, 0, 2 * ids + 1).tolist(),
+        "nodes_falsenodeids": np.where(is_leaf, 0, 2 * ids + 2).tolist(),
+        "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist(),
+    }
+    attributes = [helper.make_attribute(name, values) for name, values in said.items()]
+    tracemalloc.start()
+    try:
+        trees_checks.check_trees(attributes, "trees")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 300 * count
 
 
 @pytest.mark.parametrize("step", [0, 0.0])

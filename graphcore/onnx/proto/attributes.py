@@ -63,7 +63,9 @@ def _value(attribute: onnx.AttributeProto, folder: Folder, place: object) -> Any
         case kinds.INTS:
             return list(attribute.ints)
         case kinds.STRINGS:
-            return [_text(s) for s in attribute.strings]
+            words = list(attribute.strings)
+            texts = {word: _text(word) for word in {*words}}  # trees say one of a few words for each of many nodes
+            return [*map(texts.__getitem__, words)]
         case kinds.TYPE_PROTO:
             return read_type(attribute.tp)
         case kinds.SPARSE_TENSOR:
