@@ -6,7 +6,9 @@ text, numbers, lists, dicts and None comes of them.
 
 from __future__ import annotations
 
+import math
 import struct
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,7 +41,12 @@ _HEAD = struct.Struct("<BBBQ")
 _COUNT = struct.Struct("<BI")
 _ALIGNED = 64
 _DEEPEST = 32
-_MOST_DIMS = 64
+MOST_DIMS = 64
+"""The dims that an array has at most."""
+_VALUE, _STRING, _ENTRY = 256, 80, 160
+"""Bytes of an array, of a string and of an entry of a map, about; whoever sends one has taken no less for it."""
+_AT_ONCE = 4096
+"""Strings or entries that are read between two looks at the clock."""
 
 
 class Layout:
@@ -130,30 +137,52 @@ def _column(items: Iterable[Any]) -> Array:
 class Reader:
     """Reads values that a `Layout` has put into a frame and a block.
 
-    is_copied: whether arrays are the reader's own; they lie in the block otherwise.
+    is_copied: whether arrays are the reader's own; they lie in the block otherwise. memory: bytes that objects and
+    copies may take, which the process that sent the values needs for them as well. deadline: of `time.monotonic`.
     """
 
-    __slots__ = ("_block", "_head", "_is_copied", "_place")
+    __slots__ = ("_block", "_deadline", "_head", "_is_copied", "_memory", "_place")
 
-    def __init__(self, head: bytes, block: Array, is_copied: bool) -> None:
+    def __init__(
+        self, head: bytes, block: Array, is_copied: bool, memory: float = math.inf, deadline: float | None = None
+    ) -> None:
         self._head = head
         self._block = block
         self._is_copied = is_copied
+        self._memory = memory
+        self._deadline = math.inf if deadline is None else deadline
         self._place = 0
 
     def values(self, count: int) -> list[Any]:
-        """Return so many values, which must be all. Raises `Malformed` for bytes that no `Layout` makes."""
+        """Return so many values, which must be all.
+
+        Raises `Malformed` for bytes that no `Layout` makes and for values that take more memory than the sender has,
+        and `TimeoutError` where the time is over.
+        """
         try:
-            made = [self._value(0) for _ in range(count)]
+            made = self._listed(count, 0)
         except (struct.error, ValueError, IndexError, OverflowError) as error:
             raise Malformed(f"values that cannot be read: {error}") from None
         if self._place != len(self._head):
             raise Malformed("more values than were asked for")
         return made
 
+    def _take(self, size: int) -> None:
+        """Count bytes that are about to be taken, and look at the clock."""
+        self._memory -= size
+        if self._memory < 0:
+            raise Malformed("values that take more memory than it may have")
+        if time.monotonic() >= self._deadline:
+            raise TimeoutError
+
+    def _listed(self, count: int, depth: int) -> list[Any]:
+        self._take(count * _VALUE)
+        return [self._value(depth) for _ in range(count)]
+
     def _value(self, depth: int) -> Any:
         if depth > _DEEPEST:
             raise Malformed("lists that are nested too deep")
+        self._take(0)
         kind = self._head[self._place]
         if kind == _TENSOR:
             return self._tensor(self._is_copied)
@@ -166,19 +195,26 @@ class Reader:
         if kind == _LIST:
             if count * _COUNT.size > len(self._head):
                 raise Malformed("a list that is longer than its frame")
-            return [self._value(depth + 1) for _ in range(count)]
+            return self._listed(count, depth + 1)
         if kind == _MAP:
-            keys, values = self._value(depth + 1), self._value(depth + 1)
-            columns = [each for each in (keys, values) if isinstance(each, np.ndarray) and each.ndim == 1]
-            if len(columns) < 2 or keys.shape != values.shape:
-                raise Malformed("a map of other values than keys")
-            return dict(zip(keys.tolist(), values.tolist(), strict=True))
+            return self._map(*self._listed(2, depth + 1))
         raise Malformed(f"a value of kind {kind}")
+
+    def _map(self, keys: Any, values: Any) -> dict[Any, Any]:
+        columns = [each for each in (keys, values) if isinstance(each, np.ndarray) and each.ndim == 1]
+        if len(columns) < 2 or keys.shape != values.shape:
+            raise Malformed("a map of other values than keys")
+        made: dict[Any, Any] = {}
+        for start in range(0, len(keys), _AT_ONCE):
+            self._take(min(_AT_ONCE, len(keys) - start) * _ENTRY)
+            part = slice(start, start + _AT_ONCE)
+            made.update(zip(keys[part].tolist(), values[part].tolist(), strict=True))
+        return made
 
     def _tensor(self, is_copied: bool) -> Array:
         _, code, rank, place = _HEAD.unpack_from(self._head, self._place)
         self._place += _HEAD.size
-        if rank > _MOST_DIMS or code >= len(_DTYPES):
+        if rank > MOST_DIMS or code >= len(_DTYPES):
             raise Malformed(f"an array of {rank} dims, of dtype {code}")
         shape = struct.unpack_from(f"<{rank}Q", self._head, self._place)
         self._place += 8 * rank
@@ -189,6 +225,8 @@ class Reader:
         if place % _ALIGNED or place + size > self._block.size or max(shape, default=0) >= 1 << 62:
             raise Malformed("an array that is larger than its block")
         flat = self._block[place : place + size]
+        if is_copied or dtype is _BOOL:
+            self._take(size)  # arrays may lie upon each other
         if dtype is _BOOL:
             made: Array = np.not_equal(flat, 0).reshape(shape)
             return made  # a byte that is neither 0 nor 1 is no bool
@@ -196,19 +234,30 @@ class Reader:
         return array.copy() if is_copied else array
 
     def _text(self) -> Array:
-        lengths = self._tensor(is_copied=True)
-        content = self._value(_DEEPEST)
-        if lengths.dtype != np.uint32 or not isinstance(content, np.ndarray) or content.dtype != np.uint8:
+        lengths = self._tensor(is_copied=False)
+        if self._head[self._place] != _TENSOR:
+            raise Malformed("strings without bytes")
+        content = self._tensor(is_copied=False)
+        if lengths.dtype != np.uint32 or content.dtype != np.uint8:
             raise Malformed("strings without lengths or bytes")
-        data, place = content.tobytes(), 0
-        made = np.empty(lengths.shape, object)
-        if lengths.sum(dtype=np.uint64) != len(data):
+        self._take(12 * lengths.size)
+        lengths = lengths.copy()  # the block may change meanwhile
+        if content.ndim != 1 or lengths.sum(dtype=np.uint64) != content.size:
             raise Malformed("strings whose lengths are not those of their bytes")
-        flat = made.reshape(-1)
-        for index, length in enumerate(lengths.ravel().tolist()):
-            flat[index] = data[place : place + length].decode("utf-8", "replace")
-            place += length
+        # of strings with one character Python makes no objects, and one character that is wide makes all of them wide
+        self._take(_STRING * int(np.count_nonzero(lengths > 1)) + 4 * content.size)
+        made = np.empty(lengths.shape, object)
+        flat, counts, place = made.reshape(-1), lengths.reshape(-1), 0
+        for start in range(0, counts.size, _AT_ONCE):
+            self._take(0)
+            part = counts[start : start + _AT_ONCE]
+            end = place + int(part.sum(dtype=np.uint64))
+            data, at = content[place:end].tobytes(), 0
+            for index, length in enumerate(part.tolist(), start):
+                flat[index] = data[at : at + length].decode("utf-8", "replace")
+                at += length
+            place = end
         return made
 
 
-__all__ = ["Layout", "Reader"]
+__all__ = ["MOST_DIMS", "Layout", "Reader"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from graphcore.errors import GraphcoreError
+from graphcore.runtime.isolation.codec import MOST_DIMS
 from graphcore.runtime.isolation.framing import Malformed
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -40,10 +42,17 @@ def _dim_of(dim: Dim) -> int | str | None:
     return None if dim.is_dynamic or len(text) > _LONGEST else text
 
 
-def types_of(described: object) -> dict[str, Type]:
-    """Return types by name of what `described` gave. Raises `Malformed` for anything else."""
+def types_of(described: object, deadline: float | None = None) -> dict[str, Type]:
+    """Return types by name of what `described` gave. Raises `Malformed` for anything else.
+
+    deadline: of `time.monotonic`. Raises `TimeoutError` then: dims that are expressions take time to read.
+    """
+    made: dict[str, Type] = {}
     try:
-        made = {_name(name): _type(type_, 0) for name, type_ in described}  # type: ignore[attr-defined]
+        for name, type_ in described:  # type: ignore[attr-defined]
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError
+            made[_name(name)] = _type(type_, 0)
     except (GraphcoreError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Malformed(f"types that cannot be read: {error}") from None
     return made
@@ -58,6 +67,8 @@ def _type(given: Any, depth: int) -> Type:
         dtype = DType.of(_name(name))
         if dtype.bits > _MOST_BITS:
             raise ValueError("an integer of so many bits")
+        if dims is not None and len(dims) > MOST_DIMS:
+            raise ValueError(f"{len(dims)} dims")
         shape = Shape.unknown() if dims is None else Shape(map(_dim, dims))
         return TensorType(dtype, shape, ambiguous=bool(is_ambiguous))
     if kind == "sequence":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import signal
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +14,7 @@ from graphcore import errors
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation.framing import Malformed
 
-_LONGEST = 20_000
+LONGEST = 20_000
 """The characters that a worker may have to say."""
 _NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "Cannot allocate memory", "MemoryError", "Unable to allocate")
 _KINDS: Mapping[str, type[GraphcoreError]] = {
@@ -21,7 +23,10 @@ _KINDS: Mapping[str, type[GraphcoreError]] = {
 
 _OWN_LINE = re.compile(r"<frozen runpy>:\d+")
 """The line that a worker takes for the user's, who has none there."""
-_WARNING = "[W:onnxruntime"
+_NOISE = ("[W:onnxruntime", "pthread_setaffinity_np failed")
+"""Parts of lines on stderr that come before no death: warnings, and threads that may not choose a processor."""
+_REFUSED = "Operation not permitted"
+_ON_REFUSAL = "a system call failed that workers are refused (docs/isolation.md says which, and how one is found)"
 
 What = Literal["load", "run"]
 
@@ -59,19 +64,30 @@ def told(error: BaseException, what: What, line: str) -> dict[str, str]:
         word in str(e) for e in reasons for word in _NO_MEMORY
     ):
         return {"kind": "memory", "summary": "", "help": "", "text": ""}
+    note = _refusal(reasons)[:LONGEST]
     if not isinstance(error, GraphcoreError):
         reason = " ".join(str(error).split())
-        said = f"{type(error).__name__}: {reason}"[:_LONGEST]
-        return {"kind": "ModelError" if what == "load" else "RunError", "summary": said, "help": "", "text": said}
+        said = f"{type(error).__name__}: {reason}"[:LONGEST]
+        text = f"{said}\n  help: {note}"[:LONGEST] if note else said
+        return {"kind": "ModelError" if what == "load" else "RunError", "summary": said, "help": note, "text": text}
     own = None if error.line is None else f"  at {error.line}   {error.line.excerpt}".rstrip()
     text = "\n".join(line for line in str(error).split("\n") if line != own)
-    text = _OWN_LINE.sub(lambda _: line, text)
+    text = _OWN_LINE.sub(lambda _: line, text) + (f"\n  {note}" if note else "")
     return {
         "kind": type(error).__name__,
-        "summary": error.summary[:_LONGEST],
-        "help": error.help[:_LONGEST],
-        "text": text[:_LONGEST],
+        "summary": error.summary[:LONGEST],
+        "help": "; ".join(filter(None, (error.help, note)))[:LONGEST],
+        "text": text[:LONGEST],
     }
+
+
+def _refusal(reasons: Sequence[BaseException]) -> str:
+    """Return where a system call was refused, as far as the reasons of an error tell; "" where none was."""
+    for each in reasons:
+        frames = traceback.extract_tb(each.__traceback__)
+        if frames and isinstance(each, PermissionError) and each.errno == errno.EPERM:
+            return f"{_ON_REFUSAL}: {frames[-1].filename}:{frames[-1].lineno}   {frames[-1].line or frames[-1].name}"
+    return _ON_REFUSAL if any(_REFUSED in str(each) for each in reasons) else ""
 
 
 def received(said: Any, name: str, what: What, limits: WorkerLimits) -> GraphcoreError:
@@ -82,7 +98,7 @@ def received(said: Any, name: str, what: What, limits: WorkerLimits) -> Graphcor
         return _no_memory(name, what, limits)
     kind = _KINDS.get(str(said.get("kind")))
     summary, help, text = (said.get(key) for key in ("summary", "help", "text"))
-    if kind is None or not all(isinstance(each, str) and len(each) <= _LONGEST for each in (summary, help, text)):
+    if kind is None or not all(isinstance(each, str) and len(each) <= LONGEST for each in (summary, help, text)):
         raise Malformed("no error")
     error = kind(clean(summary), help=clean(help))
     closing = "" if error.line is None else f"\n  at {error.line}   {error.line.excerpt}".rstrip()
@@ -120,12 +136,14 @@ def died(status: int, last_words: str, name: str, what: What, limits: WorkerLimi
     if any(word in last_words for word in _NO_MEMORY):
         return _no_memory(name, what, limits)
     kind = ModelError if what == "load" else RunError
-    lines = [clean(line) for line in last_words.splitlines() if line.strip() and _WARNING not in line]
-    said = " | ".join(lines)[-1000:]
+    lines = [line for line in last_words.splitlines() if line.strip() and not any(noise in line for noise in _NOISE)]
+    said = clean(" | ".join(lines)[-1000:])
     by = f"with status {status}" if status >= 0 else f"by {_signal(-status)}"
     return kind(
         f"{what}: the worker of {name} was ended {by}",
-        help=(
+        help=_ON_REFUSAL
+        if _REFUSED in said
+        else (
             "the model makes onnxruntime fail in a way that ends its process, or somebody ended the worker; "
             "other requests are not affected"
         ),
@@ -137,7 +155,7 @@ def senseless(name: str, what: What, why: str) -> GraphcoreError:
     """Return the error of a worker that answered what no worker answers, and was ended."""
     kind = ModelError if what == "load" else RunError
     return kind(
-        f"{what}: the worker of {name} answered {why}, and was ended",
+        f"{what}: the worker of {name} answered {clean(why)}, and was ended",
         help="do not trust the model: it may have taken over the process that it ran in",
     )
 
@@ -156,4 +174,4 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-__all__ = ["What", "WorkerLimits", "clean", "died", "received", "senseless", "told", "too_long", "unfit"]
+__all__ = ["LONGEST", "What", "WorkerLimits", "clean", "died", "received", "senseless", "told", "too_long", "unfit"]

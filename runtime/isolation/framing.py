@@ -38,7 +38,7 @@ LONGEST: Mapping[Kind, int] = {
     Kind.SETTINGS: 1 << 24,
     Kind.READY: 1 << 16,
     Kind.LOAD: 1 << 24,
-    Kind.LOADED: 1 << 24,
+    Kind.LOADED: 1 << 22,
     Kind.RUN: 1 << 26,
     Kind.RESULTS: 1 << 26,
     Kind.NEED: 8,
@@ -65,8 +65,8 @@ class Channel:
         self._rest = b""
         self._waited = float("inf")
 
-    def send(self, kind: Kind, content: bytes = b"", seconds: float | None = None) -> None:
-        """Send a frame. Raises `OSError` where nobody reads, and `TimeoutError` where nobody does for so long."""
+    def send(self, kind: Kind, content: bytes = b"", deadline: float | None = None) -> None:
+        """Send a frame. Raises `OSError` where nobody reads, and `TimeoutError` where nobody does until a time."""
         frame = _HEAD.pack(kind, len(content)) + content
         try:
             sent = self._frames.send(frame)
@@ -74,15 +74,18 @@ class Channel:
             sent = 0
         if sent == len(frame):
             return
-        deadline, rest = None if seconds is None else time.monotonic() + seconds, memoryview(frame)[sent:]
+        rest = memoryview(frame)[sent:]
         while rest:
             _wait(self._writes, deadline)
             with contextlib.suppress(BlockingIOError):
                 rest = rest[self._frames.send(rest) :]
 
     def hand(self, handle: int) -> None:
-        """Send a descriptor, which the frame that is sent next is about."""
-        socket.send_fds(self._handles, [b"d"], [handle])
+        """Send a descriptor, which the frame that is sent next is about. Raises `Malformed` where nobody takes them."""
+        try:
+            socket.send_fds(self._handles, [b"d"], [handle])
+        except BlockingIOError:
+            raise Malformed("without taking its blocks") from None
 
     def handed(self) -> int:
         """Return the next descriptor that was sent. Raises `EOFError` where the other end is closed."""
@@ -91,14 +94,13 @@ class Channel:
             raise EOFError
         return handles[0]
 
-    def receive(self, wanted: Sequence[Kind], seconds: float | None = None) -> tuple[Kind, bytes]:
+    def receive(self, wanted: Sequence[Kind], deadline: float | None = None) -> tuple[Kind, bytes]:
         """Return the next frame: its kind and what it holds.
 
-        seconds: how long to wait for all of it. Raises `Malformed` for a kind that is not wanted or is too long,
+        deadline: of `time.monotonic`, for all of it. Raises `Malformed` for a kind that is not wanted or is too long,
         `TimeoutError`, and `EOFError` where the other end is closed.
         """
         start = time.monotonic()
-        deadline = None if seconds is None else start + seconds
         data = self._rest or self._soon(start) or self._more(deadline)
         self._waited = time.monotonic() - start
         while len(data) < _HEAD.size:
@@ -111,11 +113,10 @@ class Channel:
             raise Malformed(f"a frame of {length} bytes")
         end = _HEAD.size + length
         if len(data) < end:
-            pieces, have = [data], len(data)
-            while have < end:
-                pieces.append(self._more(deadline))
-                have += len(pieces[-1])
-            data = b"".join(pieces)
+            whole = bytearray(data)  # pieces may be of one byte each
+            while len(whole) < end:
+                whole += self._more(deadline)
+            data = bytes(whole)
         self._rest = data[end:]
         return kind, data[_HEAD.size : end]
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from graphcore.arrays.big_integers import carried_axis
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, ResourceLimitError, RunTimeoutError
 from graphcore.runtime.isolation import blocks, failures, spawning
@@ -23,6 +24,7 @@ from graphcore.runtime.isolation.described import read, types_of, written
 from graphcore.runtime.isolation.failures import What, WorkerLimits
 from graphcore.runtime.isolation.framing import RUN_HEAD, Channel, Kind, Malformed
 from graphcore.runtime.isolation.timeouts import Timeout
+from graphcore.runtime.isolation.walls.limits import ProcessorTime
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
 
@@ -77,6 +79,7 @@ class Worker:
         self._name = program.name
         self._started = spawning.start()
         self._channel = Channel(self._started.frames, self._started.descriptors)
+        self._time = ProcessorTime(self.process)
         self._input: Block | None = None
         self._results: deque[Block] = deque()
         self._needed = 0
@@ -91,7 +94,7 @@ class Worker:
             raise
         self._name = self.signature.name
         outputs = self.signature.outputs.values()
-        self._expected = [_dtype_of(type_) for type_ in outputs]
+        self._expected = [_stored(type_) for type_ in outputs]
 
     @property
     def process(self) -> int:
@@ -100,7 +103,8 @@ class Worker:
 
     def _load(self) -> Signature:
         program, limits = self._program, self._program.limits
-        start = time.monotonic()
+        deadline = _after(limits.load_seconds)
+        missing = () if self._time.allow(limits.load_seconds) else ("a limit of processor time (prlimit)",)
         settings = {
             "memory": limits.memory,
             "load_seconds": limits.load_seconds,
@@ -110,27 +114,25 @@ class Worker:
             "session": program.session,
         }
         with self._ending("load"):
-            self._channel.send(Kind.SETTINGS, written(settings), limits.load_seconds)
+            self._channel.send(Kind.SETTINGS, written(settings), deadline)
             asked = dict(program.asked)
             if program.content is not None:
                 self._hand(blocks.of_bytes(program.content))
             if program.weights:
                 asked["weights"] = self._hand_weights(program.weights)
-            self._channel.send(Kind.LOAD, written(asked), limits.load_seconds)
-            _, content = self._channel.receive((Kind.READY,), limits.load_seconds)
-            missing = tuple(str(each) for each in read(content))
+            self._channel.send(Kind.LOAD, written(asked), deadline)
+            _, content = self._channel.receive((Kind.READY,), deadline)
+            missing += tuple(str(each) for each in read(content))
             if missing and limits.is_strict:
                 raise failures.incomplete(missing)
             _warn(missing)
-            seconds = limits.load_seconds
-            left = None if seconds is None else max(0.0, seconds - (time.monotonic() - start))
-            kind, content = self._channel.receive((Kind.LOADED, Kind.FAILED), left)
+            kind, content = self._channel.receive((Kind.LOADED, Kind.FAILED), deadline)
             said = read(content)
             if kind is Kind.FAILED:
                 raise self._received(said, "load")
             self._is_asked = False
             self._read_words()  # warnings of a start are no last words
-            return _signature(said)
+            return _signature(said, deadline)
 
     def _hand(self, handle: int) -> None:
         try:
@@ -158,7 +160,8 @@ class Worker:
         """Return the error that the worker tells of, with the path of the model as the user gave it."""
         path, given = str(self._program.asked.get("path", "")), self._program.name
         if path and isinstance(said, dict):
-            said = {key: text.replace(path, given) if isinstance(text, str) else text for key, text in said.items()}
+            short = {key: text for key, text in said.items() if isinstance(text, str) and len(text) <= failures.LONGEST}
+            said |= {key: text.replace(path, given)[: failures.LONGEST] for key, text in short.items()}
         return failures.received(said, self._name, what, self._program.limits)
 
     def run(self, values: Sequence[Any], limit: Timeout | None = None) -> list[Any]:
@@ -176,20 +179,21 @@ class Worker:
             self.end()
             raise Ended
         with self._ending("run", limit):
+            deadline = _after(self._seconds(0.0 if limit is None else limit.left(self._name)))
             given = self._input
             if given is None or layout.size > given.size:
-                given = self._input = self._new(layout.size, is_input=True)
+                given = self._input = self._new(layout.size, deadline, is_input=True)
             layout.write(given.array)
-            block = self._block()
+            block = self._block(deadline)
             self._is_asked = True
             left = 0.0 if limit is None else limit.left(self._name)
-            seconds = self._seconds(left)
-            self._channel.send(Kind.RUN, RUN_HEAD.pack(block.number, left) + layout.head, seconds)
-            kind, content = self._channel.receive((Kind.RESULTS, Kind.NEED, Kind.FAILED), seconds)
+            self._time.allow(self._program.limits.run_seconds)
+            self._channel.send(Kind.RUN, RUN_HEAD.pack(block.number, left) + layout.head, deadline)
+            kind, content = self._channel.receive((Kind.RESULTS, Kind.NEED, Kind.FAILED), deadline)
             if kind is Kind.NEED:
                 self._results.append(block)
-                block = self._larger(content)
-                kind, content = self._channel.receive((Kind.RESULTS,), seconds)
+                block = self._larger(content, block.size, deadline)
+                kind, content = self._channel.receive((Kind.RESULTS,), deadline)
             self._is_asked = False
             if kind is Kind.FAILED:
                 self._results.append(block)
@@ -199,7 +203,7 @@ class Worker:
                 if isinstance(failed, ResourceLimitError):
                     self.end()  # an allocator that failed may fail again, for what there is room for
                 raise failed
-            return self._taken(content, block)
+            return self._taken(content, block, deadline)
 
     def _seconds(self, left: float) -> float | None:
         """Return the seconds that an answer is waited for. left: of the call, in which the worker stops by itself;
@@ -209,20 +213,22 @@ class Worker:
             return most
         return left + _TO_STOP if most is None else min(most, left + _TO_STOP)
 
-    def _taken(self, content: bytes, block: Block) -> list[Any]:
+    def _taken(self, content: bytes, block: Block, deadline: float | None) -> list[Any]:
         """Return the results in a block: their own if they are small, and else views of it."""
-        if block.size == blocks.LEAST:
-            results = Reader(content, block.array, is_copied=True).values(len(self._expected))
+        is_small = block.size == blocks.LEAST
+        array: Array = block.array if is_small else np.asarray(Lease(block, self._results.append))
+        reader = Reader(content, array, is_small, self._program.limits.memory, deadline)
+        results = reader.values(len(self._expected))
+        if is_small:
             self._results.append(block)
-        else:
-            leased: Array = np.asarray(Lease(block, self._results.append))
-            results = Reader(content, leased, is_copied=False).values(len(self._expected))
-        for value, dtype in zip(results, self._expected, strict=True):
-            if dtype is not None and (type(value) is not np.ndarray or value.dtype != dtype):
+        for value, (dtype, last) in zip(results, self._expected, strict=True):
+            if dtype is None:
+                continue
+            if type(value) is not np.ndarray or value.dtype != dtype or (last and value.shape[-1:] != last):
                 raise Malformed("an output of another type")
         return results
 
-    def _block(self) -> Block:
+    def _block(self, deadline: float | None) -> Block:
         """Return a block that has room for what the last run gave, if there is one."""
         free = self._results
         found = None
@@ -231,26 +237,26 @@ class Worker:
             if found is None and block.size >= self._needed:
                 found = block
             elif len(free) >= _KEPT or block.size < self._needed:
-                self._channel.send(Kind.DROP, struct.pack("<I", block.number))
+                self._channel.send(Kind.DROP, struct.pack("<I", block.number), deadline)
             else:
                 free.append(block)
-        return found or self._new(self._needed)
+        return found or self._new(self._needed, deadline)
 
-    def _larger(self, content: bytes) -> Block:
-        (size,) = struct.unpack("<Q", content)
-        if size > self._program.limits.memory:
+    def _larger(self, content: bytes, least: int, deadline: float | None) -> Block:
+        size = int.from_bytes(content, "little")
+        if not least < size <= self._program.limits.memory:
             raise Malformed(f"that its results have {size} bytes")
         self._needed = size
-        return self._new(size)
+        return self._new(size, deadline)
 
-    def _new(self, size: int, is_input: bool = False) -> Block:
+    def _new(self, size: int, deadline: float | None, is_input: bool = False) -> Block:
         handle, rounded = blocks.create(size)
         try:
             self._made += 0 if is_input else 1
             number = 0 if is_input else self._made
             made = Block(handle, rounded, number)
             self._channel.hand(handle)
-            self._channel.send(Kind.BLOCK, struct.pack("<IQ", number, rounded), self._program.limits.run_seconds)
+            self._channel.send(Kind.BLOCK, struct.pack("<IQ", number, rounded), deadline)
         finally:
             os.close(handle)
         return made
@@ -326,20 +332,26 @@ class _Ending:
         self._worker.fail(self._what, error, self._limit)
 
 
-def _dtype_of(type_: Type) -> Any:
-    """Return the dtype of the arrays of a tensor's type; None for what is none."""
+def _stored(type_: Type) -> tuple[Any, tuple[int, ...]]:
+    """Return the dtype of the arrays of a tensor's type, None for what is none; and the dim that wide integers add."""
     if not isinstance(type_, TensorType):
-        return None
+        return None, ()
     if type_.dtype is DType.string or type_.dtype.is_complex:
-        return type_.dtype.numpy
-    return type_.dtype.storage.numpy
+        return type_.dtype.numpy, ()
+    return type_.dtype.storage.numpy, carried_axis(type_.dtype)
 
 
-def _signature(said: Any) -> Signature:
+def _after(seconds: float | None) -> float | None:
+    """Return the time of `time.monotonic` in so many seconds."""
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def _signature(said: Any, deadline: float | None) -> Signature:
     if not isinstance(said, dict) or not isinstance(said.get("name"), str):
         raise Malformed("no signature")
     name = failures.clean(said["name"][:_LONGEST_NAME])
-    return Signature(name, types_of(said.get("inputs")), types_of(said.get("outputs")), bool(said.get("has_buffers")))
+    inputs, outputs = (types_of(said.get(each), deadline) for each in ("inputs", "outputs"))
+    return Signature(name, inputs, outputs, bool(said.get("has_buffers")))
 
 
 def _warn(missing: tuple[str, ...]) -> None:

@@ -92,6 +92,7 @@ def _start() -> Started:
     handles = [end.fileno() for end in theirs]
     words, writes = os.pipe()
     try:
+        descriptors.setblocking(False)  # a worker that takes none keeps nobody waiting
         for handle in (words, writes):  # a worker that says much is not kept waiting, and takes no memory by it
             os.set_blocking(handle, False)
         process = subprocess.Popen(

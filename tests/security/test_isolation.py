@@ -6,6 +6,9 @@ import contextlib
 import gc as garbage
 import os
 import pickle
+import platform
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -28,7 +31,7 @@ from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, 
 from graphcore.runtime.isolation import process
 from graphcore.runtime.isolation.failures import WorkerLimits
 from graphcore.runtime.isolation.process import Program
-from graphcore.runtime.isolation.walls import landlock
+from graphcore.runtime.isolation.walls import landlock, seccomp
 from tests.support.onnx_models import FLOAT, INT64, model, one, value
 from tests.support.waiting import until
 
@@ -53,12 +56,13 @@ from graphcore import TensorType
 
 class Model:
     name, _kept = "taken over", ()
-    inputs, outputs = {"code": TensorType("string", [])}, {"said": TensorType("string", [])}
+    inputs = {"code": TensorType("string", [])}
+    outputs = {"said": TensorType("string", []), "wide": TensorType("int100", [])}
 
     def __call__(self, feed):
-        scope = {"said": ""}
+        scope = {"said": "", "wide": np.zeros(4, np.uint32)}
         exec(str(feed["code"][()]), scope)
-        return [np.array(str(scope["said"]), object)]
+        return [np.array(str(scope["said"]), object), scope["wide"]]
 
 session.InferenceSession.load = lambda *_, **__: Model()
 """
@@ -269,20 +273,50 @@ def test_end_of_a_worker_is_an_error_of_the_call(
         b"\x0a\x04\0\0\0[[[[",
         b"\x06\x01\0\0\0\x09",  # results of no kind
         b"\x06\x0b\0\0\0\0\x0a\0" + (1 << 40).to_bytes(8, "little"),  # outside of the block
-        b"\x06\x0b\0\0\0\0\x0a\0" + bytes(8),  # a number where text is
+        b"\x06\x16\0\0\0" + 2 * (b"\0\x0a\0" + bytes(8)),  # a number where text is
         b"\x07\x08\0\0\0" + b"\xff" * 8,  # results of 2^64 bytes
+        b"\x07\0\0\0\0",  # results of no size
+        b"\x06\x05\0\0\0\x02" + b"\xff" * 4,  # a list that is longer than its frame
     ],
 )
 def test_answer_that_makes_no_sense_is_an_error(worker: Callable[[str], str], answer: bytes) -> None:
-    send = f"""
+    with pytest.raises(RunError, match="do not trust the model"):
+        worker(answering(answer))
+
+
+def answering(answer: bytes) -> str:
+    """Return code that writes an answer of its own and then nothing."""
+    return f"""
 import os, sys, time
 try:
     os.write(int(sys.argv[1]), {answer!r})
 finally:
     time.sleep(1000)
 """
-    with pytest.raises(RunError, match="do not trust the model"):
-        worker(send)
+
+
+def empty_strings(count: int) -> str:
+    """Return code that answers so many empty strings: it asks for a block for their lengths, which are zeros there."""
+    need = b"\x07\x08\0\0\0" + (4 * count).to_bytes(8, "little")
+    text = b"\x01\x07\x01" + bytes(8) + count.to_bytes(8, "little") + b"\0\x05\x01" + bytes(16)
+    wide = b"\0\x07\x01" + bytes(8) + b"\x04" + bytes(7)
+    return answering(need + b"\x06" + len(text + wide).to_bytes(4, "little") + text + wide)
+
+
+def test_answer_that_takes_more_memory_than_a_worker_has_is_an_error(worker: Callable[[str], str]) -> None:
+    with pytest.raises(RunError, match="values that take more memory than it may have"):
+        worker(empty_strings(1 << 27))
+
+
+def test_reading_of_an_answer_ends_with_the_time_of_its_request() -> None:
+    with taken_over(run_seconds=0.2) as isolated, pytest.raises(ResourceLimitError, match=r"run_seconds=0\.2"):
+        isolated(np.array(empty_strings(1 << 25), object))
+
+
+def test_answer_with_too_many_digits_is_an_error(worker: Callable[[str], str]) -> None:
+    for wide in ("np.ones((1, 5), np.uint32)", "np.zeros((4, 0), np.uint32)", "np.uint32(1)"):
+        with pytest.raises(RunError, match="do not trust the model"):
+            worker(f"import numpy as np; wide = {wide}")
 
 
 # Walls
@@ -291,7 +325,7 @@ finally:
 def attempt(what: str) -> str:
     """Code that says "done", or the name of the error that it meets."""
     return f"""
-import ctypes, os, signal, socket, subprocess
+import ctypes, fcntl, mmap, os, resource, signal, socket, subprocess, sys, time
 try:
     {what}
     said = "done"
@@ -317,19 +351,99 @@ CLOSED = {
     "the removal of an attribute": "os.removexattr('/nowhere', 'user.a')",
     "the length of a file": "os.truncate('/nowhere', 0)",
     "the length of an open file": "os.ftruncate(0, 0)",
-    "shared memory without a file": "import mmap; mmap.mmap(-1, 4096)",
-    "memory that grows down": "import mmap; mmap.mmap(-1, 4096, flags=0x122)",
+    "shared memory without a file": "mmap.mmap(-1, 4096)",
+    "memory that grows down": "mmap.mmap(-1, 4096, flags=0x122)",
     "its priority": "os.setpriority(os.PRIO_PROCESS, 0, 5)",
     "its processors": "os.sched_setaffinity(0, {0})",
     "the name of the machine": "socket.sethostname('other')",
-    "the time": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
-    "the limits of its parent": "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0))",
+    "its processor time": "resource.prlimit(0, resource.RLIMIT_CPU, (-1, -1))",
+    "a handler of the end of that": "signal.signal(signal.SIGXCPU, signal.SIG_IGN)",
+    "a mask of signals": "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXCPU})",
+    "a file to write to": "os.open('/dev/null', os.O_RDWR)",
+    "a file to cut": "os.open('/nowhere', os.O_TRUNC)",
+    "a file to make": "os.open('/nowhere', os.O_CREAT)",
+    "flags of a file": "fcntl.ioctl(0, 0x40086602, bytes(8))",
+    "a signal of a descriptor to its parent": "fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+    "the size of a pipe": "fcntl.fcntl(2, 1031, 1 << 20)",
+    "a descriptor for its parent": "socket.send_fds(socket.socket(fileno=os.dup(int(sys.argv[2]))), [b'x'], [0])",
+    "the time": "time.clock_settime(time.CLOCK_REALTIME, 0)",
+    "the limits of its parent": "resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0))",
 }
 
 
 @pytest.mark.parametrize("what", CLOSED.values(), ids=CLOSED)
 def test_call_of_the_kernel_is_refused_to_a_worker(worker: Callable[[str], str], what: str) -> None:
     assert worker(attempt(what)) in ("Operation not permitted", "Permission denied")
+
+
+def test_system_call_that_is_not_listed_is_refused(worker: Callable[[str], str]) -> None:
+    checked = [numbers for numbers, *_ in (*seccomp._VALUES.values(), *seccomp._BITS.values(), *seccomp._POINTERS.values())]
+    listed = [*seccomp.ALLOWED.values(), *checked, seccomp._CLONE, seccomp._MMAP, seccomp._TGKILL]
+    numbers = {each[[*seccomp._AUDIT].index(platform.machine())] for each in listed}
+    numbers |= {335, 336}  # of probes, which seccomp does not see; they end a process that is not probed
+    code = f"""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+said = []
+for number in {sorted({*range(600)} - numbers)}:
+    libc.syscall(number, *6 * [ctypes.c_long(-1)])
+    if ctypes.get_errno() not in (1, 38):  # EPERM, ENOSYS
+        said.append(number)
+"""
+    assert worker(code) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("column", "header"), [(0, "x86_64-linux-gnu/asm/unistd_64.h"), (1, "asm-generic/unistd.h")], ids=["x86-64", "arm"]
+)
+def test_numbers_of_system_calls_are_those_of_the_kernel(column: int, header: str) -> None:
+    path = Path("/usr/include", header)
+    if not path.exists():
+        pytest.skip("there are no headers of the kernel")
+    known = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", path.read_text()))
+    known.setdefault("newfstatat", known.get("fstatat", ""))
+    checked = {name: row[0] for each in (seccomp._VALUES, seccomp._BITS, seccomp._POINTERS) for name, row in each.items()}
+    others = {"mmap": seccomp._MMAP, "clone": seccomp._CLONE, "tgkill": seccomp._TGKILL} | seccomp._NOT_THERE
+    for name, numbers in (seccomp.ALLOWED | checked | others).items():
+        number = numbers[column]
+        assert number is None or number > int(known["syscalls" if column else "futex_waitv"]) or known[name] == str(number), name
+        assert number is not None or name not in known, name
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_files_stay_as_they_are_where_landlock_is_old_or_missing(version: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    program = f"""
+import os
+from graphcore.runtime.isolation.walls import landlock, limits, protections, seccomp
+landlock.version = lambda: {version}
+had = protections().missing
+missing = [*limits.limit(1 << 30, os.getppid()), *landlock.restrict(["/"]), *seccomp.refuse()]
+for change in (
+    lambda: os.open("file", os.O_TRUNC),
+    lambda: os.open("file", os.O_WRONLY),
+    lambda: os.open("new", os.O_CREAT),
+    lambda: os.truncate("file", 0),
+    lambda: os.rename("file", "other"),
+    lambda: os.link("file", "other"),
+    lambda: os.symlink("file", "other"),
+    lambda: os.unlink("file"),
+    lambda: os.mkdir("other"),
+    lambda: os.chmod("file", 0),
+):
+    try:
+        change()
+    except PermissionError:
+        continue
+    print("a change is not refused")
+print(open("file").read(), missing, had)
+"""
+    path = os.pathsep.join([os.getcwd(), *sys.path])
+    run = [sys.executable, "-c", program]
+    said = subprocess.run(run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    gone = (["files (no Landlock)"], ("files",)) if not version else ([], ())
+    assert said.stdout == f"kept {gone[0]} {gone[1]}\n", said.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
@@ -346,7 +460,7 @@ def test_files_outside_of_the_model_are_closed_to_a_worker(worker: Callable[[str
         "open('/dev/shm/of-a-worker', 'w')",
     }
     for what in closed:
-        assert worker(attempt(what)) == "Permission denied", what
+        assert worker(attempt(what)) in ("Operation not permitted", "Permission denied"), what
     assert worker(attempt("open(os.__file__)")) == "done"
 
 
@@ -383,6 +497,63 @@ def test_worker_sees_neither_the_environment_nor_descriptors(monkeypatch: pytest
             assert "Seccomp:\t2" in status
             assert "CapBnd:\t" + 16 * "0" in status or os.getuid()
             assert "CapEff:\t" + 16 * "0" in status
+
+
+def test_error_names_the_call_that_was_refused(worker: Callable[[str], str]) -> None:
+    with pytest.raises(RunError) as caught:
+        worker("import socket; socket.socket()")
+    assert "system call" in caught.value.help
+    assert "socket.py:" in caught.value.help
+    assert caught.value.help in str(caught.value)
+    with pytest.raises(RunError) as caught:  # of a library, which has no line
+        worker("raise RuntimeError('mbind: Operation not permitted')")
+    assert "system call" in caught.value.help
+
+
+def test_tables_of_pages_are_bounded(worker: Callable[[str], str]) -> None:
+    what = "mmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)"
+    assert worker(attempt(what)) == "Cannot allocate memory"
+
+
+def test_processor_time_is_set_by_the_parent_for_each_request() -> None:
+    with taken_over() as isolated:
+        (process,) = isolated.processes
+
+        def until() -> float:
+            return resource.prlimit(process, resource.RLIMIT_CPU)[0]
+
+        assert until() > 0
+        place = isolated._pool()._places[0]
+        assert place.worker is not None
+        place.worker._time.until = 0.0
+        resource.prlimit(process, resource.RLIMIT_CPU, (1000, -1))
+        assert isolated(np.array("said = 1", object))[0] == "1"
+        assert until() == place.worker._time.until > 0
+        assert until() != 1000
+
+
+@pytest.mark.full
+def test_processor_time_ends_a_worker_that_nobody_watches() -> None:
+    code = """
+import contextlib, ctypes, resource, signal
+for attempt in (
+    lambda: signal.signal(signal.SIGXCPU, signal.SIG_IGN),
+    lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXCPU}),
+    lambda: resource.prlimit(0, resource.RLIMIT_CPU, (-1, -1)),
+    lambda: ctypes.CDLL(None).setrlimit(0, (ctypes.c_long * 2)(-1, -1)),
+    lambda: ctypes.CDLL(None).syscall(15),
+):
+    with contextlib.suppress(OSError):
+        attempt()
+while True:
+    pass
+"""
+    with taken_over() as isolated:
+        (process,) = isolated.processes
+        used = time.clock_gettime(~process << 3 | 2)
+        resource.prlimit(process, resource.RLIMIT_CPU, (int(used) + 1, -1))
+        with pytest.raises(ResourceLimitError, match="run_seconds"):
+            isolated(np.array(code, object))
 
 
 def test_worker_outlives_its_parent_by_no_call(worker: Callable[[str], str]) -> None:

@@ -1,8 +1,7 @@
-"""seccomp: the calls of the kernel that a process is refused. Linux on x86-64 and 64-bit ARM.
+"""seccomp: the system calls that a process may make; the kernel refuses it all others. Linux on x86-64 and 64-bit ARM.
 
-Refused are sockets, other programs and processes, memory of its own that no limit counts, metadata of files, settings
-of the machine, and what opens the kernel itself. What is not listed is allowed: the limits and Landlock are the walls
-of memory and of files.
+Allowed are memory, threads, clocks, reads of files and of the two sockets to the parent, and what asks for facts about
+the process and the machine. Landlock says which files are read; the limits say how much memory there is.
 
 Source: https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
@@ -17,59 +16,69 @@ import struct
 import sys
 
 _SET_FILTER, _ASK, _ALL_THREADS = 1, 2, 1
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _ABOVE, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 16, 40
-_NEW_THREAD = 0x00010000  # CLONE_THREAD
-_X32 = 0x40000000
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 # fmt: off
-_REFUSED = {
-    # the name, its number on x86-64 (None where that has it not) and on 64-bit ARM
-    "socket": (41, 198), "socketpair": (53, 199), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
-    "connect": (42, 203), "accept4": (288, 242),
-    "execve": (59, 221), "execveat": (322, 281), "fork": (57, None), "vfork": (58, None),
-    "kill": (62, 129), "tkill": (200, 130), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
-    "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424),
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "process_madvise": (440, 440), "process_mrelease": (448, 448), "move_pages": (279, 239),
-    "migrate_pages": (256, 238),
-    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "shmat": (30, 196),
-    "shmctl": (31, 195), "mq_open": (240, 180), "msgget": (68, 186), "semget": (64, 190),
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "personality": (135, 92),
-    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "fsopen": (430, 430),
-    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "open_tree": (428, 428),
-    "move_mount": (429, 429), "mount_setattr": (442, 442), "setns": (308, 268), "unshare": (272, 97),
-    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-    "init_module": (175, 105), "delete_module": (176, 106), "finit_module": (313, 273), "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294), "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142),
-    "iopl": (172, None), "ioperm": (173, None), "quotactl": (179, 60), "acct": (163, 89), "syslog": (103, 116),
-    # what files are called by, owned by and dated; Landlock knows no such rights, and truncation only from version 3 on
-    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
-    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
-    "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
-    "fsetxattr": (190, 7), "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
-    "fremovexattr": (199, 16), "removexattrat": (466, 466), "file_setattr": (469, 469), "truncate": (76, 45),
-    "ftruncate": (77, 46), "fallocate": (285, 47),
-    # what all processes of the machine share
-    "setpriority": (141, 140), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118), "sched_setattr": (314, 274), "ioprio_set": (251, 30), "fanotify_init": (300, 262),
-    "fanotify_mark": (301, 263), "sethostname": (170, 161), "setdomainname": (171, 162), "settimeofday": (164, 170),
-    "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
+ALLOWED: dict[str, tuple[int | None, int | None]] = {
+    # the name, its number on x86-64 and on 64-bit ARM; None where that has it not
+    "brk": (12, 214), "mprotect": (10, 226), "munmap": (11, 215), "mremap": (25, 216), "msync": (26, 227),
+    "madvise": (28, 233), "mbind": (237, 235), "set_mempolicy": (238, 237), "mseal": (462, 462), "membarrier": (324, 283), "get_mempolicy": (239, 236),
+    "exit": (60, 93), "exit_group": (231, 94), "futex": (202, 98), "futex_waitv": (449, 449), "futex_wake": (454, 454),
+    "futex_wait": (455, 455), "futex_requeue": (456, 456), "set_robust_list": (273, 99), "get_robust_list": (274, 100),
+    "set_tid_address": (218, 96), "rseq": (334, 293), "restart_syscall": (219, 128), "sigaltstack": (131, 132),
+    "arch_prctl": (158, None), "sched_yield": (24, 124), "sched_getaffinity": (204, 123), "sched_getparam": (143, 121),
+    "sched_getscheduler": (145, 120), "sched_getattr": (315, 275), "sched_get_priority_max": (146, 125),
+    "sched_get_priority_min": (147, 126), "sched_rr_get_interval": (148, 127), "getpriority": (140, 141),
+    "nanosleep": (35, 101), "clock_nanosleep": (230, 115), "clock_gettime": (228, 113), "clock_getres": (229, 114),
+    "gettimeofday": (96, 169), "time": (201, None), "times": (100, 153), "getrusage": (98, 165), "getcpu": (309, 168),
+    "getrandom": (318, 278), "uname": (63, 160), "sysinfo": (99, 179), "getrlimit": (97, 163), "getpid": (39, 172),
+    "gettid": (186, 178), "getppid": (110, 173), "getpgrp": (111, None), "getpgid": (121, 155), "getsid": (124, 156),
+    "getuid": (102, 174), "geteuid": (107, 175), "getgid": (104, 176), "getegid": (108, 177), "getresuid": (118, 148),
+    "getresgid": (120, 150), "getgroups": (115, 158), "capget": (125, 90), "getcwd": (79, 17),
+    "read": (0, 63), "readv": (19, 65), "pread64": (17, 67), "preadv": (295, 69), "preadv2": (327, 286),
+    "write": (1, 64), "writev": (20, 66), "lseek": (8, 62), "close": (3, 57), "close_range": (436, 436),
+    "dup": (32, 23), "dup2": (33, None), "dup3": (292, 24), "pipe": (22, None), "pipe2": (293, 59),
+    "fadvise64": (221, 223), "readahead": (187, 213), "getdents": (78, None), "getdents64": (217, 61),
+    "stat": (4, None), "fstat": (5, 80), "lstat": (6, None), "newfstatat": (262, 79), "statx": (332, 291),
+    "access": (21, None), "faccessat": (269, 48), "faccessat2": (439, 439), "readlink": (89, None),
+    "readlinkat": (267, 78), "statfs": (137, 43), "fstatfs": (138, 44), "poll": (7, None), "ppoll": (271, 73),
+    "select": (23, None), "pselect6": (270, 72), "epoll_create": (213, None), "epoll_create1": (291, 20),
+    "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22), "epoll_pwait2": (441, 441),
+    "eventfd": (284, None), "eventfd2": (290, 19), "sendto": (44, 206), "recvfrom": (45, 207), "recvmsg": (47, 212),
+    "getsockname": (51, 204), "getpeername": (52, 205), "getsockopt": (55, 209),
+}
+_VALUES = {
+    # calls of which an argument must have one of some values: which argument it is, and the values
+    "fcntl": ((72, 25), 1, (0, 1, 2, 3, 4, 1030, 1034)),  # no owner that signals of a descriptor go to, no size of a pipe
+    "ioctl": ((16, 29), 1, (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),  # no flags of files
+    "prctl": ((157, 167), 0, (15, 16, 29, 30, 42, 50, 51, 63, 64, 0x53564D41)),  # names, vectors; it ends with its parent
+}
+_BITS = {
+    # calls of which an argument must have none of some bits: files are not opened to be written, made or cut
+    "open": ((2, None), 1, 0o1 | 0o2 | 0o100 | 0o1000),
+    "openat": ((257, 56), 2, 0o1 | 0o2 | 0o100 | 0o1000),
+}
+_POINTERS = {
+    # calls that read something where an argument is null, and set it otherwise: limits, and what signals do. A signal
+    # that can neither be handled nor blocked ends the process, which makes SIGXCPU as final as SIGKILL
+    "prlimit64": ((302, 261), 2),
+    "rt_sigaction": ((13, 134), 1),
+    "rt_sigprocmask": ((14, 135), 1),
 }
 # fmt: on
-_TO_ITSELF = {"tgkill": (234, 131), "prlimit64": (302, 261)}
-"""Calls whose first argument must be this process: abort() signals itself, and limits are read."""
-_PRCTL, _SET_DEATH_SIGNAL = (157, 167), 1
 _MMAP = (9, 222)
 _SHARED, _ANONYMOUS, _GROWS_DOWN = 0x01, 0x20, 0x0100
-_CLONE = (56, 220)
-_CLONE3 = (435, 435)
+_CLONE, _TGKILL = (56, 220), (234, 131)
+_NEW_THREAD = 0x00010000  # CLONE_THREAD
+_NOT_THERE = {"clone3": (435, 435), "openat2": (437, 437)}
+"""Calls whose arguments lie in memory, where no filter reads them: a C library has others where the kernel lacks them."""
+_NEWEST = 470
+"""The last number that was looked at here. Of calls after it C libraries ask whether the kernel has them."""
 
 
 def is_supported() -> bool:
@@ -82,7 +91,7 @@ def is_supported() -> bool:
 
 
 def refuse() -> list[str]:
-    """Refuse this process the calls of `_REFUSED`, for good; return what could not be refused, a phrase each.
+    """Refuse this process all calls but those above, for good; return what could not be refused, a phrase each.
 
     No new privileges must have been given up before (`prctl`).
     """
@@ -101,38 +110,40 @@ def refuse() -> list[str]:
 def _program(machine: str, process: int) -> bytes:
     """Return the filter in classic BPF."""
     column = list(_AUDIT).index(machine)
-    fail = _step(_RETURN, _FAIL | errno.EPERM)
+    allow, fail, lacks = (_step(_RETURN, value) for value in (_ALLOW, _FAIL | errno.EPERM, _FAIL | errno.ENOSYS))
     made = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, _AUDIT[machine], 1, 0), _step(_RETURN, _KILL)]
     made.append(_step(_LOAD, _NUMBER))
-    if machine == "x86_64":
-        made += [_step(_AT_LEAST, _X32, 0, 1), fail]
-    for numbers in _REFUSED.values():
+
+    def add(numbers: tuple[int | None, ...], *steps: bytes) -> None:
         if (number := numbers[column]) is not None:
-            made += [_step(_EQUAL, number, 0, 1), fail]
-    # glibc then calls clone, whose flags can be looked at
-    made += [_step(_EQUAL, _CLONE3[column], 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
-    made += [
-        _step(_EQUAL, _CLONE[column], 0, 4),
-        _step(_LOAD, _FIRST_ARGUMENT),
-        _step(_ANY_BIT, _NEW_THREAD, 0, 1),
-        _step(_RETURN, _ALLOW),
-        fail,
-    ]
-    # it ends with its parent for good
-    made += [_step(_EQUAL, _PRCTL[column], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
-    made += [_step(_EQUAL, _SET_DEATH_SIGNAL, 0, 1), fail, _step(_RETURN, _ALLOW)]
+            made.extend((_step(_EQUAL, number, 0, len(steps)), *steps))
+
+    for numbers in ALLOWED.values():
+        add(numbers, allow)
+    for numbers, argument, values in (*_VALUES.values(), (_TGKILL, 0, (process,))):
+        tried = [step for value in values for step in (_step(_EQUAL, value, 0, 1), allow)]
+        add(numbers, _argument(argument), *tried, fail)
+    for numbers, argument, bits in _BITS.values():
+        add(numbers, _argument(argument), _step(_ANY_BIT, bits, 1, 0), allow, fail)
+    for numbers, argument in _POINTERS.values():
+        is_null = (_step(_EQUAL, 0, 0, 3), _argument(argument, 4), _step(_EQUAL, 0, 0, 1))
+        add(numbers, _argument(argument), *is_null, allow, fail)
+    add(_CLONE, _argument(0), _step(_ANY_BIT, _NEW_THREAD, 0, 1), allow, fail)
     # memory that RLIMIT_DATA does not count: shared without a file, and what grows down
-    made += [_step(_EQUAL, _MMAP[column], 0, 6), _step(_LOAD, _FOURTH_ARGUMENT)]
-    made += [_step(_ANY_BIT, _GROWS_DOWN, 2, 0), _step(_ANY_BIT, _ANONYMOUS, 0, 2)]
-    made += [_step(_ANY_BIT, _SHARED, 0, 1), fail, _step(_RETURN, _ALLOW)]
-    for own in _TO_ITSELF.values():
-        made += [_step(_EQUAL, own[column], 0, 5), _step(_LOAD, _FIRST_ARGUMENT)]
-        made += [_step(_EQUAL, 0, 1, 0), _step(_EQUAL, process, 0, 1), _step(_RETURN, _ALLOW), fail]
-    return b"".join([*made, _step(_RETURN, _ALLOW)])
+    shared = (_step(_ANY_BIT, _ANONYMOUS, 0, 1), _step(_ANY_BIT, _SHARED, 1, 0), allow, fail)
+    add(_MMAP, _argument(3), _step(_ANY_BIT, _GROWS_DOWN, 3, 0), *shared)
+    for numbers in _NOT_THERE.values():
+        add(numbers, lacks)
+    return b"".join([*made, _step(_ABOVE, _NEWEST, 0, 1), lacks, fail])
+
+
+def _argument(position: int, half: int = 0) -> bytes:
+    """Return the step that loads half of an argument. half: 0 for the lower one, 4 for the other."""
+    return _step(_LOAD, _ARGUMENTS + 8 * position + half)
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-__all__ = ["refuse"]
+__all__ = ["ALLOWED", "is_supported", "refuse"]

@@ -15,6 +15,8 @@ from graphcore.runtime.isolation.walls import landlock, limits, seccomp
 def main() -> None:
     """Serve the sockets whose numbers are the arguments, until they are closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)  # the end of the processor time is the end, whatever was inherited
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     ends = [socket.socket(fileno=int(number)) for number in sys.argv[1:3]]
     for end in ends:
         end.set_inheritable(False)
