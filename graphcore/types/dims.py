@@ -37,6 +37,7 @@ from graphcore.types.dim_polynomial import (
 
 _MAX_ARGS = 16  # of a max or min
 _MAX_FACTORS = 10_000  # of all terms of a product together: what bounds the time that it takes
+_MAX_TEXT = 100_000  # characters; remainders of remainders would triple them with each
 _KEPT = 1024  # sizes that stay when nothing uses them
 
 
@@ -289,6 +290,8 @@ _lock = threading.RLock()  # setdefault of a weak dictionary is not atomic; reen
 
 def _make(key: object, text: str, *, value: int | None = None, op: str = "", args: tuple[Dim, ...] = ()) -> Dim:
     """A new dim, or the one that another thread made meanwhile."""
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"a dim cannot be written in so many characters: {len(text)}, at most {_MAX_TEXT}")
     made = object.__new__(Dim)
     put = object.__setattr__
     own: Any = key if op == "" and value is None and isinstance(key, tuple) else ()

@@ -144,13 +144,13 @@ class Reader:
     __slots__ = ("_block", "_deadline", "_head", "_is_copied", "_memory", "_place")
 
     def __init__(
-        self, head: bytes, block: Array, is_copied: bool, memory: float = math.inf, deadline: float | None = None
+        self, head: bytes, block: Array, is_copied: bool, memory: float = math.inf, deadline: float = math.inf
     ) -> None:
         self._head = head
         self._block = block
         self._is_copied = is_copied
         self._memory = memory
-        self._deadline = math.inf if deadline is None else deadline
+        self._deadline = deadline
         self._place = 0
 
     def values(self, count: int) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -42,24 +43,22 @@ def _dim_of(dim: Dim) -> int | str | None:
     return None if dim.is_dynamic or len(text) > _LONGEST else text
 
 
-def types_of(described: object, deadline: float | None = None) -> dict[str, Type]:
+def types_of(described: object, deadline: float = math.inf) -> dict[str, Type]:
     """Return types by name of what `described` gave. Raises `Malformed` for anything else.
 
     deadline: of `time.monotonic`. Raises `TimeoutError` then: dims that are expressions take time to read.
     """
-    made: dict[str, Type] = {}
     try:
-        for name, type_ in described:  # type: ignore[attr-defined]
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError
-            made[_name(name)] = _type(type_, 0)
+        made = {_name(name): _type(type_, 0, deadline) for name, type_ in described}  # type: ignore[attr-defined]
     except (GraphcoreError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Malformed(f"types that cannot be read: {error}") from None
     return made
 
 
-def _type(given: Any, depth: int) -> Type:
+def _type(given: Any, depth: int, deadline: float) -> Type:
     kind, *rest = given
+    if time.monotonic() >= deadline:
+        raise TimeoutError
     if depth > 16:
         raise ValueError("a type that is nested too deep")
     if kind == "tensor":
@@ -69,26 +68,31 @@ def _type(given: Any, depth: int) -> Type:
             raise ValueError("an integer of so many bits")
         if dims is not None and len(dims) > MOST_DIMS:
             raise ValueError(f"{len(dims)} dims")
-        shape = Shape.unknown() if dims is None else Shape(map(_dim, dims))
+        shape = Shape.unknown() if dims is None else Shape(_dim(dim, deadline) for dim in dims)
         return TensorType(dtype, shape, ambiguous=bool(is_ambiguous))
     if kind == "sequence":
         (element,) = rest
-        return SequenceType(_type(element, depth + 1))
+        return SequenceType(_type(element, depth + 1, deadline))
     if kind == "optional":
         (element,) = rest
-        return OptionalType(_type(element, depth + 1))
+        return OptionalType(_type(element, depth + 1, deadline))
     if kind == "foreign":
         name, onnx = rest
         return ForeignType(_name(name), bytes.fromhex(onnx))
     raise ValueError(f"a type of kind {kind!r:.40}")
 
 
-def _dim(given: Any) -> Dim:
+def _dim(given: Any, deadline: float) -> Dim:
     if given is None:
         return Dim.dynamic()
+    if time.monotonic() >= deadline:
+        raise TimeoutError
     if isinstance(given, str) and len(given) > _LONGEST:
         raise ValueError("a dim that is too long")
-    return Dim(given)
+    made = Dim(given)
+    if isinstance(given, str) and str(made) != given:
+        raise ValueError("a dim that is not written as dims are")
+    return made
 
 
 def _name(given: object) -> str:

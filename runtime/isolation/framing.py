@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import struct
 import time
@@ -65,7 +66,7 @@ class Channel:
         self._rest = b""
         self._waited = float("inf")
 
-    def send(self, kind: Kind, content: bytes = b"", deadline: float | None = None) -> None:
+    def send(self, kind: Kind, content: bytes = b"", deadline: float = math.inf) -> None:
         """Send a frame. Raises `OSError` where nobody reads, and `TimeoutError` where nobody does until a time."""
         frame = _HEAD.pack(kind, len(content)) + content
         try:
@@ -94,7 +95,7 @@ class Channel:
             raise EOFError
         return handles[0]
 
-    def receive(self, wanted: Sequence[Kind], deadline: float | None = None) -> tuple[Kind, bytes]:
+    def receive(self, wanted: Sequence[Kind], deadline: float = math.inf) -> tuple[Kind, bytes]:
         """Return the next frame: its kind and what it holds.
 
         deadline: of `time.monotonic`, for all of it. Raises `Malformed` for a kind that is not wanted or is too long,
@@ -143,7 +144,7 @@ class Channel:
                 raise EOFError
             return data
 
-    def _more(self, deadline: float | None) -> bytes:
+    def _more(self, deadline: float) -> bytes:
         while True:
             _wait(self._reads, deadline)
             try:
@@ -172,13 +173,13 @@ class Channel:
         self._handles.close()
 
 
-def _wait(until_ready: Wait, deadline: float | None) -> None:
+def _wait(until_ready: Wait, deadline: float) -> None:
     """Wait until a socket is ready. Raises `TimeoutError` at a time of `time.monotonic`."""
     while True:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+        left = deadline - time.monotonic()
+        if left <= 0:
             raise TimeoutError
-        if until_ready(left):
+        if until_ready(None if left == math.inf else left):
             return
 
 

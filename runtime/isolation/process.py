@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import struct
 import time
@@ -213,7 +214,7 @@ class Worker:
             return most
         return left + _TO_STOP if most is None else min(most, left + _TO_STOP)
 
-    def _taken(self, content: bytes, block: Block, deadline: float | None) -> list[Any]:
+    def _taken(self, content: bytes, block: Block, deadline: float) -> list[Any]:
         """Return the results in a block: their own if they are small, and else views of it."""
         is_small = block.size == blocks.LEAST
         array: Array = block.array if is_small else np.asarray(Lease(block, self._results.append))
@@ -228,7 +229,7 @@ class Worker:
                 raise Malformed("an output of another type")
         return results
 
-    def _block(self, deadline: float | None) -> Block:
+    def _block(self, deadline: float) -> Block:
         """Return a block that has room for what the last run gave, if there is one."""
         free = self._results
         found = None
@@ -242,14 +243,14 @@ class Worker:
                 free.append(block)
         return found or self._new(self._needed, deadline)
 
-    def _larger(self, content: bytes, least: int, deadline: float | None) -> Block:
+    def _larger(self, content: bytes, least: int, deadline: float) -> Block:
         size = int.from_bytes(content, "little")
         if not least < size <= self._program.limits.memory:
             raise Malformed(f"that its results have {size} bytes")
         self._needed = size
         return self._new(size, deadline)
 
-    def _new(self, size: int, deadline: float | None, is_input: bool = False) -> Block:
+    def _new(self, size: int, deadline: float, is_input: bool = False) -> Block:
         handle, rounded = blocks.create(size)
         try:
             self._made += 0 if is_input else 1
@@ -341,12 +342,12 @@ def _stored(type_: Type) -> tuple[Any, tuple[int, ...]]:
     return type_.dtype.storage.numpy, carried_axis(type_.dtype)
 
 
-def _after(seconds: float | None) -> float | None:
+def _after(seconds: float | None) -> float:
     """Return the time of `time.monotonic` in so many seconds."""
-    return None if seconds is None else time.monotonic() + seconds
+    return math.inf if seconds is None else time.monotonic() + seconds
 
 
-def _signature(said: Any, deadline: float | None) -> Signature:
+def _signature(said: Any, deadline: float) -> Signature:
     if not isinstance(said, dict) or not isinstance(said.get("name"), str):
         raise Malformed("no signature")
     name = failures.clean(said["name"][:_LONGEST_NAME])

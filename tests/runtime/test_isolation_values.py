@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import tracemalloc
 from typing import Any
 
 import ml_dtypes
@@ -78,6 +80,54 @@ def test_bytes_that_mean_nothing_are_refused(head: bytes, count: int) -> None:
         Reader(head, np.zeros(256, np.uint8), False).values(count)
 
 
+MANY = 50_000
+EMPTY = np.full(MANY, "", object)
+ASKING: dict[str, tuple[list[Any], int]] = {
+    "strings": ([EMPTY], MANY * 8),
+    "long strings": ([np.full(MANY, "größer", object)], MANY * 80),
+    "a map": ([dict(enumerate(range(MANY)))], MANY * 100),
+    "a list": ([[None] * MANY], MANY * 100),
+    "bools": ([[np.ones(1 << 20, bool)] * 4], 3 << 20),
+}
+"""Values, and fewer bytes than they take."""
+
+
+@pytest.mark.parametrize(("values", "memory"), ASKING.values(), ids=ASKING)
+def test_values_that_take_more_memory_than_allowed_are_refused_before(values: list[Any], memory: int) -> None:
+    layout = Layout(values)
+    block = np.zeros(layout.size, np.uint8)
+    layout.write(block)
+    with pytest.raises(Malformed, match="more memory"):
+        Reader(layout.head, block, False, memory).values(1)
+    (read_,) = Reader(layout.head, block, False, 40 * memory).values(1)
+    assert same(read_, values[0])
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed):
+            Reader(layout.head, block, False, memory).values(1)
+        assert tracemalloc.get_traced_memory()[1] < 2 * memory
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("values", [values for values, _ in ASKING.values()], ids=ASKING)
+@pytest.mark.parametrize("looks", [1, 2, 4])
+def test_reading_of_values_ends_with_its_time(values: list[Any], looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(values)
+    block = np.zeros(layout.size, np.uint8)
+    layout.write(block)
+    monkeypatch.setattr("time.monotonic", itertools.count().__next__)
+    with pytest.raises(TimeoutError):
+        Reader(layout.head, block, False, deadline=looks).values(1)
+
+
+def test_strings_in_place_of_the_bytes_of_strings_are_refused() -> None:
+    with pytest.raises(Malformed, match="without bytes"):
+        Reader(b"\x01\x07\x00" + bytes(8) + 5000 * (b"\x01\x07\x00" + bytes(8)), np.zeros(64, np.uint8), False).values(
+            1
+        )
+
+
 @given(st.lists(VALUES, min_size=1, max_size=3), st.data())
 def test_values_with_a_byte_changed_are_refused_or_read(values: list[Any], data: st.DataObject) -> None:
     layout = Layout(values)
@@ -116,6 +166,9 @@ def test_types_come_as_they_went() -> None:
         [["x", ["tensor", "float32", [-1], False]]],
         [["x", ["tensor", "float32", ["a" * 2000], False]]],
         [["x" * 2000, ["tensor", "float32", [], False]]],
+        [["x", ["tensor", "float32", [1] * 65, False]]],
+        [["x", ["tensor", "float32", ["2 * (a + b)"], False]]],
+        [["x", ["tensor", "float32", [" % ".join(f"(a{i} + b{i})" for i in range(16))], False]]],
         [["x", ["foreign", "map", "zz"]]],
         [["x", ["sequence"]]],
     ],
@@ -123,6 +176,13 @@ def test_types_come_as_they_went() -> None:
 def test_types_that_make_no_sense_are_refused(given: Any) -> None:
     with pytest.raises(Malformed):
         types_of(given)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 5, 30])
+def test_reading_of_types_ends_with_its_time(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", itertools.count().__next__)
+    with pytest.raises(TimeoutError):
+        types_of([["x", ["optional", ["tensor", "float32", [f"n{i}" for i in range(64)], False]]]], looks)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 10_000])

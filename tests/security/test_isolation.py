@@ -377,7 +377,9 @@ def test_call_of_the_kernel_is_refused_to_a_worker(worker: Callable[[str], str],
 
 
 def test_system_call_that_is_not_listed_is_refused(worker: Callable[[str], str]) -> None:
-    checked = [numbers for numbers, *_ in (*seccomp._VALUES.values(), *seccomp._BITS.values(), *seccomp._POINTERS.values())]
+    checked = [
+        numbers for numbers, *_ in (*seccomp._VALUES.values(), *seccomp._BITS.values(), *seccomp._POINTERS.values())
+    ]
     listed = [*seccomp.ALLOWED.values(), *checked, seccomp._CLONE, seccomp._MMAP, seccomp._TGKILL]
     numbers = {each[[*seccomp._AUDIT].index(platform.machine())] for each in listed}
     numbers |= {335, 336}  # of probes, which seccomp does not see; they end a process that is not probed
@@ -402,11 +404,15 @@ def test_numbers_of_system_calls_are_those_of_the_kernel(column: int, header: st
         pytest.skip("there are no headers of the kernel")
     known = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s", path.read_text()))
     known.setdefault("newfstatat", known.get("fstatat", ""))
-    checked = {name: row[0] for each in (seccomp._VALUES, seccomp._BITS, seccomp._POINTERS) for name, row in each.items()}
+    checked = {
+        name: row[0] for each in (seccomp._VALUES, seccomp._BITS, seccomp._POINTERS) for name, row in each.items()
+    }
     others = {"mmap": seccomp._MMAP, "clone": seccomp._CLONE, "tgkill": seccomp._TGKILL} | seccomp._NOT_THERE
     for name, numbers in (seccomp.ALLOWED | checked | others).items():
         number = numbers[column]
-        assert number is None or number > int(known["syscalls" if column else "futex_waitv"]) or known[name] == str(number), name
+        assert (
+            number is None or number > int(known["syscalls" if column else "futex_waitv"]) or known[name] == str(number)
+        ), name
         assert number is not None or name not in known, name
 
 

@@ -341,6 +341,8 @@ def test_constructor_when_text_is_hostile_is_refused_soon() -> None:
         Dim("(a+b)*" * 300 + "1")
     with pytest.raises(ValueError, match=r"^a dim cannot have a max of more than 16 arguments$"):
         Dim(f"max({', '.join(f'a{i}' for i in range(40))})")
+    with pytest.raises(ValueError, match=r"^a dim cannot be written in so many characters: \d+, at most 100000$"):
+        Dim(" % ".join(f"(a{i} + b{i})" for i in range(16)))
 
 
 def test_constructor_when_negative_is_refused() -> None:
