@@ -105,7 +105,7 @@ class Worker:
     def _load(self) -> Signature:
         program, limits = self._program, self._program.limits
         deadline = _after(limits.load_seconds)
-        missing = () if self._time.allow(limits.load_seconds) else ("a limit of processor time (prlimit)",)
+        missing = [] if self._time.allow(limits.load_seconds) else ["a limit of processor time (prlimit)"]
         settings = {
             "memory": limits.memory,
             "load_seconds": limits.load_seconds,
@@ -123,10 +123,10 @@ class Worker:
                 asked["weights"] = self._hand_weights(program.weights)
             self._channel.send(Kind.LOAD, written(asked), deadline)
             _, content = self._channel.receive((Kind.READY,), deadline)
-            missing += tuple(str(each) for each in read(content))
+            missing += [str(each) for each in read(content)]
             if missing and limits.is_strict:
                 raise failures.incomplete(missing)
-            _warn(missing)
+            _warn(tuple(missing))
             kind, content = self._channel.receive((Kind.LOADED, Kind.FAILED), deadline)
             said = read(content)
             if kind is Kind.FAILED:

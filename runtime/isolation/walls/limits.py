@@ -16,7 +16,7 @@ _CAPABILITIES_3 = 0x20080522
 """The version of the call that has 64 of them, in three sets of two words."""
 _OPEN_FILES = 256
 _MAPPED = 1 << 38
-"""Bytes of addresses beside the data: files, and what is reserved. The tables of pages that no limit counts are 1/512."""
+"""Bytes of addresses beside the data: files, and what is reserved. Their tables, which no limit counts, take 1/512."""
 _SLACK = 2.0
 """Seconds of processor time that a request has beyond its limit, which the parent counts by the clock."""
 _PROCESS_TIME = 2

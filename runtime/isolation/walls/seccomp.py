@@ -27,7 +27,8 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 ALLOWED: dict[str, tuple[int | None, int | None]] = {
     # the name, its number on x86-64 and on 64-bit ARM; None where that has it not
     "brk": (12, 214), "mprotect": (10, 226), "munmap": (11, 215), "mremap": (25, 216), "msync": (26, 227),
-    "madvise": (28, 233), "mbind": (237, 235), "set_mempolicy": (238, 237), "mseal": (462, 462), "membarrier": (324, 283), "get_mempolicy": (239, 236),
+    "madvise": (28, 233), "mbind": (237, 235), "set_mempolicy": (238, 237), "get_mempolicy": (239, 236),
+    "mseal": (462, 462), "membarrier": (324, 283),
     "exit": (60, 93), "exit_group": (231, 94), "futex": (202, 98), "futex_waitv": (449, 449), "futex_wake": (454, 454),
     "futex_wait": (455, 455), "futex_requeue": (456, 456), "set_robust_list": (273, 99), "get_robust_list": (274, 100),
     "set_tid_address": (218, 96), "rseq": (334, 293), "restart_syscall": (219, 128), "sigaltstack": (131, 132),
@@ -54,9 +55,9 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
 }
 _VALUES = {
     # calls of which an argument must have one of some values: which argument it is, and the values
-    "fcntl": ((72, 25), 1, (0, 1, 2, 3, 4, 1030, 1034)),  # no owner that signals of a descriptor go to, no size of a pipe
+    "fcntl": ((72, 25), 1, (0, 1, 2, 3, 4, 1030, 1034)),  # no owner that signals go to, no size of a pipe
     "ioctl": ((16, 29), 1, (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),  # no flags of files
-    "prctl": ((157, 167), 0, (15, 16, 29, 30, 42, 50, 51, 63, 64, 0x53564D41)),  # names, vectors; it ends with its parent
+    "prctl": ((157, 167), 0, (15, 16, 29, 30, 42, 50, 51, 63, 64, 0x53564D41)),  # it ends with its parent
 }
 _BITS = {
     # calls of which an argument must have none of some bits: files are not opened to be written, made or cut
@@ -75,8 +76,8 @@ _MMAP = (9, 222)
 _SHARED, _ANONYMOUS, _GROWS_DOWN = 0x01, 0x20, 0x0100
 _CLONE, _TGKILL = (56, 220), (234, 131)
 _NEW_THREAD = 0x00010000  # CLONE_THREAD
-_NOT_THERE = {"clone3": (435, 435), "openat2": (437, 437)}
-"""Calls whose arguments lie in memory, where no filter reads them: a C library has others where the kernel lacks them."""
+_NOT_THERE: dict[str, tuple[int | None, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
+"""Calls whose arguments lie in memory, where no filter reads them: C libraries use others where a kernel lacks them."""
 _NEWEST = 470
 """The last number that was looked at here. Of calls after it C libraries ask whether the kernel has them."""
 
