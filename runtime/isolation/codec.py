@@ -6,6 +6,7 @@ text, numbers, lists, dicts and None comes of them.
 
 from __future__ import annotations
 
+import codecs
 import math
 import struct
 import time
@@ -47,6 +48,8 @@ _VALUE, _STRING, _ENTRY = 256, 80, 160
 """Bytes of an array, of a string and of an entry of a map, about; whoever sends one has taken no less for it."""
 _AT_ONCE = 4096
 """Strings or entries that are read between two looks at the clock."""
+_PIECE = 1 << 20
+"""Bytes of a string that are."""
 
 
 class Layout:
@@ -254,10 +257,19 @@ class Reader:
             end = place + int(part.sum(dtype=np.uint64))
             data, at = content[place:end].tobytes(), 0
             for index, length in enumerate(part.tolist(), start):
-                flat[index] = data[at : at + length].decode("utf-8", "replace")
+                item = data[at : at + length]
+                flat[index] = item.decode("utf-8", "replace") if length <= _AT_ONCE else self._long(item)
                 at += length
             place = end
         return made
+
+    def _long(self, item: bytes) -> str:
+        """Return a string of many bytes, with looks at the clock in the midst of it."""
+        decoder, pieces = codecs.getincrementaldecoder("utf-8")("replace"), []
+        for start in range(0, len(item), _PIECE):
+            self._take(0)
+            pieces.append(decoder.decode(item[start : start + _PIECE], start + _PIECE >= len(item)))
+        return "".join(pieces)
 
 
 __all__ = ["MOST_DIMS", "Layout", "Reader"]

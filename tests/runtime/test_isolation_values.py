@@ -85,6 +85,7 @@ EMPTY = np.full(MANY, "", object)
 ASKING: dict[str, tuple[list[Any], int]] = {
     "strings": ([EMPTY], MANY * 8),
     "long strings": ([np.full(MANY, "größer", object)], MANY * 80),
+    "a longer string": ([np.full((), (1 << 20) * "größer", object)], 16 << 20),
     "a map": ([dict(enumerate(range(MANY)))], MANY * 100),
     "a list": ([[None] * MANY], MANY * 100),
     "bools": ([[np.ones(1 << 20, bool)] * 4], 3 << 20),
