@@ -6,8 +6,11 @@ with alone: where ONNX changed the operator since, onnxruntime wants a kernel of
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from graphcore.errors import DTypeError
@@ -29,10 +32,21 @@ WITHOUT_KERNELS = frozenset(
 They run by their function bodies, if at all, and Constant as what it holds."""
 
 SAFE = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
-"""The providers of builds that are asked.
+"""The providers of builds that are asked in this process.
 
 onnxruntime makes each of its providers to list their kernels, and ends the process (a segmentation fault) where one has
 no list or misses a library: seen in onnxruntime-gpu 1.27.0 and 1.30.0 without CUDA and in onnxruntime-openvino 1.24.1.
+Builds with CUDA are asked in a process of their own, which may end.
+"""
+
+_SECONDS = 60.0
+"""The most that another process is waited for: it takes some 2 s."""
+
+_ASK = """
+import json, sys
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+kernels = state.get_all_opkernel_def()
+json.dump([[k.op_name, k.domain, k.provider, k.version_range, k.type_constraints] for k in kernels], sys.stdout)
 """
 
 _OPEN = (1 << 31) - 1
@@ -56,6 +70,13 @@ def is_safe() -> bool:
     return SAFE.issuperset(state.get_available_providers())
 
 
+def has_cuda() -> bool:
+    """Return whether the installed build has the CUDA provider, started or not."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return "CUDAExecutionProvider" in state.get_available_providers()
+
+
 class KernelRegistry:
     """The kernels of ONNX's own operators in an installed build, read operator by operator as they are asked for."""
 
@@ -74,16 +95,20 @@ class KernelRegistry:
 
     @classmethod
     def installed(cls) -> KernelRegistry | None:
-        """Return what the installed build says; None where it is not `SAFE` to ask.
+        """Return what the installed build says; None where it is not safe to ask, and where that ends the process.
 
         None too, and a line in the log, where it has no list or one that cannot be read.
         """
         try:
             from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-            if not is_safe():
+            if is_safe():
+                kernels = state.get_all_opkernel_def()
+            elif has_cuda():
+                kernels = _asked_apart()
+            else:
                 return None
-            made = cls(state.get_all_opkernel_def(), state.get_all_operator_schema())
+            made = cls(kernels, state.get_all_operator_schema())
             made._check()
         except Exception as error:  # a build without it, or one that answers in another form
             LOG.info("the kernels of the installed onnxruntime cannot be read: %s: %s", type(error).__name__, error)
@@ -123,7 +148,24 @@ class KernelRegistry:
             key=lambda s: s.since_version,
             default=None,
         )
-        return frozenset() if schema is None else registered(kernels, schema.since_version, _parameter(op_type, schema))
+        if schema is None:
+            return frozenset()
+        return registered(kernels, schema.since_version, parameter_of(op_type, schema))
+
+
+def _asked_apart() -> list[KernelDef]:
+    """Return the kernels that another process lists. Raises `LookupError` where it ends without an answer."""
+    import subprocess  # which no other load needs
+
+    if getattr(sys, "frozen", False):  # sys.executable is the program itself
+        raise LookupError("there is no Python to ask them with")
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK], capture_output=True, stdin=subprocess.DEVNULL, timeout=_SECONDS, check=False
+    )
+    if done.returncode:
+        raise LookupError(f"the process that lists them ended with {done.returncode}")
+    names = ("op_name", "domain", "provider", "version_range", "type_constraints")
+    return [SimpleNamespace(**dict(zip(names, entry, strict=True))) for entry in json.loads(done.stdout)]
 
 
 def registered(kernels: Iterable[KernelDef], since: int, parameter: str) -> frozenset[DType] | None:
@@ -145,7 +187,7 @@ def _holds(versions: tuple[int, int], since: int) -> bool:
     return first == since or (last != _OPEN and first < since <= last)
 
 
-def _parameter(op_type: str, schema: Any) -> str:
+def parameter_of(op_type: str, schema: Any) -> str:
     """Return the type parameter that an operator's dtypes are counted by."""
     if op_type in PARAMETER:
         return PARAMETER[op_type]

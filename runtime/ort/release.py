@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 
 from graphcore.errors import RunError
-from graphcore.ir.graph import Graph
+from graphcore.ir.graph import Graph, TargetName
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.walk import parts
 from graphcore.onnx.opset import IR_VERSION, OPSET
@@ -19,7 +19,7 @@ from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.releases import OLDEST_OPSET, Release, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
 from graphcore.runtime.ort.byte_saturation import many_rows, saturates
-from graphcore.runtime.ort.kernel_registry import KernelRegistry
+from graphcore.runtime.ort.kernel_registry import KernelRegistry, has_cuda
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -60,10 +60,17 @@ def runtime() -> Runtime:
 
 
 def measured_release() -> Release | None:
-    """Return the measured release that is installed; None where it was not measured, or is another build of it."""
+    """Return the measured release that is installed; None where it was not measured, or is another build of it.
+
+    Of a build with CUDA the kernels of both providers have to be measured.
+    """
     version, commit = onnxruntime.__version__, build_commit()
-    fit = (r for r in table_of("cpu").releases if r.version == version and commit.startswith(r.commit))
-    return next(fit, None)
+    targets: tuple[TargetName, ...] = ("cpu", "cuda") if has_cuda() else ("cpu",)
+    found = [
+        next((r for r in table_of(target).releases if r.version == version and commit.startswith(r.commit)), None)
+        for target in targets
+    ]
+    return None if None in found else found[0]
 
 
 def build_commit() -> str:

@@ -66,12 +66,12 @@ class Legality:
     def _dtypes(self, op_type: str) -> frozenset[DType] | None:
         opset = self.runtime.opset
         if not self.decomposes:
-            return _schema_dtypes(op_type, opset)
+            return schema_dtypes(op_type, opset)
         row = self.table.get(op_type)
         if row is None:
             return None
         if opset < OLDEST_OPSET and _changed(op_type, opset):  # some releases take more than ONNX allows in files
-            row &= _schema_dtypes(op_type, opset)
+            row &= schema_dtypes(op_type, opset)
         return _registered(self.target, op_type, row, self.runtime) - incorrect(self.target, op_type, self.runtime)
 
     def runs_half(self, op_type: str, dtype: DType) -> bool:
@@ -87,7 +87,7 @@ class Legality:
             return True
         if dtype is not DType.float16 or not self.target.is_host:
             return False
-        return self.allows(op_type, DType.float32) and dtype in _schema_dtypes(op_type, self.runtime.opset)
+        return self.allows(op_type, DType.float32) and dtype in schema_dtypes(op_type, self.runtime.opset)
 
     @functools.cached_property
     def may_lack(self) -> bool:
@@ -181,7 +181,7 @@ def _changed(op_type: str, opset: int) -> bool:
 
 
 @functools.cache
-def _schema_dtypes(op_type: str, opset: int) -> frozenset[DType]:
+def schema_dtypes(op_type: str, opset: int) -> frozenset[DType]:
     """The dtypes that the ONNX schema at an opset allows for the operand that decides."""
     import onnx
 
