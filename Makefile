@@ -46,7 +46,7 @@ NEEDS     = sys, venv, ensurepip
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-quick test-browser test-ray fuzz lint docs check-docs page test-newest test-releases newest lock bench peers clean
+.PHONY: help demo test test-all test-quick test-browser test-ray test-cuda-registry fuzz lint docs check-docs page test-newest test-releases newest lock bench peers clean
 
 help:
 	@echo "make demo    embed some sentences with MiniLM built as a graph; leaves minilm.onnx"
@@ -55,6 +55,7 @@ help:
 	@echo "make test-quick  run the tests of what changed; FILES=\"ops/math.py\": of these files"
 	@echo "make test-browser    run the tests of the page of a graph; installs Playwright, and Chromium where there is none"
 	@echo "make test-ray    run the tests of docs/scale.md with a local Ray cluster and the client of Triton; installs both"
+	@echo "make test-cuda-registry   open a session for every op, model and fusion with onnxruntime-gpu, without a GPU; CUDA=\"1.31.1\": with these releases"
 	@echo "make page    build graphcore/view/assets/ from graphcore/view/frontend/; needs npm"
 	@echo "make fuzz    hunt for wrong numbers, deaths and hangs; MINUTES=20, SEED=n, KIND='graphs ops chains files isolated feeds values states'"
 	@echo "make lint    ruff (check and format) and mypy --strict"
@@ -90,6 +91,10 @@ test-browser: $(VENV)/.browser-stamp
 # In one process: all of these tests share one cluster.
 test-ray: $(VENV)/.ray-stamp
 	$(PY) -m pytest -n 0 tests/scale --all --junit-xml=build/test-ray.xml
+
+# Without a GPU: the real CUDA provider of each release, on stubs of CUDA. The releases are kept as those of test-releases.
+test-cuda-registry: $(VENV)/.dev-stamp
+	$(PY) -m tools.cuda_without_gpu check $(if $(CUDA),--releases $(CUDA))
 
 fuzz: $(VENV)/.dev-stamp
 	PYTHONPATH="$(CURDIR)" $(PY) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(foreach kind,$(KIND),--kind $(kind))

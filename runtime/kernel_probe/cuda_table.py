@@ -1,8 +1,7 @@
-"""`python -m graphcore.runtime.kernel_probe.cuda_table kernels.json [--output cuda.json]`: a table out of a registry.
+"""`python -m graphcore.runtime.kernel_probe.cuda_table --output facts.json`: the kernels that an onnxruntime-gpu lists.
 
-For a provider that is not at hand to be measured. The registry has for each operator the status of every dtype, as a
-session reports where it would run it: `{"Add": {"types": {"float": "CUDA", "int8": "CPU-fallback", ...}}, ...}`. What
-has no statuses, such as operators of sequences, counts by the kernels registered for it: `{"static": {"types": ...}}`.
+Unlike the CPU's, they are not run: a kernel counts in the dtypes that the registry has it for. `tools/cuda_without_gpu`
+asks each release, without a GPU, and merges the answers to `cuda.json`.
 """
 
 from __future__ import annotations
@@ -10,71 +9,62 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from graphcore.errors import DTypeError
-from graphcore.onnx.opset import IR_VERSION, OPSET
-from graphcore.runtime.kernel_probe.tables import document
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+from graphcore.runtime.kernel_probe.tables import head, named, versions_of
+from graphcore.runtime.lowering.targets.legality import schema_dtypes
+from graphcore.runtime.ort.kernel_registry import KernelDef, parameter_of, registered
 from graphcore.types.dtypes import DType
 
-KERNEL = frozenset({"CUDA", "CUDA+fn", "ok+elim", "UNKNOWN(fake-gpu)"})
-"""The statuses of what stays on the device: a kernel, a function body of operators that all have one, nothing left to
-run, and a kernel that starts only where a device is."""
+PROVIDER = "CUDAExecutionProvider"
 
-_NAMES = {"float": "float32", "double": "float64"}
-
-
-def kernels(registry: Mapping[str, Any]) -> dict[str, list[DType]]:
-    """Return the dtypes of each operator for which the registry says that the provider runs it."""
-    return {
-        name: _dtypes(entry) for name, entry in registry.items() if not name.startswith("_") and not name.endswith("*")
-    }
+WITHOUT = frozenset({"Constant"})
+"""Operators that run without a kernel: nothing of them is left when a session has started."""
 
 
-def _dtypes(entry: Mapping[str, Any]) -> list[DType]:
-    statuses = entry["types"]
-    if statuses:
-        return _known(name for name, status in statuses.items() if status in KERNEL)
-    registered = (entry.get("static") or {}).get("types", {})
-    names: list[str] = next(iter(registered.values()), [])
-    return _known(name.removeprefix("seq(") for name in names)
+def facts(kernels: Iterable[KernelDef], schemas: Iterable[Any], provider: str = PROVIDER) -> dict[str, Any]:
+    """Return the dtypes of every operator of ONNX, by version, that a build's list has a provider's kernels for."""
+    listed: dict[str, list[KernelDef]] = {}
+    for kernel in kernels:
+        if not kernel.domain and kernel.provider == provider:
+            listed.setdefault(kernel.op_name, []).append(kernel)
+    schemas = list(schemas)
+    by_version = {(s.name, s.since_version): s for s in schemas if not s.domain}
+    rows = {}
+    for op_type in sorted({name for name, _ in by_version}):
+        known = sorted(since for name, since in by_version if name == op_type)
+        versions = versions_of(op_type, schemas) or known[:1]  # or one that is newer than all opsets
+        if not by_version[op_type, known[-1]].deprecated:
+            rows[op_type] = {
+                str(since): named(_dtypes(op_type, by_version[op_type, since], listed.get(op_type, ())))
+                for since in versions
+            }
+    return {**head(provider), "kernels": rows}
 
 
-def _known(names: Iterable[str]) -> list[DType]:
-    made = []
-    for name in names:
-        try:
-            made.append(DType.of(_NAMES.get(name, name.replace("float8e", "float8_e"))))
-        except DTypeError:  # formats that graphcore has not
-            continue
-    return made
-
-
-def _introduced(op_type: str) -> int:
-    """Return the version that an operator came with."""
-    import onnx
-
-    found = onnx.defs.get_all_schemas_with_history()
-    return min((s.since_version for s in found if s.name == op_type and not s.domain), default=1)
+def _dtypes(op_type: str, schema: Any, kernels: Iterable[KernelDef]) -> Iterable[DType]:
+    """Return the dtypes of the kernels of a version; those that ONNX allows where the kernels take any."""
+    found = None if op_type in WITHOUT else registered(kernels, schema.since_version, parameter_of(op_type, schema))
+    found = schema_dtypes(op_type, schema.since_version) if found is None else found
+    return [dtype for dtype in found if not dtype.is_complex]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m graphcore.runtime.kernel_probe.cuda_table", description=__doc__)
-    parser.add_argument("registry", type=Path)
-    parser.add_argument("--provider", default="CUDAExecutionProvider")
-    parser.add_argument("--onnxruntime", default="1.31.1", help="the version that the registry is of")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "lowering" / "targets" / "cuda.json")
+    parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    found = kernels(json.loads(arguments.registry.read_text()))
-    table = {
-        "provider": arguments.provider,
-        "releases": {arguments.onnxruntime: [OPSET, IR_VERSION]},
-        "kernels": {op: {_introduced(op): {"-": " ".join(map(str, dtypes))}} for op, dtypes in sorted(found.items())},
-    }
-    arguments.output.write_text(document(table))
-    print(f"{arguments.output}: {len(found)} operators", file=sys.stderr)
+    if PROVIDER not in onnxruntime.get_available_providers():
+        parser.error(f"onnxruntime {onnxruntime.__version__} has no {PROVIDER}: install onnxruntime-gpu")
+    kernels = state.get_all_opkernel_def()
+    count = sum(kernel.provider == PROVIDER for kernel in kernels)
+    made = facts(kernels, state.get_all_operator_schema())
+    arguments.output.write_text(json.dumps({**made, "count": count}))
+    print(f"onnxruntime-gpu {onnxruntime.__version__}: {count} kernels", file=sys.stderr)
     return 0
 
 

@@ -40,14 +40,19 @@ def facts(provider: str, ran: Ran) -> dict[str, Any]:
     rows = {}
     for op_type, dtypes in ran.items():
         seen = {*dtypes, *_foreign(provider, op_type)}
-        versions = _versions(op_type, schemas)
+        versions = versions_of(op_type, schemas)
         rows[op_type] = {
-            str(since): _named(_runs(op_type, since, seen, listed.get(op_type, ()), is_newest=since == versions[-1]))
+            str(since): named(_runs(op_type, since, seen, listed.get(op_type, ()), is_newest=since == versions[-1]))
             for since in versions
         }
-    head = {"provider": provider, "onnxruntime": onnxruntime.__version__, "commit": build_commit()}
     known = {s.name: [len(s.inputs), " ".join(sorted(s.attributes))] for s in schemas if s.domain == DOMAIN}
-    return {**head, "opset": newest_opset(), "ir": newest_ir(), "kernels": rows, DOMAIN: known}
+    return {**head(provider), "kernels": rows, DOMAIN: known}
+
+
+def head(provider: str) -> dict[str, Any]:
+    """Return what the installed release is."""
+    said = {"provider": provider, "onnxruntime": onnxruntime.__version__, "commit": build_commit()}
+    return {**said, "opset": newest_opset(), "ir": newest_ir()}
 
 
 def _listed(provider: str) -> dict[str, list[KernelDef]]:
@@ -84,15 +89,15 @@ def _parameter(op_type: str) -> str:
     return schema.inputs[min(PRIMARY.get(op_type, 0), len(schema.inputs) - 1)].type_str
 
 
-def _versions(op_type: str, schemas: Iterable[Any]) -> list[int]:
+def versions_of(op_type: str, schemas: Iterable[Any]) -> list[int]:
     """Return the versions that an operator has at the opsets that files are written at, oldest first."""
     found = sorted({s.since_version for s in schemas if s.name == op_type and not s.domain})
     found = [version for version in found if version <= newest_opset()]
-    start = max((v for v in found if v <= _OLDEST_OPSET), default=found[0])
+    start = max((v for v in found if v <= _OLDEST_OPSET), default=0)
     return [version for version in found if version >= start]
 
 
-def _named(dtypes: Iterable[DType]) -> str:
+def named(dtypes: Iterable[DType]) -> str:
     return " ".join(str(dtype) for dtype in sorted(dtypes, key=_ORDER.__getitem__))
 
 
@@ -135,7 +140,7 @@ def facts_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
             for since, found in versions.items():
                 fit = [dtypes for text, dtypes in found.items() if Range.parse(text).includes(name)]
                 if fit:
-                    dtypes = _named({DType.of(dtype) for names in fit for dtype in names.split()})
+                    dtypes = named({DType.of(dtype) for names in fit for dtype in names.split()})
                     rows.setdefault(op_type, {})[str(since)] = dtypes
         head = {"provider": table["provider"], "onnxruntime": name, "commit": commit[0] if commit else ""}
         known = {op: _known_in(name, row) for op, row in table.get(DOMAIN, {}).items()}
@@ -167,7 +172,7 @@ def _ranges(releases: list[str], rows: list[set[str] | None]) -> dict[str, str]:
     for name in {name for row in rows for name in row or ()}:
         for found in seen_in(releases, [row is not None and name in row for row in rows]):
             made.setdefault(str(found), []).append(name)
-    return {text: _named(map(DType.of, names)) for text, names in sorted(made.items())}
+    return {text: named(map(DType.of, names)) for text, names in sorted(made.items())}
 
 
 def seen_in(releases: list[str], was_seen: list[bool]) -> list[Range]:

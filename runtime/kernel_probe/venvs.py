@@ -60,6 +60,29 @@ def python_of(version: str) -> Path:
     )
 
 
+def package_of(version: str, package: str = "onnxruntime-gpu") -> Path:
+    """Return a folder that has the package of a release and nothing else, for PYTHONPATH; the first call downloads it.
+
+    Raises `RunError` where the package index does not give it.
+    """
+    place = folder() / f"{package}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
+    with _alone(version):
+        if place.is_dir():
+            return place
+        print(f"making {place}", file=sys.stderr)
+        made, uv = place.with_suffix(".new"), _uv()
+        shutil.rmtree(made, ignore_errors=True)
+        pip = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+        failure = _run([*pip, "--quiet", "--no-deps", "--target", str(made), f"{package}=={version}"])
+        if failure:
+            raise RunError(
+                f"measure: {package} {version} cannot be had: {failure}",
+                help="see whether the package index answers and has wheels for this Python and system",
+            )
+        made.rename(place)
+    return place
+
+
 def folder() -> Path:
     """Return the folder of all environments: GRAPHCORE_RELEASES, or graphcore/releases in the user's cache."""
     if chosen := os.environ.get("GRAPHCORE_RELEASES"):
