@@ -9,16 +9,23 @@ from dataclasses import dataclass
 import onnxruntime
 
 from graphcore.ir.graph import Graph, TargetName
-from graphcore.ir.symbol import Node
+from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import walk
+from graphcore.runtime.lowering.decompositions.cuda.networks import lack_of_recurrent, lack_of_transposed
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, kernels
+from graphcore.runtime.lowering.targets.releases import Runtime
 from graphcore.support.markup import table
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 RECORD = "session.record_ep_graph_assignment_info"
 """The entry of a session's configuration with which it can tell where it put what."""
+
+SIZES = "onnxruntime computes sizes and indices there"
+"""The reason for operators that have a kernel on the device, and whose results onnxruntime wants on the CPU."""
+
+_REFUSED = "the provider does not take it: log_severity_level=1 makes onnxruntime say why"
 
 _HOST = "CPUExecutionProvider"
 
@@ -61,9 +68,12 @@ class Placement:
         return [(str(count), op, provider, why) for (op, provider, why), count in sorted(reasons.items())]
 
 
-def planned(graph: Graph, target: TargetName) -> Placement:
-    """Return the placement of a lowered graph and its bodies by the target's table."""
-    table = kernels(target)
+def planned(graph: Graph, target: TargetName, runtime: Runtime | None = None) -> Placement:
+    """Return the placement of a lowered graph and its bodies by the target's table.
+
+    runtime: the release that it was lowered for, where it is not what files are written for.
+    """
+    table = kernels(target, runtime)
     row = TARGETS[target]
     has_device = row.host is not None and not row.runs_whole_graphs
     name = TARGETS[target].provider if has_device else _HOST
@@ -74,26 +84,48 @@ def planned(graph: Graph, target: TargetName) -> Placement:
     return Placement(tuple(placed))
 
 
-def recorded(session: onnxruntime.InferenceSession, graph: Graph | None, provider: str) -> Placement:
+def recorded(
+    session: onnxruntime.InferenceSession, graph: Graph | None, provider: str, runtime: Runtime | None = None
+) -> Placement:
     """Return where a session that was started with `RECORD` says it put what. The reasons are those of the table.
 
-    graph: the lowered one, None for a model that was compiled elsewhere. provider: the one that is preferred.
+    graph: the lowered one, None for a model that was compiled elsewhere. provider: the one that is preferred. runtime:
+    the release that the graph was lowered for.
     """
     whole: Mapping[str, str] | None = getattr(session, "left", None)  # of a provider that takes graphs and no nodes
-    left = planned(graph, "cuda").left if graph is not None and provider != _HOST and whole is None else ()
-    by_name = {(o.name, o.operator): o.reason for o in left if o.name}
-    by_operator = {o.operator: o.reason for o in left}
+    nodes = {} if graph is None else {(node.outputs[0].name, node.op_type): node for node in walk(graph)}
+    table = kernels("cuda", runtime) if provider != _HOST and whole is None else {}
     placed = []
     for part in session.get_provider_graph_assignment_info():
         for found in part.get_nodes():
-            reason = ""
-            if part.ep_name != provider:
-                reason = by_name.get((found.name, found.op_type), "") or by_operator.get(found.op_type, "")
-                if whole:
-                    reason = whole.get(found.op_type) or "it runs whole graphs, and none with " + ", ".join(whole)
-                reason = reason or "onnxruntime computes sizes and indices there"
+            reason = "" if part.ep_name == provider else _reason(nodes.get((found.name, found.op_type)), table)
+            if reason and whole:
+                reason = whole.get(found.op_type) or "it runs whole graphs, and none with " + ", ".join(whole)
             placed.append(Placed(found.name, found.op_type, part.ep_name, reason))
     return Placement(tuple(placed))
+
+
+def _reason(node: Node | None, table: dict[str, frozenset[DType]]) -> str:
+    """Return why a node is on the CPU. node: None for one that onnxruntime made, as it does for parts of shapes."""
+    if node is None:
+        return SIZES
+    return lack(node, table) or (SIZES if _is_of_sizes(node) else _REFUSED)
+
+
+def _is_of_sizes(node: Node) -> bool:
+    """Return whether a node gives integers, or something that is made of integers and constants alone."""
+    return all(map(_is_count, node.outputs)) or all(s is None or _is_made_of_counts(s) for s in node.inputs)
+
+
+def _is_made_of_counts(symbol: Symbol) -> bool:
+    producer = symbol.producer
+    if _is_count(symbol) or isinstance(producer, Constant):
+        return True
+    return isinstance(producer, Node) and all(s is None or _is_made_of_counts(s) for s in producer.inputs)
+
+
+def _is_count(symbol: Symbol) -> bool:
+    return isinstance(symbol.type, TensorType) and (symbol.dtype.is_integer or symbol.dtype is DType.bool)
 
 
 def lack(node: Node, table: dict[str, frozenset[DType]]) -> str:
@@ -146,6 +178,10 @@ def _indexed(node: Node, row: frozenset[DType]) -> str:
     return "" if indices is not None and indices.dtype is DType.int64 else "no kernel for such indices"
 
 
+def _recurrent(node: Node, row: frozenset[DType]) -> str:
+    return lack_of_recurrent(node.op_type, node.inputs, node.attributes)
+
+
 _QUANTIZED = frozenset({DType.int8, DType.uint8, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2})
 _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
     "Cast": _to,
@@ -155,6 +191,10 @@ _CONDITIONS: dict[str, Callable[[Node, frozenset[DType]], str]] = {
     "ArgMax": _first,
     "ArgMin": _first,
     "OneHot": _indexed,
+    "ConvTranspose": lambda node, row: lack_of_transposed(node.attributes),
+    **dict.fromkeys(
+        ("RNN", "GRU", "LSTM"), lambda node, row: lack_of_recurrent(node.op_type, node.inputs, node.attributes)
+    ),
 }
 """Operators whose kernels depend on more than the dtype of one operand."""
 

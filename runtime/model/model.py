@@ -20,6 +20,7 @@ from graphcore.runtime.calls.rows.arguments import arguments
 from graphcore.runtime.calls.rows.mapping import WINDOW, Mapped
 from graphcore.runtime.calls.threads import in_pieces, rows_of
 from graphcore.runtime.model.calling import CalledModel
+from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.stopping.limit import Limit, seconds_of
 from graphcore.support.progress import ProgressOption
 
@@ -202,7 +203,7 @@ class Model(CalledModel):
         self._read()
         self._check_unedited("placement")
         session, _keep = self._start({inspection.RECORD: "1"})
-        return inspection.recorded(session, self._lowered, self.session.get_providers()[0])
+        return inspection.recorded(session, self._lowered, self.session.get_providers()[0], runtime())
 
 
 __all__ = ["Model"]

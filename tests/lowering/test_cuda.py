@@ -10,12 +10,16 @@ import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
@@ -23,16 +27,21 @@ from graphcore.arrays.casting import cast_array, round_tf32
 from graphcore.build.declare import REGISTRY
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Node
+from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime import session as sessions
-from graphcore.runtime.inspection.placement import planned
-from graphcore.runtime.kernel_probe.cuda_table import kernels as kernels_of
+from graphcore.runtime.inspection.placement import planned, recorded
+from graphcore.runtime.kernel_probe.cuda_table import facts
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets import TARGETS
-from graphcore.runtime.lowering.targets.legality import Legality, legality
+from graphcore.runtime.lowering.targets.legality import Legality, kernels, legality
+from graphcore.runtime.lowering.targets.releases import Runtime, table_of
+from graphcore.runtime.ort import kernel_registry, release
+from graphcore.runtime.ort.kernel_registry import KernelRegistry
 from tests.ops.test_sweep import assert_near, assert_same
 from tests.support import reference
 from tests.support.every.case import ALL
 from tests.support.every_op import CASES, graph_of
+from tests.support.pretended import kernel
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -44,13 +53,13 @@ FAMILIES = sorted({op.family for op in REGISTRY.values()})
 LEFT = {
     "fft": {"DFT"}, "ifft": {"DFT"}, "rfft": {"DFT"}, "irfft": {"DFT"},
     "fftn": {"DFT"}, "ifftn": {"DFT"}, "rfftn": {"DFT"}, "irfftn": {"DFT"}, "fma": {"BitCast"},
-    "dequantize": {"BitCast"}, "gru": {"GRU"}, "stft": {"STFT"}, "unique": {"BitCast"},
+    "dequantize": {"BitCast"}, "stft": {"STFT"}, "unique": {"BitCast"},
     "list_split": {"SplitToSequence"}, "list_unstack": {"SplitToSequence"},
     "copysign": {"BitCast"}, "frexp": {"BitCast"}, "ieee_remainder": {"BitCast"}, "ldexp": {"BitCast"},
     "logb": {"BitCast"}, "nextafter": {"BitCast"}, "round_half_away": {"BitCast"}, "signbit": {"BitCast"},
     "string_of": {"Cast", "RegexFullMatch", "Where"}, "bitcast": {"BitCast"}, "bit_concat": {"Cast"},
 }  # fmt: skip
-"""Ops of which something is left to the CPU, and what: there are no kernels of DFT, STFT, GRU and BitCast, none
+"""Ops of which something is left to the CPU, and what: there are no kernels of DFT, STFT and BitCast, none
 that cut tensors into lists, none of strings, and no casts to 2 bits."""
 
 
@@ -413,21 +422,23 @@ def test_placement_shows_what_is_left_to_the_cpu_and_why() -> None:
 # The table
 
 
-def test_table_is_made_of_the_statuses_of_a_registry() -> None:
-    registry = {
-        "_meta": "about it",
-        "Abs": {"types": {"float": "CUDA", "int8": "CPU-fallback", "bool": "INVALID_GRAPH", "bfloat16": "CUDA+fn"}},
-        "Cast": {"types": {"float8e4m3fn": "CUDA", "float4e2m1": "CUDA", "double": "NOT_IMPLEMENTED"}},
-        "SequenceAt": {"types": {}, "static": {"types": {"S": ["seq(float16", "seq(bool"], "T": ["double"]}}},
-        "SplitToSequence": {"types": {"float": "mixed"}, "static": None},
-        "Sequence*": {"types": {"float": "CUDA"}},
-    }
-    assert kernels_of(registry) == {
-        "Abs": [D.float32, D.bfloat16],
-        "Cast": [D.float8_e4m3fn],
-        "SequenceAt": [D.float16, D.bool],
-        "SplitToSequence": [],
-    }
+def test_table_is_made_of_the_kernels_of_a_registry() -> None:
+    every = (1, (1 << 31) - 1)
+    listed = [
+        kernel("Abs", ["tensor(float)", "tensor(complex64)"], (6, 12), provider="CUDAExecutionProvider"),
+        kernel("Abs", ["tensor(float)", "tensor(bfloat16)"], (13, every[1]), provider="CUDAExecutionProvider"),
+        kernel("Abs", ["tensor(int8)"], (13, every[1])),
+        kernel("SequenceAt", ["seq(tensor(float16))"], (11, every[1]), provider="CUDAExecutionProvider"),
+        kernel("Size", [], (13, every[1]), provider="CUDAExecutionProvider", type_constraints={}),
+    ]
+    listed[3].type_constraints = {"S": ["seq(tensor(float16))"]}
+    schemas = [s for s in state.get_all_operator_schema() if s.name in ("Abs", "SequenceAt", "Size", "Sin", "Constant")]
+    rows = facts(listed, schemas)["kernels"]
+    assert rows["Abs"] == {"13": "bfloat16 float32"}
+    assert rows["SequenceAt"] == {"11": "float16"}
+    assert set(rows["Sin"].values()) == {""}
+    assert "float32" in rows["Size"]["13"]  # a kernel of any dtype
+    assert "string" in rows["Constant"]["13"]  # needs none
 
 
 def test_table_has_no_kernel_for_bits_and_some_for_halves() -> None:
@@ -438,3 +449,203 @@ def test_table_has_no_kernel_for_bits_and_some_for_halves() -> None:
         assert set(HALVES) <= table[op]
     assert operator.contains(table["CumSum"], D.float32)
     assert D.float16 not in table["CumSum"]
+
+
+# What cuDNN takes
+
+
+def uneven(dtype: DType, **attributes: Any) -> Graph:
+    graph = Graph("uneven", {"x": TensorType(dtype, ["n", 2, 5, 4]), "w": TensorType(dtype, [2, 3, 3, 2])})
+    graph.output(y=graph.op("ConvTranspose", list(graph.inputs), attributes)[0])
+    return graph
+
+
+UNEVEN: dict[str, dict[str, Any]] = {
+    "pads": {"pads": [0, 1, 1, 0]},
+    "pads and strides": {"pads": [1, 0, 2, 0], "strides": [2, 3], "output_padding": [1, 0]},
+    "same": {"auto_pad": "SAME_UPPER", "strides": [2, 1]},
+    "same before": {"auto_pad": "SAME_LOWER", "strides": [2, 1], "dilations": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("dtype", [D.float32, D.float64, D.float16], ids=str)
+@pytest.mark.parametrize("attributes", UNEVEN.values(), ids=[*UNEVEN])
+def test_uneven_transposed_convolution_stays_on_the_device(attributes: dict[str, Any], dtype: DType) -> None:
+    graph = uneven(dtype, **attributes)
+    made = lower(graph, "cuda")
+    assert not planned(made, "cuda").left
+    (node,) = (n for n in made.nodes if n.op_type == "ConvTranspose")
+    pads = node.attributes["pads"]
+    assert pads[:2] == pads[2:]
+    assert "auto_pad" not in node.attributes
+    rng = np.random.default_rng(1)
+    x, w = (rng.integers(-3, 4, shape).astype(dtype.numpy) for shape in ((2, 2, 5, 4), (2, 3, 3, 2)))
+    model = graph.to_onnx(target="cuda")
+    (got,) = ReferenceEvaluator(model).run(None, {"x": x, "w": w})
+    want = transposed_by_hand(x, w, got.shape, attributes)
+    np.testing.assert_array_equal(got, want)
+
+
+def transposed_by_hand(x: Array, w: Array, shape: tuple[int, ...], attributes: dict[str, Any]) -> Array:
+    """Add each element times the filter where it belongs, and cut off the padding."""
+    (sy, sx), (dy, dx) = (attributes.get(name, [1, 1]) for name in ("strides", "dilations"))
+    rows, columns = x.shape[2:]
+    whole = np.zeros((len(x), w.shape[1], 40, 40))
+    for i, j, k, m in np.ndindex(rows, columns, *w.shape[2:]):
+        whole[:, :, i * sy + k * dy, j * sx + m * dx] += x[:, :, i, j].astype(float) @ w[:, :, k, m].astype(float)
+    if "pads" in attributes:
+        top, left = attributes["pads"][:2]
+    else:
+        both = [(w.shape[2] - 1) * dy + 1 - sy, (w.shape[3] - 1) * dx + 1 - sx]
+        first = [n // 2 for n in both]
+        top, left = (
+            first if attributes["auto_pad"] == "SAME_UPPER" else [n - h for n, h in zip(both, first, strict=True)]
+        )
+    return whole[:, :, top : top + shape[2], left : left + shape[3]].astype(x.dtype)
+
+
+def recurrent(op_type: str, dtype: DType = D.float32, **attributes: Any) -> Graph:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op_type]
+    shapes = {"x": ["t", 2, 4], "w": [1, 3 * gates, 4], "r": [1, 3 * gates, 3]}
+    graph = Graph("recurrent", {name: TensorType(dtype, shape) for name, shape in shapes.items()})
+    graph.output(y=graph.op(op_type, list(graph.inputs), {"hidden_size": 3, **attributes})[0])
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "reason"),
+    [
+        ("GRU", {"linear_before_reset": 1}, ""),
+        ("GRU", {}, "no kernel without linear_before_reset"),
+        ("LSTM", {}, ""),
+        ("LSTM", {"clip": 3.0}, "no kernel that takes clip"),
+        ("LSTM", {"input_forget": 1}, "no kernel that couples input and forget gates"),
+        ("RNN", {"activations": ["Tanh"]}, ""),
+        ("RNN", {"activations": ["Relu"]}, "no kernel with other activations"),
+    ],
+)
+def test_recurrent_network_that_cudnn_lacks_is_left_to_the_cpu(
+    op_type: str, attributes: dict[str, Any], reason: str
+) -> None:
+    made = lower(recurrent(op_type, **attributes), "cuda")
+    (node,) = (n for n in made.nodes if n.op_type == op_type)
+    assert {o.reason for o in planned(made, "cuda").left if o.operator == op_type} == ({reason} - {""})
+    if op_type == "GRU":  # the provider takes one without the attribute, and computes it as with 1
+        assert node.attributes["linear_before_reset"] == len(attributes)
+
+
+# Releases
+
+RELEASES = [r.version for r in table_of("cuda").releases]
+
+
+def test_table_has_a_row_for_each_release() -> None:
+    assert RELEASES == ["1.27.0", "1.28.0", "1.29.0", "1.30.0", "1.31.1"]
+    table = table_of("cuda")
+    assert [table.nearest(v).version for v in ("1.27.3", "1.30.9", "1.31.0", "1.33.0", "1.26.0")] == [
+        "1.27.0", "1.30.0", "1.31.1", "1.31.1", "1.27.0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "has"), [("1.27.0", False), ("1.29.0", False), ("1.30.0", True), ("1.31.1", True)])
+def test_kernels_are_those_of_the_release(version: str, has: bool) -> None:
+    found = kernels("cuda", Runtime(version, 26))
+    assert (D.bfloat16 in found["ReduceMean"]) is has
+    assert (D.float32 in found["Softplus"]) is (version != "1.27.0")
+    assert D.float32 in kernels("cuda", Runtime(version, 21))["Softplus"]
+    assert not found["Shape"] & {D.int2, D.uint2, D.int4, D.uint4, D.float8_e8m0}
+    assert D.float32 in found["GRU"]
+
+
+def test_files_use_the_kernels_that_all_releases_have() -> None:
+    made = lowered(lambda x: ops.mean(x, axis=0), D.bfloat16)
+    assert {n.inputs[0].dtype for n in made.nodes if n.op_type == "ReduceMean"} == {D.float32}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("version", RELEASES)
+def test_every_op_runs_on_the_device_of_each_release(version: str, dtype: DType) -> None:
+    runtime = Runtime(version, 26)
+    names = [name for name, case in CASES.items() if dtype not in case.refused and name not in LEFT]
+    made = lower(graph_of(names, dtype)[0], "cuda", runtime=runtime)
+    assert not planned(made, "cuda", runtime).left
+
+
+@pytest.mark.parametrize("version", ["1.27.0", "1.31.1"])
+def test_softplus_and_softsign_do_not_overflow_without_a_kernel(version: str) -> None:
+    graph = Graph("soft", {"x": TensorType(D.float32, ["n"])})
+    graph.output(plus=ops.softplus(graph["x"]), sign=ops.softsign(graph["x"]))
+    made = lower(graph, "cuda", runtime=Runtime(version, 26))
+    assert ("Softplus" in operators(made)) is (version != "1.27.0")
+    x = np.array([-1000, -1, 0, 1, 90, 1000, 3e38], np.float32)
+    model = onnx.ModelProto.FromString(join(encode(made)))
+    with np.errstate(all="ignore"):
+        plus, sign = ReferenceEvaluator(model).run(None, {"x": x})
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(plus, np.logaddexp(0, wide), rtol=1e-6)
+    np.testing.assert_allclose(sign, wide / (1 + abs(wide)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [D.int4, D.uint4, D.int2, D.uint2], ids=str)
+def test_shape_of_parts_of_bytes_is_that_of_whole_ones(dtype: DType) -> None:
+    graph = Graph("shape", {"x": TensorType(dtype, ["n", 3])})
+    graph.output(y=graph.op("Shape", [graph["x"]])[0])
+    made = lower(graph, "cuda")
+    assert {n.inputs[0].dtype.bits for n in made.nodes if n.op_type == "Shape"} == {8}  # type: ignore[union-attr]
+
+
+# What a session says
+
+
+def placed(graph: Graph, *nodes: tuple[str, str]) -> dict[str, str]:
+    """The reasons for operators that a session says it put on the CPU, by operator."""
+    part = SimpleNamespace(
+        ep_name="CPUExecutionProvider", get_nodes=lambda: [SimpleNamespace(name=n, op_type=o) for n, o in nodes]
+    )
+    session: Any = SimpleNamespace(get_provider_graph_assignment_info=lambda: [part])
+    return {o.operator: o.reason for o in recorded(session, graph, "CUDAExecutionProvider").left}
+
+
+def test_placement_tells_sizes_from_what_the_provider_refuses() -> None:
+    graph = Graph("one", {"x": TensorType(D.float32, ["n", 3])})
+    graph.output(size=ops.shape_of(graph["x"]), exp=ops.exp(graph["x"]))
+    found = placed(lower(graph, "cuda"), ("size", "Shape"), ("exp", "Exp"))
+    assert found["Shape"] == "onnxruntime computes sizes and indices there"
+    assert found["Exp"].startswith("the provider does not take it")
+    assert placed(uneven(D.float32, pads=[0, 1, 1, 0]), ("y", "ConvTranspose"), ("Gather", "Gather")) == {
+        "ConvTranspose": "no kernel for padding that may differ at both ends",
+        "Gather": "onnxruntime computes sizes and indices there",  # one that it made
+    }
+
+
+# The list of kernels of an installed build
+
+
+def test_build_with_cuda_is_asked_in_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = KernelRegistry.installed()
+    monkeypatch.setattr(kernel_registry, "is_safe", lambda: False)
+    monkeypatch.setattr(kernel_registry, "has_cuda", lambda: True)
+    apart = KernelRegistry.installed()
+    assert plain is not None
+    assert apart is not None
+    for op_type in ("MatMul", "Where", "GRU", "SequenceAt"):
+        assert apart.dtypes("CPUExecutionProvider", op_type, 26) == plain.dtypes("CPUExecutionProvider", op_type, 26)
+    monkeypatch.setattr(kernel_registry, "_ASK", "import os; os.abort()")
+    with caplog.at_level("INFO", "graphcore"):
+        assert KernelRegistry.installed() is None
+    assert "the process that lists them ended with" in caplog.messages[0]
+
+
+def test_release_counts_as_measured_when_both_tables_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "build_commit", lambda: "")
+    for version, has_cuda, wanted in (("1.32.0", False, True), ("1.32.0", True, False), ("9.9", True, False)):
+        monkeypatch.setattr(onnxruntime, "__version__", version)
+        monkeypatch.setattr(release, "has_cuda", lambda has=has_cuda: has)
+        rows = {t: replace(table_of(t), releases=tuple(replace(r, commit="") for r in table_of(t).releases))
+                for t in ("cpu", "cuda")}  # fmt: skip
+        monkeypatch.setattr(release, "table_of", rows.__getitem__)
+        assert (release.measured_release() is not None) is wanted
+        monkeypatch.undo()
+        monkeypatch.setattr(release, "build_commit", lambda: "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphcore.runtime.lowering.decompositions import pooling
-from graphcore.runtime.lowering.decompositions.cuda import bits, floats, order, products, sums
+from graphcore.runtime.lowering.decompositions.cuda import bits, floats, networks, order, products, sums
 from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.types.dtypes import DType
 
@@ -41,6 +41,8 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("TopK",), (DType.int64,), order.top_k_int64),
     (("TopK",), FLOATS, order.top_k_floats),
     (("MaxPool",), (F32, F64, DType.int8, DType.uint8), pooling.max_integers),
+    (("ConvTranspose",), (F32, F64), networks.convolve_evenly),
+    (("RNN", "GRU", "LSTM"), (F32, F64), networks.run_recurrent),
 ]
 
 STAY: list[tuple[Sequence[str], Sequence[DType]]] = [
