@@ -27,7 +27,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "__main__ __init__",
         "cli",
         "scale",
-        "surgery_methods",
+        "onnx_backend surgery_methods",
         "graph_methods",
         "view",
         "models array_api",
@@ -58,7 +58,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "inspection openvino",
         "lowering",
         "fusions memory python_ops replaced_weights serving",
-        "stopping",
+        "image_decoder stopping",
     ),
     "runtime.lowering": (
         "report",

@@ -36,6 +36,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.ir.transform.walk import walk
 from graphcore.onnx.opset import DOMAINS
+from graphcore.runtime.image_decoder import image_decoder
 from graphcore.runtime.stopping.limit import keep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -150,12 +151,18 @@ def undeclared(graph: Graph, error: ModelError) -> ModelError:
     )
 
 
+def _is_image_decoder(node: Node) -> bool:
+    return node.op_type == "ImageDecoder" and not node.domain
+
+
 def _declaration(node: Node) -> custom_ops.CustomOp | None:
+    if _is_image_decoder(node):
+        return image_decoder()
     return custom_ops.lookup(node.domain, node.op_type)
 
 
 def _runs_in_python(node: Node) -> bool:
-    if not _is_foreign(node) or (op := _declaration(node)) is None:
+    if not (_is_foreign(node) or _is_image_decoder(node)) or (op := _declaration(node)) is None:
         return False
     if op.implementation is None and not op.has_body:
         raise GraphError(

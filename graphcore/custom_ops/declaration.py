@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, overload
 
-from graphcore.custom_ops.custom_op import CustomOp, register, split_label
+from graphcore.custom_ops.custom_op import CustomOp, register, require_open
 from graphcore.custom_ops.operands import NONE
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
@@ -137,7 +137,7 @@ def custom_op(
         @clamp.python
         def _(x, *, most): return np.minimum(x, x.dtype.type(most))
     """
-    split_label(name)
+    require_open(name)
     line = line_of(user_origin())
 
     def declare(rule: Callable[..., Any] | None) -> CustomOp:

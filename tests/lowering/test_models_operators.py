@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from PIL import Image
 
 import graphcore as gc
-from graphcore import DType
-from graphcore.errors import GraphError
+from graphcore import DType, ops
+from graphcore.errors import GraphError, MissingExtraError, RunError
+from graphcore.runtime.image_decoder import image_decoder
 from graphcore.runtime.lowering.decompositions import strings
 from tests.support.backend import cases_of
 
@@ -326,10 +330,55 @@ def test_locale_is_left_to_the_kernel_when_it_is_installed(monkeypatch: pytest.M
     assert strings.locale.__wrapped__() is None
 
 
-def test_image_decoder_is_refused_with_what_to_do() -> None:
-    with pytest.raises(GraphError, match="ImageDecoder: neither onnxruntime nor graphcore has a library") as caught:
-        run("ImageDecoder", np.zeros(4, np.uint8), pixel_format="RGB")
-    assert "decode the image before the model" in str(caught.value)
+def image(form: str, pixels: Array) -> Array:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, form)
+    return np.frombuffer(stream.getvalue(), np.uint8)
+
+
+PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
+
+
+@pytest.mark.parametrize("form", ["BMP", "PNG", "PPM", "TIFF"])
+def test_images_are_decoded(form: str) -> None:
+    np.testing.assert_array_equal(run("ImageDecoder", image(form, PIXELS)), PIXELS)
+    bgr = run("ImageDecoder", image(form, PIXELS), pixel_format="BGR")
+    np.testing.assert_array_equal(bgr, PIXELS[:, :, ::-1])
+
+
+def test_images_of_other_modes_have_the_channels_of_the_pixel_format() -> None:
+    grey, alpha = PIXELS[:, :, 0], np.dstack([PIXELS, PIXELS[:, :, :1]])
+    np.testing.assert_array_equal(run("ImageDecoder", image("PNG", grey)), np.dstack([grey] * 3))
+    np.testing.assert_array_equal(run("ImageDecoder", image("PNG", alpha)), PIXELS)
+    shades = run("ImageDecoder", image("PNG", grey), pixel_format="Grayscale")
+    np.testing.assert_array_equal(shades, grey[:, :, None])
+
+
+def test_image_that_cannot_be_decoded_has_no_elements() -> None:
+    """As ONNX says. Formats that ONNX does not name, such as GIF, are among them."""
+    whole = image("PNG", PIXELS)
+    for stream in (np.zeros(4, np.uint8), np.zeros(0, np.uint8), whole[: len(whole) // 2], image("GIF", PIXELS)):
+        assert run("ImageDecoder", stream).shape == (0, 0, 3)
+    assert run("ImageDecoder", np.zeros(4, np.uint8), pixel_format="Grayscale").shape == (0, 0, 1)
+
+
+def test_image_decoder_refuses_other_pixel_formats() -> None:
+    with pytest.raises(RunError, match="pixel_format is 'CMYK', and must be one of RGB, BGR, Grayscale"):
+        run("ImageDecoder", image("PNG", PIXELS), pixel_format="CMYK")
+
+
+def test_image_decoder_without_pillow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    image_decoder.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"ImageDecoder: decoding images needs .*\n  help: pip install"):
+        run("ImageDecoder", np.zeros(4, np.uint8))
+
+
+def test_files_for_the_cpu_have_no_images(tmp_path: Path) -> None:
+    graph = gc.Graph("g", {"x": gc.TensorType("uint8", ["n"])})
+    graph.output(ops.onnx.ImageDecoder(graph["x"]))
+    with pytest.raises(GraphError, match="ImageDecoder: no kernel decodes images, only Pillow in sessions"):
+        graph.export(tmp_path / "g.onnx", target="cpu")
 
 
 # Loops

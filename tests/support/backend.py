@@ -34,7 +34,6 @@ from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 
 _DRAWN = "The result is drawn at random, and what is expected was drawn by another generator."
-_NO_IMAGES = "There is no kernel that decodes images, and graphcore brings no library that does."
 _KERNEL = (
     "The kernel of float32, which models of others keep for lengths that are powers of two, has errors of 1e-7 of the "
     "largest number where the transform is exactly 0, beyond the test's own tolerance of 1e-7."
@@ -85,20 +84,6 @@ KNOWN: Mapping[str, str] = {
     "test_dft_inverse": _ROUNDED,
     "test_dft_inverse_opset19": _ROUNDED,
     "test_stft_with_window": _KERNEL,
-    **{
-        f"test_image_decoder_decode_{form}": _NO_IMAGES
-        for form in (
-            "bmp_rgb",
-            "jpeg2k_rgb",
-            "jpeg_bgr",
-            "jpeg_grayscale",
-            "jpeg_rgb",
-            "png_rgb",
-            "pnm_rgb",
-            "tiff_rgb",
-            "webp_rgb",
-        )
-    },
 }
 """By name the reason. All others pass, and none of these does: see `test_backend_suite`."""
 

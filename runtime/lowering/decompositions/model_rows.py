@@ -26,9 +26,9 @@ _PLAINLY_REDUCED = (DType.bool, DType.int8, DType.uint8, DType.int32)
 
 def _decoder(b: Builder, call: Call) -> Replacement:
     raise GraphError(
-        "ImageDecoder: neither onnxruntime nor graphcore has a library that reads images",
+        "ImageDecoder: no kernel decodes images, only Pillow in sessions",
         operands={"encoded_stream": str(call.inputs[0].type)},
-        help="decode the image before the model, with Pillow say, and give the rest of the model its pixels",
+        help="load it in a session, export it with target='onnx', or decode the image before the model",
     )
 
 

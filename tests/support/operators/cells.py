@@ -29,7 +29,7 @@ _NARROW = (
 NOT_LOWERED: Mapping[tuple[str, DType], str] = {
     ("Col2Im", DType.string): "It adds what overlaps, and strings have no sum.",
     ("Loop", DType.string): "onnxruntime loses the strings that each step but the first adds to a result.",
-    ("ImageDecoder", DType.uint8): "There is no kernel that decodes images, and graphcore brings no library that does.",
+    ("ImageDecoder", DType.uint8): "No kernel decodes images: sessions call Pillow (extra `images`).",
 }
 
 NOT_RUN: Mapping[tuple[str, DType], str] = {
