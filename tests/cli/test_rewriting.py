@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
 import graphcore as gc
@@ -128,3 +129,61 @@ def test_errors_write_nothing(call: Call, small: str, argv: list[str], words: st
     assert words in err
     assert "an error of its own" not in err
     assert [path.name for path in Path().iterdir()] == ["m.onnx"]
+
+
+# set-dims --verify
+
+
+def hidden(sizes: str) -> str:
+    """Write a model whose Reshape has sizes that no type shows: they are computed of floats."""
+    text = f"""
+    <ir_version: 9, opset_import: ["" : 18]>
+    model (float[2, 4] x) => (float[2, 2, 2] y) <float[3] sizes = {{{sizes}}}> {{
+        same = Identity(sizes) to = Cast<to=7>(same) y = Reshape(x, to) }}
+    """
+    onnx.save(onnx.parser.parse_model(text), "h.onnx")
+    return "h.onnx"
+
+
+def test_verify_refuses_a_size_that_is_hidden(call: Call) -> None:
+    path = hidden("2, 2, 2")
+    assert call("set-dims", path, "plain.onnx", "x=[batch, 4]")[0] == 0
+    status, out, err = call("set-dims", path, "o.onnx", "x=[batch, 4]", "--verify")
+    assert (status, out) == (1, "")
+    assert "set-dims: the result does not run with batch=3" in err
+    assert not Path("o.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "factor", "words"),
+    [
+        ("batch + 1", 1, "output 'y' has the shape [1, 16] with batch=1, and its type is float32[batch + 1, 16]"),
+        ("batch", 2, "output 'y' is another one than that of the old model with batch=1: 16 of 16 elements differ"),
+    ],
+)
+def test_verify_refuses_other_shapes_and_numbers(
+    call: Call, monkeypatch: pytest.MonkeyPatch, rows: str, factor: int, words: str
+) -> None:
+    def graph(dim: int | str, result: int | str, factor: int) -> Graph:
+        made = Graph("g", {"x": TensorType(DType.float32, [dim, 16])})
+        y = made["x"] * factor + 1
+        made.output(y=made.build.emit("Identity", (y,), TensorType(DType.float32, [result, 16])))
+        return made
+
+    call("doctor")
+    graph(1, 1, 1).export("m.onnx", target="onnx")
+    monkeypatch.setattr(Graph, "with_dims", lambda *_, **__: graph("batch", rows, factor))
+    status, out, err = call("set-dims", "m.onnx", "o.onnx", "x=[batch, 16]", "--verify")
+    assert (status, out) == (1, "")
+    assert words in err
+    assert not Path("o.onnx").exists()
+
+
+def test_verify_runs_two_sizes_and_writes(call: Call, small: str) -> None:
+    call("set-dims", small, "fixed.onnx", "batch=1")
+    status, out, err = call("set-dims", "fixed.onnx", "o.onnx", "x=[rows, 16]", "--verify")
+    assert status == 0, err
+    assert out.splitlines()[-1] == "verified: it runs with rows=1 and with rows=2"
+    assert run("o.onnx", x=np.ones((3, 16), np.float32))[0].shape == (3, 16)
+    status, out, err = call("set-dims", "o.onnx", "p.onnx", "rows=2 * n", "--verify")
+    assert status == 0, err

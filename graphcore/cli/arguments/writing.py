@@ -51,7 +51,7 @@ examples:
 _SET_DIMS = "Writes a model whose inputs have other dims: sizes, names or expressions."
 _SET_DIMS_HELP = f"""\
 NAME=DIM gives what stands for the name of a dim everywhere. INPUT=[DIM,DIM,...] gives all dims of one input; sizes that
-become names are looked for inside of the model too. {_KEPT}
+become names are looked for inside of the model too; --verify runs the result before it is written. {_KEPT}
 examples:
   graphcore set-dims model.onnx fixed.onnx batch=1 seq=128
   graphcore set-dims model.onnx free.onnx 'image=[batch,3,224,224]'
@@ -179,6 +179,11 @@ def add_set_dims(commands: Commands) -> None:
     parser = _add_surgery(commands, "set-dims", _SET_DIMS, _SET_DIMS_HELP)
     parser.add_argument(
         "dims", nargs="+", type=named, metavar="NAME=DIM", help="a dim, or all dims of an input: INPUT=[DIM,DIM,...]"
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="run the result with two sizes of each dim that is freed, and write nothing where it fails",
     )
     _add_written(parser)
 

@@ -25,9 +25,13 @@ def with_dims(graph: Graph, shapes: Mapping[str, Sequence[DimLike]], dims: Mappi
         symbol = inputs[label]
         types[symbol.id] = tensor_type(symbol.dtype, Shape([_dim(d) for d in dims_of_input]), symbol.ambiguous)
     replay = replica(graph, _WHAT, types=types, dims=names)
-    if types:
-        replay.instead = _mending(replay)
+    _mend(replay)
     return finish(replay)
+
+
+def _mend(replay: Replay) -> None:
+    """Let nodes that have an old size inside be made with the new one, those of bodies and inlined functions too."""
+    replay.instead, replay.enter = _mending(replay), _mend
 
 
 def _dim(value: DimLike) -> Dim:
@@ -85,7 +89,8 @@ def _mending(replay: Replay) -> Callable[[Node, tuple[Symbol | None, ...]], Sequ
         changed = [
             a is not None and s is not None and _lost_sizes(a, s.type) for a, s in zip(before, inputs, strict=True)
         ]
-        if not any(changed):
+        # The sizes of a Reshape may change where its operand does not, and the product of other dims than numbers.
+        if not any(changed) and node.op_type != "Reshape":
             return None
         place = site.layer, site.origin, site.is_user
         site.layer, site.origin, site.is_user = node.layer, node.origin, False

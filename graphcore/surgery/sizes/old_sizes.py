@@ -17,6 +17,7 @@ from graphcore.ir.constants import constant_array
 from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ops.shared import einsum
+from graphcore.ops.shared.dims import provably_differ
 from graphcore.surgery.replay import Replay
 from graphcore.surgery.result_types import described, roles
 from graphcore.types.dims import Dim
@@ -47,7 +48,7 @@ def mended(
     if node.domain:
         return None
     if node.op_type == "Reshape":
-        return _reshaped(place, node, before, inputs)
+        return _reshaped(place, replay, node, before, inputs)
     if node.op_type == "Expand":
         return _expanded(place, node, before, inputs)
     if node.op_type == "Concat":
@@ -75,38 +76,76 @@ def _sizes(symbol: Symbol | None) -> Sizes | None:
 
 
 def _reshaped(
-    place: str, node: Node, before: Sequence[Type | None], inputs: tuple[Symbol | None, ...]
+    place: str, replay: Replay, node: Node, before: Sequence[Type | None], inputs: tuple[Symbol | None, ...]
 ) -> Sequence[Symbol] | None:
-    target = constant_array(inputs[1], weights=True, outer=True)
-    x, was, result = inputs[0], before[0], node.outputs[0].type
-    now = _sizes(x)
-    if target is None or x is None or now is None or not isinstance(was, TensorType):
+    """Return a Reshape to the sizes that its operand has now; None where it gives those already.
+
+    Its sizes may be a constant, or computed of constants and sizes of other values: what the result was tells how the
+    dims of the operand go together.
+    """
+    x, was, result = inputs[0], before[0], replay.type_of(node.outputs[0])
+    now, found = _sizes(x), _inferred(replay, node, inputs)
+    if x is None or now is None or not isinstance(was, TensorType) or not isinstance(result, TensorType):
         return None
-    old = _static(was)
-    out = _written(target.tolist(), old, node) if old is not None else None
-    if old is None or out is None or not isinstance(result, TensorType):
-        if all(number in (0, -1) for number in target.tolist()) or sum(1 for n in target.tolist() if n > 0) == 0:
+    old, out = _known(was), _known(result)
+    if node.inputs[0] is not None and node.inputs[0].type == x.type and found == _sizes(node.outputs[0]):
+        return None
+    if old is not None and out is not None and len(old) == len(now) and _product(old) == _product(out) != 0:
+        try:
+            made = _new_sizes(place, old, now, out, inputs)
+        except ShapeError:
+            if found is None or _have_other_counts(now, found):
+                raise
             return None
+        if found is not None and all(map(_agree, found, made)):
+            return None
+        return (ops.reshape(x, made),)
+    target = constant_array(inputs[1], weights=True, outer=True)
+    if target is not None and any(n > 0 for n in target.tolist()) and _has_lost_sizes(was, now):
         return _partly(place, target.tolist(), was, now, inputs)
-    return (ops.reshape(x, _new_sizes(place, old, now, out, inputs)),)
+    if found is not None and provably_differ(_product(now), _product(found)):
+        raise _refused(place, f"its operand has {_product(now)} elements now, and its result {_product(found)}", inputs)
+    return None
 
 
-def _static(type_: TensorType) -> list[int] | None:
-    return [int(d) for d in type_.shape] if type_.shape.is_ranked and all(d.is_static for d in type_.shape) else None
+def _inferred(replay: Replay, node: Node, inputs: tuple[Symbol | None, ...]) -> Sizes | None:
+    """Return the dims that the result has where the node stays as it is; None where it cannot stay, or has no rank."""
+    try:
+        (type_,) = replay.results(node, inputs)
+    except ShapeError:
+        return None
+    return [*type_.shape] if isinstance(type_, TensorType) and type_.shape.is_ranked else None
 
 
-def _written(target: list[int], old: list[int], node: Node) -> list[int] | None:
-    """Return the sizes that a Reshape gave so far."""
-    out: list[int] = [
-        old[i] if n == 0 and not node.attributes.get("allowzero") and i < len(old) else n for i, n in enumerate(target)
-    ]
-    if -1 in out:
-        rest = math.prod(n for n in out if n != -1)
-        if not rest:
-            return None
-        out[out.index(-1)] = math.prod(old) // rest
-    size = math.prod(out)
-    return out if size == math.prod(old) and size else None
+def _known(type_: TensorType) -> Sizes | None:
+    """Return the dims of a type; None where some are not known."""
+    return [*type_.shape] if type_.shape.is_ranked and not any(d.is_dynamic for d in type_.shape) else None
+
+
+def _product(dims: Sequence[Dim]) -> Dim:
+    return math.prod(dims, start=Dim(1))
+
+
+def _agree(found: Dim, made: Dim) -> bool:
+    """Return whether an inferred dim may be the new one; a number where that is not known is an old size."""
+    return found == made or found.is_dynamic or (made.is_dynamic and not found.is_static)
+
+
+def _has_lost_sizes(was: TensorType, now: Sizes) -> bool:
+    """Return whether a dim that was a number is another one now."""
+    if not was.shape.is_ranked or len(was.shape) != len(now):
+        return False
+    return any(a.is_static and a != b for a, b in zip(was.shape, now, strict=True))
+
+
+def _have_other_counts(now: Sizes, found: Sizes) -> bool:
+    """Return whether an operand and a result of these dims have other numbers of elements for some sizes."""
+    count, result = _product(now), _product(found)
+    if count.is_dynamic or result.is_dynamic:
+        return count.is_dynamic and result.is_static
+    names = sorted(count.parameters | result.parameters)
+    trials = [{name: first + 2 * i for i, name in enumerate(names)} for first in (3, 4, 7)]
+    return any(count.evaluate(sizes) != result.evaluate(sizes) for sizes in trials)
 
 
 def _partly(
@@ -127,12 +166,12 @@ def _partly(
     return None if made == target else (ops.reshape(x, made),)
 
 
-def _new_sizes(place: str, old: list[int], now: Sizes, out: list[int], inputs: Sequence[Symbol | None]) -> Sizes:
+def _new_sizes(place: str, old: Sizes, now: Sizes, out: Sizes, inputs: Sequence[Symbol | None]) -> Sizes:
     """Return the sizes that a Reshape gives now: runs of dims of equal product go together."""
     made: Sizes = []
     i = j = 0
     while i < len(old) or j < len(out):
-        first, second = (old[i] if i < len(old) else 1), (out[j] if j < len(out) else 1)
+        first, second = (old[i] if i < len(old) else Dim(1)), (out[j] if j < len(out) else Dim(1))
         if i < len(old) and j < len(out) and first == second:
             made.append(now[i])
             i, j = i + 1, j + 1
@@ -146,33 +185,30 @@ def _new_sizes(place: str, old: list[int], now: Sizes, out: list[int], inputs: S
             made.append(Dim(1))
             j += 1
             continue
-        a, b = i + 1, j + 1
-        left, right = first, second
-        while left != right:
-            if left < right:
-                left, a = left * old[a], a + 1
-            else:
-                right, b = right * out[b], b + 1
+        ends = ((a, b) for a in range(i + 1, len(old) + 1) for b in range(j + 1, len(out) + 1))
+        equal = ((a, b) for a, b in ends if _product(old[i:a]) == _product(out[j:b]))
+        a, b = next(equal, (len(old), len(out)))
         made += _run(place, old[i:a], now[i:a], out[j:b], inputs)
         i, j = a, b
     return made
 
 
-def _run(place: str, old: list[int], now: Sizes, out: list[int], inputs: Sequence[Symbol | None]) -> Sizes:
+def _run(place: str, old: Sizes, now: Sizes, out: Sizes, inputs: Sequence[Symbol | None]) -> Sizes:
     """Return the new sizes of a run of dims that became another run."""
-    if all(a == b for a, b in zip(old, now, strict=True)):
-        return [Dim(n) for n in out]
-    total = math.prod(now, start=Dim(1))
+    if old == now:
+        return out
+    total = _product(now)
     if len(out) == 1:
         return [total]
     found = []
     for position, size in enumerate(out):
-        others = math.prod(out[:position] + out[position + 1 :])
+        others = _product(out[:position] + out[position + 1 :])
         quotient = total // others
-        if quotient * others == total and (quotient != size):
-            found.append([*map(Dim, out[:position]), quotient, *map(Dim, out[position + 1 :])])
+        if quotient * others == total and quotient != size:
+            found.append([*out[:position], quotient, *out[position + 1 :]])
     if len(found) != 1:
-        raise _refused(place, f"it makes {out} of {old}, which is {total} now, and one cannot tell how", inputs)
+        was, became = (f"[{', '.join(map(str, dims))}]" for dims in (old, out))
+        raise _refused(place, f"it makes {became} of {was}, which is {total} now, and one cannot tell how", inputs)
     return found[0]
 
 
