@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import sys
 import warnings
 from pathlib import Path
@@ -305,6 +306,55 @@ def test_bits_of_less_than_a_byte_are_kept(source: DType, target: DType) -> None
     wanted = held(target)
     assert made.astype(np.float32).tolist() == wanted.astype(np.float32).tolist()
     assert np.signbit(made.astype(np.float32)).tolist() == np.signbit(wanted.astype(np.float32)).tolist()
+
+
+# Where the kernels compute in float32, or refuse no elements
+
+
+NEAR_0 = np.concatenate([np.geomspace(1e-300, 0.9, 60), -np.geomspace(1e-300, 0.9, 60)])
+
+
+@pytest.mark.parametrize(
+    ("op", "true"),
+    [
+        ("Sinh", np.sinh),
+        ("Asinh", np.arcsinh),
+        ("Atanh", np.arctanh),
+        ("Erf", np.vectorize(math.erf)),
+        ("Softplus", lambda x: np.log1p(np.exp(x))),
+    ],
+)
+def test_functions_of_float64_keep_their_digits_near_0(op: str, true: Any) -> None:
+    x = np.linspace(-700, -30, 90) if op == "Softplus" else NEAR_0
+    np.testing.assert_allclose(run(op, x), true(x), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint64, np.float64])
+def test_shrink_is_computed_in_float64(dtype: Any) -> None:
+    """In float32 bias is lost beside large integers, and 1e300 is infinite."""
+    x = np.array([127, 3, 1, 0] if dtype != np.float64 else [1e300, -1e300, 3, np.nan], dtype)
+    wide, bias = x.astype(np.float64), float(np.float32(1e-6))
+    wanted = np.where(wide > 1.5, wide - bias, np.where(wide < -1.5, wide + bias, 0)).astype(dtype)
+    np.testing.assert_array_equal(run("Shrink", x, opset=9, bias=1e-6, lambd=1.5), wanted)
+
+
+@pytest.mark.parametrize("x", [True, 0, np.uint8(3), np.float32(0), 2.5, np.uint64(1), np.int8(4)])
+def test_places_of_a_scalar_have_no_coordinates(x: Any) -> None:
+    """ONNX: for scalar input, NonZero produces output shape (0, N) instead of (1, N)."""
+    found = run("NonZero", np.asarray(x), opset=13)
+    assert (found.dtype, found.shape) == (np.int64, (0, int(bool(x))))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((0, 2), 0), ((2, 0), 1), ((0, 2), 1)])
+@pytest.mark.parametrize("named", [False, True])
+def test_hardmax_of_no_elements(shape: tuple[int, int], axis: int, named: bool) -> None:
+    dims = {"x0": ["n", "m"]} if named else None
+    assert run("Hardmax", np.zeros(shape), dims=dims, axis=axis).shape == shape
+
+
+def test_hardmax_of_an_axis_of_unknown_length() -> None:
+    x = np.array([[1.0, 3, 3], [-np.inf, -np.inf, -np.inf]])
+    np.testing.assert_array_equal(run("Hardmax", x, dims={"x0": ["n", "m"]}), [[0, 1, 0], [1, 0, 0]])
 
 
 # Strings and images

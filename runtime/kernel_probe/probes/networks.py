@@ -14,7 +14,18 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import LONG, NAN, WIDE, Check, D, Family, Probe, bare, operator
+from graphcore.runtime.kernel_probe.probes.probe import (
+    INTEGERS,
+    LONG,
+    NAN,
+    WIDE,
+    Check,
+    D,
+    Family,
+    Probe,
+    bare,
+    operator,
+)
 from graphcore.runtime.lowering.functions.custom_ops import STATISTICS
 from graphcore.runtime.lowering.guards import same_pads
 from graphcore.types.dtypes import DType
@@ -32,6 +43,8 @@ def families() -> list[Family]:
         Family("Windows of float64 are computed in float32.", [*_windows()]),
         Family("MaxUnpool takes places of the size that is asked for as places of another.", _unpooled()),
         Family("SpaceToDepth knows no mode CRD.", [*_depths()]),
+        Family("Shrink of wide integers and float64 is computed in float32.", [*_shrunk()]),
+        Family("NonZero of a scalar gives a coordinate.", [*_places()]),
         Family("Recurrent networks refuse layout=1.", [*_recurrent()]),
         Family("SkipSimplifiedLayerNormalization does not give the mean that is asked for.", [*_means()]),
         Family("DFT and STFT of float32 lose digits where the length is no power of two.", [*_fourier()]),
@@ -57,6 +70,19 @@ def _dilated() -> Iterator[Probe]:
         for op in ("MaxPool", "LpPool"):
             build = operator(op, **shared)
             yield Probe(D.float32, (), (x,), build, (want,), names=(same_pads.GUARD.trap,), is_known=True)
+
+
+def _shrunk() -> Iterator[Probe]:
+    shrink = operator("Shrink", bias=2.0**-20, lambd=1.5)
+    for dtype in INTEGERS:
+        most = min(int(dtype.max), (1 << 30) - 1)
+        yield Probe(dtype, ("Shrink",), ([most, 1],), shrink, ([most - 1, 0],))
+    yield Probe(D.float64, ("Shrink",), ([1e300, 0.5],), shrink, ([1e300, 0.0],))
+
+
+def _places() -> Iterator[Probe]:
+    for dtype in (D.bool, D.int32, D.int64, D.uint8, D.float32):
+        yield Probe(dtype, ("NonZero",), (1,), operator("NonZero"), (np.zeros((0, 1)),), gives=(D.int64,))
 
 
 def _averages() -> Iterator[Probe]:

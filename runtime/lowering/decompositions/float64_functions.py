@@ -1,9 +1,9 @@
-"""Functions of float64 for which onnxruntime has no kernel, exact to 1e-12."""
+"""Functions of float64 for which onnxruntime has no kernel, exact to 1e-12, near 0 too."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder
@@ -54,9 +54,24 @@ def _halves(b: Builder, x: Symbol) -> tuple[Symbol, Symbol]:
     return large, b.native("Mul", b.native("Exp", b.native("Neg", size)), _c(b, 0.5))
 
 
+def _near(b: Builder, x: Symbol, coefficients: Sequence[float], far: Symbol) -> Symbol:
+    """Return x P(x * x) where |x| is below 0.5, by the coefficients of P, the highest power first; else `far`."""
+    near = b.native("Mul", x, _polynomial(b, b.native("Mul", x, x), coefficients))
+    is_near = b.native("Less", b.native("Abs", x), _c(b, 0.5), dtype=DType.bool)
+    return _where(b, is_near, near, far)
+
+
+def _log1p(b: Builder, x: Symbol) -> Symbol:
+    """Return log(1 + x) with the digits of x that 1 + x has lost, for finite x."""
+    whole = b.native("Add", x, _c(b, 1.0))
+    lost = b.native("Sub", b.native("Sub", whole, _c(b, 1.0)), x)
+    return b.native("Sub", b.native("Log", whole), b.native("Div", lost, whole))
+
+
 def _sinh(b: Builder, x: Symbol) -> Symbol:
     large, small = _halves(b, x)
-    return b.native("Mul", b.native("Sign", x), b.native("Sub", large, small))
+    far = b.native("Mul", b.native("Sign", x), b.native("Sub", large, small))
+    return _near(b, x, [1 / math.factorial(n) for n in range(13, 0, -2)], far)
 
 
 def _cosh(b: Builder, x: Symbol) -> Symbol:
@@ -71,8 +86,9 @@ def _asinh(b: Builder, x: Symbol) -> Symbol:
     size = b.native("Abs", x)
     huge = _greater(b, size, 1e150)
     held = _where(b, huge, _c(b, 1.0), size)
-    root = b.native("Sqrt", b.native("Add", b.native("Mul", held, held), _c(b, 1.0)))
-    plain = b.native("Log", b.native("Add", held, root))
+    square = b.native("Mul", held, held)
+    root = b.native("Sqrt", b.native("Add", square, _c(b, 1.0)))
+    plain = _log1p(b, b.native("Add", held, b.native("Div", square, b.native("Add", root, _c(b, 1.0)))))
     far = b.native("Add", b.native("Log", size), _c(b, _LOG_2))
     return b.native("Mul", b.native("Sign", x), _where(b, huge, far, plain))
 
@@ -89,7 +105,10 @@ def _acosh(b: Builder, x: Symbol) -> Symbol:
 def _atanh(b: Builder, x: Symbol) -> Symbol:
     one = _c(b, 1.0)
     ratio = b.native("Div", b.native("Add", one, x), b.native("Sub", one, x))
-    return b.native("Mul", b.native("Log", ratio), _c(b, 0.5))
+    is_near = b.native("Less", b.native("Abs", x), _c(b, 0.5), dtype=DType.bool)
+    held = _where(b, is_near, x, _c(b, 0.0))
+    near = _log1p(b, b.native("Div", b.native("Add", held, held), b.native("Sub", one, held)))
+    return b.native("Mul", _where(b, is_near, near, b.native("Log", ratio)), _c(b, 0.5))
 
 
 # atan(x) = x + x * z * P(z) / Q(z) with z = x * x, for |x| < 0.66: the rational approximation of the Cephes library.
@@ -99,7 +118,7 @@ _Q = (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.3288106049129
       4.853903996359136964868e2, 1.945506571482613964425e2)  # fmt: skip
 
 
-def _polynomial(b: Builder, x: Symbol, coefficients: tuple[float, ...]) -> Symbol:
+def _polynomial(b: Builder, x: Symbol, coefficients: Sequence[float]) -> Symbol:
     """Return the polynomial by Horner's rule, the highest power first."""
     made = _c(b, coefficients[0])
     for coefficient in coefficients[1:]:
@@ -144,17 +163,22 @@ _ERFCX = (
 )  # fmt: skip
 
 
+# The Taylor series of erf(x) / x in x * x, whose next term is below 1e-17 for |x| < 0.5.
+_ERF = [2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(12, -1, -1)]
+
+
 def _erf(b: Builder, x: Symbol) -> Symbol:
     size = b.native("Min", b.native("Abs", x), _c(b, 6.5))
     t = b.native("Div", b.native("Sub", size, _c(b, 2.5)), b.native("Add", size, _c(b, 2.5)))
     tail = b.native("Exp", b.native("Neg", b.native("Mul", size, size)))
     rest = b.native("Mul", tail, _polynomial(b, t, _ERFCX))
-    return b.native("Mul", b.native("Sub", _c(b, 1.0), rest), b.native("Sign", x))
+    far = b.native("Mul", b.native("Sub", _c(b, 1.0), rest), b.native("Sign", x))
+    return _near(b, x, _ERF, far)
 
 
 def _softplus(b: Builder, x: Symbol) -> Symbol:
     tail = b.native("Exp", b.native("Neg", b.native("Abs", x)))
-    return b.native("Add", b.native("Max", x, _c(b, 0.0)), b.native("Log", b.native("Add", tail, _c(b, 1.0))))
+    return b.native("Add", b.native("Max", x, _c(b, 0.0)), _log1p(b, tail))
 
 
 def _odd(function: Callable[[Builder, Symbol], Symbol]) -> Callable[[Builder, Symbol], Symbol]:

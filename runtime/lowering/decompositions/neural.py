@@ -27,11 +27,19 @@ def mean_of(b: Builder, call: Call) -> Replacement:
 
 
 def hardmax(b: Builder, call: Call) -> Replacement:
-    """Compute Hardmax: 1 at the first of the greatest, 0 elsewhere."""
+    """Compute Hardmax: 1 at the first of the greatest, 0 elsewhere.
+
+    ArgMax needs an element: where the axis may have none, one is added that is not chosen.
+    """
     (x,) = call.inputs
     axis = call.attributes.get("axis", -1) % x.rank
     kept = _shape([Dim(1) if a == axis else d for a, d in enumerate(x.shape)])
-    place = b.op("ArgMax", x, dtype=DType.int64, shape=kept, axis=axis, keepdims=1)
+    filled = x
+    if not x.shape[axis].is_static or not int(x.shape[axis]):
+        pads = b.vector([*[0] * x.rank, *[int(a == axis) for a in range(x.rank)]])
+        longer = _shape([d + 1 if a == axis else d for a, d in enumerate(x.shape)])
+        filled = b.op("Pad", x, pads, b.scalar(float("-inf"), x.dtype), shape=longer, mode="constant")
+    place = b.op("ArgMax", filled, dtype=DType.int64, shape=kept, axis=axis, keepdims=1)
     counted = reshaped(b, count_up(b, length(b, x, axis)), [-1, *[1] * (x.rank - 1 - axis)])
     found = b.op("Equal", symbol(b, counted), place, dtype=DType.bool, shape=x.shape)
     return b.native_cast(found, x.dtype)
@@ -80,11 +88,34 @@ def one_hot(b: Builder, call: Call) -> Replacement:
     return b.op("Where", b.native_cast(marks, DType.bool), there, off, dtype=values.dtype, shape=shape)
 
 
+def shrink(b: Builder, call: Call) -> Replacement:
+    """Compute Shrink in float64: the kernel computes in float32, in which 1e300 is infinite and 2^24 + 1 is even."""
+    (x,) = call.inputs
+    wide = b.cast(x, DType.float64)
+    bias, bound = (b.scalar(float(call.attributes.get(n, d)), wide.dtype) for n, d in (("bias", 0.0), ("lambd", 0.5)))
+    below = b.op("Less", wide, b.scalar(-float(call.attributes.get("lambd", 0.5)), wide.dtype), dtype=DType.bool)
+    above = b.op("Greater", wide, bound, dtype=DType.bool)
+    made = b.op("Where", above, b.op("Sub", wide, bias), b.scalar(0.0, wide.dtype), dtype=wide.dtype, shape=x.shape)
+    made = b.op("Where", below, b.op("Add", wide, bias), made, dtype=wide.dtype, shape=x.shape)
+    return b.native_cast(made, x.dtype)
+
+
+def nonzero_places(b: Builder, call: Call) -> Replacement:
+    """Compute NonZero of a scalar: it has no axes, so its places have no coordinates; the kernel gives one."""
+    (x,) = call.inputs
+    if not x.shape.is_ranked or x.rank:
+        return None
+    count = call.shape[1] if call.shape.is_ranked else Dim.dynamic()
+    places = b.native("NonZero", x, dtype=DType.int64, shape=_shape([Dim(1), count]))
+    none = b.vector([0])
+    return b.op("Slice", places, none, none, none, dtype=DType.int64, shape=call.shape)
+
+
 def nonzero(b: Builder, call: Call) -> Replacement:
     """Compute NonZero of all that is not equal to 0, which NaN is not."""
     (x,) = call.inputs
     zero = b.op("Equal", x, b.scalar(0.0 if x.dtype.is_float else 0, x.dtype), dtype=DType.bool)
-    return b.native(call.op, b.native("Not", zero), dtype=DType.int64, shape=call.shape)
+    return b.op(call.op, b.native("Not", zero), dtype=DType.int64, shape=call.shape)
 
 
 def relu_integers(b: Builder, call: Call) -> Replacement:
