@@ -1,7 +1,7 @@
 """Tries the newest release of every dependency: what fails with it and not with the lock is a warning, or fails CI.
 
 `python .ci/newest.py`, after `make test`. The tests are those marked `releases` of the sample of `make test`, by commit
-the one half or the other. CI fails where a number is wrong (a test marked `numbers` fails an assertion) or a process
+one quarter or another. CI fails where a number is wrong (a test marked `numbers` fails an assertion) or a process
 dies. All else, and a package index that does not answer, is printed as a warning: a release of another package is
 not the fault of the change that CI tests.
 """
@@ -26,7 +26,7 @@ from tests.sampling import default_seed  # noqa: E402  after the path, which is 
 LOCKED, NEWEST = ROOT / ".venv", ROOT / ".venv-newest"
 BUILD = ROOT / "build"
 SECONDS = 1200.0
-"""After which the tests are ended: they take a minute on two cores."""
+"""After which the tests are ended: they take half a minute on two cores."""
 SHOWN = 20
 """The most warnings that are printed; the log has all."""
 
@@ -149,8 +149,8 @@ def _run() -> tuple[str, Report | None]:
     BUILD.mkdir(exist_ok=True)
     written.unlink(missing_ok=True)
     python = str(NEWEST / "bin" / "python")
-    half = f"--shard={1 + int(default_seed().partition('.')[0]) % 2}/2"
-    command = [python, "-m", "pytest", "-q", "-n", "2", "-m", "releases", half, f"--junit-xml={written}"]
+    quarter = f"--shard={1 + int(default_seed().partition('.')[0]) % 4}/4"
+    command = [python, "-m", "pytest", "-q", "-n", "2", "-m", "releases", quarter, f"--junit-xml={written}"]
     with log.open("w", encoding="utf-8") as file:
         running = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
         try:
