@@ -409,3 +409,72 @@ def test_inference_ends_before_an_operand_of_more_numbers_than_there_are_axes(op
         inferred_whole(proto, {op_type})
     assert not Scan(legality("cpu", runtime())).run(proto)
     refused(proto, "says something of more axes than a tensor has", run=True)
+
+
+def _resize(dims: list[int], **more: list[int | str]) -> onnx.ModelProto:
+    names = ["x", *(name if name in more else "" for name in ("roi", "scales", "sizes"))]
+    given = [value("x", FLOAT, dims), *(value(n, INT64 if n == "sizes" else FLOAT, d) for n, d in more.items())]
+    culprit = node("Resize", names, mode="cubic", coordinate_transformation_mode="tf_crop_and_resize")
+    return model([culprit], given, [value("y", FLOAT, None)])
+
+
+def _pad(length: int, axes: int) -> onnx.ModelProto:
+    given = [value("x", FLOAT, [2, 3, 4]), value("pads", INT64, [length]), value("axes", INT64, [axes])]
+    return model([node("Pad", ["x", "pads", "", "axes"])], given, [value("y", FLOAT, None)])
+
+
+def _attention(*shapes: list[int]) -> onnx.ModelProto:
+    given = [value(name, FLOAT, dims) for name, dims in zip("qkv", shapes, strict=True)]
+    heads = {"q_num_heads": 3, "kv_num_heads": 3} if len(shapes[0]) < 4 else {}
+    return model([node("Attention", ["q", "k", "v"], **heads)], given, [value("y", FLOAT, None)], opset=23)
+
+
+@pytest.mark.parametrize(
+    ("proto", "words"),
+    [
+        (_resize([1, 1, 4], roi=[6], scales=[4]), "input 2 is of shape [4], and it is for 3 axes"),
+        (_resize([1, 1, 4], roi=[6], sizes=[2]), "input 3 is of shape [2], and it is for 3 axes"),
+        (_resize([1, 1, 4], roi=[5], sizes=[3]), "input 1 is of shape [5], and it is for 3 axes"),
+        (_resize([1, 1, 4], roi=[6], scales=[3, 1]), "input 2 is of shape [3, 1], and it is for 3 axes"),
+        (_pad(5, 3), "input 1 is of shape [5], and it is for 3 axes"),
+        (_pad(6, 2), "input 1 is of shape [6], and it is for 2 axes"),
+        (_attention([2, 9, 4, 8], [2, 3, 6, 8], [2, 3, 6]), "input 2 has 3 axes, and 4 are taken"),
+        (_attention([2, 4, 24], [2, 6, 24, 5], [2, 6, 30]), "input 1 has 4 axes, and 3 are taken"),
+        (_attention([4, 24], [6, 24], [6, 24]), "input 0 has 2 axes, and 3 or 4 are taken"),
+    ],
+)
+def test_operands_are_refused_when_their_axes_are_not_those_of_the_first(proto: onnx.ModelProto, words: str) -> None:
+    refused(proto, "'culprit'", words)
+
+
+def test_resize_takes_scales_whose_number_no_type_tells() -> None:
+    proto = _resize([1, 1, 4], roi=["r"], scales=["s"])
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    scales = np.array([1, 1, 2], np.float32)
+    (got,) = gc.InferenceSession().load(gc.Graph.load(proto))(
+        np.arange(4.0).reshape(1, 1, 4), np.array([0, 0, 0, 1, 1, 1], np.float32), scales
+    )
+    assert got.shape == (1, 1, 8)
+    assert (got[0, 0, 0], got[0, 0, -1]) == (0, 3)
+
+
+def test_convolution_of_integers_makes_no_constant_as_long_as_its_padding() -> None:
+    """It made one of 16 GiB, out of a file of 250 bytes."""
+    constants = [
+        helper.make_tensor("w", TensorProto.UINT8, [2, 1, 2, 2], [1] * 8),
+        helper.make_tensor("wz", TensorProto.UINT8, [2], [1, 2]),
+        helper.make_tensor("xz", TensorProto.UINT8, [], [1]),
+    ]
+    for padding in ((1 << 21) + 3, (1 << 31) - 1):
+        culprit = node("ConvInteger", ["x", "w", "xz", "wz"], pads=[0, 0, padding, 0])
+        proto = model(
+            [culprit], [value("x", TensorProto.UINT8, [1, 1, 3, 3])], [value("y", TensorProto.INT32, None)], constants
+        )
+        tracemalloc.start()
+        try:
+            gc.Graph.load(proto).to_onnx()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 1 << 24

@@ -188,7 +188,7 @@ def check_values(op_type: str, attributes: Mapping[str, Any], place: object) -> 
 
 _NO_RULES: dict[str, tuple[int, int]] = {}
 
-_WITH_OPERANDS = frozenset({*AXES, *AXES_OF, *OPERANDS, *INDEXED, "GatherND", "Range", "Transpose"})
+_WITH_OPERANDS = frozenset({*AXES, *AXES_OF, *OPERANDS, *INDEXED, "Attention", "GatherND", "Range", "Transpose"})
 
 
 def has_axes(op_type: str) -> bool:
@@ -221,6 +221,10 @@ def check_axes(op_type: str, inputs: Sequence[Symbol | None], attributes: Mappin
     if first is None or not isinstance(first.type, TensorType) or not first.type.shape.is_ranked:
         return
     rank = len(first.type.shape)
+    if op_type == "Attention":
+        _check_heads(rank, inputs, place)
+    if op_type in ("Pad", "Resize", "Upsample"):
+        _check_lengths(op_type, rank, inputs, attributes, place)
     if op_type in INDEXED:
         _check_indices(op_type, first, inputs, attributes, place)
     if op_type == "GatherND":
@@ -269,6 +273,53 @@ def check_constants(op_type: str, arrays: Sequence[np.ndarray[Any, Any] | None],
         step = arrays[2]
         if step is not None and step.dtype.kind in "iuf" and step.size == 1 and not step.any():
             raise ModelError(f"load: {place}: its steps are 0, and it never ends", help="step by another number")
+
+
+def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> None:
+    """Raise `ModelError` for queries, keys and values of unlike ranks, and for past ones without an axis of heads."""
+    for position, symbol in enumerate(inputs):
+        shape = symbol.type.shape if symbol is not None and isinstance(symbol.type, TensorType) else None
+        wanted = {0: (3, 4), 1: (rank,), 2: (rank,), 4: (4,), 5: (4,)}.get(position)
+        if shape is not None and wanted is not None and shape.is_ranked and len(shape) not in wanted:
+            raise ModelError(
+                f"load: {place}: input {position} has {len(shape)} axes, and {' or '.join(map(str, wanted))} are taken",
+                operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+                help="give queries, keys and values as [batch, length, width] or [batch, heads, length, size]",
+            )
+
+
+def _check_lengths(
+    op_type: str, rank: int, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any], place: object
+) -> None:
+    """Raise `ModelError` for scales, sizes, a region or pads of another number of axes than they are for."""
+    given = attributes.get("axes")
+    count: int | None = rank if given is None else len(given)
+    wanted = {1: 1} if op_type == "Upsample" or len(inputs) < 3 else {2: 1, 3: 1}  # numbers for each axis
+    if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        wanted = {1: 2, **wanted}
+    if op_type == "Pad":
+        axes = _length_of(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else Dim(rank)
+        count, wanted = int(axes) if axes is not None and axes.is_static else None, {1: 2}
+    for position, times in wanted.items() if count is not None else ():
+        symbol = inputs[position] if position < len(inputs) else None
+        if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
+            continue
+        length = _length_of(symbol)
+        if length is None and op_type == "Pad":  # onnxruntime takes a row of them too
+            continue
+        if length is None or (length.is_static and int(length) not in (0, times * count)):
+            raise ModelError(
+                f"load: {place}: input {position} is of shape {symbol.type.shape}, and it is for {count} axes",
+                operands={f"input {position}": symbol},
+                help=f"give a vector of {times * count} numbers",
+            )
+
+
+def _length_of(symbol: Symbol | None) -> Dim | None:
+    """Return the dim of a vector; None for what is known to be none, or of unknown rank."""
+    type_ = None if symbol is None else symbol.type
+    is_vector = isinstance(type_, TensorType) and type_.shape.is_ranked and len(type_.shape) == 1
+    return type_.shape[0] if is_vector else None
 
 
 def _check_indices(

@@ -34,7 +34,8 @@ def resize(b: Builder, call: Call) -> Replacement:
     nearest = call.attributes.get("mode", "nearest") == "nearest"
     axes = [a % x.rank for a in call.attributes.get("axes") or range(x.rank)]
     factors, ends = _factors(b, x, axes, scales, sizes, call.attributes)
-    crops = elements_of_floats(b, roi) if roi is not None and int(roi.shape.size) else []
+    has_crops = call.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize" and not _is_empty(roi)
+    crops = elements_of_floats(b, roi, 2 * len(axes)) if roi is not None and has_crops else []
     if not nearest and own is not F64:
         x = b.cast(x, F64)
     for i, axis in enumerate(axes):
@@ -61,12 +62,17 @@ def resize_wrong(b: Builder, call: Call) -> Replacement:
     return resize(b, call)
 
 
-def elements_of_floats(b: Builder, x: Symbol) -> list[Number]:
+def _is_empty(x: Symbol | None) -> bool:
+    """Return whether an operand is left out, or a vector without numbers."""
+    return x is None or (x.shape.is_ranked and x.shape.size == 0)
+
+
+def elements_of_floats(b: Builder, x: Symbol, count: int) -> list[Number]:
     """Return the scalars of a vector of floats, in float64."""
     array = b.known(x)
     if array is not None:
         return [np.asarray(v, np.float64) for v in array]
-    return [cast(b, v, F64) for v in elements(b, x)]
+    return [cast(b, v, F64) for v in elements(b, x, count)]
 
 
 def _factors(
@@ -74,16 +80,16 @@ def _factors(
 ) -> tuple[list[Number], list[Number]]:
     """Return the factor by which each axis grows, in float64, and its new size."""
     there = [length(b, x, axis) for axis in axes]
-    if sizes is None or not int(sizes.shape.size):
+    if sizes is None or _is_empty(sizes):
         assert scales is not None
         known = b.known(scales)
-        given = [np.asarray(v, np.float32) for v in known] if known is not None else elements(b, scales)
+        given = [np.asarray(v, np.float32) for v in known] if known is not None else elements(b, scales, len(axes))
         ends = []
         for factor, size in zip(given, there, strict=True):
             grown = calculate(b, "Mul", cast(b, size, DType.float32), factor)
             ends.append(cast(b, calculate(b, "Floor", grown), DType.int64))
         return [cast(b, f, F64) for f in given], ends
-    ends = elements(b, sizes)
+    ends = elements(b, sizes, len(axes))
     factors = [
         calculate(b, "Div", cast(b, end, F64), cast(b, size, F64)) for end, size in zip(ends, there, strict=True)
     ]

@@ -90,12 +90,17 @@ def length(b: Builder, x: Symbol, axis: int) -> Number:
     return b.native("Squeeze", size, b.vector([0]), shape=_shape([]))
 
 
+_MAX_COUNTED = 1 << 20
+"""Elements of the longest count that is a constant: a file of 200 bytes may say 2^31."""
+
+
 def count_up(b: Builder, count: Number) -> Number:
     """Return 0, 1, ... count - 1."""
-    if not isinstance(count, Symbol):
+    if not isinstance(count, Symbol) and count <= _MAX_COUNTED:
         return np.arange(int(count), dtype=np.int64)
     zero, one = b.scalar(0, DType.int64), b.scalar(1, DType.int64)
-    return b.native("Range", zero, count, one, dtype=DType.int64, shape=_shape([Dim.dynamic()]))
+    end = symbol(b, count)
+    return b.native("Range", zero, end, one, dtype=DType.int64, shape=_shape([dim_of(count)]))
 
 
 def vector(b: Builder, numbers: Sequence[Number | int]) -> Symbol:
@@ -140,12 +145,12 @@ def times(b: Builder, numbers: Sequence[Number | int]) -> Number:
     return made
 
 
-def elements(b: Builder, x: Symbol) -> list[Number]:
-    """Return the scalars of a vector of static size."""
+def elements(b: Builder, x: Symbol, count: int | None = None) -> list[Number]:
+    """Return the scalars of a vector. count: their number, where the operator tells it; that of the shape otherwise."""
     array = b.known(x)
     if array is not None:
         return [np.asarray(v, np.int64) for v in array]
     zero = b.vector([0])
-    count = int(x.shape[0])
+    count = int(x.shape[0]) if count is None else count
     parts = [b.op("Slice", x, b.vector([i]), b.vector([i + 1]), zero, shape=_shape([Dim(1)])) for i in range(count)]
     return [b.native("Squeeze", part, zero, shape=_shape([])) for part in parts]
