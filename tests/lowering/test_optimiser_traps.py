@@ -16,7 +16,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import graphcore as gc
-from graphcore import Graph, Symbol, TensorType
+from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.kernel_probe.probes import Probe
 from graphcore.runtime.kernel_probe.probes import traps as probed
 from graphcore.runtime.lowering.guards import GUARDS
@@ -300,3 +300,21 @@ def test_constants_that_float32_tells_from_0_and_1_are_left_alone() -> None:
     assert not is_rounded(np.array(1e-46, np.float32))
     assert not is_rounded(np.full(2, 1e-46))
     assert is_rounded(np.array([1e-46]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("factor", "term"), [(0.0, 0.0), (-0.0, 0.0), (1.0, 0.0), (1.0, -0.0), (-0.0, -0.0)])
+def test_sign_of_a_zero_sum_stays_when_a_file_is_loaded_again(
+    factor: float, term: float, dtype: str, tmp_path: Path
+) -> None:
+    """A Sum of float64 became an Add when the file was read, which the optimiser drops."""
+    graph = Graph("g", {"x": TensorType(dtype, ["n"])})
+    with graph:
+        graph.output(y=ops.fma(graph["x"], factor, term))
+    x = np.array([0.0, -0.0, 1.5, -1.5], dtype)
+    want = x * np.array(factor, dtype) + np.array(term, dtype)
+    graph.export(tmp_path / "a.onnx")
+    for source in (graph, tmp_path / "a.onnx"):
+        (got,) = gc.InferenceSession().load(source)(x)
+        assert np.signbit(got).tolist() == np.signbit(want).tolist()
+        assert got.tolist() == want.tolist()

@@ -307,3 +307,16 @@ def test_operators_with_a_fast_form_are_operators_of_onnx_or_of_the_library() ->
 
     known = {schema.name for schema in onnx.defs.get_all_schemas()} | set(EXPANSIONS)
     assert known >= OPERATORS >= set(FAST_EXPANSIONS)
+
+
+@pytest.mark.parametrize("name", ["acos", "asin", "atan", "elu", "exp", "log", "mish", "sigmoid", "sin", "cos", "tanh"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_equal_numbers_have_results_within_the_documented_bounds_of_each_other(name: str, dtype: str) -> None:
+    graph = Graph("g", {"x": TensorType(dtype, ["n"])})
+    with graph:
+        graph.output(getattr(ops, name)(graph["x"]))
+    model = gc.InferenceSession().load(graph)
+    units, near = {"float32": (7, 1.2e-7), "float64": (7, 9e-16)}[dtype]
+    for value in np.random.default_rng(0).uniform(0.01, 0.99, 20).astype(dtype):
+        found = np.concatenate([model(np.full(count, value, dtype))[0] for count in (1, 2, 3, 4, 5, 17, 33, 67)])
+        assert np.ptp(found) <= max(units * np.spacing(np.abs(found).max()), near)

@@ -40,7 +40,7 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("GridSample",), (_F64, DType.bool, *_INTEGERS), grid_sample.grid_sample),
     (("DepthToSpace", "SpaceToDepth"), _WIDE, depth_space.depth_and_space),
     (("SpaceToDepth",), (_F32, _F64, DType.int8, DType.uint8), depth_space.space_to_depth),
-    (("Mean", "Sum"), (_F64,), neural.mean_of),
+    (("Mean",), (_F64,), neural.mean_of),
     (("Hardmax",), (_F64,), neural.hardmax),
     (("LRN",), (_F64,), neural.response_normalization),
     (("MeanVarianceNormalization",), (_F64,), neural.mean_variance),
