@@ -67,21 +67,36 @@ def _interface(address: int, size: int, is_read_only: bool) -> dict[str, Any]:
 class Block:
     """Shared memory, mapped. array: its bytes. number: what both sides call it."""
 
-    __slots__ = ("array", "number", "size")
+    __slots__ = ("_is_empty", "array", "number", "size")
 
     def __init__(self, handle: int, size: int, number: int, is_read_only: bool = False) -> None:
         """handle: is not kept, and is the caller's to close. Raises `OSError` where there is no memory to map it."""
         self.size = size
         self.number = number
         self.array: Array = np.asarray(_Mapping(handle, size, is_read_only))
+        self._is_empty = True
+
+    def use(self) -> Block:
+        """Return the block, which is about to be written to."""
+        self._is_empty = False
+        return self
+
+    def empty(self) -> None:
+        """Give the memory of what it holds back to the system, until it is used again."""
+        if not self._is_empty and hasattr(mmap, "MADV_REMOVE"):
+            ctypes.CDLL(None).madvise(
+                ctypes.c_void_p(self.array.ctypes.data), ctypes.c_size_t(self.size), mmap.MADV_REMOVE
+            )
+        self._is_empty = True
 
 
 def create(size: int) -> tuple[int, int]:
     """Return a descriptor of new shared memory and its size, which is rounded up to a power of two from `LEAST` on.
 
-    Raises `ResourceLimitError` where there is not so much.
+    So a worker that asks again and again for a little more gets few blocks. Raises `ResourceLimitError` where there is
+    not so much.
     """
-    rounded = max(LEAST, 1 << max(0, size - 1).bit_length()) if size <= 1 << 26 else -(-size // LEAST) * LEAST
+    rounded = max(LEAST, 1 << max(0, size - 1).bit_length())
     return _file(rounded), rounded
 
 

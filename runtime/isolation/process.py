@@ -31,7 +31,7 @@ from graphcore.types.tensor_types import TensorType, Type
 
 LOG = logging.getLogger("graphcore")
 _KEPT = 3
-"""Blocks of results that are kept for the next runs."""
+"""Free blocks of results that keep their memory for the next runs."""
 _TO_STOP = 0.25
 """Seconds that a worker has to stop a run between two kernels when a call's time is over, before it is ended."""
 _LONGEST_NAME = 1000
@@ -230,18 +230,22 @@ class Worker:
         return results
 
     def _block(self, deadline: float) -> Block:
-        """Return a block that has room for what the last run gave, if there is one."""
+        """Return a block that has room for what the last run gave.
+
+        A worker that was taken over keeps the memory of all blocks that it was ever given. So those that are free stay
+        for later runs, however many, and are empty; only blocks that have become too small are dropped.
+        """
         free = self._results
-        found = None
         for _ in range(len(free)):
             block = free.popleft()
-            if found is None and block.size >= self._needed:
-                found = block
-            elif len(free) >= _KEPT or block.size < self._needed:
-                self._channel.send(Kind.DROP, struct.pack("<I", block.number), deadline)
-            else:
+            if block.size >= self._needed:
                 free.append(block)
-        return found or self._new(self._needed, deadline)
+            else:
+                self._channel.send(Kind.DROP, struct.pack("<I", block.number), deadline)
+        found = free.pop() if free else self._new(self._needed, deadline)
+        for index in range(len(free) - _KEPT):
+            free[index].empty()
+        return found.use()
 
     def _larger(self, content: bytes, least: int, deadline: float) -> Block:
         size = int.from_bytes(content, "little")

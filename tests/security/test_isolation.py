@@ -201,6 +201,23 @@ def test_results_stay_as_they_are_when_other_calls_follow_and_the_model_is_close
     assert descriptors() == before
 
 
+def test_blocks_are_as_many_as_results_are_held_at_once() -> None:
+    graph = Graph("grow", {"x": TensorType(DType.float32, ["n"])})
+    graph.output(y=graph["x"] + 1)
+    with gc.IsolatedSession(load_seconds=START).load(graph) as isolated:
+        worker = isolated._pool()._places[0].worker
+        assert worker is not None
+        for turn in range(4):
+            held = [isolated(np.full(40_000, 10 * turn + i, np.float32))[0] for i in range(8)]
+            assert [array[0] for array in held] == [10 * turn + i + 1 for i in range(8)]
+            assert all((array == array[0]).all() for array in held)
+            del held
+        assert worker._made <= 1 + 8  # the first is too small
+        assert sum(not block.array.any() for block in worker._results) == 0
+        isolated(np.ones(40_000, np.float32))
+        assert sum(not block.array.any() for block in worker._results) == 7 - process._KEPT
+
+
 # Limits
 
 
