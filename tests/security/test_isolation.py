@@ -30,6 +30,7 @@ from graphcore import DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation import process
 from graphcore.runtime.isolation.failures import WorkerLimits
+from graphcore.runtime.isolation.framing import Malformed
 from graphcore.runtime.isolation.process import Program
 from graphcore.runtime.isolation.walls import landlock, seccomp
 from tests.support.onnx_models import FLOAT, INT64, model, one, value
@@ -216,6 +217,14 @@ def test_blocks_are_as_many_as_results_are_held_at_once() -> None:
         assert sum(not block.array.any() for block in worker._results) == 0
         isolated(np.ones(40_000, np.float32))
         assert sum(not block.array.any() for block in worker._results) == 7 - process._KEPT
+
+
+def test_worker_that_takes_no_descriptors_keeps_nobody_waiting() -> None:
+    with taken_over() as isolated, open(os.devnull) as file:
+        worker = isolated._pool()._places[0].worker
+        assert worker is not None
+        with pytest.raises(Malformed, match="without taking its blocks"):
+            [worker._channel.hand(file.fileno()) for _ in range(100_000)]
 
 
 # Limits
