@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc as garbage
+import itertools
 import os
 import pickle
 import platform
@@ -224,7 +225,7 @@ def test_worker_that_takes_no_descriptors_keeps_nobody_waiting() -> None:
         worker = isolated._pool()._places[0].worker
         assert worker is not None
         with pytest.raises(Malformed, match="without taking its blocks"):
-            [worker._channel.hand(file.fileno()) for _ in range(100_000)]
+            list(map(worker._channel.hand, itertools.repeat(file.fileno(), 100_000)))
 
 
 # Limits
