@@ -481,6 +481,7 @@ def test_uneven_transposed_convolution_stays_on_the_device(attributes: dict[str,
     rng = np.random.default_rng(1)
     x, w = (rng.integers(-3, 4, shape).astype(dtype.numpy) for shape in ((2, 2, 5, 4), (2, 3, 3, 2)))
     model = graph.to_onnx(target="cuda")
+    got: Any
     (got,) = ReferenceEvaluator(model).run(None, {"x": x, "w": w})
     want = transposed_by_hand(x, w, got.shape, attributes)
     np.testing.assert_array_equal(got, want)
@@ -506,7 +507,7 @@ def transposed_by_hand(x: Array, w: Array, shape: tuple[int, ...], attributes: d
 
 def recurrent(op_type: str, dtype: DType = D.float32, **attributes: Any) -> Graph:
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op_type]
-    shapes = {"x": ["t", 2, 4], "w": [1, 3 * gates, 4], "r": [1, 3 * gates, 3]}
+    shapes: dict[str, list[int | str]] = {"x": ["t", 2, 4], "w": [1, 3 * gates, 4], "r": [1, 3 * gates, 3]}
     graph = Graph("recurrent", {name: TensorType(dtype, shape) for name, shape in shapes.items()})
     graph.output(y=graph.op(op_type, list(graph.inputs), {"hidden_size": 3, **attributes})[0])
     return graph
@@ -579,6 +580,8 @@ def test_softplus_and_softsign_do_not_overflow_without_a_kernel(version: str) ->
     assert ("Softplus" in operators(made)) is (version != "1.27.0")
     x = np.array([-1000, -1, 0, 1, 90, 1000, 3e38], np.float32)
     model = onnx.ModelProto.FromString(join(encode(made)))
+    plus: Any
+    sign: Any
     with np.errstate(all="ignore"):
         plus, sign = ReferenceEvaluator(model).run(None, {"x": x})
     wide = x.astype(np.float64)

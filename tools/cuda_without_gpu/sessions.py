@@ -27,7 +27,7 @@ from graphcore.runtime.ort.release import runtime
 from tests.runtime import test_fusions, test_fusions_convolutions, test_fusions_exports, test_fusions_moves
 from tests.runtime.test_fusions_norms import norm, rotated
 from tests.support.decoders import some
-from tests.support.every.case import ALL
+from tests.support.every.case import ALL, Array
 from tests.support.every.score import CELLS, OPS, Cell
 from tests.support.every_op import CASES, graph_of
 
@@ -77,13 +77,17 @@ def jobs() -> Iterator[Job]:
                 yield Job("cells", tuple(own), partial(_of_cells, own), str(left))
     for name, model in _MODELS.items():
         for dtype in (_F32, DType.float16, DType.bfloat16):
-            yield Job("models", (name,), lambda _, model=model, dtype=dtype: model(dtype), str(dtype))
-    for name, fused in _FUSIONS.items():
-        yield Job("fusions", (name,), lambda _, fused=fused: fused())
+            yield Job("models", (name,), partial(_of_model, model, dtype), str(dtype))
+    for name in _FUSIONS:
+        yield Job("fusions", (name,), lambda names: _FUSIONS[names[0]]())
 
 
 def _of_ops(dtype: DType, names: tuple[str, ...]) -> Graph:
     return graph_of(list(names), dtype)[0]
+
+
+def _of_model(model: Callable[[DType], Graph], dtype: DType, names: tuple[str, ...]) -> Graph:
+    return model(dtype)
 
 
 def _of_cells(known: dict[str, Cell], names: tuple[str, ...]) -> Graph:
@@ -98,7 +102,7 @@ def _of_cells(known: dict[str, Cell], names: tuple[str, ...]) -> Graph:
     return graph
 
 
-def _weights(shapes: dict[str, tuple[int, ...]], dtype: DType) -> dict[str, gc.runtime.session.Array]:
+def _weights(shapes: dict[str, tuple[int, ...]], dtype: DType) -> dict[str, Array]:
     return {name: array.astype(dtype.numpy) for name, array in some(shapes).items()}
 
 
@@ -110,7 +114,7 @@ _VIT = vit.Config(width=16, layers=2, heads=4, inner=24, image=11, patch=4, chan
 
 
 def _minilm(dtype: DType, packed: bool = False) -> Graph:
-    sizes = {
+    sizes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (32, 16),
         "embeddings.position_embeddings.weight": (24, 16),
         "embeddings.token_type_embeddings.weight": (2, 16),

@@ -88,7 +88,7 @@ def _pads(b: Builder, call: Call) -> list[tuple[int, int]] | None:
     attributes = call.attributes
     if attributes.get("output_shape"):
         return None
-    pads = attributes.get("pads")
+    pads = attributes.get("pads") or []
     automatic = attributes.get("auto_pad", "NOTSET")
     if automatic not in ("SAME_UPPER", "SAME_LOWER"):
         return list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True))
