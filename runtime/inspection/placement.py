@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import onnxruntime
@@ -95,33 +95,35 @@ def recorded(
     whole: Mapping[str, str] | None = getattr(session, "left", None)  # of a provider that takes graphs and no nodes
     nodes = {} if graph is None else {(node.outputs[0].name, node.op_type): node for node in walk(graph)}
     table = kernels("cuda", runtime) if provider != _HOST and whole is None else {}
+    of_sizes = _of_sizes(nodes.values())
     placed = []
     for part in session.get_provider_graph_assignment_info():
         for found in part.get_nodes():
-            reason = "" if part.ep_name == provider else _reason(nodes.get((found.name, found.op_type)), table)
+            node = nodes.get((found.name, found.op_type))
+            reason = "" if part.ep_name == provider else _reason(node, table, of_sizes)
             if reason and whole:
                 reason = whole.get(found.op_type) or "it runs whole graphs, and none with " + ", ".join(whole)
             placed.append(Placed(found.name, found.op_type, part.ep_name, reason))
     return Placement(tuple(placed))
 
 
-def _reason(node: Node | None, table: dict[str, frozenset[DType]]) -> str:
+def _reason(node: Node | None, table: dict[str, frozenset[DType]], of_sizes: Set[Node]) -> str:
     """Return why a node is on the CPU. node: None for one that onnxruntime made, as it does for parts of shapes."""
     if node is None:
         return SIZES
-    return lack(node, table) or (SIZES if _is_of_sizes(node) else _REFUSED)
+    return lack(node, table) or (SIZES if node in of_sizes else _REFUSED)
 
 
-def _is_of_sizes(node: Node) -> bool:
-    """Return whether a node gives integers, or something that is made of integers and constants alone."""
-    return all(map(_is_count, node.outputs)) or all(s is None or _is_made_of_counts(s) for s in node.inputs)
-
-
-def _is_made_of_counts(symbol: Symbol) -> bool:
-    producer = symbol.producer
-    if _is_count(symbol) or isinstance(producer, Constant):
-        return True
-    return isinstance(producer, Node) and all(s is None or _is_made_of_counts(s) for s in producer.inputs)
+def _of_sizes(nodes: Iterable[Node]) -> Set[Node]:
+    """Return the nodes that give integers, or something that is made of integers and constants alone."""
+    found: set[Node] = set()
+    for node in nodes:
+        operands = (s for s in node.inputs if s is not None)
+        if all(map(_is_count, node.outputs)) or all(
+            _is_count(s) or isinstance(s.producer, Constant) or s.producer in found for s in operands
+        ):
+            found.add(node)
+    return found
 
 
 def _is_count(symbol: Symbol) -> bool:
