@@ -236,6 +236,11 @@ def _split(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> 
     return _of_first(node, given) if count == len(node.output) else None
 
 
+def _gathered(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
+    # Kernels trust how many batch dims there are, and end the process where the operands have fewer.
+    return None if any(a.i for a in node.attribute) else _of_first(node, given)
+
+
 def _chosen(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     return scan.branches(node)
 
@@ -245,10 +250,12 @@ def _top(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Se
 
 
 _SAME = """
-    Abs Acos Add And Asin Atan Ceil Concat ConvTranspose Cos DepthToSpace Elu Erf Exp Expand Flatten Floor
-    Gather GatherElements Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity InstanceNormalization
-    LeakyRelu Log LogSoftmax Max Min Mul Neg Not Or PRelu Reciprocal Relu Reshape Selu Sigmoid Sign Sin Slice
-    Softmax Softplus Softsign SpaceToDepth Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Xor
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Compress
+    Concat ConvTranspose Cos Cosh CumSum DepthToSpace Det Elu Erf Exp Expand Flatten Floor Gather GatherElements Gelu
+    Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LeakyRelu Log
+    LogSoftmax LpNormalization LpPool Max Mean MeanVarianceNormalization Min Mish Mul Neg Not Or PRelu Reciprocal Relu
+    Reshape Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Slice Softmax Softplus Softsign
+    SpaceToDepth Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Xor
 """
 
 _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
@@ -258,7 +265,7 @@ ROWS = MappingProxyType(
         **dict.fromkeys(_SAME.split(), Row()),
         **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), _always(DType.bool)),
         **dict.fromkeys(("IsInf", "IsNaN"), _always(DType.bool)),
-        **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
+        **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"), _always(DType.int64)),
         **dict.fromkeys(("AveragePool", "MaxPool"), Row(_window)),
         **dict.fromkeys(("GRU", "LSTM"), Row(_recurrent)),
         "Conv": Row(_convolved),
@@ -270,6 +277,7 @@ ROWS = MappingProxyType(
         "Constant": Row(),
         "ConstantOfShape": Row(_filled),
         "Dropout": Row(_dropped),
+        "GatherND": Row(_gathered),
         "If": Row(_chosen),
         "LayerNormalization": Row(_dropped_statistics),
         "MatMul": Row(_product),

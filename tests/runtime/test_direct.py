@@ -211,6 +211,20 @@ OLD_FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "Elu 6": lambda: chain("Elu", 7, 7, alpha=0.5),
     "TopK 10": lambda: chain("TopK", 10, 10, constants={"k": np.array([2])}, outputs=("y",), axis=1),
     "Sum 8": lambda: chain("Sum", 8, 8),
+    "Compress 9": lambda: chain("Compress", 9, 9, constants={"c": np.array([True, False, True])}, axis=1),
+    "CumSum 11": lambda: chain("CumSum", 11, 11, constants={"a": np.array(-1)}, exclusive=1),
+    "GatherND 11": lambda: chain("GatherND", 11, 11, constants={"i": np.array([[1, 5], [0, -1]])}),
+    "Hardmax 11": lambda: chain("Hardmax", 11, 11, shape=[2, 3, 4], axis=1),
+    "LRN 1": lambda: chain("LRN", 7, 7, shape=[1, 5, 3, 3], size=3),
+    "LpPool 2": lambda: chain("LpPool", 9, 9, shape=[1, 2, 6, 6], kernel_shape=[3, 3], strides=[2, 2], p=3),
+    "Mean 8": lambda: chain("Mean", 8, 8, constants={"w": np.full((6,), 3, np.float32)}),
+    "MeanVarianceNormalization 9": lambda: chain("MeanVarianceNormalization", 9, 9, shape=[2, 3, 4, 4]),
+    "ScatterElements 11": lambda: chain(
+        "ScatterElements", 11, 11, constants={"i": np.array([[5, -2]]), "u": np.ones((1, 2), np.float32)}, axis=1
+    ),
+    "ScatterND 11": lambda: chain(
+        "ScatterND", 11, 11, constants={"i": np.array([[1], [1]]), "u": np.arange(12, dtype=np.float32).reshape(2, 6)}
+    ),
 }
 
 
@@ -238,6 +252,26 @@ def resize(opset: int, mode: str, by: str, **more: Any) -> onnx.ModelProto:
     return chain("Resize", opset, opset, [1, 2, 4, 4], constants, **attributes)
 
 
+@pytest.mark.parametrize(
+    "operator",
+    """Round Tan Sinh Cosh Asinh Acosh Atanh Celu ThresholdedRelu Shrink Hardmax Gelu Mish LpNormalization Mean Det
+    Trilu NonZero""".split(),
+)
+def test_an_operator_with_one_kernel_sends_no_model_around_direct_loading(operator: str) -> None:
+    nodes = [helper.make_node("Exp", ["x"], ["e"]), helper.make_node(operator, ["e"], ["y"])]
+    source = model(nodes, {"x": (F32, [None, 4, 4])}, opset=20, kind=I64 if operator == "NonZero" else F32)
+    direct, x = InferenceSession().load(source), np.random.default_rng(4).standard_normal((3, 4, 4))
+    assert is_direct(direct)
+    assert same(direct(x.astype(np.float32)), lowered(source)(x.astype(np.float32)))
+
+
+@pytest.mark.parametrize(
+    "form", ["Compress 9", "CumSum 11", "GatherND 11", "LpPool 2", "LRN 1", "Mean 8", "Hardmax 11"]
+)
+def test_older_forms_run_as_they_are(form: str) -> None:
+    assert is_direct(InferenceSession().load(OLD_FORMS[form]()))
+
+
 @pytest.mark.releases
 @pytest.mark.parametrize("form", OLD_FORMS)
 def test_numbers_of_older_forms_are_those_of_the_graph(form: str) -> None:
@@ -255,6 +289,9 @@ def _vector(rng: np.random.Generator) -> Array:
 
 STEPS: dict[str, tuple[Callable[[np.random.Generator], Sequence[Array]], dict[str, Any]]] = {
     **{name: (lambda rng: [], {}) for name in ("Relu", "Sigmoid", "Tanh", "Neg", "Softmax", "Exp", "Erf")},
+    **{name: (lambda rng: [], {}) for name in ("Round", "Celu", "Shrink", "Hardmax", "LpNormalization", "Sinh")},
+    "CumSum": (lambda rng: [np.array(1)], {}),
+    "GatherND": (lambda rng: [np.array([[0], [2], [-1]])], {}),
     **{name: (lambda rng: [_vector(rng)], {}) for name in ("Add", "Mul", "Sub", "Div", "Max", "PRelu")},
     **{name: (lambda rng: [rng.standard_normal((6, 6)).astype(np.float32)], {}) for name in ("MatMul", "Gemm")},
     "BatchNormalization": (lambda rng: [_vector(rng) for _ in range(4)], {}),
@@ -297,6 +334,9 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
     "division of integers by zero": lambda: model(
         [helper.make_node("Div", ["x", "c"], ["y"])], {"x": (I64, [2])}, constants={"c": np.array([0])}, kind=I64
     ),
+    "batch dims that its operands may not have": lambda: model(
+        [helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-5)], {"x": (F32, None), "i": (I64, None)}
+    ),
     "products of what is fed": lambda: model(
         [helper.make_node("MatMul", ["x", "z"], ["y"])], {"x": (F32, [2, 3]), "z": (F32, [3, 2])}
     ),
@@ -307,7 +347,7 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
     "operators of other domains": lambda: model(
         [helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], {"x": (F32, [2])}
     ),
-    "operators without a row": lambda: model([helper.make_node("NonZero", ["x"], ["y"])], {"x": (F32, [2])}, kind=I64),
+    "operators without a row": lambda: model([helper.make_node("EyeLike", ["x"], ["y"])], {"x": (F32, [2, 2])}),
     "a GRU that may have no steps": lambda: model(
         [
             helper.make_node("Slice", ["x", "from", "to"], ["s"]),
