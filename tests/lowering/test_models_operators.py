@@ -338,6 +338,15 @@ def test_shrink_is_computed_in_float64(dtype: Any) -> None:
     np.testing.assert_array_equal(run("Shrink", x, opset=9, bias=1e-6, lambd=1.5), wanted)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("counted", "wanted"), [(0, [2, 1, 1, 1]), (1, [1, 0.5, 1, 0.5])])
+def test_average_with_padding_as_wide_as_the_kernel(dtype: Any, counted: int, wanted: list[float]) -> None:
+    """With dilations such padding is less than a window; onnxruntime refuses it."""
+    x = np.array([[[2, 1, 0]]], dtype)
+    attributes = {"kernel_shape": [2], "dilations": [2], "pads": [2, 1], "count_include_pad": counted}
+    np.testing.assert_array_equal(run("AveragePool", x, **attributes), [[wanted]])
+
+
 @pytest.mark.parametrize("x", [True, 0, np.uint8(3), np.float32(0), 2.5, np.uint64(1), np.int8(4)])
 def test_places_of_a_scalar_have_no_coordinates(x: Any) -> None:
     """ONNX: for scalar input, NonZero produces output shape (0, N) instead of (1, N)."""

@@ -26,6 +26,7 @@ from graphcore.runtime.kernel_probe.probes.probe import (
     bare,
     operator,
 )
+from graphcore.runtime.lowering.decompositions.older.kernels import COUNTED_PADDING
 from graphcore.runtime.lowering.functions.custom_ops import STATISTICS
 from graphcore.runtime.lowering.guards import same_pads
 from graphcore.types.dtypes import DType
@@ -37,6 +38,7 @@ def families() -> list[Family]:
     return [
         Family("AveragePool counts wrong what is added after an axis.", [*_averages()]),
         Family("Windows with dilations are padded as if there were none where auto_pad says SAME.", [*_dilated()]),
+        Family("AveragePool refuses padding as wide as the kernel.", [*_wide_padding()]),
         Family("Resize is off in some modes, and integers go through float32.", _resized()),
         Family("Sum and Mean of float64 are those of float32.", [*_sums()]),
         Family("OneHot refuses indices of 8 bits, and gives 1 for those that are out of range.", [*_one_hot()]),
@@ -72,6 +74,12 @@ def _dilated() -> Iterator[Probe]:
             yield Probe(D.float32, (), (x,), build, (want,), names=(same_pads.GUARD.trap,), is_known=True)
 
 
+def _wide_padding() -> Iterator[Probe]:
+    for counted, want in ((0, [2.0, 1, 1, 1]), (1, [1.0, 0.5, 1, 0.5])):
+        build = operator("AveragePool", kernel_shape=[2], dilations=[2], pads=[2, 1], count_include_pad=counted)
+        yield Probe(D.float32, ("AveragePool",), ([[[2.0, 1, 0]]],), build, ([[want]],))
+
+
 def _shrunk() -> Iterator[Probe]:
     shrink = operator("Shrink", bias=2.0**-20, lambd=1.5)
     for dtype in INTEGERS:
@@ -98,7 +106,7 @@ def _averages() -> Iterator[Probe]:
                     continue
                 attributes = {"kernel_shape": [*kernel], "strides": [strides] * axes, "pads": [*pads[0], *pads[1]]}
                 build = operator("AveragePool", **attributes, ceil_mode=ceil, count_include_pad=counted)
-                yield Probe(D.float32, ("AveragePool",), (x,), build, (want,))
+                yield Probe(D.float32, (), (x,), build, (want,), names=(COUNTED_PADDING,))
     x = draw.integers(-8, 9, (1, 2, 7, 8)).astype(np.float64)
     total = [_same_padding(n, 2, 2) for n in (7, 8)]
     for mode, counted in itertools.product(("SAME_UPPER", "SAME_LOWER"), (0, 1)):
@@ -106,7 +114,7 @@ def _averages() -> Iterator[Probe]:
         ends = (less, more) if mode == "SAME_UPPER" else (more, less)
         want = _averaged(x, (2, 2), 2, *ends, ceil=False, counted=bool(counted))
         build = operator("AveragePool", kernel_shape=[2, 2], strides=[2, 2], auto_pad=mode, count_include_pad=counted)
-        yield Probe(D.float32, ("AveragePool",), (x,), build, (want,))
+        yield Probe(D.float32, (), (x,), build, (want,), names=(COUNTED_PADDING,))
 
 
 def _same_padding(size: int, kernel: int, stride: int) -> int:

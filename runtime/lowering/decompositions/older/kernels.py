@@ -40,10 +40,20 @@ def written(b: Builder, call: Call) -> Replacement:
     return b.op("ScatterElements", past, places, update, shape=call.shape, axis=axis)
 
 
+COUNTED_PADDING = "AveragePool that counts padding"
+"""A trap: see `average`."""
+
+
 def average(b: Builder, call: Call) -> Replacement:
-    """Compute AveragePool of a tensor padded before: the kernel counts wrong the padding after an axis."""
+    """Compute AveragePool of a tensor padded before: the kernel counts wrong the padding after an axis.
+
+    Padding as wide as the kernel, which may be less than a window with dilations, is refused by it.
+    """
     (x,) = call.inputs
-    if not call.attributes.get("count_include_pad"):
+    sizes = call.attributes.get("kernel_shape", ())
+    if any(n >= sizes[i % len(sizes)] for i, n in enumerate(call.attributes.get("pads", ()))):
+        return pooling.average(b, call)
+    if not call.attributes.get("count_include_pad") or not b.rules.has_trap(COUNTED_PADDING):
         return None
     if call.attributes.get("ceil_mode") or call.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         return pooling.average(b, call)
