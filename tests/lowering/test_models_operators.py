@@ -347,7 +347,7 @@ def test_average_with_padding_as_wide_as_the_kernel(dtype: Any, counted: int, wa
     np.testing.assert_array_equal(run("AveragePool", x, **attributes), [[wanted]])
 
 
-@pytest.mark.parametrize("x", [True, 0, np.uint8(3), np.float32(0), 2.5, np.uint64(1), np.int8(4)])
+@pytest.mark.parametrize("x", [True, 0, np.uint8(3), np.float32(0), 2.5, np.uint64(1), np.int8(4), np.float16(1)])
 def test_places_of_a_scalar_have_no_coordinates(x: Any) -> None:
     """ONNX: for scalar input, NonZero produces output shape (0, N) instead of (1, N)."""
     found = run("NonZero", np.asarray(x), opset=13)
@@ -375,6 +375,18 @@ def test_letters_change_case_when_the_model_names_no_locale() -> None:
     assert upper.tolist() == ["ÄPFEL", "ÉTÉ", "МИР", "ABC"]
     lower = run("StringNormalizer", x, case_change_action="LOWER", stopwords=["ABC"], is_case_sensitive=0)
     assert lower.tolist() == ["äpfel", "été", "мир"]
+
+
+@pytest.mark.parametrize("text", ["", "a"])
+def test_places_of_a_string_have_no_coordinates(text: str) -> None:
+    assert run("NonZero", np.array(text, object), opset=13).shape == (0, len(text))
+
+
+@pytest.mark.parametrize("op", ["DepthToSpace", "SpaceToDepth", "Trilu"])
+def test_strings_without_elements_are_moved(op: str) -> None:
+    attributes = {} if op == "Trilu" else {"blocksize": 2}
+    wanted = {"DepthToSpace": (1, 1, 0, 4), "SpaceToDepth": (1, 16, 0, 1), "Trilu": (1, 4, 0, 2)}
+    assert run(op, np.zeros((1, 4, 0, 2), object), **attributes).shape == wanted[op]
 
 
 def test_locale_is_left_to_the_kernel_when_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def moved(b: Builder, call: Call) -> Replacement:
         size = times(b, lengths(b, operand, range(operand.rank)))
         numbers = symbol(b, calculate(b, "Add", count_up(b, size), seen))
         like = b.native("Shape", operand, dtype=DType.int64, shape=_shape([Dim(operand.rank)]))
-        numbers = b.native("Reshape", numbers, like, shape=operand.shape)
+        numbers = b.native("Reshape", numbers, like, shape=operand.shape, allowzero=1)
         given.append(b.cast(numbers, dtype))
         texts.append(b.native("Reshape", operand, b.vector([-1]), shape=_shape([Dim.dynamic()])))
         seen = calculate(b, "Add", seen, size)
@@ -58,7 +58,7 @@ def _check(call: Call) -> None:
 def nonzero(b: Builder, call: Call) -> Replacement:
     """Compute NonZero of strings: of those that are not empty."""
     empty = b.native("Equal", call.inputs[0], b.constant(np.array("", object), DType.string), dtype=DType.bool)
-    return b.native(call.op, b.native("Not", empty), dtype=DType.int64, shape=call.shape)
+    return b.op("NonZero", b.native("Not", empty), dtype=DType.int64, shape=call.shape)
 
 
 def not_added(b: Builder, call: Call) -> Replacement:
