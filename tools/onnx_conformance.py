@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import inspect
 import json
 import os
@@ -273,7 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = run(checkout, options)
     if not found:
         parser.error("no test was run: no operator has one of these names")
-    versions = {name: metadata.version(name) for name in ("onnx", "onnxruntime", "numpy", "spox", "hypothesis")}
+    packages = ("onnx", "onnxruntime", "numpy", "spox", "hypothesis")
+    versions = {name: metadata.version(name) for name in packages if importlib.util.find_spec(name)}
     report = {"candidate": options.candidate, "examples": options.examples, "versions": versions, "tests": found}
     options.report.parent.mkdir(parents=True, exist_ok=True)
     options.report.write_text(json.dumps(report, indent=1), encoding="utf-8")
