@@ -343,7 +343,7 @@ def test_shrink_is_computed_in_float64(dtype: Any) -> None:
 def test_average_with_padding_as_wide_as_the_kernel(dtype: Any, counted: int, wanted: list[float]) -> None:
     """With dilations such padding is less than a window; onnxruntime refuses it."""
     x = np.array([[[2, 1, 0]]], dtype)
-    attributes = {"kernel_shape": [2], "dilations": [2], "pads": [2, 1], "count_include_pad": counted}
+    attributes: dict[str, Any] = {"kernel_shape": [2], "dilations": [2], "pads": [2, 1], "count_include_pad": counted}
     np.testing.assert_array_equal(run("AveragePool", x, **attributes), [[wanted]])
 
 
@@ -384,7 +384,7 @@ def test_places_of_a_string_have_no_coordinates(text: str) -> None:
 
 @pytest.mark.parametrize("op", ["DepthToSpace", "SpaceToDepth", "Trilu"])
 def test_strings_without_elements_are_moved(op: str) -> None:
-    attributes = {} if op == "Trilu" else {"blocksize": 2}
+    attributes: dict[str, Any] = {} if op == "Trilu" else {"blocksize": 2}
     wanted = {"DepthToSpace": (1, 1, 0, 4), "SpaceToDepth": (1, 16, 0, 1), "Trilu": (1, 4, 0, 2)}
     assert run(op, np.zeros((1, 4, 0, 2), object), **attributes).shape == wanted[op]
 
