@@ -50,9 +50,9 @@ class Merger:
                 attributes = tuple([(key, _frozen(node.attributes[key])) for key in sorted(node.attributes)])
             except TypeError:
                 return None
-        operands = tuple([None if s is None else s.id for s in inputs])
+        operands = tuple([-1 if s is None else s.id for s in inputs])
         if node.op_type in _IN_ANY_ORDER and len(operands) == 2:
-            operands = operands if operands[0] < operands[1] else operands[::-1]
+            operands = tuple(sorted(operands))
         types = tuple([id(s.type) for s in node.outputs])
         return node.op_type, node.domain, operands, attributes, types, is_read
 

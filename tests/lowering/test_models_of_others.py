@@ -116,13 +116,14 @@ def test_what_a_float_moves_of_an_integer_goes_back_without_a_guard(name: str, m
     graph = Graph("moves", {"x": TensorType(DType.of(name), x.shape)})
     y, op = graph["x"].cast(floats), ops.onnx
     deep, wide = x.reshape(1, 2, 2, 1, 2, 2), x.reshape(1, 4, 1, 2, 1, 2)
-    moved, want = {
+    made: dict[str, Any] = {
         "DepthToSpace": lambda: (op.DepthToSpace(y, blocksize=2), deep.transpose(0, 3, 4, 1, 5, 2)),
         "SpaceToDepth": lambda: (op.SpaceToDepth(y, blocksize=2), wide.transpose(0, 3, 5, 1, 2, 4)),
         "ReverseSequence": lambda: (op.ReverseSequence(y, np.array([4]), batch_axis=0, time_axis=1), x[:, ::-1]),
         "Compress": lambda: (op.Compress(y, np.array([True, False, True, True]), axis=1), x[:, [0, 2, 3]]),
         "Transpose": lambda: (ops.permute(y, (0, 3, 1, 2)), x.transpose(0, 3, 1, 2)),
-    }[move]()
+    }
+    moved, want = made[move]()
     graph.output(moved.cast(DType.of(name)))
     model = gc.InferenceSession().load(graph)
     assert model(x)[0].tobytes() == want.astype(name).tobytes()

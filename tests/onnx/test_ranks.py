@@ -76,12 +76,12 @@ def test_outputs_have_the_rank_that_a_model_declares_when_inference_knows_none()
 
 @pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
 def test_axis_of_scales_is_checked_when_a_model_is_read(operator: str) -> None:
-    def read(count: int, rank: int = 2, **attributes: int) -> gc.Graph:
+    def read(count: int, rank: int = 2, **attributes: Any) -> gc.Graph:
         nodes = [onnx.helper.make_node(operator, ["x", "s", "z"], ["y"], **attributes)]
         kinds = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT8]
         kinds = kinds if operator == "QuantizeLinear" else kinds[::-1]
         x, y = (onnx.helper.make_tensor_value_info(n, k, [3] * rank) for n, k in zip("xy", kinds, strict=True))
-        arrays = {"s": np.ones(count, np.float32), "z": np.zeros(count, np.int8)}
+        arrays: dict[str, Any] = {"s": np.ones(count, np.float32), "z": np.zeros(count, np.int8)}
         held = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
         made = onnx.helper.make_graph(nodes, "g", [x], [y], held)
         return gc.Graph.load(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 19)]))

@@ -256,7 +256,8 @@ def test_padding_that_is_no_border_of_zeros_stays(what: str) -> None:
 
 
 def test_floor_division_of_sizes_is_folded() -> None:
-    for sizes, left, known in ([4, 9], [], [[2, 4], [-3]]), (["a", 9], ["Shape", "FloorDiv"], [[-3]]):
+    cases: list[tuple[Any, ...]] = [([4, 9], [], [[2, 4], [-3]]), (["a", 9], ["Shape", "FloorDiv"], [[-3]])]
+    for sizes, left, known in cases:
         graph = Graph("g", {"x": TensorType("float32", sizes)})
         shape = ops.onnx.Shape(graph["x"])
         graph.output(shape // 2, shape[1:] // -4)
