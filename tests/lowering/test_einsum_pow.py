@@ -77,12 +77,12 @@ def test_remainder_with_the_sign_of_the_dividend_is_exact(dtype: DType) -> None:
     assert np.array_equal(got, reference.wrapped([left(int(a), 7) for a in x], dtype))
 
 
-@pytest.mark.parametrize("dtype", [D.float32, D.float64, D.int64, D.uint8], ids=str)
+@pytest.mark.parametrize("dtype", [D.float32, D.float64, D.int32, D.int64, D.uint8], ids=str)
 @pytest.mark.parametrize(
     "equation",
     [
         "bij,bkj->bik", "ij,jik->k", "ij,kj->ik", "kij,lk->jil", "ij,kj,kl->li", ",d,edab,dafe->", "ij,ij->",
-        "ij,jk->ki", "iij,kj->ik", "ijj,kj->ik", "iji,kj->ik", "iji->ji", "ijji,j->i", "ijij,k->kji",
+        "ij,jk->ki", "iij,kj->ik", "ijj,kj->ik", "iji,kj->ik", "iji->ji", "ijji,j->i", "ijij,k->kji", "iijk->jk",
     ],
 )  # fmt: skip
 def test_einsum_is_zero_when_any_axis_is_empty(equation: str, dtype: DType) -> None:
@@ -101,10 +101,11 @@ def test_einsum_is_zero_when_any_axis_is_empty(equation: str, dtype: DType) -> N
             assert np.array_equal(result, want)
 
 
-@pytest.mark.parametrize("dtype", [D.float32, D.int64], ids=str)
+@pytest.mark.parametrize("dtype", [D.float32, D.int8, D.int64], ids=str)
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [
+        ("ii...->...", [(4, 4, 0, 2)]),
         ("...ij,...kj->...ik", [(2, 3, 0), (2, 4, 0)]),
         ("j...i,...jk->...ik", [(2, 3, 0), (3, 2, 4)]),
         ("...i,ij->...j", [(2, 0), (0, 3)]),

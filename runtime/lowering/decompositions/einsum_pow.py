@@ -31,6 +31,8 @@ def einsum(b: Builder, call: Call) -> Replacement:
     equation = parse(call.attributes["equation"], len(call.inputs), {})
     if not any(equation.is_lone(label) for labels in equation.inputs for label in labels):
         return turned(b, call)
+    if all(x.shape.is_ranked for x in call.inputs) and any(map(_may_be_empty, call.inputs)):
+        equation = spelled(equation, [x.rank for x in call.inputs])
     made: list[Symbol] = []
     left = []
     for x, labels in zip(call.inputs, equation.inputs, strict=True):
@@ -128,6 +130,8 @@ def _transposed(b: Builder, x: Symbol, labels: tuple[str, ...], order: tuple[str
 
 
 def _summed(b: Builder, x: Symbol, labels: tuple[str, ...], lone: list[str]) -> tuple[Symbol, tuple[str, ...]]:
+    if _may_be_empty(x) and "..." not in labels:
+        x, labels = _diagonal(b, x, labels)
     order = tuple(dict.fromkeys(labels))
     dots = order.index("...") if "..." in order else len(order)
     if order != labels:
