@@ -146,3 +146,136 @@ def test_regressors_take_what_their_kernels_do_not(dtype: Any) -> None:
     x = np.array([[1, 2, 1], [3, 1, 2]], dtype)
     (found,) = run(lambda x: on.ml.LinearRegressor(x, coefficients=[0.5, 1.0, -1.0], intercepts=[0.25]), x)
     np.testing.assert_array_equal(found, np.array([[1.75], [0.75]], np.float32))
+
+
+# TreeEnsemble
+
+FOREST: dict[str, Any] = {
+    "n_targets": 2,
+    "nodes_featureids": [0, 1, 2, 1, 0, 2, 0],
+    "nodes_splits": [0.5, 1.0, 2.0, 1.0, 0.5, -1.0, 3.0],
+    "nodes_modes": [0, 1, 2, 3, 4, 5, 4],
+    "nodes_truenodeids": [1, 0, 2, 3, 4, 6, 8],
+    "nodes_trueleafs": [0, 1, 1, 1, 1, 1, 1],
+    "nodes_falsenodeids": [2, 1, 3, 5, 5, 7, 9],
+    "nodes_falseleafs": [0, 1, 0, 1, 0, 1, 1],
+    "leaf_targetids": [0, 1, 0, 1, 0, 1, 0, 1, 1, 1],
+    "leaf_weights": [0.5, 0.25, -1.0, 2.0, 0.125, 0.75, -0.5, 1.5, 0.25, -0.25],
+    "tree_roots": [0, 4, 6],
+}
+"""Three trees of every comparison. Of the third, a target has one score or none."""
+
+SETS: dict[str, Any] = {
+    "nodes_modes": [0, 6, 2, 6, 6, 5, 6],
+    "membership_values": [1.0, 40.0, float("nan"), -1.0, 0.5, float("nan"), float("nan"), 2.0, 3.0, 7.5, float("nan")],
+}
+"""Sets of whole and of other numbers, and an empty one."""
+
+EMPTY_SET: dict[str, Any] = {"nodes_modes": [6] * 7, "membership_values": [float("nan")] * 7}
+TRACKED: dict[str, Any] = {"nodes_missing_value_tracks_true": [1, 0, 1, 1, 1, 0, 1]}
+ROOTS_OF_LEAVES: dict[str, Any] = {
+    "nodes_falsenodeids": [1, 1, 3, 5, 5, 7, 8],
+    "nodes_falseleafs": [1, 1, 0, 1, 0, 1, 1],
+}
+"""A root with a node and a leaf of the same number, and one with the same leaf twice."""
+
+POINTS = np.array(
+    [[a, b, c] for a in (-1, 0.5, 3) for b in (0.5, 1, 40) for c in (-1, 2, 7.5)] + [[np.nan] * 3, [3, np.nan, 2]]
+)
+
+
+def grown(said: dict[str, Any], x: Any) -> Any:
+    """Return the scores of a forest, without a transform, in float64."""
+    values = iter(said.get("membership_values", ()))
+    sets = {at: members(values) for at, mode in enumerate(said["nodes_modes"]) if mode == 6}
+    scores = np.zeros((len(x), said["n_targets"]))
+    tracks = said.get("nodes_missing_value_tracks_true", [0] * len(said["nodes_modes"]))
+    for row, point in zip(scores, x, strict=True):
+        found: list[list[float]] = [[] for _ in row]
+        for root in said["tree_roots"]:
+            at, is_leaf = root, 0
+            while not is_leaf:
+                a, b = float(point[said["nodes_featureids"][at]]), said["nodes_splits"][at]
+                compared = (a <= b, a < b, a >= b, a > b, a == b, a != b, a in sets.get(at, ()))
+                holds = compared[said["nodes_modes"][at]] or (np.isnan(a) and tracks[at])
+                name = "true" if holds else "false"
+                at, is_leaf = said[f"nodes_{name}nodeids"][at], said[f"nodes_{name}leafs"][at]
+            found[said["leaf_targetids"][at]].append(said["leaf_weights"][at])
+        combined = (lambda v: sum(v) / len(said["tree_roots"]), sum, min, max)[said.get("aggregate_function", 1)]
+        row[:] = [combined(each) if each else 0 for each in found]
+    return scores
+
+
+def members(values: Any) -> set[float]:
+    """Return the next values up to a NaN."""
+    found: set[float] = set()
+    while (value := next(values)) == value:
+        found.add(value)
+    return found
+
+
+def transformed(scores: Any, transform: int) -> Any:
+    powers = np.exp(scores)
+    if transform == 1:
+        return powers / powers.sum(axis=1, keepdims=True)
+    if transform == 2:
+        return 1 / (1 + np.exp(-scores))
+    if transform == 3:
+        with np.errstate(invalid="ignore"):
+            zero = np.where(scores == 0, 0, powers)
+            return zero / zero.sum(axis=1, keepdims=True)
+    return scores
+
+
+def forest(said: dict[str, Any], dtype: Any) -> gc.Graph:
+    dtypes = {**dict.fromkeys(("nodes_splits", "leaf_weights", "membership_values"), dtype), "nodes_modes": np.uint8}
+    own = {n: np.array(v, dtypes[n]) if n in dtypes else v for n, v in said.items()}
+    graph = gc.Graph("forest", {"x": gc.TensorType(DType.of(np.dtype(dtype)), ["n", 3])})
+    graph.output(y=on.ml.TreeEnsemble(graph["x"], **own))
+    return graph
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("transform", range(4))
+@pytest.mark.parametrize("aggregate", range(4))
+@pytest.mark.parametrize("tracked", [{}, TRACKED], ids=["", "tracked"])
+@pytest.mark.parametrize(
+    "other", [{}, SETS, EMPTY_SET, ROOTS_OF_LEAVES, {"n_targets": 1, "leaf_targetids": [0] * 10}],
+    ids=["compared", "sets", "empty", "roots", "one"],
+)  # fmt: skip
+def test_forests_have_the_scores_of_their_leaves(
+    other: dict[str, Any], tracked: dict[str, Any], aggregate: int, transform: int, dtype: Any
+) -> None:
+    said = {**FOREST, **other, **tracked, "aggregate_function": aggregate, "post_transform": transform}
+    x = POINTS.astype(dtype)
+    wanted = transformed(grown(said, x), transform)
+    graph = forest(said, dtype)
+    model = graph.to_onnx(runtime="1.20")
+    assert "TreeEnsemble" not in {node.op_type for node in model.graph.node}, "onnxruntime 1.20 has no kernel"
+    assert {e.domain: e.version for e in model.opset_import}["ai.onnx.ml"] < 5
+    exact = aggregate and not transform
+    tolerance = {np.float16: 2e-3, np.float32: 2e-6, np.float64: 1e-14}[dtype]
+    for found in (gc.InferenceSession().load(graph)(x)[0], gc.InferenceSession().load(model)(x)[0]):
+        assert found.dtype == dtype
+        if exact:
+            np.testing.assert_array_equal(found, wanted)
+        else:
+            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "mode": {"nodes_modes": [9] * 7},
+    "root": {"tree_roots": [7]},
+    "leaf": {"nodes_truenodeids": [1, 0, 2, 3, 4, 6, 10]},
+    "transform": {"post_transform": 5},
+    "target": {"leaf_targetids": [2] * 10},
+    "lengths": {"nodes_splits": [0.5]},
+    "circle": {"nodes_truenodeids": [0, 0, 2, 3, 4, 6, 8]},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_forests_without_what_they_name_are_refused(name: str) -> None:
+    with pytest.raises(gc.GraphcoreError, match="TreeEnsemble"):
+        forest({**FOREST, **BROKEN[name]}, np.float32).to_onnx(runtime="1.20")

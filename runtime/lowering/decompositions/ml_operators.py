@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from graphcore.arrays.casting import cast_array
+from graphcore.arrays.casting import Array, cast_array
+from graphcore.errors import GraphError
+from graphcore.ir.bodies import outermost
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
+from graphcore.runtime.lowering.decompositions.windows import reduced
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, Type, _shape
+from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
 DOMAIN = "ai.onnx.ml"
 
@@ -149,6 +153,216 @@ def _classified(b: Builder, call: Call) -> Replacement:
     return b.op("Gather", table, best, dtype=own, shape=call.shape), scores
 
 
+def _ensembled(b: Builder, call: Call) -> Replacement:
+    """Compute TreeEnsemble by TreeEnsembleRegressor, and float16 in float32.
+
+    Releases before 1.22 have no kernel. The others take SOFTMAX for LOGISTIC and the other way round, apply neither to
+    one target, and are wrong or fail where a node tests for membership of a set; that of 1.22 is wrong where a node
+    compares with one value, or where a node and a leaf below a root have the same number.
+    """
+    (x,), said = call.inputs, call.attributes
+    if x.dtype is _F16:
+        held = {n: a.astype(np.float32) if _is_of(a, _F16) else a for n, a in said.items()}
+        wide = Call(call.op, (b.cast(x, _F32),), (b.retyped(call.types[0], _F32),), held, DOMAIN)
+        made = _ensembled(b, wide)
+        assert isinstance(made, Symbol)
+        return b.cast(made, _F16)
+    _check_trees(said)
+    transform = _TRANSFORMS[said.get("post_transform", 0)]
+    outermost(b.graph).opsets[DOMAIN] = 4  # the last version that has the operator
+    nodes, leaves = _chained(said)
+    trees: dict[str, Any] = {
+        **{f"nodes_{name}": [row[place] for row in nodes] for place, name in enumerate(_COLUMNS)},
+        "target_treeids": [tree for tree, _, _ in leaves],
+        "target_nodeids": [node for _, node, _ in leaves],
+    }
+    trees["nodes_values_as_tensor"] = np.array(trees["nodes_values_as_tensor"], x.dtype.numpy)
+    places = [place for _, _, place in leaves]
+    weights = np.asarray(said["leaf_weights"])[places]
+    targets = np.asarray(said["leaf_targetids"], np.int64)[places]
+    if x.dtype is _F64 and transform != "PROBIT":  # which the kernel computes as an approximation, in float32
+        return _transformed(b, _by_leaves(b, call, trees, weights, targets), transform)
+    trees |= {
+        "target_ids": targets.tolist(),
+        "target_weights_as_tensor": weights,
+        "n_targets": said.get("n_targets", 0),
+    }
+    trees |= {"aggregate_function": _AGGREGATES[said.get("aggregate_function", 1)]}
+    trees |= {"post_transform": "PROBIT" if transform == "PROBIT" else "NONE"}
+    made = b.emit("TreeEnsembleRegressor", (x,), b.retyped(call.types[0], _F32), trees, DOMAIN)
+    return b.cast(made, x.dtype) if transform == "PROBIT" else _transformed(b, made, transform)
+
+
+def _check_trees(said: Mapping[str, Any]) -> None:
+    """Raise `GraphError` for trees that name nodes, leaves, targets, modes or transforms which there are not."""
+    count, leaves = len(said["nodes_modes"]), len(said["leaf_weights"])
+    below = [
+        0 <= at < (leaves if is_leaf else count)
+        for name in ("true", "false")
+        for at, is_leaf in zip(said[f"nodes_{name}nodeids"], said[f"nodes_{name}leafs"], strict=False)
+    ]
+    numbers = (
+        (said["nodes_modes"], len(_MODES)),
+        (said["tree_roots"], count),
+        (said["leaf_targetids"], said.get("n_targets", 0)),
+        ([said.get("post_transform", 0)], len(_TRANSFORMS)),
+        ([said.get("aggregate_function", 1)], len(_AGGREGATES)),
+    )
+    needed = [v for n, v in said.items() if n.startswith("nodes_") and (len(v) or n not in _OPTIONAL)]
+    is_whole = all(len(values) == count for values in needed)
+    is_whole &= leaves == len(said["leaf_targetids"]) and len(below) == 2 * count and bool(len(said["tree_roots"]))
+    if not is_whole or not all(below) or not all(0 <= n < end for values, end in numbers for n in values):
+        raise GraphError(
+            "TreeEnsemble: its attributes name nodes, leaves, targets, modes or transforms that it does not have, or "
+            "are of several lengths",
+            help="write the model again",
+        )
+
+
+def _chained(said: Mapping[str, Any]) -> tuple[list[list[Any]], list[tuple[int, int, int]]]:
+    """Return the nodes of trees, a row for each as `_COLUMNS` says, and for each leaf its tree, its node and its place.
+
+    A node that compares with one value or with those of a set becomes a chain of comparisons with them in their order,
+    for onnxruntime 1.22 takes other nodes of BRANCH_EQ for one.
+    """
+    modes = [int(mode) for mode in said["nodes_modes"]]
+    sets = _sets(said.get("membership_values", ()))
+    members = {at: next(sets) for at, mode in enumerate(modes) if mode == _MEMBER}
+    members |= {at: [said["nodes_splits"][at]] for at, mode in enumerate(modes) if _MODES[mode] == "BRANCH_EQ"}
+    tracks = said.get("nodes_missing_value_tracks_true") or [0] * len(modes)
+    most = _MAX_COPIES * (4 * len(modes) + 2 * len(said.get("membership_values", ())) + len(said["tree_roots"]))
+    from graphcore.onnx.proto.trees import DEEPEST  # onnx, which few graphs need
+
+    rows: list[list[Any]] = []
+    leaves: list[tuple[int, int, int]] = []
+    for tree, root in enumerate(said["tree_roots"]):
+        first = len(rows)
+        waiting: list[tuple[int, bool, list[tuple[list[Any], int]], int]] = [(int(root), False, [], 0)]
+        while waiting:
+            at, is_leaf, readers, depth = waiting.pop()
+            number = len(rows) - first
+            if len(rows) > most or depth > DEEPEST:
+                raise GraphError(
+                    f"TreeEnsemble: tree {tree} has a node below itself or many others, or is {DEEPEST} nodes deep",
+                    help="give each node one parent, and limit the depth of the trees when they are trained",
+                )
+            for row, column in readers:
+                row[column] = number
+            if is_leaf:
+                rows.append([tree, number, 0, "LEAF", 0, 0, 0, 0])
+                leaves.append((tree, number, at))
+                continue
+            feature, tracks_true = int(said["nodes_featureids"][at]), int(tracks[at])
+            steps = [(_MODES[modes[at]], said["nodes_splits"][at], tracks_true, True)]
+            if at in members:
+                steps = [
+                    step
+                    for v in sorted(members[at])
+                    for step in (("BRANCH_LT", v, 0, False), ("BRANCH_LEQ", v, 0, True))
+                ]
+                steps = steps if steps and not tracks_true else [("BRANCH_LT", -np.inf, tracks_true, True), *steps]
+            chain: list[list[Any]] = [
+                [tree, number + i, feature, mode, value, 0, number + i + 1, missing]
+                for i, (mode, value, missing, _) in enumerate(steps)
+            ]
+            rows += chain
+            for name, goes in (("true", True), ("false", False)):
+                ways = [(row, _TRUE) for row, step in zip(chain, steps, strict=True) if step[3] is goes]
+                ways += [] if goes else [(chain[-1], _FALSE)]
+                below, is_leaf = said[f"nodes_{name}nodeids"][at], bool(said[f"nodes_{name}leafs"][at])
+                waiting.append((int(below), is_leaf, ways, depth + len(chain)))
+    return rows, leaves
+
+
+def _sets(values: Iterable[float]) -> Iterator[list[float]]:
+    """Yield the members of each set, which NaNs separate, and empty sets after the last."""
+    found: list[float] = []
+    for value in values:
+        if value == value:
+            found.append(value)
+        else:
+            yield found
+            found = []
+    while True:
+        yield found
+        found = []
+
+
+def _by_leaves(b: Builder, call: Call, trees: dict[str, Any], weights: Array, targets: Array) -> Symbol:
+    """Look up the weights in float64 by the leaf that each tree gives: TreeEnsembleRegressor gives float32."""
+    (x,), said = call.inputs, call.attributes
+    count, width = len(said["tree_roots"]), said.get("n_targets", 0)
+    if len(weights) > _MAX_LEAVES:
+        raise GraphError(
+            f"TreeEnsemble: {len(weights)} leaves in float64, of which float32 tells {_MAX_LEAVES} apart",
+            help="compute it in float32",
+        )
+    rows = call.shape[0] if call.shape.is_ranked and call.types[0].rank == 2 else Dim.dynamic()
+    leaf = np.arange(len(weights), dtype=np.float64)
+    trees |= {"target_ids": trees["target_treeids"], "target_weights_as_tensor": leaf, "n_targets": count}
+    each = _shape([rows, Dim(count), Dim(1)])
+    found = b.emit("TreeEnsembleRegressor", (x,), tensor_type(_F32, _shape([rows, Dim(count)])), trees, DOMAIN)
+    found = b.op("Unsqueeze", b.cast(found, _I64), b.vector([2]), shape=each)
+    terms = b.op("Gather", b.constant(weights, _F64), found, dtype=_F64, shape=each)
+    aggregate = _AGGREGATES[said.get("aggregate_function", 1)]
+    is_own = None
+    if width > 1:
+        own = b.op("Gather", b.constant(targets, _I64), found, dtype=_I64, shape=each)
+        every = b.constant(np.arange(width).reshape(1, 1, width), _I64)
+        is_own = b.op("Equal", own, every, dtype=DType.bool, shape=_shape([rows, Dim(count), Dim(width)]))
+        nothing = b.scalar({"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0), _F64)
+        terms = b.op("Where", is_own, terms, nothing, dtype=_F64, shape=is_own.shape)
+    if aggregate in ("MIN", "MAX"):
+        scores = reduced(b, f"Reduce{aggregate.title()}", terms, [1])
+        if is_own is not None:  # the score that no tree gives is 0
+            is_any = b.cast(reduced(b, "ReduceMax", b.cast(is_own, _I32), [1]), DType.bool)
+            scores = b.op("Where", is_any, scores, b.scalar(0.0, _F64), dtype=_F64)
+    else:
+        running = b.op("CumSum", terms, b.scalar(1, _I64))  # one tree after the other, as the kernel adds them
+        scores = b.op("Gather", running, b.scalar(count - 1, _I64), shape=_shape([rows, Dim(width)]), axis=1)
+        scores = b.op("Div", scores, b.scalar(float(count), _F64)) if aggregate == "AVERAGE" else scores
+    return scores
+
+
+def _transformed(b: Builder, scores: Symbol, transform: str) -> Symbol:
+    """Return the scores of targets after a transform of theirs."""
+    if transform == "NONE":
+        return scores
+    if transform == "LOGISTIC":
+        return b.op("Sigmoid", scores)
+    if transform == "SOFTMAX":
+        return b.op("Softmax", scores, axis=1)
+    dtype = scores.dtype
+    most = reduced(b, "ReduceMax", scores, [1], keepdims=True)
+    powers = b.op("Exp", b.op("Sub", scores, most))
+    is_zero = b.op("LessOrEqual", b.op("Abs", scores), b.scalar(1e-7, dtype), dtype=DType.bool)
+    total = reduced(
+        b, "ReduceSum", b.op("Where", is_zero, b.scalar(0.0, dtype), powers, dtype=dtype), [1], keepdims=True
+    )
+    zeros = b.op("Mul", scores, b.op("Exp", b.op("Neg", most)))
+    return b.op("Div", b.op("Where", is_zero, zeros, powers, dtype=dtype), total)
+
+
+_OPTIONAL = ("nodes_hitrates", "nodes_missing_value_tracks_true")
+_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
+_MEMBER = 6
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""The numbers of TreeEnsemble in words."""
+
+_COLUMNS = (
+    "treeids", "nodeids", "featureids", "modes", "values_as_tensor", "truenodeids", "falsenodeids",
+    "missing_value_tracks_true",
+)  # fmt: skip
+_TRUE, _FALSE = _COLUMNS.index("truenodeids"), _COLUMNS.index("falsenodeids")
+
+_MAX_LEAVES = 1 << 24
+"""The whole numbers that float32 tells apart."""
+
+_MAX_COPIES = 16
+"""The rows for each node: one with several parents is copied, as kernels of TreeEnsemble do."""
+
+
 def _may_lack_rows(type_: TensorType) -> bool:
     shape = type_.shape
     return not shape.is_ranked or (len(shape) > 1 and not (shape[0].is_static and int(shape[0])))
@@ -205,7 +419,7 @@ _ROWS: dict[str, tuple[frozenset[DType], Decomposition]] = {
     "LinearRegressor": (_WHOLE | {_F64}, _computed_in(_F32)),
     "OneHotEncoder": (frozenset({_I32}), _computed_in(_I64)),
     "SVMRegressor": (_WHOLE | {_F64}, _computed_in(_F32)),
-    "TreeEnsemble": (frozenset({_F16}), _computed_in(_F32)),
+    "TreeEnsemble": (frozenset({_F16, _F32, _F64}), _ensembled),
     "TreeEnsembleClassifier": (_ANY, _classified),
     "TreeEnsembleRegressor": (_WHOLE, _computed_in(_F64)),
 }
