@@ -190,7 +190,7 @@ STEPS: dict[str, tuple[Callable[[Symbol], Any], int, DType]] = {
     ),
     "MaxPool without the last window": (
         lambda x: ops.onnx.MaxPool(x, kernel_shape=[1, 1], strides=[2, 2], ceil_mode=1),
-        22,
+        17,
         D.float32,
     ),
     "Pad": (_pads, 17, D.float32),
@@ -249,6 +249,48 @@ def test_node_is_written_without_the_versions_that_it_does_not_need(name: str) -
     for got in (run(model, x=feeds), again):
         for one, other in zip(got, want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+POOLS: dict[str, tuple[dict[str, Any], int]] = {
+    "alike": ({"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, 17),
+    "without the last": ({"kernel_shape": [1, 1], "strides": [2, 2], "ceil_mode": 1}, 17),
+    "one of both axes": ({"kernel_shape": [2, 2], "strides": [2, 3], "pads": [0, 0, 1, 1], "ceil_mode": 1}, 17),
+    "beyond the kernel": (
+        {"kernel_shape": [2, 1], "strides": [3, 2], "dilations": [3, 1], "pads": [1, 0, 1, 0], "ceil_mode": 1}, 22
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_pools_of_a_named_batch_are_written_for_older_opsets(op: str, name: str) -> None:
+    said, opset = POOLS[name]
+    said = {**said, "kernel_shape": [*said["kernel_shape"]]}
+    if op != "MaxPool":
+        said.pop("dilations", None)
+    graph = Graph("g", {"x": TensorType(D.float32, ["batch", 2, 7, 8])})
+    graph.output(y=getattr(ops.onnx, op)(graph["x"], **said))
+    x = np.arange(3 * 2 * 7 * 8, dtype=np.float32).reshape(3, 2, 7, 8) % 23 + 1
+    want = pooled(x, {"MaxPool": np.max, "AveragePool": np.mean, "LpPool": np.linalg.norm}[op], **said)
+    model = graph.to_onnx(target="onnx")
+    if op == "MaxPool":
+        assert opset_of(model) == opset
+    np.testing.assert_allclose(run(model, x=x)[0], want, rtol=1e-6)
+
+
+def pooled(
+    x: Any, of: Any, kernel_shape: Any, strides: Any, ceil_mode: int, pads: Any = (0,) * 4, dilations: Any = (1, 1)
+) -> Any:
+    """Return each window's elements of the image put together, of the windows that begin before its end."""
+    places = []
+    for axis, (size, step, gap) in enumerate(zip(kernel_shape, strides, dilations, strict=True)):
+        there, first, last = x.shape[axis + 2], pads[axis], pads[axis + 2]
+        count = -(-(there + first + last - (size - 1) * gap - 1) // step) + 1
+        starts = [s for s in (i * step - first for i in range(count)) if s < there]
+        places.append([[p for p in range(s, s + size * gap, gap) if 0 <= p < there] for s in starts])
+    rows, columns = places
+    return np.array([[[[of(c[np.ix_(r, k)]) for k in columns] for r in rows] for c in image] for image in x])
 
 
 def test_split_of_unknown_size_has_sizes_that_are_computed() -> None:

@@ -234,25 +234,50 @@ def _zero_point_for_dtype(node: Read) -> Made:
 # Pooling
 
 
-def _counts_windows_alike(node: Read) -> bool:
-    """Return whether no window begins after the end of an axis: with ceil_mode there was one, which is left out now."""
+def _windows_to_end(node: Read) -> list[int] | None:
+    """Return the pads after each axis with which ceil_mode is not needed; None where no pads do.
+
+    No window begins after the end of an axis: with ceil_mode there was one, which is left out now. Empty where the
+    node counts its windows alike.
+    """
     attributes = node.attributes
     if not attributes.get("ceil_mode", 0) or attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        return True
+        return []
     given, made = node.tensor(0).shape, node.result().shape
-    if not given.is_static or not made.is_static:
-        return False
+    if not given.is_ranked or not made.is_ranked:
+        return None
     kernel = attributes["kernel_shape"]
-    pads = attributes.get("pads", [0] * (2 * len(kernel)))
-    steps, gaps = (attributes.get(name, [1] * len(kernel)) for name in ("strides", "dilations"))
+    count = len(kernel)
+    pads = attributes.get("pads", [0] * (2 * count))
+    steps, gaps = (attributes.get(name, [1] * count) for name in ("strides", "dilations"))
+    is_alike = True
+    found: list[int] = []
     for axis, (size, step, gap) in enumerate(zip(kernel, steps, gaps, strict=True)):
-        room = int(given[axis + 2]) + pads[axis] + pads[axis + len(kernel)] - (size - 1) * gap - 1
-        if -(-room // step) + 1 != int(made[axis + 2]):
-            return False
-    return True
+        there, places, end = given[axis + 2], made[axis + 2], pads[axis + count]
+        covered = (size - 1) * gap + 1
+        if there.is_dynamic or places.is_dynamic:
+            return None
+        is_alike &= (there + (pads[axis] + end - covered)).ceildiv(step) + 1 == places
+        if there.is_static and places.is_static:
+            found.append(max(end, (int(places) - 1) * step + covered - int(there) - pads[axis]))
+    if is_alike:
+        return []
+    is_counted = node.op_type == "AveragePool" and bool(attributes.get("count_include_pad", 0))
+    is_wider = any(new > old for new, old in zip(found, pads[count:], strict=False))
+    fits = len(found) == count and all(new < size for new, size in zip(found, kernel, strict=True))
+    return found if fits and not (is_wider and is_counted) else None
 
 
-_WINDOWS = Row(_counts_windows_alike, _as_it_is)
+def _pad_to_end(node: Read) -> Made:
+    found = _windows_to_end(node)
+    if found:
+        attributes = node.attributes
+        before = attributes.get("pads", [0] * len(found))[: len(found)]
+        attributes.update({"pads": [*before, *found], "ceil_mode": 0, "auto_pad": "NOTSET"})
+    return None
+
+
+_WINDOWS = Row(lambda node: _windows_to_end(node) is not None, _pad_to_end)
 
 
 # Others
