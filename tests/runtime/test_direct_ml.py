@@ -315,3 +315,12 @@ def test_vectors_are_those_of_the_kernel(kind: int, rank: int, known: str) -> No
             assert np.array_equal(got, want)
             if rank == 2:
                 assert known == "shape" or gc.InferenceSession().load(source)(x[:0])[0].shape == (0, sum(counts))
+
+
+@pytest.mark.parametrize("kind", [F32, F64])
+def test_output_of_trees_is_refused_when_it_is_declared_in_another_dtype(kind: int) -> None:
+    """onnxruntime refuses such a file, which loaded and was exported again."""
+    source = model([node("TreeEnsembleRegressor", **TREE, **TARGETS)], {"y": F64}, kind)
+    for read in (gc.Graph.load, gc.InferenceSession().load):
+        with pytest.raises(ModelError, match="'y' is declared as float64, and TreeEnsembleRegressor gives float32"):
+            read(source)

@@ -321,3 +321,19 @@ def test_truncated_file_is_refused_or_is_a_model_of_its_own(tmp_path: Path) -> N
 @pytest.mark.parametrize("source", [None, 3, [], object(), {"graph": 1}, onnx.GraphProto()])
 def test_what_is_no_source_is_refused(source: Any) -> None:
     refused(source, "is no model")
+
+
+@pytest.mark.parametrize("key", ["compression", "Offset", "location"])
+def test_external_data_is_refused_when_a_key_is_unknown_or_there_twice(home: Path, key: str) -> None:
+    """What such a key may say of the bytes would not be done: onnxruntime refuses the same."""
+    proto = external("plain")
+    proto.graph.initializer[0].external_data.add(key=key, value="plain")
+    words = "a key twice" if key == "location" else f"the key '{key}', which ONNX has not"
+    refused(saved(home, proto), "tensor 'w'", words, run=True)
+
+
+@pytest.mark.parametrize("key", ["checksum", "basepath", "prepacked_0"])
+def test_external_data_is_read_when_a_key_says_nothing_of_its_bytes(home: Path, key: str) -> None:
+    proto = external("plain")
+    proto.graph.initializer[0].external_data.add(key=key, value="x")
+    assert Graph.load(saved(home, proto)).weights

@@ -140,6 +140,10 @@ def aligned(arrays: Sequence[Array]) -> list[Array]:
     return made
 
 
+_KEYS = frozenset({"basepath", "checksum", "length", "location", "offset"})
+"""The keys of external data; onnxruntime has more, which begin with "prepacked". `checksum` and `basepath` mean nothing
+to readers."""
+
 _LARGEST_DENSE = 1 << 28
 
 _MOST_DIMS = 64
@@ -153,6 +157,13 @@ _SHOWN = 256
 def _external(proto: onnx.TensorProto, folder: Folder, name: object, dtype: DType, count: int) -> memoryview:
     entries = {entry.key: entry.value for entry in proto.external_data}
     check_text((*entries, *entries.values()), str(name))
+    unknown = [key for key in entries if key not in _KEYS and not key.startswith("prepacked")]
+    if unknown or len(entries) < len(proto.external_data):
+        what = f"the key {unknown[0][:_SHOWN]!r}, which ONNX has not" if unknown else "a key twice"
+        raise ModelError(
+            f"load: {name} says where its data lies by {what}",
+            help=f"write the model again: {', '.join(sorted(_KEYS))} are known",
+        )
     location = entries.get("location", "")
     size = -(-count * dtype.bits // 8) if dtype.bits < 8 and dtype is not DType.bool else count * dtype.numpy.itemsize
     try:

@@ -15,11 +15,13 @@ import onnx
 
 from graphcore.arrays.resource_limits import USUAL, Limits
 from graphcore.errors import ModelError
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.onnx.proto import trees
 from graphcore.onnx.proto.limits import check_text, check_values, has_limits
 from graphcore.onnx.read.statements import Body, Statement, key_of
 from graphcore.onnx.schemas.node_inference import MISREAD, as_meant, is_misread
 from graphcore.onnx.schemas.schemas import Operator, check_arity, operator, schema_of
+from graphcore.types.tensor_types import TensorType, Type
 
 Versions = Mapping[str, int]
 
@@ -232,6 +234,20 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
                 f"load: {place} has {len(node.output)} results and num_outputs={said['num_outputs']}",
                 help="write the model again",
             )
+
+
+def check_declared(symbol: Symbol, declared: Type, name: str) -> None:
+    """Raise `ModelError` for an output that is declared in another dtype than an ensemble of trees gives."""
+    node = symbol.producer
+    if not isinstance(node, Node) or node.op_type not in trees.OPERATORS or node.domain != "ai.onnx.ml":
+        return
+    if isinstance(declared, TensorType) and isinstance(symbol.type, TensorType) and declared.dtype is not symbol.dtype:
+        raise ModelError(
+            f"load: the output {name[:_SHOWN]!r} is declared as {declared.dtype}, and {node.op_type} gives "
+            f"{symbol.dtype}",
+            operands={"output": symbol},
+            help=f"declare it as {symbol.dtype}, and add a Cast after the node where {declared.dtype} is meant",
+        )
 
 
 def _check_attribute(attribute: onnx.AttributeProto, kinds: Mapping[str, int], place: str, in_function: bool) -> None:

@@ -23,7 +23,7 @@ from graphcore.onnx.proto.ranges import POSITIONS
 from graphcore.onnx.proto.split_weights import Large
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read import bodies
-from graphcore.onnx.read.checks import check_node, checked_call
+from graphcore.onnx.read.checks import check_declared, check_node, checked_call
 from graphcore.onnx.read.function_calls import ordered
 from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.opsets import version_of, versions_of
@@ -111,6 +111,7 @@ class Reader:
         if found is None:
             raise ModelError(f"load: nothing makes the output {info.name!r}", help="write the model again")
         declared = read_type(info.type)
+        check_declared(found, declared, info.name)
         if isinstance(found.type, ForeignType) and not found.type.onnx and not isinstance(declared, ForeignType):
             change(found, type=declared)  # what an operator of another domain gives is known from here
         if isinstance(found.type, TensorType) and isinstance(found.producer, Node):
