@@ -48,7 +48,7 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("OneHot",), (DType.bool, _F32, _F64, *_INTEGERS), neural.one_hot),
     (("NonZero",), (_F64, DType.uint64), neural.nonzero),
     (("NonZero",), (DType.bool, DType.int32, DType.int64, DType.uint8, _F32), neural.nonzero_places),
-    (("Shrink",), (_F64, *_INTEGERS), neural.shrink),
+    (("Shrink",), (_F64, *_WIDE), neural.shrink),
     (("NonZero",), (DType.string,), string_moves.nonzero),
     (string_moves.ROWS, (DType.string,), string_moves.moved),
     (("Col2Im",), (DType.string,), string_moves.not_added),

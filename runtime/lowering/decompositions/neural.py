@@ -89,7 +89,10 @@ def one_hot(b: Builder, call: Call) -> Replacement:
 
 
 def shrink(b: Builder, call: Call) -> Replacement:
-    """Compute Shrink in float64: the kernel computes in float32, in which 1e300 is infinite and 2^24 + 1 is even."""
+    """Compute Shrink in float64: the kernel computes in float32, in which 1e300 is infinite and 2^24 + 1 is even.
+
+    Integers of 8 and 16 bits are left to it: NumPy and ONNX's reference compute these in float32 too.
+    """
     (x,) = call.inputs
     wide = b.cast(x, DType.float64)
     bias, bound = (b.scalar(float(call.attributes.get(n, d)), wide.dtype) for n, d in (("bias", 0.0), ("lambd", 0.5)))
