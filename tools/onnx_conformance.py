@@ -75,6 +75,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
     "ReduceLogSum": {"reference": _RAISES},
     "ReduceLogSumExp": {"reference": _RAISES},
     "ReduceMean": {"differs": _OVERFLOWS},
+    "ReduceProd": {"differs": "Whether factors overflow in between depends on their order."},
     "ReduceSum": {"differs": _CANCELS},
     "ReduceSumSquare": {"differs": "The reference gives int64 for int32, and the standard the dtype of the operand."},
     "Selu": {"differs": _NEAR_0},
