@@ -137,3 +137,32 @@ def _held(value: float, dtype: DType) -> int:
     if math.isinf(value):
         return int(dtype.max if value > 0 else dtype.min)
     return min(max(int(value), int(dtype.min)), int(dtype.max))
+
+
+EXTREMES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], int]]] = {
+    "+": (lambda x, y: x + y, lambda x, y: x + y),
+    "*": (lambda x, y: x * y, lambda x, y: x * y),
+    "//": (lambda x, y: x // y, lambda x, y: x // y if y else 0),
+    "%": (lambda x, y: x % y, lambda x, y: x % y if y else 0),
+    "<": (lambda x, y: x < y, lambda x, y: x < y),
+    "max": (ops.max, max),
+    "min": (ops.min, min),
+    ">>": (lambda x, y: x >> (y & 1), lambda x, y: x >> (y & 1)),
+}
+
+
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("bits", [2, 3, 7, 9, 31, 33, 63, 64, 65, 95, 96, 97, 129])
+def test_extremes_of_each_width_give_what_python_gives(bits: int, is_signed: bool) -> None:
+    dtype = D.int(bits) if is_signed else D.uint(bits)
+    graph = Graph("ends", {"x": TensorType(dtype, ["n"]), "y": TensorType(dtype, ["n"])})
+    with graph:
+        x, y = graph.inputs
+        graph.output(*(call(x, y) for call, _ in EXTREMES.values()))
+    ends = sorted({int(dtype.min), int(dtype.min) + 1, max(int(dtype.min), -1), 0, 1, int(dtype.max)})
+    pairs = [(a, b) for a in ends for b in ends]
+    held = object if bits > 64 else dtype.storage.numpy
+    given = [np.array(column, np.int8 if bits < 5 else held).astype(held) for column in zip(*pairs, strict=True)]
+    for got, (name, (_, formula)) in zip(executed(graph, *given), EXTREMES.items(), strict=True):
+        want = [formula(a, b) if name == "<" else wrapped(formula(a, b), dtype) for a, b in pairs]
+        assert [int(v) for v in got] == want, name

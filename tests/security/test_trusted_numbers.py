@@ -440,6 +440,7 @@ def _attention(*shapes: list[int]) -> onnx.ModelProto:
         (_pad(6, 2), "input 1 is of shape [6], and it is for 2 axes"),
         (_attention([2, 9, 4, 8], [2, 3, 6, 8], [2, 3, 6]), "input 2 has 3 axes, and 4 are taken"),
         (_attention([2, 4, 24], [2, 6, 24, 5], [2, 6, 30]), "input 1 has 4 axes, and 3 are taken"),
+        (_attention([2, 3, 4, 8], [2, 0, 6, 8], [2, 3, 6, 8]), "keys and values have no heads"),
         (_attention([4, 24], [6, 24], [6, 24]), "input 0 has 2 axes, and 3 or 4 are taken"),
     ],
 )

@@ -279,13 +279,21 @@ def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> N
     """Raise `ModelError` for queries, keys and values of unlike ranks, and for past ones without an axis of heads."""
     for position, symbol in enumerate(inputs):
         shape = symbol.type.shape if symbol is not None and isinstance(symbol.type, TensorType) else None
-        wanted = {0: (3, 4), 1: (rank,), 2: (rank,), 4: (4,), 5: (4,)}.get(position)
+        wanted = {0: (3, 4), 1: (rank,), 2: (rank,), 4: (4,), 5: (4,), 6: (1,)}.get(position)
         if shape is not None and wanted is not None and shape.is_ranked and len(shape) not in wanted:
             raise ModelError(
                 f"load: {place}: input {position} has {len(shape)} axes, and {' or '.join(map(str, wanted))} are taken",
                 operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
                 help="give queries, keys and values as [batch, length, width] or [batch, heads, length, size]",
             )
+    types = [s.type for s in inputs[:3] if s is not None and isinstance(s.type, TensorType) and s.type.shape.is_ranked]
+    heads = [type_.shape[1] == 0 for type_ in types] if rank == 4 else []
+    if any(heads[1:]) and not heads[0]:
+        raise ModelError(
+            f"load: {place}: keys and values have no heads",
+            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+            help="give a head for each of the queries, or for each group of them",
+        )
 
 
 def _check_lengths(
