@@ -425,7 +425,7 @@ def _pad(length: int, axes: int) -> onnx.ModelProto:
 
 def _attention(*shapes: list[int]) -> onnx.ModelProto:
     given = [value(name, FLOAT, dims) for name, dims in zip("qkv", shapes, strict=True)]
-    heads = {"q_num_heads": 3, "kv_num_heads": 3} if len(shapes[0]) < 4 else {}
+    heads: dict[str, Any] = {"q_num_heads": 3, "kv_num_heads": 3} if len(shapes[0]) < 4 else {}
     return model([node("Attention", ["q", "k", "v"], **heads)], given, [value("y", FLOAT, None)], opset=23)
 
 

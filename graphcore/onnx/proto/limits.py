@@ -301,14 +301,14 @@ def _check_lengths(
 ) -> None:
     """Raise `ModelError` for scales, sizes, a region or pads of another number of axes than they are for."""
     given = attributes.get("axes")
-    count: int | None = rank if given is None else len(given)
+    count = rank if given is None else len(given)
     wanted = {1: 1} if op_type == "Upsample" or len(inputs) < 3 else {2: 1, 3: 1}  # numbers for each axis
     if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         wanted = {1: 2, **wanted}
     if op_type == "Pad":
         axes = _length_of(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else Dim(rank)
-        count, wanted = int(axes) if axes is not None and axes.is_static else None, {1: 2}
-    for position, times in wanted.items() if count is not None else ():
+        count, wanted = (int(axes), {1: 2}) if axes is not None and axes.is_static else (0, {})
+    for position, times in wanted.items():
         symbol = inputs[position] if position < len(inputs) else None
         if symbol is None or not isinstance(symbol.type, TensorType) or not symbol.type.shape.is_ranked:
             continue
@@ -326,8 +326,9 @@ def _check_lengths(
 def _length_of(symbol: Symbol | None) -> Dim | None:
     """Return the dim of a vector; None for what is known to be none, or of unknown rank."""
     type_ = None if symbol is None else symbol.type
-    is_vector = isinstance(type_, TensorType) and type_.shape.is_ranked and len(type_.shape) == 1
-    return type_.shape[0] if is_vector else None
+    if not isinstance(type_, TensorType) or not type_.shape.is_ranked or len(type_.shape) != 1:
+        return None
+    return type_.shape[0]
 
 
 def _check_indices(
