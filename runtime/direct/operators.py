@@ -253,7 +253,7 @@ _SAME = """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Compress
     Concat ConvTranspose Cos Cosh CumSum DepthToSpace Det Elu Erf Exp Expand Flatten Floor Gather GatherElements Gelu
     Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LeakyRelu Log
-    LogSoftmax LpNormalization LpPool Max Mean MeanVarianceNormalization Min Mish Mul Neg Not Or PRelu Reciprocal Relu
+    LogSoftmax LpNormalization Max Mean MeanVarianceNormalization Min Mish Mul Neg Not Or PRelu Reciprocal Relu
     Reshape Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Slice Softmax Softplus Softsign
     SpaceToDepth Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Xor
 """
@@ -265,8 +265,8 @@ ROWS = MappingProxyType(
         **dict.fromkeys(_SAME.split(), Row()),
         **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), _always(DType.bool)),
         **dict.fromkeys(("IsInf", "IsNaN"), _always(DType.bool)),
-        **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"), _always(DType.int64)),
-        **dict.fromkeys(("AveragePool", "MaxPool"), Row(_window)),
+        **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size"), _always(DType.int64)),
+        **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), Row(_window)),
         **dict.fromkeys(("GRU", "LSTM"), Row(_recurrent)),
         "Conv": Row(_convolved),
         **dict.fromkeys((f"Reduce{of}" for of in _REDUCTIONS), Row(_reduction)),

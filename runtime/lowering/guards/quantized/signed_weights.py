@@ -111,7 +111,7 @@ _REWRITING = rewriting(
     "signed weights of bytes",
     "int8 weights of products with uint8",
     "processors without VNNI saturate products of unsigned with signed bytes",
-    {"Conv", "Gemm", "MatMul", *(op_type for op_type, _ in _WEIGHTS)},
+    {"DequantizeLinear", *(op_type for op_type, _ in _WEIGHTS)},
     _found,
     _turn,
 )
