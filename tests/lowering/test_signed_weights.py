@@ -26,9 +26,17 @@ STEPS = {
     "wz": np.zeros(16, np.int8), "ys": np.float32(2), "yz": np.uint8(128),
 }  # fmt: skip
 QUANTIZED = [*STEPS]
+SIGNED, UNSIGNED = (X.astype(int) - 128).astype(np.int8), (W.astype(int) + 128).astype(np.uint8)
 CASES: dict[str, tuple[list[str], Any, dict[str, Any]]] = {
     "MatMulInteger": (["x", "w"], A, {"w": B}),
     "MatMulInteger with zero points": (["x", "w", "z", "wz"], A, {"w": B, "z": np.uint8(3), "wz": B[0]}),
+    "ConvInteger": (["x", "w"], X, {"w": W}),
+    "ConvInteger of signed x": (["x", "w"], SIGNED, {"w": UNSIGNED}),
+    "ConvInteger of signed x with zero points": (
+        ["x", "w", "z", "wz"],
+        SIGNED,
+        {"w": UNSIGNED, "z": np.int8(3), "wz": np.uint8(9)},
+    ),
     "QLinearMatMul": (["x", "s", "z", "w", *QUANTIZED[2:]], A, {"w": B, **STEPS}),
     "QLinearConv": (["x", "s", "z", "w", *QUANTIZED[2:]], X, {"w": W, **STEPS}),
 }
