@@ -52,20 +52,24 @@ def _array(value: Any) -> Any:
 
 @pytest.mark.full
 def test_runner_of_onnx_passes_but_for_what_is_documented() -> None:
-    """Every test that comes with onnx and needs no download: docs/conformance.md has the figures."""
+    """One of 25 tests that come with onnx; `test_backend_suite` has those of nodes all, by sessions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runner = onnx.backend.test.BackendTest(onnx_backend.Backend, __name__).exclude("_cuda$")
-        results = {name: unittest.TestResult() for name in runner.test_cases if name != "OnnxBackendRealModelTest"}
-        for name, result in results.items():
-            unittest.defaultTestLoader.loadTestsFromTestCase(runner.test_cases[name]).run(result)
-    nodes = results.pop("OnnxBackendNodeModelTest")
-    failed = {str(test).split()[0].removesuffix("_cpu") for test, _ in (*nodes.failures, *nodes.errors)}
-    assert failed <= {*KNOWN, "test_loop16_seq_none"}  # whose results without axes the runner takes len() of
-    assert nodes.testsRun - len(nodes.skipped) - len(failed) >= 1869
-    others = [text for result in results.values() for _, text in (*result.failures, *result.errors)]
+        failed, others = set(), []
+        for name, cases in runner.test_cases.items():
+            if name == "OnnxBackendRealModelTest":  # whose models are downloaded
+                continue
+            result = unittest.TestResult()
+            for case in [*unittest.defaultTestLoader.loadTestsFromTestCase(cases)][::25]:
+                case.run(result)
+            assert result.testsRun
+            for test, text in (*result.failures, *result.errors):
+                failed.add(str(test).split()[0].removesuffix("_cpu"))
+                others += [text] if name != "OnnxBackendNodeModelTest" else []
     assert all("uses opset 6, and 7 to 28 are read" in text or "Gradient of opset 1" in text for text in others)
-    assert len(others) <= 36
+    known = {*KNOWN, "test_loop16_seq_none"}  # whose results without axes the runner takes len() of
+    assert len(failed - known) == len(others)
 
 
 @pytest.mark.parametrize("given", [[A, B], {"b": B, "a": A}, (A, B)], ids=["list", "mapping", "tuple"])
