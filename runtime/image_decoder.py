@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.custom_ops.custom_op import CustomOp
 from graphcore.errors import MissingExtraError
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+
+if TYPE_CHECKING:
+    from graphcore.custom_ops.custom_op import CustomOp
 
 _FORMATS = ("BMP", "DIB", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Those that ONNX names, by Pillow's names: Pillow reads others by programs that it starts, such as EPS."""
@@ -24,6 +26,8 @@ _MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 @functools.cache
 def image_decoder() -> CustomOp[..., Any]:
     """Return the operator. Raises `MissingExtraError` where Pillow is not installed."""
+    from graphcore.custom_ops.custom_op import CustomOp  # which models without such operators need not import
+
     try:
         import PIL.Image  # noqa: F401  # the extra `images`, which few models need
     except ImportError as error:

@@ -23,6 +23,7 @@ from graphcore.runtime.lowering.functions import custom_ops
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
+from graphcore.runtime.ort.byte_saturation import saturates
 from graphcore.runtime.ort.release import runtime
 from tests.support.graphs import Array
 from tests.support.microsoft_cases import CASES, HIDDEN, Case, int32, real
@@ -105,6 +106,8 @@ def test_body_gives_what_the_kernel_gives(name: str) -> None:
         with pytest.raises(AssertionError):
             close(by_body(case)[0], by_kernel(case)[0], 1e-3)
         return
+    if name in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat uint8 int8") and saturates():
+        pytest.skip("the kernel alone saturates on this processor")
     for made, wanted in zip(parts(case, by_body(case)), parts(case, by_kernel(case)), strict=True):
         close(made, wanted, case.same)
 
