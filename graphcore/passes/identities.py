@@ -7,6 +7,7 @@ import numpy as np
 from graphcore.arrays.casting import Array, cast_array
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.sweep import Inputs, Rule, Sweep
+from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -19,7 +20,9 @@ def same(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
 
 
 def alone(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
-    """Remove Sum, Mean, Max and Min of one operand."""
+    """Remove Sum, Mean, Max and Min of one operand, but for a Sum that was read: files have it to stop optimisers."""
+    if node.op_type == "Sum" and type(node.origin) is Imported:
+        return None
     (operand, *rest) = inputs
     return operand if not rest and operand is not None and _is_plain(operand) else None
 

@@ -19,6 +19,7 @@ import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.kernel_probe.probes import Probe
 from graphcore.runtime.kernel_probe.probes import traps as probed
+from graphcore.runtime.kernel_probe.probes.probe import bare, written
 from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.guards.hidden_constants import is_endless, is_rounded
 from graphcore.runtime.ort.optimisers.traps import SIGNS
@@ -49,6 +50,15 @@ def test_file_is_right_in_a_plain_session(probe: Probe, is_known: bool) -> None:
     if probe.dtype.bits < 8:
         pytest.skip("a plain session takes no arrays of it: see below")
     assert not dataclasses.replace(probe, in_session=False, is_known=is_known).finds()
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.names[0])
+def test_file_that_is_loaded_optimised_and_written_again_is_right(probe: Probe) -> None:
+    if probe.dtype.bits < 8:
+        pytest.skip("a plain session takes no arrays of it: see below")
+    session = bare(Graph.load(written(probe.graph())).optimize())
+    fed = dict(zip([each.name for each in session.get_inputs()], probe.operands(), strict=True))
+    assert probe.is_right([np.asarray(result) for result in session.run(None, fed)])
 
 
 # Products by infinity, beside a matrix product
