@@ -48,8 +48,6 @@ _OTHER_MEANS = 19
 """The opset from which on onnxruntime has another kernel of AveragePool, which rounds otherwise: that of Graphs."""
 
 
-_NO_INTS = onnx.AttributeProto()
-
 Results: TypeAlias = Callable[["Asked", onnx.NodeProto, Sequence[DType | None]], Sequence[DType] | None]
 """Returns the dtypes of a node's results; None for a node that is left to a Graph."""
 
@@ -217,9 +215,9 @@ def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
 
 
 def _convolved(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
-    said = {a.name: a for a in node.attribute}
-    if "auto_pad" in said and said["auto_pad"].s.startswith(b"SAME") and {*said.get("dilations", _NO_INTS).ints} - {1}:
-        return None  # which the kernel refuses
+    if any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute):
+        if any(a.name == "dilations" and {*a.ints} - {1} for a in node.attribute):
+            return None  # which the kernel refuses
     # Filters that only the run knows may have no elements.
     is_known = len(node.input) > 1 and node.input[1] in scan.dims
     return _of_first(node, given) if is_known or not scan.rules.has_trap(empty_kernels.GUARD.trap) else None

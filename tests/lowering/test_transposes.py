@@ -64,7 +64,7 @@ def test_product_of_halves(dtype: DType) -> None:
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
 @pytest.mark.parametrize("is_cast", [False, True])
 @pytest.mark.parametrize("precision", ["exact", None])
-def test_models_of_others_load(kind: int, is_cast: bool, precision: Any) -> None:
+def test_third_party_models_load(kind: int, is_cast: bool, precision: Any) -> None:
     """Models that run as they are, or in the kernels' own precision, leave the optimiser out."""
     x = np.arange(24).reshape(2, 3, 4).astype(helper.tensor_dtype_to_np_dtype(kind))
     wide = TensorProto.DOUBLE if is_cast else kind

@@ -172,14 +172,10 @@ class Endpoint:
     def _generate(self, model: Served, streams: bool, headers: Mapping[str, str], body: bytes) -> Future[Response]:
         if model.generate is None:
             raise ProtocolError(f"model {model.name!r} is no decoder", help=f"post to /v2/models/{model.name}/infer")
-        try:
-            given = from_text(unpacked(headers, body, self.most_bytes))
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, ProtocolError):
-                raise
-            raise ProtocolError("the body is no JSON", help='send {"tokens": [...], "max_new_tokens": 64}') from None
+        fix = 'send {"tokens": [...], "max_new_tokens": 64}'
+        given = from_text(unpacked(headers, body, self.most_bytes), fix)
         if not isinstance(given, dict):
-            raise ProtocolError("the body is no JSON object", help='send {"tokens": [...], "max_new_tokens": 64}')
+            raise ProtocolError("the body is no JSON object", help=fix)
         made = model.generate(given)
         head = {"model_name": model.name, "model_version": VERSION}
         if streams:

@@ -72,29 +72,26 @@ def _parts(body: bytes, header_length: int | None) -> tuple[bytes, memoryview]:
 
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
-    try:
-        found = from_text(text)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ProtocolError):
-            raise
-        raise ProtocolError("the body is no JSON", help="send the JSON of the Open Inference Protocol") from None
-    return _object(found, "a request")
+    return _object(from_text(text, "send the JSON of the Open Inference Protocol"), "a request")
 
 
-_MOST_VALUES = 4 << 20
+_MAX_VALUES = 4 << 20
 _parsing = threading.BoundedSemaphore(2)
 
 
-def from_text(text: bytes) -> Any:
+def from_text(text: bytes, fix: str) -> Any:
     """Return what JSON says, two bodies at a time: a value of two bytes becomes an object of some 40.
 
-    Raises `ValueError` and `RecursionError` for what is none, `ProtocolError` for more than 2^22 values.
+    fix: what to send, for the error. Raises `ProtocolError` for text that is not JSON or has more than 2^22 values.
     """
-    if sum(map(text.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        help = "send tensors as bytes: the extension binary_tensor_data"
-        raise ProtocolError(f"a body of more than {_MOST_VALUES} values in JSON", status=413, help=help)
-    with _parsing:
-        return json.loads(text)
+    if sum(map(text.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        as_bytes = "send tensors as bytes: the extension binary_tensor_data"
+        raise ProtocolError(f"a body of more than {_MAX_VALUES} values in JSON", status=413, help=as_bytes)
+    try:
+        with _parsing:
+            return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ProtocolError("the body is no JSON", help=fix) from None
 
 
 def _object(value: object, what: str) -> Mapping[str, Any]:

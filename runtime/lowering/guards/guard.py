@@ -42,10 +42,12 @@ def rewriting(
     signs: Iterable[str],
     found: Callable[[Graph], Iterable[Node]],
     write: Callable[[Graph, Node], None],
+    **flags: bool,
 ) -> Guard:
     """Return the guard that writes single nodes in another way.
 
-    found: the nodes of a graph that are meant, each of them once. write: changes one, after nodes that it adds.
+    found: the nodes of a graph that are meant, each of them once. write: changes one, after nodes that it adds. flags:
+    of the guard.
     """
 
     def is_needed(parts: Sequence[Graph]) -> bool:
@@ -61,7 +63,7 @@ def rewriting(
             is_changed |= bool(meant)
         return is_changed
 
-    return Guard(trap, when, why, frozenset(signs), is_needed, run)
+    return Guard(trap, when, why, frozenset(signs), is_needed, run, **flags)
 
 
 def built_here(graph: Graph, op_types: Container[str]) -> Iterator[Node]:

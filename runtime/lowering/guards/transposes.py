@@ -8,7 +8,6 @@ a cubic Resize, whose kernel takes images on the last two axes only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
@@ -56,15 +55,13 @@ def _apart(graph: Graph, node: Node) -> None:
     change(node, inputs=tuple(inputs))
 
 
-CAST = replace(
-    rewriting(
-        "optimiser MatmulTransposeFusion of casts",
-        "Transpose, Cast, MatMul",
-        "the optimiser ends the process where a Cast is between a Transpose of batches and a product",
-        {"Transpose"},
-        _products,
-        _apart,
-    ),
+CAST = rewriting(
+    "optimiser MatmulTransposeFusion of casts",
+    "Transpose, Cast, MatMul",
+    "the optimiser ends the process where a Cast is between a Transpose of batches and a product",
+    {"Transpose"},
+    _products,
+    _apart,
     in_standard=True,
 )
 
@@ -84,15 +81,13 @@ def _copy(graph: Graph, node: Node) -> None:
     change(node, inputs=(graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1}), *node.inputs[1:]))
 
 
-CUBIC = replace(
-    rewriting(
-        "optimiser TransposeOptimizer",
-        "Transpose and cubic Resize",
-        "the optimiser moves a Transpose past a Resize that has no kernel for other axes than the last two",
-        {"Transpose"},
-        _cubic,
-        _copy,
-    ),
+CUBIC = rewriting(
+    "optimiser TransposeOptimizer",
+    "Transpose and cubic Resize",
+    "the optimiser moves a Transpose past a Resize that has no kernel for other axes than the last two",
+    {"Transpose"},
+    _cubic,
+    _copy,
     in_standard=True,
 )
 

@@ -8,7 +8,6 @@ ConvInteger multiplies filters by x: there filters that are unsigned beside a si
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,14 +112,15 @@ def _made(graph: Graph, x: Symbol) -> Symbol:
     return b.emit("Cast", (moved,), tensor_type(dtype, x.shape), {"to": dtype})
 
 
-_REWRITING = rewriting(
+GUARD = rewriting(
     "signed weights of bytes",
     "weights of bytes beside an operand of the other sign",
     "processors without VNNI saturate products of unsigned with signed bytes",
     {"DequantizeLinear", *(op_type for op_type, _ in _WEIGHTS)},
     _found,
     _turn,
+    is_of_processors=True,
+    in_standard=True,
 )
-GUARD = replace(_REWRITING, is_of_processors=True, in_standard=True)
 
 __all__ = ["GUARD"]
