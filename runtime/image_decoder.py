@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from graphcore import custom_ops
 from graphcore.arrays.casting import Array
 from graphcore.errors import MissingExtraError
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
-
-if TYPE_CHECKING:
-    from graphcore.custom_ops.custom_op import CustomOp
 
 _FORMATS = ("BMP", "DIB", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Those that ONNX names, by Pillow's names: Pillow reads others by programs that it starts, such as EPS."""
@@ -24,10 +22,8 @@ _MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
 
 @functools.cache
-def image_decoder() -> CustomOp[..., Any]:
+def image_decoder() -> custom_ops.CustomOp[..., Any]:
     """Return the operator. Raises `MissingExtraError` where Pillow is not installed."""
-    from graphcore.custom_ops.custom_op import CustomOp  # which models without such operators need not import
-
     try:
         import PIL.Image  # noqa: F401  # the extra `images`, which few models need
     except ImportError as error:
@@ -35,7 +31,7 @@ def image_decoder() -> CustomOp[..., Any]:
             "ImageDecoder: decoding images needs the packages Pillow and onnxruntime-extensions",
             help="pip install -e '.[images]', or decode the image before the model and feed its pixels",
         ) from error
-    return CustomOp("ai.onnx::ImageDecoder", _type, "none", {}, None, decoded, None, None)
+    return custom_ops.CustomOp("ai.onnx::ImageDecoder", _type, "none", {}, None, decoded, None, None)
 
 
 def _type(encoded_stream: TensorType, *, pixel_format: str = "RGB") -> TensorType:
