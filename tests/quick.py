@@ -21,6 +21,7 @@ from types import ModuleType
 
 from docs.imports import imports, modules
 from tests.sampling import MAX_CASES, ROOT, seconds_of_cases
+from tests.sampling import MAX_SECONDS as MAX_SECONDS_OF_FUNCTION
 
 MAX_SECONDS = 60.0
 """Of test time, which two processes share: 30 s beside their start."""
@@ -131,7 +132,7 @@ def seconds_of(test: str) -> float:
     tree, times = ast.parse((ROOT / test).read_text(encoding="utf-8")), seconds_of_cases()
     functions = [f"{test}::{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)]
     return sum(
-        min(1.0, times[name] * MAX_CASES) if name in times else _UNMEASURED_SECONDS
+        min(MAX_SECONDS_OF_FUNCTION, times[name] * MAX_CASES) if name in times else _UNMEASURED_SECONDS
         for name in functions
         if "::test_" in name
     )

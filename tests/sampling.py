@@ -1,20 +1,22 @@
 """Which cases run: a sample for `make test`, the other cases for the rest of `make test-all`, a shard of either.
 
-A test function gets half a second and 32 cases. Of a function with more, the cases in their order are cut into as many
+A test function gets 0.3 seconds and 32 cases. Of a function with more, the cases in their order are cut into as many
 runs of neighbours as the function may have cases, and one case of each run is kept. Neighbours share their outer
 parameters, so that the sample covers these; the position inside a run moves on from run to run, so that it covers the
-inner ones. Hypothesis draws 25 examples at most.
+inner ones. A function whose single case takes n times as long has a case in one sample of n. Hypothesis draws 25
+examples at most.
 
 The seed is the time of the commit. As many successive seeds as a run has cases cover every case, so that a week of
 commits covers the product. A test marked `full` is left to `make test-all`.
 
-`python -m tests.sampling build/test-all.xml` writes tests/times.json from the report of a whole run.
+`python -m tests.sampling build/test-all.xml` puts the times of a report into tests/times.json.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,10 +27,8 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = Path(__file__).with_name("times.json")
-MAX_SECONDS = 0.5
+MAX_SECONDS = 0.3
 MAX_CASES = 32
-
-
 MAX_EXAMPLES = 25
 is_sampled = False
 """Whether this run keeps a sample; set by conftest.py before the tests are imported."""
@@ -52,7 +52,7 @@ def number_of(text: str) -> int:
 
 @cache
 def seconds_of_cases() -> dict[str, float]:
-    """Return the mean seconds of a case, by function: of those in which 32 cases take more than that."""
+    """Return the mean seconds of a case of the functions whose 32 cases take more than `MAX_SECONDS`."""
     times: dict[str, float] = json.loads(TIMES.read_text(encoding="utf-8"))
     return times
 
@@ -79,10 +79,15 @@ def kept_of_function(cases: Sequence[str], seed: str, seconds: float = 0.0) -> l
         seed: an integer moves the sample on by that many cases; any other text by a number made from it.
         seconds: the mean time of a case, or 0.
     """
-    count = min(MAX_CASES, max(1, int(MAX_SECONDS / seconds)) if seconds else MAX_CASES)
+    start = (int(seed) if seed.isdecimal() else number_of(seed)) + number_of(function_of(cases[0]))
+    count = min(MAX_CASES, int(MAX_SECONDS / seconds) if seconds else MAX_CASES)
+    if not count:
+        start, turn = divmod(start, math.ceil(seconds / MAX_SECONDS))
+        if turn:
+            return []
+        count = 1
     if len(cases) <= count:
         return list(range(len(cases)))
-    start = (int(seed) if seed.isdecimal() else number_of(seed)) + number_of(function_of(cases[0]))
     kept = []
     for run in range(count):
         first, end = run * len(cases) // count, (run + 1) * len(cases) // count
@@ -117,11 +122,14 @@ def times_of(report: str) -> dict[str, float]:
         path = (case.get("classname") or "").replace(".", "/") + ".py"
         totals.setdefault(function_of(f"{path}::{case.get('name')}"), []).append(float(case.get("time") or 0))
     means = {function: sum(times) / len(times) for function, times in totals.items()}
-    return {function: round(mean, 2) for function, mean in sorted(means.items()) if mean > MAX_SECONDS / MAX_CASES}
+    return {function: round(mean, 3) for function, mean in sorted(means.items())}
 
 
 def main() -> None:
-    TIMES.write_text(json.dumps(times_of(Path(sys.argv[1]).read_text(encoding="utf-8")), indent=0) + "\n")
+    times = dict(seconds_of_cases()) | times_of(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    kept = {function: time for function, time in sorted(times.items()) if time > MAX_SECONDS / MAX_CASES}
+    kept = {function: time for function, time in kept.items() if (ROOT / function.partition("::")[0]).exists()}
+    TIMES.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

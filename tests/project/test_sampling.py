@@ -31,13 +31,18 @@ def test_sample_repeats_by_seed_and_moves_on() -> None:
     assert kept_of_function(CASES, "0.1.0") == kept_of_function(CASES, "0.1.0")
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.025, 0.2, 3.0])
-def test_successive_seeds_cover_every_case(seconds: float) -> None:
+@pytest.mark.parametrize(("seconds", "count"), [(0.0, 32), (0.0124, 24), (0.125, 2), (0.25, 1)])
+def test_successive_seeds_cover_every_case(seconds: float, count: int) -> None:
     cases = CASES[:101]
-    count = len(kept_of_function(cases, "5", seconds))
-    assert count == {0.0: 32, 0.025: 20, 0.2: 2, 3.0: 1}[seconds]
+    assert len(kept_of_function(cases, "5", seconds)) == count
     seeds = range(5, 5 + -(-len(cases) // count))
     assert {position for seed in seeds for position in kept_of_function(cases, str(seed), seconds)} == set(range(101))
+
+
+def test_slow_cases_take_turns() -> None:
+    samples = [kept_of_function(CASES[:7], str(seed), 3 * sampling.MAX_SECONDS) for seed in range(5, 5 + 3 * 7)]
+    assert sorted(map(len, samples)) == [0] * 14 + [1] * 7
+    assert {position for sample in samples for position in sample} == set(range(7))
 
 
 def test_a_sample_draws_few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +64,13 @@ def test_shards_are_read() -> None:
             shard_of(text)
 
 
-def test_times_are_means_of_functions_that_exceed_their_budget() -> None:
+def test_times_are_means_of_functions() -> None:
     rows = [("test_b[1]", 0.3), ("test_b[2]", 0.1), ("test_c", 0.01)]
     cases = "".join(f'<testcase classname="tests.x.test_a" name="{name}" time="{time}"/>' for name, time in rows)
-    assert times_of(f"<testsuites><testsuite>{cases}</testsuite></testsuites>") == {"tests/x/test_a.py::test_b": 0.2}
+    assert times_of(f"<testsuites><testsuite>{cases}</testsuite></testsuites>") == {
+        "tests/x/test_a.py::test_b": 0.2,
+        "tests/x/test_a.py::test_c": 0.01,
+    }
 
 
 def test_recorded_times_are_of_functions_that_exist() -> None:
