@@ -26,8 +26,6 @@ from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 
-__all__ = ["Backend", "BackendRep", "is_compatible", "prepare", "run", "run_model", "run_node", "supports_device"]
-
 
 class BackendRep(onnx.backend.base.BackendRep):
     """A model that is loaded. Made by `Backend.prepare`.

@@ -127,6 +127,3 @@ def _steps(
     finally:
         if bar is not None:
             bar.close()
-
-
-__all__ = ["ENDED", "generate", "stream"]

@@ -233,6 +233,3 @@ def _is_number(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
-
-
-__all__ = ["Batcher"]

@@ -396,6 +396,3 @@ def _register() -> str:
                 take = onnx_op(op_type=f"Take_{name}", inputs=[ticket], outputs=[kind, ticket, ticket])
                 _registered.extend([put(_put), take(_take)])
     return str(get_library_path())
-
-
-__all__ = ["Site", "failure", "options", "prepared", "undeclared"]

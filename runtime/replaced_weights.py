@@ -55,6 +55,3 @@ def _fault(own: Mapping[str, Symbol], name: object, array: Any) -> str:
     if array.dtype.newbyteorder("=") != wanted.dtype.numpy or array.shape != tuple(wanted.shape.static_dims):
         return f"weight {name!r:.200} is {wanted}, and {array.dtype}{list(array.shape)} is given"
     return ""
-
-
-__all__ = ["with_weights"]

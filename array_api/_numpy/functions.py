@@ -364,6 +364,3 @@ _fills("ones_like", 1)
 @_implements("full_like")
 def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
     return xp.full_like(a, fill_value, dtype=_dtype(dtype))
-
-
-__all__ = ["call_function"]

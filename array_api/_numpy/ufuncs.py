@@ -53,6 +53,3 @@ def call_ufunc(ufunc: np.ufunc, how: str, inputs: tuple[Any, ...], options: Mapp
     if name in _MIRRORED and not isinstance(inputs[0], Symbol):
         return _MIRRORED[name](inputs[1], inputs[0])
     return function(*inputs)
-
-
-__all__ = ["call_ufunc"]

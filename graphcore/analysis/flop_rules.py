@@ -340,6 +340,3 @@ RULES: dict[tuple[str, str], Rule] = {
     ("com.microsoft", "SimplifiedLayerNormalization"): _each(5),
 }
 """By domain and operator. Operators of the library are looked up as ONNX's, which no operator of ONNX contradicts."""
-
-
-__all__ = ["RULES", "Rule", "Shapes", "Size", "UnknownShapeError", "product"]

@@ -177,5 +177,3 @@ def made_of(
 
 INDEXING = frozenset(_FOLDS)
 """The operators that `made_of` knows."""
-
-__all__ = ["INDEXING", "made_of"]

@@ -155,6 +155,3 @@ def limits_of(limits: Limits | None) -> Limits:
     if limits is not None and not isinstance(limits, Limits):
         raise GraphError(f"load: limits are a {type(limits).__name__}", help="give gc.Limits(nodes=10_000)")
     return limits or USUAL
-
-
-__all__ = ["USUAL", "Limits", "Watch", "exceeded", "limits_of"]

@@ -289,6 +289,3 @@ def _dress(function: Callable[..., Any], name: str, doc: str) -> None:
 
 def _family_module(depth: int = 3) -> str:
     return str(sys._getframe(depth).f_globals.get("__name__", ""))
-
-
-__all__ = ["binary", "unary"]

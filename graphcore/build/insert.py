@@ -6,7 +6,7 @@ and everything that knows them by number is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphcore.errors import DTypeError, GraphError, ShapeError
@@ -302,6 +302,3 @@ def _recapture(body: Graph, old: Symbol, new: Symbol) -> None:
 def _is_made(symbol: Symbol) -> bool:
     """Return True for what a node makes."""
     return type(symbol.producer) is Node
-
-
-__all__: Sequence[str] = ["insert"]

@@ -120,6 +120,3 @@ def _described(value: Symbol | Scalar, expression: Expression | None) -> Operand
         return term_of(value, False).operand
     assert isinstance(value, Symbol)
     return Operand(value.type.dtype, terms=expression.terms)
-
-
-__all__ = ["MOST_TERMS", "Pair", "combined"]

@@ -82,21 +82,3 @@ def at_most(x: Symbol, bound: float) -> Symbol:
 def at_least(x: Symbol, bound: float) -> Symbol:
     """Return x, or a bound where that is greater."""
     return e.emit("Max", x, e.const(x, bound))
-
-
-__all__ = [
-    "add",
-    "at_least",
-    "at_most",
-    "below",
-    "div",
-    "equals",
-    "mul",
-    "number",
-    "polynomial",
-    "ratio",
-    "square",
-    "sub",
-    "upper",
-    "where",
-]

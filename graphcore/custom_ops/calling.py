@@ -33,6 +33,3 @@ def require_callable(domain: str, op_type: str, allowed: Set[str] | None, place:
             f"load: {place} calls the Python function of {op.label}, which a model may only where you say so",
             help=f"if you trust the model with it, load it with custom_ops=[{op.label!r}]",
         )
-
-
-__all__ = ["called", "require_callable"]

@@ -84,6 +84,3 @@ def finish(body: Graph, results: Sequence[Symbol]) -> Graph:
         made.append(result if is_new else body.build.emit("Identity", (result,), result.type))
     body.output(made)
     return body
-
-
-__all__ = ["body", "building", "finish", "new_body", "outermost"]

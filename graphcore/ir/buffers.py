@@ -179,6 +179,3 @@ def may_hold(buffer: Buffer, type_: object) -> bool:
         return False
     pairs = zip(own.shape, type_.shape, strict=True)
     return all(not dim.is_static or dim is new or new.is_dynamic for dim, new in pairs)
-
-
-__all__ = ["Buffer", "BufferValue"]

@@ -81,6 +81,3 @@ class GraphBuilder:
     def buffer(self, name: str, buffer: Buffer, value: Symbol) -> None:
         """Declare that an input is a buffer, which holds `value` at the end of the graph so far."""
         self.graph._buffers[name] = value_of(self.graph, buffer, value, name)
-
-
-__all__ = ["GraphBuilder"]

@@ -25,6 +25,3 @@ def constant_scalar(symbol: Symbol | None, *, weights: bool = False, outer: bool
     """Return the value of a constant of rank 0 as an int; None for anything else. See `constant_array`."""
     array = constant_array(symbol, weights=weights, outer=outer)
     return None if array is None or array.ndim else int(array)
-
-
-__all__ = ["constant_array", "constant_scalar"]

@@ -334,21 +334,3 @@ def cast(builder: GraphBuilder, symbol: Symbol, dtype: DType, ambiguous: bool = 
 def type_of(array: np.ndarray[Any, Any], dtype: DType) -> TensorType:
     """Return the type of an array of values of a dtype."""
     return tensor_type(dtype, _shape(map(Dim, array.shape)))
-
-
-__all__ = [
-    "append",
-    "cast",
-    "constant",
-    "emit",
-    "emit_many",
-    "end_expressions",
-    "given_constant",
-    "given_weight",
-    "in_body",
-    "line_of_new",
-    "new_node",
-    "new_symbol",
-    "scalar",
-    "vector",
-]

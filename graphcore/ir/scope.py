@@ -175,6 +175,3 @@ def _no_operand(value: object, op: str, role: str) -> DTypeError:
     if isinstance(value, (list, tuple)):
         fix = "make it an array: np.asarray(value), or a constant: graph.constant(value, dtype)"
     return DTypeError(f"{op}: {role} is a {type(value).__name__}", operands={role: value}, help=fix)
-
-
-__all__ = ["Scope", "capture", "innermost", "operand", "own", "size_of"]

@@ -119,6 +119,3 @@ def _buffer(name: str, text: str) -> object:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # the note is untrusted
         return None
     return note
-
-
-__all__ = ["BUFFERS", "DTYPES", "PROMOTION", "TARGET", "entries", "gathered", "of_values", "read"]

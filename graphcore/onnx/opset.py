@@ -12,5 +12,3 @@ ONNX_DOMAINS = frozenset({"", *DOMAINS, "ai.onnx.preview", "ai.onnx.preview.trai
 
 LIMIT = (1 << 31) - 1
 """Bytes of the largest protobuf message."""
-
-__all__ = ["DOMAINS", "IR_VERSION", "LIMIT", "ONNX_DOMAINS", "OPSET"]

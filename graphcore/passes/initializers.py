@@ -93,6 +93,3 @@ def _kept(graph: Graph, keep: object) -> frozenset[str]:
             )
         made.update(found)
     return frozenset(made)
-
-
-__all__ = ["GROWTH", "Initializers"]

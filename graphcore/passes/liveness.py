@@ -88,6 +88,3 @@ def keep_nodes(graph: Graph, kept: Sequence[bool]) -> None:
         for node, stays in zip(nodes, kept, strict=True):
             if not stays:
                 nodes.drop(node)
-
-
-__all__ = ["Live", "keep_nodes", "live_nodes", "prune", "readers", "sliced_alone"]

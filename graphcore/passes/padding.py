@@ -59,5 +59,3 @@ def _zeros(sweep: Sweep, pad: Node, rank: int) -> list[tuple[int, int]] | None:
 
 
 PADDING: dict[str, tuple[Rule, ...]] = {"Conv": (padded,)}
-
-__all__ = ["PADDING"]

@@ -31,6 +31,3 @@ class Sizes(ShapeValues):
             return super()._read(symbol, type_, depth)
         except (ArithmeticError, LookupError, TypeError, ValueError):
             return None  # `Graph.op` takes operands and attributes that ONNX refuses
-
-
-__all__ = ["Sizes"]

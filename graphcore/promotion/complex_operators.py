@@ -145,6 +145,3 @@ def _leaf(type_: Type) -> DType:
         type_ = type_.element
     assert isinstance(type_, TensorType)
     return type_.dtype
-
-
-__all__ = ["OPERATORS", "ORDERED", "check", "is_complex"]

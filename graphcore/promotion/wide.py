@@ -65,6 +65,3 @@ def _refusal(operator: str, inputs: Sequence[Value | None], type_: Type) -> tupl
     if operator not in OPERATORS:
         return f"nothing computes it on {name}, an integer of more than 64 bits", narrower
     return None
-
-
-__all__ = ["EXPRESSIONS", "OPERATORS", "check", "is_wide"]

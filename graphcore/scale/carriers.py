@@ -78,6 +78,3 @@ def tensors(model: str, kind: str, types: Mapping[str, Type]) -> dict[str, Tenso
             )
         made[name] = type_
     return made
-
-
-__all__ = ["carried", "carrier", "restored", "tensors"]

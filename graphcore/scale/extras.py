@@ -14,6 +14,3 @@ def require_ray(what: str) -> None:
             raise MissingExtraError(
                 f"{what}: the package {package} is not installed", help="pip install 'graphcore-engine[ray]'"
             )
-
-
-__all__ = ["require_ray"]

@@ -26,6 +26,3 @@ def graph_of(what: str, model: object, limits: Limits | None = None) -> Graph:
         )
     attach()
     return Graph.load(model, limits=limits)
-
-
-__all__ = ["graph_of"]

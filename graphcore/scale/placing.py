@@ -176,6 +176,3 @@ def _locked(path: Path) -> Iterator[None]:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-__all__ = ["PATIENCE", "Placed", "placed"]

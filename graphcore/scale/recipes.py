@@ -28,6 +28,3 @@ class Recipe(Protocol):
 
     def run(self, model: Model, rows: Sequence[Mapping[str, Array]]) -> Sequence[Sequence[Array]]:
         """Return the outputs of each row, an array each. model: of the graph."""
-
-
-__all__ = ["Recipe"]

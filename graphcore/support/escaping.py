@@ -27,6 +27,3 @@ _indented = re.compile(r"\n(?=  )").split
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
-
-
-__all__ = ["escaped", "escaped_lines"]

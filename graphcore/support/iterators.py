@@ -46,6 +46,3 @@ def ahead(items: Iterator[_Made], most: int = 1) -> Iterator[_Made]:
             yield item  # type: ignore[misc]
     finally:
         is_closed.set()
-
-
-__all__ = ["ahead"]

@@ -33,6 +33,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "")
     cells = (("<td>" + (code(cell) if cell else "") + "</td>" for cell in row) for row in rows)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-
-
-__all__ = ["code", "escaped", "table", "visible"]

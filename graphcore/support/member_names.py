@@ -33,6 +33,3 @@ def _segment(text: str) -> str:
 
 def _encoded(character: str) -> str:
     return quote(character.encode("utf-8", "surrogatepass"), safe="")
-
-
-__all__ = ["member_name", "value_name"]

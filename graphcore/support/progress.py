@@ -92,6 +92,3 @@ def steps(progress: ProgressOption, most: int, what: str) -> Iterator[Callable[[
     finally:
         if shown is not None:
             shown.close()
-
-
-__all__ = ["Progress", "ProgressOption", "Shown", "shown_by", "steps"]

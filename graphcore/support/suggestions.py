@@ -77,6 +77,3 @@ def method_hint(asked: str, ops: Collection[str], kinds: Iterable[type]) -> str:
     if asked in _OPS:
         return f"write ops.{_OPS[asked]}(x)"
     return suggestion(asked, [name for kind in kinds for name in dir(kind) if name[0] != "_"], ending="")
-
-
-__all__ = ["method_hint", "op_hint", "suggestion"]

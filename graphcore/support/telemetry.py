@@ -41,6 +41,3 @@ def is_off() -> bool:
 def came_late() -> bool:
     """Return whether onnxruntime was imported before graphcore could turn its telemetry off."""
     return _late
-
-
-__all__ = ["SWITCH", "WANTED", "came_late", "is_off", "turn_off"]

@@ -38,6 +38,3 @@ def store_buffers(replay: Replay) -> None:
         found = replay.new.memory.values[("buffer", id(held))]
         assert isinstance(found, BufferValue)
         found.value = replay.of(held.value)
-
-
-__all__ = ["carry_buffers", "store_buffers"]

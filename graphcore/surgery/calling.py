@@ -319,6 +319,3 @@ def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequ
         return graph.build.own(made, what, own.name)
 
     return [*call_function(graph, name, held[1], symbols, dims, weight)]
-
-
-__all__ = ["Results", "call", "inline", "output_names", "unified"]

@@ -38,6 +38,3 @@ def moved_dtype(op_type: str, result: DType, before: Sequence[Type | None], inpu
                 moved.setdefault(a.dtype.storage, new.dtype.storage)
     made = moved.get(result, result)
     return real_of(made) if op_type in _REAL else made
-
-
-__all__ = ["SHAPES", "are_in", "moved_dtype"]

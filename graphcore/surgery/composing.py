@@ -112,6 +112,3 @@ def _connections(first: Graph, second: Graph, connect: Mapping[str, str] | None)
     if not connect:
         raise GraphError("compose: nothing is connected", help=shown)
     return dict(connect)
-
-
-__all__ = ["compose"]

@@ -182,6 +182,3 @@ def value_of(graph: Graph, what: str, value: object) -> Symbol:
             raise GraphError(f"{what}: no value of graph {graph.name!r} is called {value!r}", help=error.help) from None
         return graph.symbols[found.id]
     raise GraphError(f"{what}: a {type(value).__name__} is no value of a graph", help="give a name or a Symbol")
-
-
-__all__ = ["conclude", "finish", "is_input", "labelled_outputs", "replica", "value_of"]

@@ -87,6 +87,3 @@ def readers_of(graph: Graph, symbols: list[Symbol]) -> dict[str, Symbol]:
         node = next((n for n in graph.nodes if any(s is symbol for s in reads(n))), None)
         found[f"{node.op_type} {node.outputs[0].name!r}" if node and node.outputs else "an output"] = symbol
     return found
-
-
-__all__ = ["Value", "Values", "extract", "label_of", "missing_inputs", "named_values", "readers_of"]

@@ -155,6 +155,3 @@ def _in_dims(type_: Type, dims: Mapping[str, int]) -> Type:
     if not isinstance(type_, TensorType) or not type_.shape.is_ranked or not dims:
         return type_
     return tensor_type(type_.dtype, type_.shape.substitute(dims), type_.ambiguous)
-
-
-__all__ = ["fitting", "refuse_folded", "with_constants", "with_inputs", "with_outputs", "with_weights"]

@@ -83,6 +83,3 @@ def _check_values(graph: Graph, values: Mapping[str, str]) -> None:
             raise GraphError(f"rename: the name {new!r} is taken", operands={"taken by": other}, help="choose another")
     if len({*values.values()}) != len(values):
         raise GraphError("rename: two values would have one name", help="choose another name for one")
-
-
-__all__ = ["rename"]

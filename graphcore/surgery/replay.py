@@ -399,6 +399,3 @@ def reads(node: Node) -> list[Symbol]:
     for body in bodies(node):
         found += [s.producer.symbol for s in body.scope.captured.values() if isinstance(s.producer, Captured)]
     return found
-
-
-__all__ = ["Replay", "reads"]

@@ -352,6 +352,3 @@ def _unknown(change: Change) -> list[Type]:
         else t
         for t in change.results
     ]
-
-
-__all__ = ["Change", "check_condition", "described", "literals", "may_decide_shapes", "result_types", "roles"]

@@ -27,6 +27,3 @@ def _text_of_list(values: list[object] | tuple[object, ...], depth: int) -> str:
         return "[...]"
     texts = [_text_of_list(v, depth - 1) if isinstance(v, (list, tuple)) else text_of(v) for v in values]
     return f"[{', '.join(texts)}]"
-
-
-__all__ = ["text_of"]

@@ -158,6 +158,3 @@ def _number(value: float | None) -> float | None:
     except OverflowError:
         return None
     return None if made in (float("inf"), float("-inf")) else made
-
-
-__all__ = ["FORMAT", "Shown", "page_data"]

@@ -208,6 +208,3 @@ class GraphData:
             if line is not None and (source := self._source(line)) is not None:
                 made["source"] = source
         return index
-
-
-__all__ = ["GraphData", "Json"]

@@ -118,6 +118,3 @@ def _policy(program: str) -> str:
         f"default-src 'none'; script-src 'sha256-{digest}' blob:; worker-src blob:; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-
-
-__all__ = ["ASSETS", "asset", "embedded", "html_of", "page_html", "save_html", "view"]

@@ -180,6 +180,3 @@ def _pull(layers: _Layers, order: Sequence[int], neighbours: Sequence[Sequence[i
     moved = (total / weight for total, weight, count in pools for _ in range(int(count)))
     for vertex, own, place in zip(order, offsets, moved, strict=True):
         centres[vertex] = place + own
-
-
-__all__ = ["Layout", "layout"]

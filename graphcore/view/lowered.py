@@ -128,6 +128,3 @@ def _explain_cast(original: Json, made: Json, reason: str) -> None:
     else:
         words = f"lowering: {reason}" if reason else f"lowering: for {original['op']}"
         made["cast"] = {**cast, "implicit": True, "system": "lowering", "pair": None, "words": words}
-
-
-__all__ = ["LoweredData", "lowered_data"]

@@ -224,6 +224,3 @@ def _shape(box: _Box, x: float, y: float) -> str:
 
 def _cut(line: str) -> str:
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}\u2026"
-
-
-__all__ = ["SMALL", "graph_html", "graph_svg", "symbol_html", "symbol_svg"]

@@ -43,6 +43,3 @@ def _of_library(op_type: str, count: int) -> tuple[str, ...]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [p.name for p in inspect.signature(made).parameters.values() if p.kind in kinds]
     return (*names[:count], *[""] * (count - len(names)))
-
-
-__all__ = ["of"]

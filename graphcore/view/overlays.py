@@ -216,6 +216,3 @@ def _readers(data: GraphData) -> dict[str, list[int]]:
         for name in {s.given_name for s in node.inputs if s is not None and s.given_name is not None}:
             found.setdefault(name, []).append(index)
     return found
-
-
-__all__ = ["difference_overlay", "placement_overlays", "profile_overlays", "quantization_overlays"]

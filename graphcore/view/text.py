@@ -77,15 +77,3 @@ def seconds_text(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
-
-
-__all__ = [
-    "array_text",
-    "attribute_text",
-    "dims_text",
-    "dtype_text",
-    "seconds_text",
-    "short_name",
-    "short_text",
-    "size_text",
-]

@@ -145,6 +145,3 @@ def _no_tokens(asked: str, given: object) -> FeedError:
     return FeedError(
         f"{asked}: {given!r:.80} is no prompt", help="give token ids, [1, 5, 9], or a list of such lists for several"
     )
-
-
-__all__ = ["Decoder", "Prompts", "decoder", "prompt_of", "prompts_of", "stops", "whole"]

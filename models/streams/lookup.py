@@ -35,6 +35,3 @@ def proposed(tokens: Array, most: int) -> list[int]:
             begin = int(whole[-1] if whole.size else found[0]) + length
             return [int(token) for token in tokens[begin : begin + most]]
     return []
-
-
-__all__ = ["proposed"]

@@ -65,6 +65,3 @@ class Prefixes:
         while self.tokens > room:
             del self._kept[0]
         self._kept.append(Prefix(tokens.copy(), {name: row[:, :count].copy() for name, row in rows.items()}))
-
-
-__all__ = ["LEAST", "Prefix", "Prefixes", "shared"]

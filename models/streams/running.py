@@ -285,6 +285,3 @@ def _chosen(texts: Sequence[Text], logits: Array) -> list[int]:
         int(text.choice.of(row, None if text.choice.generator is None else np.array([[text.number()]]))[0])
         for text, row in zip(texts, logits[:, None], strict=True)
     ]
-
-
-__all__ = ["Counts", "Running"]

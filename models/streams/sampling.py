@@ -104,6 +104,3 @@ def choice(asked: str, temperature: float, top_k: int | None, top_p: float | Non
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-__all__ = ["Choice", "Seed", "choice"]

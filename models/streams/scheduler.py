@@ -354,6 +354,3 @@ def _cancelled(request: Request) -> RunCancelledError:
     return RunCancelledError(
         f"a request was cancelled after {len(request.tokens)} tokens", help="request.tokens has these"
     )
-
-
-__all__ = ["Request", "Streams"]

@@ -93,6 +93,3 @@ class Text:
         if not self.is_done:
             self.error = error
             self.is_done = True
-
-
-__all__ = ["Text"]

@@ -88,6 +88,3 @@ class _Readers:
         """
         inner = any(body.own(symbol) is not None for node, own in self._inner if node is not but for body in own)
         return self._direct[id(symbol)] + 2 * inner
-
-
-__all__ = ["Sharing"]

@@ -129,6 +129,3 @@ def _batch(program: Program) -> object:
             help='declare them so: gc.Buffer("float32", ["batch", 1024, 64], in_place=True)',
         )
     return first
-
-
-__all__ = ["Slots"]

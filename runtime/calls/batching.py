@@ -260,6 +260,3 @@ def _fail(model: str, reason: str, inputs: Mapping[str, Type], outputs: Mapping[
         help='name the batch dim in every input and output: TensorType("float32", ["batch", 64]), or say which axis it '
         'is: Batcher(model, dim={"x": 0})',
     )
-
-
-__all__ = ["Batching", "batching"]

@@ -100,6 +100,3 @@ def _no_array(what: str, wanted: TensorType, value: Any) -> FeedError:
 
 def _make_array(wanted: TensorType) -> str:
     return f"give an array: np.asarray(value, {wanted.dtype.numpy.name!r})"
-
-
-__all__ = ["converted"]

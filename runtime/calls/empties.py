@@ -97,6 +97,3 @@ def _shape(type_: Type, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
     except ZeroDivisionError:
         return None
     return shape if all(size >= 0 for size in shape) else None
-
-
-__all__ = ["emptied", "is_of_nothing", "nothing"]

@@ -119,6 +119,3 @@ def _elements(element: Type) -> Look:
         return value
 
     return look
-
-
-__all__ = ["Look", "are_all_text", "is_text", "quick_look", "text"]

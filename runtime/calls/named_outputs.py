@@ -39,6 +39,3 @@ def requested(
     if run_options is not None:
         raise FeedError(f"run: {model}: a call takes no run_options", help=f"give options to {session}")
     return names
-
-
-__all__ = ["requested"]

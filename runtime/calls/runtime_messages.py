@@ -125,6 +125,3 @@ def _closed(text: str, opened: int) -> int:
         if not depth:
             return place + 1
     return len(text)
-
-
-__all__ = ["Said"]

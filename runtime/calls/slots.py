@@ -46,6 +46,3 @@ class Slot:
         """Copy what the runtime has written to the array."""
         if not self.is_shared:
             self.array[...] = transport_dtypes.from_value(self.value, self._storage)
-
-
-__all__ = ["Slot"]

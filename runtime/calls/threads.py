@@ -84,6 +84,3 @@ def in_pieces(
     except BaseException:
         limit.cancel()  # what other threads run yet
         raise
-
-
-__all__ = ["in_pieces", "pool_of", "processors", "rows_of"]

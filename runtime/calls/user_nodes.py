@@ -120,6 +120,3 @@ def _size(dim: Dim, sizes: Mapping[str, int]) -> str:
         return str(dim.evaluate(sizes))
     except (ValueError, TypeError, ZeroDivisionError):
         return "?"
-
-
-__all__ = ["UserNodes", "sizes_of"]

@@ -42,6 +42,3 @@ def content_of(model: object) -> tuple[str, bytes | str]:
             raise ModelError(f"load: {path} is {what}", help="give the path of an .onnx file")
         return path, path
     raise ModelError(f"load: a {type(model).__name__} is no model", help="give a Graph, a path, bytes or a ModelProto")
-
-
-__all__ = ["content_of", "is_compiled", "require_format"]

@@ -62,6 +62,3 @@ def is_text(tensor: onnx.TensorProto) -> bool:
     except UnicodeDecodeError:
         return False
     return len(tensor.string_data) == math.prod(tensor.dims) and not tensor.raw_data
-
-
-__all__ = ["is_bounded", "is_of_bits", "is_text", "is_within", "values"]

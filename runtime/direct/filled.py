@@ -122,6 +122,3 @@ def _holds_some(attribute: onnx.AttributeProto) -> bool:
     if attribute.type == onnx.AttributeProto.TENSOR:
         return 0 not in attribute.t.dims
     return attribute.name in ("value_float", "value_int") or bool(attribute.floats or attribute.ints)
-
-
-__all__ = ["STATES", "filled"]

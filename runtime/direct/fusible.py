@@ -99,6 +99,3 @@ class Trail:
             if mark is None or mark in self._found or (mark == "norm" and not _NORMS.isdisjoint(operators)):
                 return f"the fusion {fusion.name}"
         return None
-
-
-__all__ = ["BEGINS", "TAKES", "Trail"]

@@ -93,6 +93,3 @@ def is_legal(rules: Legality, op_type: str, dtype: DType) -> bool:
         return False
     is_guarded = op_type in _GUARDED
     return is_guarded or keeps_kernel(op_type, dtype, None) or (op_type, dtype) not in rows_of(rules).rows
-
-
-__all__ = ["SIZED", "VARIADIC", "Known", "is_legal", "known_operator"]

@@ -289,5 +289,3 @@ ROWS = MappingProxyType(
     }
 )
 """By name, of ONNX's own domain."""
-
-__all__ = ["OLDEST", "ROWS", "Asked", "Row", "constant"]

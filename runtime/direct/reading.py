@@ -16,6 +16,3 @@ class Reading:
     links: Links | None = None
     limits: Limits = USUAL
     custom_ops: Set[str] = frozenset()
-
-
-__all__ = ["Reading"]

@@ -363,6 +363,3 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
         for attribute in node.attribute:
             if attribute.type == _KINDS.GRAPH:
                 yield from _values(attribute.g)
-
-
-__all__ = ["Scan"]

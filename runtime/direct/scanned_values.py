@@ -172,6 +172,3 @@ class ScannedValues:
         """Return the values of a small constant; None for what is none, and for one that is damaged."""
         tensor = self._tensors.get(name)
         return None if tensor is None else values(tensor, self.dtypes[name])
-
-
-__all__ = ["ScannedValues"]

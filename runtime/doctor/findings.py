@@ -144,17 +144,3 @@ class Notebook:
             help = getattr(error, "help", None) or ""
             self.add(level, subject, " ".join(f"{subject} could not be looked at: {summary}".split()), help)
             return otherwise
-
-
-__all__ = [
-    "Distribution",
-    "Finding",
-    "Level",
-    "Machine",
-    "Notebook",
-    "Packages",
-    "Provider",
-    "Release",
-    "Report",
-    "Trap",
-]

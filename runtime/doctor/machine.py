@@ -175,6 +175,3 @@ def _read(path: str) -> str | None:
 
 def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=1, check=False).stdout
-
-
-__all__ = ["INSTRUCTIONS", "Processor", "by_cpuinfo", "by_sysctl", "cpu_limit", "describe_machine", "instructions"]

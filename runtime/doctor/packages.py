@@ -80,6 +80,3 @@ def _version(name: str) -> str:
 def _brings_module(one: metadata.Distribution) -> bool:
     top = (one.read_text("top_level.txt") or "").split()
     return "onnxruntime" in top or any(str(file) == _MODULE for file in one.files or ())
-
-
-__all__ = ["distributions", "find_packages", "versions"]

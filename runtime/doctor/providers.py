@@ -105,6 +105,3 @@ def _help(name: str) -> str:
     if name == "CUDAExecutionProvider":
         return "it needs NVIDIA's driver, CUDA and cuDNN: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"
     return "graphs run on the other providers"
-
-
-__all__ = ["CPU", "INSTALLS", "Starting", "installs"]

@@ -113,6 +113,3 @@ def _note_telemetry(book: Notebook, version: str) -> None:
     else:
         wayout = f"as the environment asks: to switch it off, unset {telemetry.WANTED} and set {telemetry.SWITCH}=1"
     book.add("note", "telemetry", text, wayout)
-
-
-__all__ = ["TELEMETRY", "beside_table", "describe_release", "list_traps"]

@@ -54,6 +54,3 @@ def _short(error: Exception) -> str:
     with contextlib.suppress(IndexError):
         return str(error).strip().split("\n")[0][:200]
     return type(error).__name__
-
-
-__all__ = ["onnxruntime_alone"]

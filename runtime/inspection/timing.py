@@ -27,6 +27,3 @@ def count_of(what: str, model: str, runs: object) -> int:
     if not isinstance(runs, (int, np.integer)) or isinstance(runs, bool):
         raise FeedError(f"{what}: {model}: runs={runs!r:.80} is no number of calls", help="give 1 or more")
     return max(1, int(runs))
-
-
-__all__ = ["count_of", "timed"]

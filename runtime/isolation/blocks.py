@@ -146,6 +146,3 @@ class Lease:
 
     def __del__(self) -> None:
         self._give_back(self._block)
-
-
-__all__ = ["LEAST", "Block", "Lease", "create", "of_bytes"]

@@ -270,6 +270,3 @@ class Reader:
             self._take(0)
             pieces.append(decoder.decode(item[start : start + _PIECE], start + _PIECE >= len(item)))
         return "".join(pieces)
-
-
-__all__ = ["MOST_DIMS", "Layout", "Reader"]

@@ -112,6 +112,3 @@ def read(content: bytes) -> Any:
 def written(value: object) -> bytes:
     """Return a value as JSON."""
     return json.dumps(value).encode()
-
-
-__all__ = ["described", "read", "types_of", "written"]

@@ -172,6 +172,3 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-__all__ = ["LONGEST", "What", "WorkerLimits", "clean", "died", "received", "senseless", "told", "too_long", "unfit"]

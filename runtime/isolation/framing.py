@@ -181,6 +181,3 @@ def _wait(until_ready: Wait, deadline: float) -> None:
             raise TimeoutError
         if until_ready(None if left == math.inf else left):
             return
-
-
-__all__ = ["LONGEST", "RUN_HEAD", "Channel", "Kind", "Malformed"]

@@ -170,6 +170,3 @@ def _end(pools: dict[int, Pool]) -> None:
     pool = pools.get(os.getpid())
     if pool is not None:
         pool.end()
-
-
-__all__ = ["IsolatedModel"]

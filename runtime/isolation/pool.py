@@ -151,6 +151,3 @@ class Pool:
         for place in self._places:
             if place.worker is not None:
                 place.worker.end()
-
-
-__all__ = ["Pool"]

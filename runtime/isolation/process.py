@@ -364,6 +364,3 @@ def _warn(missing: tuple[str, ...]) -> None:
     if missing and missing not in _warned:
         _warned.add(missing)
         LOG.warning("IsolatedSession: workers run here without walls around %s", "; ".join(missing))
-
-
-__all__ = ["Ended", "Program", "Signature", "Worker"]

@@ -242,6 +242,3 @@ def _check_plain(options: object) -> None:
             f"IsolatedSession: the option {options!r:.80} does not go to another process",
             help="give numbers and text",
         )
-
-
-__all__ = ["MEMORY", "SECONDS", "IsolatedSession"]

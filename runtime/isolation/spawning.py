@@ -151,6 +151,3 @@ def libraries() -> tuple[str, ...]:
 
 def _is_in(room: str) -> bool:
     return os.path.exists(os.path.join(FOLDER, room))
-
-
-__all__ = ["Started", "libraries", "start"]

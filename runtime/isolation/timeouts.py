@@ -35,6 +35,3 @@ class Timeout:
             f"{name}: a run was stopped after timeout={self.seconds:g} seconds{stopped}",
             help="give it more time, or the session more workers: the wait for a free one counts",
         )
-
-
-__all__ = ["Timeout"]

@@ -104,6 +104,3 @@ def _joined(names: Iterable[str]) -> str:
         else:
             made.setdefault(name, [])
     return ", ".join(" ".join([f"`{head}`", *dtypes]) for head, dtypes in made.items())
-
-
-__all__ = ["page"]

@@ -50,6 +50,3 @@ def document(seen: Seen) -> str:
 def _lines(ranges: Mapping[str, Range]) -> str:
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(found))}" for name, found in sorted(ranges.items()))
     return f"{{\n{lines}\n }}"
-
-
-__all__ = ["document", "merged"]

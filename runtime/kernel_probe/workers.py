@@ -74,6 +74,3 @@ def _serve(pipe: Connection[Any, Any], function: Callable[..., Any]) -> None:
         except Exception as error:  # of kinds that may not be there where it is received
             is_told = type(error) is RuntimeError
             pipe.send(error if is_told else RuntimeError(f"{', '.join(map(str, operands))}: {error!r}"[:400]))
-
-
-__all__ = ["TIMEOUT", "Died", "Worker"]

@@ -138,6 +138,3 @@ def _lowered(
     if asked.opset is not None:
         found[""] = graph.opsets.get("", asked.opset)
     return graph, there, found
-
-
-__all__ = ["RECENT", "Versions", "versions_asked", "written"]

@@ -304,19 +304,6 @@ FINISHING: tuple[Pass, ...] = (
 
 PIPELINE: tuple[Pass, ...] = (*PREPARING, *LEGALISING, *FINISHING)
 
-__all__ = [
-    "FINISHING",
-    "LEGALISING",
-    "PIPELINE",
-    "PREPARING",
-    "Lowering",
-    "Pass",
-    "made_legal",
-    "onnx_op_types",
-    "run",
-    "with_kernels",
-]
-
 
 def lower(
     graph: Graph,

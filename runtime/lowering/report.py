@@ -235,6 +235,3 @@ def _action(node: Node, dtype: DType | None, made: list[Node]) -> str:
     counts = Counter(map(named, computing or made))
     more = f" and {len(counts) - 2 * _SHOWN} more" if len(counts) > 2 * _SHOWN else ""
     return f"computed by {listed(dict([*counts.items()][: 2 * _SHOWN]))}{more}"
-
-
-__all__ = ["Change", "Report", "detour", "listed", "named", "report"]

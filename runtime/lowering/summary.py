@@ -88,6 +88,3 @@ def kinds_of(graph: Graph, op_type: str = "") -> set[Kind]:
         for n in graph.nodes
         if n.outputs and (not op_type or (n.op_type == op_type and not n.domain))
     }
-
-
-__all__ = ["Kind", "Summary", "kinds_of"]

@@ -175,6 +175,3 @@ def refusal(node: Node, opset: int) -> GraphError:
         operands={"result": _Result(node)},
         help=f"export with opset={oldest} or newer, for a runtime that takes it",
     )
-
-
-__all__ = ["at_versions", "oldest_version", "oldest_versions", "refusal"]

@@ -193,6 +193,3 @@ class _Pieces:
                 self._left.clear()
                 break
         return done
-
-
-__all__ = ["Later", "checked", "gathered", "gathered_later", "keep", "later_of"]

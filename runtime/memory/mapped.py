@@ -41,6 +41,3 @@ def _mapping(array: Array) -> mmap.mmap | None:
     while isinstance(held, memoryview):
         held = held.obj
     return held if isinstance(held, mmap.mmap) else None
-
-
-__all__ = ["release"]

@@ -102,6 +102,3 @@ def _is_one_row(symbol: Symbol | None) -> bool:
     if symbol is None or not symbol.shape.is_ranked:
         return False
     return all(dim.is_static and int(dim) == 1 for dim in tuple(symbol.shape)[:-1])
-
-
-__all__ = ["OFF", "PACKED", "PARALLEL", "Prepack", "entries", "gains", "reordered", "require"]

@@ -31,6 +31,3 @@ def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     except (OSError, OverflowError, ValueError):  # too large, or a system without large pages
         return np.zeros(shape, dtype)
     return np.frombuffer(pages, dtype).reshape(shape)
-
-
-__all__ = ["zeros"]

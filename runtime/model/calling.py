@@ -232,6 +232,3 @@ class CalledModel(StartedModel):
             array = array.copy() if name in values else array  # such an output is the input's own memory
             results.append(transport_dtypes.unpaired(array, type_))
         return results
-
-
-__all__ = ["CalledModel"]

@@ -204,6 +204,3 @@ class Model(CalledModel):
         self._check_unedited("placement")
         session, _keep = self._start({inspection.RECORD: "1"})
         return inspection.recorded(session, self._lowered, self.session.get_providers()[0], runtime())
-
-
-__all__ = ["Model"]

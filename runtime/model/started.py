@@ -183,6 +183,3 @@ class StartedModel(ABC):
         outputs = ", ".join(f"{name}: {type_}" for name, type_ in self._typed_outputs().items())
         kept = ", ".join(f"{k.name}: {k.type}" for k in self._kept)
         return escaped(f"<Model {self.name}({inputs}) -> {outputs}{f', keeps {kept}' if kept else ''}>")
-
-
-__all__ = ["Start", "StartedModel"]

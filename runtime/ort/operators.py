@@ -138,6 +138,3 @@ def _type(described: Any, is_scalar: bool) -> onnx.TypeProto | None:
         elif size is not None:
             dim.dim_param = size
     return made
-
-
-__all__ = ["InstalledOperators"]

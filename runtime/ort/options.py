@@ -111,6 +111,3 @@ def config_entries(config: Mapping[str, str | int | bool]) -> dict[str, str]:
         except Exception as error:
             raise GraphError(f"InferenceSession: config: {name[:80]!r}: {error}", help="make it shorter") from None
     return made
-
-
-__all__ = ["EXACT_PRODUCTS", "check_attributes", "checked_libraries", "config_entries", "session_options"]

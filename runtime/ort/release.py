@@ -136,15 +136,3 @@ def newest_opset() -> int:
 def newest_ir() -> int:
     """Return the newest version of the file format that it takes and graphs are written in, asked of it."""
     return next((ir for ir in range(IR_VERSION, 8, -1) if takes(17, ir)), 8)
-
-
-__all__ = [
-    "build_commit",
-    "kept_apart",
-    "measured_release",
-    "memory",
-    "newest_ir",
-    "newest_opset",
-    "runtime",
-    "takes",
-]

@@ -80,6 +80,3 @@ class Starter:
         if later is not None:
             keep(session, later)
         return session
-
-
-__all__ = ["SLOWER", "Starter"]

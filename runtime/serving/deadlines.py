@@ -73,6 +73,3 @@ class Deadlines:
                 elif (request := heapq.heappop(self._waiting)[2]()) is not None:
                     return request
         return None
-
-
-__all__ = ["Deadlines"]

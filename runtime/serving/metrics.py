@@ -168,6 +168,3 @@ class _Values:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-__all__ = ["Histogram", "Metrics", "Outcome", "Recorder"]

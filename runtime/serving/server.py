@@ -93,6 +93,3 @@ def _finish(queue: Queue, thread: threading.Thread, drain: bool, timeout: float 
     queue.stop()
     thread.join(_LAST)
     return False
-
-
-__all__ = ["Queue", "Server"]

@@ -198,6 +198,3 @@ def _survived() -> Iterator[None]:
         yield
     except BaseException:
         logging.getLogger("concurrent.futures").exception("a callback of a request ended")
-
-
-__all__ = ["Request", "Waiting"]

@@ -97,6 +97,3 @@ def _stop_all() -> None:
         time.sleep(0.005)
         if time.monotonic() > end + _LAST:
             return
-
-
-__all__ = ["Call", "submitted"]

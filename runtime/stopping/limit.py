@@ -193,6 +193,3 @@ def current() -> Limit | None:
     """Return the limit in force in this thread."""
     limit: Limit | None = HERE.state.limit
     return limit
-
-
-__all__ = ["Limit", "current", "keep", "run", "run_once", "seconds_of", "stopped"]

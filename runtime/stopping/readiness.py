@@ -33,6 +33,3 @@ def _wait(descriptor: int, is_read: bool) -> Wait:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN if is_read else select.POLLOUT)
     return lambda seconds: bool(poll.poll(None if seconds is None else min(math.ceil(seconds * 1000), _LONGEST)))
-
-
-__all__ = ["Wait", "wait_to_read", "wait_to_write"]

@@ -272,5 +272,3 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=WATCHER.after_fork,
         after_in_child=lambda: WATCHER.in_child(HERE.state),
     )
-
-__all__ = ["HERE", "WATCHER", "ThreadState", "run_options"]

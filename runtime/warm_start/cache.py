@@ -270,6 +270,3 @@ def _machine() -> str:
         return "\0".join((platform.system(), platform.machine(), platform.processor()))
     told = [line for line in first if line.lower().startswith(("vendor", "model", "cpu ", "flags", "features"))]
     return "\0".join((sys.platform, os.uname().machine, *(line for line in told if "mhz" not in line.lower())))
-
-
-__all__ = ["Cache", "Optimised"]

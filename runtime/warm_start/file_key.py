@@ -119,6 +119,3 @@ def file_source(
     except Exception:
         return None
     return None if found.key is None else found
-
-
-__all__ = ["FileSource", "file_source"]

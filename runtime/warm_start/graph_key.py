@@ -126,6 +126,3 @@ def graph_source(cache: Cache, graph: Graph, load: Callable[[], Model]) -> Graph
     except Exception:
         return None
     return None if found.key is None else found
-
-
-__all__ = ["GraphSource", "graph_source"]

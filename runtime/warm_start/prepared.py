@@ -52,6 +52,3 @@ def prepare(path: object, load: Callable[[str], object], find: Callable[[str], o
         with contextlib.suppress(OSError):  # which is not empty
             os.rmdir(file + ENDING)
         raise
-
-
-__all__ = ["SETTLED", "folder_of", "prepare"]

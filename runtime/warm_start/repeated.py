@@ -37,6 +37,3 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 yield from _graphs(attribute.g)
-
-
-__all__ = ["without_repeats"]

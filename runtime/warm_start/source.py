@@ -44,6 +44,3 @@ def kept_of(cache: Cache, key: str | None) -> dict[str, Any] | None:
     found = None if key is None else cache.find(key, "start")
     entry: dict[str, Any] | None = None if found is None else json.loads(found)
     return entry
-
-
-__all__ = ["DOMAINS", "HASHED", "Source", "kept_of"]

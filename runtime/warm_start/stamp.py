@@ -99,6 +99,3 @@ def stamped_source(cache: Cache, model: object, load: Callable[[], Model], links
         return StampedSource(cache, os.fsdecode(model), load, links)
     except (OSError, ValueError):  # which reading it says better
         return None
-
-
-__all__ = ["StampedSource", "stamp_of", "stamped_source"]

@@ -281,6 +281,3 @@ def _is_same(own: Array, loaded: Array) -> bool:
         return True
     first, second = (a.reshape(-1).view(np.uint8) for a in (own, loaded))
     return all(np.array_equal(first[i : i + _STEP], second[i : i + _STEP]) for i in range(0, first.size, _STEP))
-
-
-__all__ = ["Entry", "WarmStart", "code", "started"]

@@ -72,6 +72,3 @@ def is_fast(attributes: Any) -> bool:
 def without(attributes: Any) -> Any:
     """Return a node's attributes without what they say of accuracy."""
     return {k: v for k, v in attributes.items() if k != KEY} if KEY in attributes else attributes
-
-
-__all__ = ["FAST", "KEY", "LEVELS", "OPERATORS", "Accuracy", "accuracy", "current", "is_fast", "without"]

@@ -152,5 +152,3 @@ class Weights(ReadOnly[str, Any]):
 
 NO_ATTRIBUTES = Attributes()
 """Those of every node without any."""
-
-__all__ = ["CLOSED", "NO_ATTRIBUTES", "Attributes", "ReadOnly", "Weights", "change", "closed", "refused"]

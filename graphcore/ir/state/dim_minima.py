@@ -63,6 +63,3 @@ def least(dim: Dim, known: Mapping[str, int]) -> int:
     """Return a number that a dim is never below, for names that have these bounds."""
     bounded = dim.substitute({name: Dim(name, min=known[name]) for name in dim.parameters & known.keys()})
     return bounded.lower_bound or 0
-
-
-__all__ = ["NOTE", "least", "minima", "with_minima", "without_minima"]

@@ -92,6 +92,3 @@ class Memory(Generic[Symbol]):
         self.expressions = {numbers[own]: found for own, found in self.expressions.items()}
         self.loose = {numbers[own]: is_fast for own, is_fast in self.loose.items()}
         self.dim_places = DimPlaces()
-
-
-__all__ = ["DimPlaces", "Memory"]

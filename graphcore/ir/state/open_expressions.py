@@ -118,6 +118,3 @@ def _opposite(term: Term) -> Term:
     if operand.dtype is None:
         return Term(operand, not term.negated)
     return _typed(operand.dtype, not term.negated)
-
-
-__all__ = ["PRODUCT", "SUM", "Expression", "is_swallowed", "open_expression", "restore", "state_of", "term_of"]

@@ -21,6 +21,3 @@ class Site:
     """True if there are nodes whose results' types were given and not inferred: `Graph.op` with `out_types`."""
     layers: dict[str, int] = field(default_factory=dict)
     """The number of times each layer was entered, by path."""
-
-
-__all__ = ["Site"]

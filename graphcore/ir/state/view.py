@@ -54,6 +54,3 @@ class View(Sequence[T]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a view belongs to its graph: pickle the graph, or tuple(view)")
-
-
-__all__ = ["View"]

@@ -67,6 +67,3 @@ def edit(graph: Graph) -> Iterator[Nodes]:
     nodes = Nodes(graph)
     yield nodes
     nodes.apply()
-
-
-__all__ = ["Nodes", "edit"]

@@ -68,6 +68,3 @@ def attach(graph: Graph, buffers: Mapping[str, Buffer]) -> None:
         held = inputs[name] if label is None else outputs[label]
         graph._buffers[name] = value_of(graph, buffer, held, name)
     graph._outputs = [(name, s) for name, s in graph._outputs or () if (name or s.name) not in labels.values()]
-
-
-__all__ = ["NOTE", "attach", "exposed", "outputs_of"]

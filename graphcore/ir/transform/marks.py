@@ -48,6 +48,3 @@ def mark_of(node: Node) -> int | None:
     """Return the number of the node that a node was made of; None where it was made of none."""
     origin = node.origin
     return origin.number if isinstance(origin, Line) and origin.path == _PATH else None
-
-
-__all__ = ["mark_of", "marked", "marked_through"]

@@ -270,6 +270,3 @@ def _is_attribute(node: Node, name: str, value: Any) -> bool:
         return bool(own == value)
     type_ = node.outputs[0].type
     return isinstance(type_, TensorType) and type_.shape.is_ranked and abs(own - value) == len(type_.shape)
-
-
-__all__ = ["COMMUTATIVE", "Pattern", "PatternGraph", "either", "op"]

@@ -48,6 +48,3 @@ def _prune(graph: Graph, results: Iterable[Symbol]) -> None:
 def _outside(captured: Symbol) -> Symbol:
     assert isinstance(captured.producer, Captured)
     return captured.producer.symbol
-
-
-__all__ = ["prune"]

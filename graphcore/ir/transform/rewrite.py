@@ -137,6 +137,3 @@ def with_names(graph: Graph) -> Graph:
         if name is not None and symbol.given_name is None and isinstance(symbol.producer, Node):
             graph.names.rename(symbol, name)
     return graph
-
-
-__all__ = ["Draft", "Rewrite", "storage_type", "with_names"]

@@ -275,5 +275,3 @@ _VALUES: dict[str, _Rule] = {
     "Equal": _by_element(_equal),
     "Where": _by_element(_chosen),
 }
-
-__all__ = ["DOMAINS", "ShapeValues", "Size", "Value", "size_of"]

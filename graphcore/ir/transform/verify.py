@@ -86,6 +86,3 @@ def _outputs(graph: Graph, place: str, is_own: Callable[[Symbol], bool]) -> None
         if name in called:
             raise GraphError(f"graph {place!r}: two outputs are called {name!r}", operands={"one": value})
         called.add(name)
-
-
-__all__ = ["verify"]

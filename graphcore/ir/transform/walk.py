@@ -49,6 +49,3 @@ def operators(graph: Graph, seen: set[Definition] | None = None) -> set[tuple[st
                 seen.add(value)
                 found |= operators(value.body, seen)
     return found
-
-
-__all__ = ["bodies", "nested", "operators", "parts", "walk"]

@@ -101,6 +101,3 @@ def _read(type_: TensorType, note: dict[str, Any]) -> Buffer:
     if dtype is not type_.dtype.storage:
         raise ValueError("an initial value of another dtype")
     return Buffer(type_.dtype, type_.shape, initial=array, in_place=in_place)
-
-
-__all__ = ["note_initial_values", "read"]

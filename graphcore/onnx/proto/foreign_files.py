@@ -105,6 +105,3 @@ def _varint(content: memoryview, position: int) -> tuple[int | None, int]:
             return number, position
         shift += 7
     return None, position
-
-
-__all__ = ["not_a_model"]

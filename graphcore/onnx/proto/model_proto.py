@@ -373,6 +373,3 @@ def within_limit(chunks: list[Chunk]) -> list[Chunk]:
             help="use graph.export(path, external_data=True)",
         )
     return chunks
-
-
-__all__ = ["attribute", "encode", "join", "within_limit"]

@@ -100,14 +100,3 @@ POSITIONS: Mapping[str, int] = MappingProxyType({"SequenceAt": 1, "SequenceErase
 
 LONGEST = 4096
 """Elements of the longest constant operand that is looked at: longer ones say nothing of axes."""
-
-__all__ = [
-    "ATTRIBUTES",
-    "CHECKED",
-    "INDEXED",
-    "LONGEST",
-    "MOST_AXES",
-    "MOST_ELEMENTS",
-    "OPERANDS",
-    "POSITIONS",
-]

@@ -96,6 +96,3 @@ def _depth(nodes: Array, after: Sequence[Array]) -> int | None:
         place_in[free] = places
         free = free[place_in[free] == places]  # each once, in less time than by np.unique
     return depth if seen == known.size or depth > DEEPEST else None
-
-
-__all__ = ["OPERATORS", "check_trees"]

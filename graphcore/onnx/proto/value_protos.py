@@ -99,6 +99,3 @@ def _dim(dim: Dim) -> bytes:
     if dim.is_static:
         return integer(1, int(dim)) if int(dim) < 1 << 63 else b""  # no file says more, and no machine holds it
     return b"" if dim.is_dynamic else text(2, str(dim))
-
-
-__all__ = ["External", "encoded_type", "metadata", "raw", "tensor", "value_info"]

@@ -126,6 +126,3 @@ def _semantic(noted: Mapping[str, str]) -> dict[str, DType]:
         return {name: DType.of(dtype) for name, dtype in dtypes.items() if isinstance(dtype, str)}
     except (ValueError, AttributeError, RecursionError, GraphcoreError):
         return {}
-
-
-__all__ = ["Model"]

@@ -53,6 +53,3 @@ def _is_same(op_type: str, version: int, other: int) -> bool:
     """Return whether an operator did not change between two opsets."""
     first, second = schema_of(op_type, "", version), schema_of(op_type, "", other)
     return first is not None and second is not None and first.since_version == second.since_version
-
-
-__all__ = ["OLDEST", "version_of", "versions_of"]

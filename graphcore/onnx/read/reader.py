@@ -231,6 +231,3 @@ def _inferred(model: onnx.ModelProto, op_types: Set[str]) -> dict[str, onnx.Type
         return None
     values = (*found.graph.value_info, *found.graph.output, *found.graph.input)
     return {v.name: v.type for v in values if v.type.WhichOneof("value")}
-
-
-__all__ = ["Opened", "load", "read", "read_nodes"]

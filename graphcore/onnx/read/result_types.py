@@ -220,6 +220,3 @@ def _undeclared(symbol: Symbol) -> Node | None:
             return maker
         waiting += [s for s in maker.inputs if s is not None]
     return None
-
-
-__all__ = ["ResultTypes", "closed", "declared", "is_open"]

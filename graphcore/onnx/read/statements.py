@@ -220,6 +220,3 @@ def _layer(properties: Iterable[onnx.StringStringEntryProto]) -> str:
     """Return the layer that a node notes; none where the note, which is untrusted and read once a call, is long."""
     noted: Any = next((p.value for p in properties if p.key == "graphcore.layer"), "")
     return noted if len(noted) <= _LONGEST_LAYER else ""
-
-
-__all__ = ["Body", "Signature", "Statement", "key_of", "unchecked", "used"]

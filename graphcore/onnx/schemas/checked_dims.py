@@ -256,5 +256,3 @@ def _known(context: Any, position: int) -> Array | None:
 
 _NOWHERE = Folder(None)
 """Where the data of tensors lies for inference, which opens no files."""
-
-__all__ = ["PROPAGATED", "inferred_whole", "with_checked_dims"]

@@ -98,6 +98,3 @@ def _broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> list[Dim] | None:
         else:
             made.append(_UNKNOWN)
     return made
-
-
-__all__ = ["OPERATORS", "elementwise"]

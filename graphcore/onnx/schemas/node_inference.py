@@ -207,6 +207,3 @@ def _inferable(schema: onnx.defs.OpSchema) -> onnx.defs.OpSchema:
     return schema_of(schema.name, schema.domain, schema.since_version - 1) or onnx.defs.get_schema(
         schema.name, domain=schema.domain
     )
-
-
-__all__ = ["BLIND", "MISREAD", "as_meant", "inferred", "is_misread"]

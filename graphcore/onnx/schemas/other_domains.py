@@ -245,6 +245,3 @@ def _question(proto: onnx.NodeProto, inputs: Given, versions: Mapping[str, int])
         if name:
             model.graph.output.add(name=name)
     return model
-
-
-__all__ = ["RULES", "typed"]

@@ -37,6 +37,3 @@ def with_one_position(
     scalar = graph.build.constant(np.zeros(0, np.int64), DType.int64)
     made[position] = graph.build.emit_many("Reshape", (symbol, scalar), [tensor_type(symbol.dtype, _shape([]))], {})[0]
     return made
-
-
-__all__ = ["with_one_position"]

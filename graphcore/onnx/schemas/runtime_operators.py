@@ -49,6 +49,3 @@ def installed() -> RuntimeOperators | None:
     if not _made and _makers:
         _made.append(_makers[0]())
     return _made[0] if _made else None
-
-
-__all__ = ["RuntimeOperators", "installed", "provide"]

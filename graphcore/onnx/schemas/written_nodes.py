@@ -107,6 +107,3 @@ def _refused(node: Node, known: Operator, why: str) -> ExportError:
         operands=shown,
         help="cast the operand before the node, or give the node the out_types that the operator has",
     )
-
-
-__all__ = ["check"]

@@ -347,6 +347,3 @@ REPLACED: Mapping[str, int] = {"GroupNormalization": 21}
 def row(op_type: str, domain: str, version: int) -> Row | None:
     """Return the row of a version of an operator; None where that brought dtypes alone."""
     return (ROWS if not domain else ML_ROWS).get(op_type, {}).get(version)
-
-
-__all__ = ["ML_ROWS", "REPLACED", "ROWS", "Row", "row"]

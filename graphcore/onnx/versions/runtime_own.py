@@ -38,6 +38,3 @@ def standard(proto: onnx.NodeProto, version: int, place: object) -> tuple[onnx.N
     made.op_type = name
     del made.output[results:]
     return made, opset
-
-
-__all__ = ["standard"]

@@ -227,6 +227,3 @@ def _path(start: str, end: str) -> list[str]:
 
 def _shown(node: str) -> str:
     return _NAMES[node].name if node in _NAMES else f"{_DEFAULTS[node].name}?"
-
-
-__all__ = ["Jax", "reason"]

@@ -177,6 +177,3 @@ def reason(lhs: DType, rhs: DType) -> str:
     if D.uint64 in (lhs, rhs):
         return "signed with uint64: no integer holds both, hence float64"
     return "signed with unsigned: the narrowest signed integer that holds both"
-
-
-__all__ = ["NumPy", "reason"]

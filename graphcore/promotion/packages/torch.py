@@ -185,6 +185,3 @@ def reason(lhs: DType, rhs: DType) -> str:
     if lhs.is_signed is rhs.is_signed:
         return "the same sign: the wider"
     return "signed with uint8: the narrowest signed integer that holds both"
-
-
-__all__ = ["Torch", "reason"]

@@ -147,6 +147,3 @@ def _fits(dims: tuple[int | None, ...], type_: TensorType) -> bool:
     if len(dims) != len(wanted):
         return False
     return all(size is None or not dim.is_static or int(dim) == size for size, dim in zip(dims, wanted, strict=True))
-
-
-__all__ = ["NOTE", "Column", "check", "column_of", "field", "value_type"]

@@ -158,6 +158,3 @@ def _values(flat: Array, dtype: DType) -> pyarrow.Array:
     if dtype is DType.string:
         return pyarrow.array([str(text) for text in flat], pyarrow.string())
     return pyarrow.array(flat.astype(carrier(dtype).numpy, copy=False), value_type(dtype))
-
-
-__all__ = ["Row", "arrays_of", "column"]

@@ -217,6 +217,3 @@ def _require_count(name: str, value: object) -> None:
         raise GraphError(
             f"map_batches: {name}={value!r:.40} is no number from 1 on", help="leave it out to have it chosen"
         )
-
-
-__all__ = ["map_batches"]

@@ -92,6 +92,3 @@ def own_memory() -> float:
     except (OSError, ValueError):
         return 0.0
     return float(resident - shared) * os.sysconf("SC_PAGESIZE")
-
-
-__all__ = ["SAMPLE", "Measured", "Node", "Plan", "measure", "own_memory", "plan"]

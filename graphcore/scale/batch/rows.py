@@ -48,6 +48,3 @@ def text_of(error: Exception) -> str:
     if isinstance(error, GraphcoreError):
         return error.summary
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-__all__ = ["Outcome", "Run", "outcomes", "runner", "text_of"]

@@ -160,6 +160,3 @@ def _table(job: Job, table: pyarrow.Table, made: list[Outcome]) -> pyarrow.Table
         texts = [text_of(outcome) if isinstance(outcome, Exception) else None for outcome in made]
         columns.append(pyarrow.array(texts, pyarrow.string()))
     return pyarrow.Table.from_arrays(columns, schema=pyarrow.schema(fields))
-
-
-__all__ = ["Job", "OnError", "Worker", "outcomes_of"]

@@ -119,6 +119,3 @@ def dockerfile(names: Sequence[str], *, batch: int, runtime: str, gpu: bool) -> 
             "",
         ]
     )
-
-
-__all__ = ["PORT", "dockerfile", "inference_service", "kubernetes_name", "yaml"]

@@ -48,6 +48,3 @@ def _escaped(byte: int) -> str:
     if byte in (0x22, 0x5C):
         return "\\" + chr(byte)
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
-
-
-__all__ = ["Message", "Scalar", "Value", "Word", "written"]

@@ -264,6 +264,3 @@ def initial_states(graph: Graph) -> dict[str, bytes]:
         if held.buffer.initial is not None:
             made[name] = to_bytes(held.buffer.initial, held.buffer.type.dtype)
     return made
-
-
-__all__ = ["PROVIDERS", "Settings", "configured", "ensemble", "fitted", "initial_states"]

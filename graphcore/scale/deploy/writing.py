@@ -139,6 +139,3 @@ def _write(path: Path, content: bytes) -> str:
             f"deploy: {path} cannot be written: {error.strerror or error}", help="choose a folder that exists"
         ) from None
     return os.fspath(path)
-
-
-__all__ = ["Lowering", "docker_folder", "kserve_manifest", "triton_repository"]

@@ -223,6 +223,3 @@ def _length(headers: Mapping[str, str]) -> int | None:
     if not (given.isascii() and given.isdigit() and len(given) < 16):
         raise ProtocolError(f"Inference-Header-Content-Length: {given!r:.40} is no number of bytes")
     return int(given)
-
-
-__all__ = ["MOST_BYTES", "Endpoint", "Served", "Tokens"]

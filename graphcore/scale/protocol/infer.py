@@ -203,6 +203,3 @@ def tensors_of(types: Mapping[str, TensorType]) -> list[dict[str, Any]]:
         dims = [int(d) if d.is_static else -1 for d in type_.shape] if type_.shape.is_ranked else [-1]
         made.append({"name": name, "datatype": datatype(type_.dtype), "shape": dims})
     return made
-
-
-__all__ = ["Requested", "decode_request", "encode_response", "tensors_of"]

@@ -21,6 +21,3 @@ def merged(texts: Iterable[str]) -> str:
                 samples.setdefault(name, []).append(line)
     lines = [line for name, head in heads.items() for line in (*head, *samples.get(name, ()))]
     return "".join(f"{line}\n" for line in lines)
-
-
-__all__ = ["merged"]

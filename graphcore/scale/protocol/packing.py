@@ -65,6 +65,3 @@ def _accepted(asked: str) -> list[str]:
             continue
         made.append(name.strip())
     return made
-
-
-__all__ = ["packed", "unpacked"]

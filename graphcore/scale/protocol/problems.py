@@ -43,6 +43,3 @@ def problem(error: BaseException) -> tuple[int, bytes]:
         return 500, json.dumps({"error": f"the server failed: {type(error).__name__}"}).encode()
     text = error.summary + (f"; {error.help}" if error.help else "")
     return status, json.dumps({"error": text}).encode()
-
-
-__all__ = ["ProtocolError", "problem"]

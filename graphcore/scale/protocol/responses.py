@@ -32,6 +32,3 @@ def failure(error: BaseException) -> Response:
     status, body = problem(error)
     headers = {"Content-Type": JSON} | ({"Retry-After": "1"} if status == 503 else {})
     return Response(status, body, headers)
-
-
-__all__ = ["JSON", "Response", "as_json", "failure"]

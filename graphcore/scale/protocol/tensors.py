@@ -185,6 +185,3 @@ def to_json(array: Array, dtype: DType) -> list[Any]:
     wide = array.astype(np.float64) if dtype.is_float else carried(array, dtype)
     listed: list[Any] = wide.reshape(-1).tolist()
     return listed
-
-
-__all__ = ["datatype", "from_bytes", "from_json", "shape_of", "to_bytes", "to_json"]

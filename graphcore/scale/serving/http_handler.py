@@ -182,6 +182,3 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.settimeout(_LINGER)
             while time.monotonic() < until and self.connection.recv(1 << 16):
                 continue
-
-
-__all__ = ["Handler", "Listener"]

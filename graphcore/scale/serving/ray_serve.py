@@ -184,6 +184,3 @@ def _graphs(model: One | Mapping[str, One], limits: Limits | None) -> dict[str, 
     if not made:
         raise GraphError("deployment: there is no model", help="give one, or several by name")
     return made
-
-
-__all__ = ["Replica", "deployment"]

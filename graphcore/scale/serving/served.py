@@ -90,6 +90,3 @@ class Serving:
         """Run what waits, and refuse what comes later."""
         for server in self._servers:
             server.close(drain=True)
-
-
-__all__ = ["Serving"]

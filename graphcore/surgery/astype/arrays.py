@@ -92,6 +92,3 @@ class Arrays:
         fix = "\n  help: keep what reads them: astype(..., keep=[...])"
         path, number = user_line() or ("<unknown>", 0)
         warnings.warn_explicit(f"{text}{''.join(shown)}{more}{fix}", LossyCastWarning, path, number)
-
-
-__all__ = ["Arrays", "Loss"]

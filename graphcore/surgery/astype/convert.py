@@ -382,6 +382,3 @@ class Retyping(Replay):
         self.new.build.outputs(outputs)
         self.new.watched.update({label: self.of(s) for label, s in self.old.watched.items() if self.is_bound(s)})
         self.new.scope.is_finished = True
-
-
-__all__ = ["astype"]

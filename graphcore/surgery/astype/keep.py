@@ -79,6 +79,3 @@ def _check(graph: Graph, patterns: tuple[str, ...]) -> None:
                 f"astype: no operator, layer or value is called {pattern!r}",
                 help="they are called such as " + ", ".join(map(repr, near)) if near else "the graph is empty",
             )
-
-
-__all__ = ["Keep"]

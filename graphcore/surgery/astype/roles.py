@@ -189,17 +189,3 @@ def attributes_of(node: Node, roles: Roles, sources: Sources, arrays: Arrays) ->
         swapped = {key: dtype for key, value in made.items() if isinstance(value, DType) and value in sources.dtypes}
         made.update(swapped)
     return made
-
-
-__all__ = [
-    "Roles",
-    "Sources",
-    "all_of",
-    "attributes_of",
-    "is_plain",
-    "moved",
-    "none_of",
-    "retyped",
-    "roles_of",
-    "takes_any",
-]

@@ -214,6 +214,3 @@ class Alignment:
 
 def _position(node: Node, symbol: Symbol) -> int:
     return next((i for i, s in enumerate(node.outputs) if s is symbol), -1)
-
-
-__all__ = ["Alignment"]

@@ -369,6 +369,3 @@ def _text(node: Node) -> str:
     shown = [f"{k}={_value(v)}" for k, v in _attributes_of(node).items() if not isinstance(v, (Graph, Definition))]
     results = ", ".join(s.name for s in node.outputs)
     return f"{results} = {_operator(node)}({', '.join([*map(_operand, node.inputs), *shown])})"
-
-
-__all__ = ["diff"]

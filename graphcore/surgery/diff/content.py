@@ -123,6 +123,3 @@ def is_default(node: Node, key: str, value: Any) -> bool:
         return False
     default = onnx.helper.get_attribute_value(declared.default_value)
     return bool((default.decode() if isinstance(default, bytes) else default) == value)
-
-
-__all__ = ["Contents", "Distance", "array_of", "distance", "is_default", "is_named", "origin_of"]

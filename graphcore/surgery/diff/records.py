@@ -179,6 +179,3 @@ def _grouped(rows: Sequence[TypeChange | WeightChange]) -> Iterator[str]:
 
 def _renamed(name: str, other: str) -> str:
     return name if name == other else f"{name} -> {other}"
-
-
-__all__ = ["Diff", "DimChange", "EdgeChange", "MetadataChange", "NodeChange", "TypeChange", "WeightChange"]

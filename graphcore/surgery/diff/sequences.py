@@ -41,6 +41,3 @@ def _path(trail: list[dict[int, int]], x: int, y: int) -> Iterator[tuple[int, in
             x, y = x - 1, y - 1
             yield x, y
         x, y = start, start - before
-
-
-__all__ = ["common"]

@@ -366,6 +366,3 @@ def _slices(node: Node, rank: int) -> dict[int, slice] | None:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=False):
         made[int(axis) % rank] = slice(int(start), int(end), int(step))
     return made
-
-
-__all__ = ["Chain", "chain_to"]

@@ -142,6 +142,3 @@ def _constant(replay: Replay, node: Node, position: int, array: npt.NDArray[Any]
 
 def _type_of(array: npt.NDArray[Any]) -> Type:
     return tensor_type(DType.of(array.dtype), Shape(array.shape))
-
-
-__all__ = ["fold_preprocessing"]

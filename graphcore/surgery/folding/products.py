@@ -231,6 +231,3 @@ def _in_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
 def reasons(unfolded: Sequence[tuple[Node, str]]) -> str:
     """Return why nothing was folded into products, in words."""
     return "; ".join(f"{described(node)}: {why}" for node, why in unfolded)
-
-
-__all__ = ["FOLDED_INTO", "PRODUCTS", "Fold", "Readers", "Unfoldable", "fold_into", "reasons"]

@@ -355,6 +355,3 @@ def _at(graph: Graph, layer: str) -> Iterator[None]:
             yield
     finally:
         graph.site.layer = before
-
-
-__all__ = ["find_all", "replace", "replace_all"]

@@ -57,6 +57,3 @@ def _named(graph: Graph, name: str) -> Symbol:
         f"replace: nothing in graph {graph.name!r} is called {name!r}",
         help=f"did you mean {' or '.join(map(repr, close))}?" if close else "print(graph) shows the names",
     )
-
-
-__all__ = ["target_of"]

@@ -110,6 +110,3 @@ def _lost_sizes(old: Type, new: Type) -> bool:
     if not old.shape.is_ranked or not new.shape.is_ranked or len(old.shape) != len(new.shape):
         return False
     return any(a.is_static and a != b for a, b in zip(old.shape, new.shape, strict=True))
-
-
-__all__ = ["with_dims"]

@@ -332,6 +332,3 @@ def _with_states(replay: Replay, node: Node, inputs: tuple[Symbol | None, ...]) 
     if all(a is b for a, b in zip(made, inputs, strict=True)):
         return None
     return replay.append(node, made, replay.results(node, made), node.attributes)
-
-
-__all__ = ["mended"]

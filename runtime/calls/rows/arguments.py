@@ -51,6 +51,3 @@ def arguments(model: str, items: object, batch: object, padding: object, window:
         )
     seconds = None if timeout is None else seconds_of(f"map: {model}", timeout)
     return Arguments(model, rows, float(padding), ahead, seconds)
-
-
-__all__ = ["Arguments", "arguments"]

@@ -196,6 +196,3 @@ def _of_item(error: GraphcoreError, number: int) -> GraphcoreError:
 
 def _has_one_shape(type_: Type) -> bool:
     return isinstance(type_, TensorType) and type_.shape.is_ranked and all(dim.is_static for dim in type_.shape)
-
-
-__all__ = ["WINDOW", "Mapped"]

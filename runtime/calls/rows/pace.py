@@ -76,6 +76,3 @@ class Pace:
 
     def _cost(self, kind: int, rows: int) -> _Cost:
         return self._costs.setdefault((kind, rows), _Cost())
-
-
-__all__ = ["SIZES", "Pace"]

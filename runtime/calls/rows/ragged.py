@@ -135,6 +135,3 @@ def ragged(batches: Batching, inputs: Mapping[str, Type], outputs: Mapping[str, 
         is_known = name in known and type_.shape.is_ranked
         cut[name] = tuple(d for i, d in enumerate(type_.shape) if i != known[name]) if is_known else None
     return Ragged(named, cut, values)
-
-
-__all__ = ["Ragged", "ragged", "row_types"]

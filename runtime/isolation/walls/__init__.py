@@ -33,6 +33,3 @@ def protections() -> Protections:
     is_linux = sys.platform.startswith("linux")
     has_limits = importlib.util.find_spec("resource") is not None and sys.platform != "darwin"
     return Protections(has_limits, landlock.version() > 0, seccomp.is_supported(), is_linux)
-
-
-__all__ = ["Protections", "protections"]

@@ -71,6 +71,3 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, of_file: int, of_folder: in
             libc.syscall(_ADD_RULE, rules, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
     finally:
         os.close(handle)
-
-
-__all__ = ["restrict", "version"]

@@ -100,6 +100,3 @@ class ProcessorTime:
             self.until = float("inf") if seconds is None else float(most)
             return True
         return False
-
-
-__all__ = ["ProcessorTime", "limit"]

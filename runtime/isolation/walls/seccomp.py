@@ -145,6 +145,3 @@ def _argument(position: int, half: int = 0) -> bytes:
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
-
-
-__all__ = ["ALLOWED", "is_supported", "refuse"]

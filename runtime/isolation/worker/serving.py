@@ -138,6 +138,3 @@ class _Served:
             block = self._take(self._channel.receive((Kind.BLOCK,))[1])
         layout.write(block.array)
         self._channel.send(Kind.RESULTS, layout.head)
-
-
-__all__ = ["serve"]

@@ -73,6 +73,3 @@ def attended(q: Array, k: Array, v: Array, seen: Array) -> Array:
     parts = np.where(seen, np.exp(scores - scores.max(-1, keepdims=True)), 0)
     made: Array = parts @ v / np.maximum(parts.sum(-1, keepdims=True), 1e-30)
     return made
-
-
-__all__ = ["attended", "families"]

@@ -112,6 +112,3 @@ def _reused() -> Iterator[Probe]:
         build = lambda x, d=dtype, t=target: x.cast(d).cast(t).cast(D.float32)  # noqa: E731
         probe = of_casts(build, numbers, numbers, D.int32, D.float32, release.MEMORY)
         yield replace(probe, in_session=True, dies=True)
-
-
-__all__ = ["families", "of_casts"]

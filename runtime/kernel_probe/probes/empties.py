@@ -389,6 +389,3 @@ def _vectorizers() -> Iterator[Probe]:
 def attend(graph: Graph, q: Symbol, k: Symbol, v: Symbol) -> Symbol:
     """Attention by primitives."""
     return ops.matmul(ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) * 8**-0.5, axis=-1), v)
-
-
-__all__ = ["families"]

@@ -210,6 +210,3 @@ def _group_norm(graph: Graph, x: Symbol) -> Any:
     one, zero = (graph.constant(np.full(2, v, x.dtype.numpy)) for v in (1, 0))
     result = [TensorType(x.dtype, x.shape)]
     return graph.op("GroupNormalization", [x, one, zero], {"num_groups": 2, "epsilon": 1e-5}, result)
-
-
-__all__ = ["families", "top_k"]

@@ -307,6 +307,3 @@ def _given() -> str:
     got, _ = release.kept_apart(session.run, {"x"})(["x", "y"], {"x": x}, None)
     is_kept = sys.getrefcount(x) > count
     return "gives memory that it does not keep alive" if np.shares_memory(got, x) and not is_kept else ""
-
-
-__all__ = ["families"]

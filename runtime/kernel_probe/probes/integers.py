@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -185,6 +185,3 @@ def _truncated() -> Iterator[Probe]:
 
 def _remainders(x: Array, y: Array) -> Probe:
     return Probe(D.int64, ("Mod",), (x, y), operator("Mod", fmod=1), (np.fmod(x, y),))
-
-
-__all__: Sequence[str] = ["families"]

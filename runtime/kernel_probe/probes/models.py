@@ -115,6 +115,3 @@ def _widen(dtype: DType, scale: DType, result: DType, graph: Graph, x: Symbol) -
 
 def _stored(x: Symbol, dtype: DType) -> Symbol:
     return x if dtype is D.int32 else x.cast(D.float32).cast(dtype) if dtype.is_float else x.cast(dtype)
-
-
-__all__ = ["families"]

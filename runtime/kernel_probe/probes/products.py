@@ -131,6 +131,3 @@ def _einsum(equation: str, empty: str) -> tuple[tuple[Array, ...], Any]:
     terms = equation.replace("...", "i").split("->")[0].split(",")
     arrays = tuple(np.full([sizes[letter] for letter in term], 3.0) for term in terms)
     return arrays, np.einsum(equation, *arrays)
-
-
-__all__ = ["families"]

@@ -199,6 +199,3 @@ def _broadcast(operands: Sequence[Symbol]) -> Shape:
     except ValueError:  # of two names for one dim, which imported models may have
         rank = max(s.rank for s in operands)
         return _shape([Dim.dynamic()] * rank)
-
-
-__all__ = ["Builder", "Call", "Casting", "Selection"]

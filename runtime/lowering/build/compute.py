@@ -76,6 +76,3 @@ def _counts_low_bits(op_type: str, position: int, attributes: dict[str, Any]) ->
     if op_type == "BitShift":
         return not position and attributes["direction"] == "LEFT"
     return op_type in LOW_BITS
-
-
-__all__ = ["chosen_dtype", "compute_in"]

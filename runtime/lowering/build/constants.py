@@ -71,6 +71,3 @@ def _neutral(op_type: str, inputs: Sequence[Symbol | None], type_: Type) -> Symb
         if array is not None and array.size == 1 and bool(array) is (op_type == "And") and operand is not None:
             return operand if operand.type is type_ else None
     return None
-
-
-__all__ = ["LARGEST", "fold"]

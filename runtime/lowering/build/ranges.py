@@ -149,6 +149,3 @@ def _rounded(held: Range, dtype: DType, is_approximate: bool) -> Range | None:
         return held
     step = {DType.float16: 2.0**-10, DType.bfloat16: 2.0**-7, DType.float32: 2.0**-23}.get(dtype, 2.0**-52)
     return replace(held, least=held.least - abs(held.least) * step, largest=held.largest + abs(held.largest) * step)
-
-
-__all__ = ["Range", "range_of"]

@@ -126,6 +126,3 @@ def _matrix(length: int, count: int, parts: int, inverse: bool) -> Any:
         made[:, 1, :, 0], made[:, 1, :, 1] = -sin, cos
     made = made.reshape(length * parts, 2 * count) / (length if inverse else 1)
     return made.astype(np.float32)
-
-
-__all__ = ["frame_length", "product"]

@@ -34,6 +34,3 @@ def reverse(b: Builder, call: Call) -> Replacement:
         return None
     (made,) = b.emit_many(call.op, (x, held), call.types, call.attributes)
     return made
-
-
-__all__ = ["EMPTY", "ONE_AXIS", "reverse"]

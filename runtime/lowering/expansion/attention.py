@@ -148,6 +148,3 @@ def _fitted_mask(mask: Symbol, q: Symbol, k: Symbol, past: Symbol | None) -> Sym
     ones: list[Size] = [ONE] * max(mask.rank - 2, 0)
     target = shape_vector(k.graph, [*ones, size(q, _axis(q)), count])
     return e.emit("Expand", mask, target, shape=_shape([*mask.shape[:-2], q.shape[_axis(q)], keys]))
-
-
-__all__ = ["fitted", "is_native"]

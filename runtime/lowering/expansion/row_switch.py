@@ -359,6 +359,3 @@ def _steps(scales: Array, zeros: Array | None, most: int) -> Array:
         far = np.maximum(points, 15 - points) * np.abs(scales)
     steps = far.max(1) / np.float32(most)
     return np.where(steps > 0, steps, np.float32(1)).astype(np.float32)
-
-
-__all__ = ["NOTE", "is_wanted", "switched"]

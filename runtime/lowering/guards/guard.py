@@ -78,6 +78,3 @@ def hide(graph: Graph, node: Node, place: int) -> None:
     assert operand is not None
     inputs[place] = graph.build.emit("Sum", (operand,), operand.type)
     change(node, inputs=tuple(inputs))
-
-
-__all__ = ["Guard", "built_here", "hide", "rewriting"]

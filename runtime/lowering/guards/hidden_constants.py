@@ -162,5 +162,3 @@ EMPTY = _hiding(
     lambda array, op_type: not array.size,
     _write_empty,
 )
-
-__all__ = ["EMPTY", "ENDLESS", "ROUNDED", "constant_place", "is_endless", "is_rounded"]

@@ -54,5 +54,3 @@ GUARD = rewriting(
     _found,
     _write,
 )
-
-__all__ = ["GUARD", "is_of_narrow"]

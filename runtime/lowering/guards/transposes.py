@@ -90,5 +90,3 @@ CUBIC = rewriting(
     _copy,
     in_standard=True,
 )
-
-__all__ = ["CAST", "CUBIC", "PRODUCTS", "is_cast_transpose", "moves_first"]

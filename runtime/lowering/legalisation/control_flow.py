@@ -184,6 +184,3 @@ def _require_survived(node: Node) -> None:
                 operands={"result": str(result.type)},
                 help="let each step put them into a tensor that goes through the loop",
             )
-
-
-__all__ = ["entered", "has_detour", "legal", "stored", "stored_as"]

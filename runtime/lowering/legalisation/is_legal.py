@@ -95,6 +95,3 @@ def _keeps(
     return op_type in CONTROL or (
         op_type != "Cast" and (dtype is None or keeps(rules, op_type, dtype, operand, result))
     )
-
-
-__all__ = ["is_legal"]

@@ -152,6 +152,3 @@ class Legaliser:
         stored = control_flow.stored_as(node, self.rules)
         attributes = self.rewrite.attributes(node, lambda body: self._body(body, stored))
         return control_flow.legal(self.builder, Call(node.op_type, inputs, types, dict(attributes)), stored)
-
-
-__all__ = ["legalise"]

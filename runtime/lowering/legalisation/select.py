@@ -200,6 +200,3 @@ def _no_way(b: Builder, call: Call, dtype: DType) -> GraphError:
     return GraphError(
         f"{call.op}: the {rules.target.name} target has no way to compute it in {dtype}", operands=shown, help=help
     )
-
-
-__all__ = ["Selector", "keeps"]

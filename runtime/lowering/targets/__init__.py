@@ -121,5 +121,3 @@ TARGETS: Mapping[TargetName, Target] = {
 
 BY_PROVIDER: Mapping[str, Target] = {row.provider: row for row in TARGETS.values() if row.provider}
 """By onnxruntime's name of the provider."""
-
-__all__ = ["BY_PROVIDER", "TARGETS", "Target"]

@@ -99,6 +99,3 @@ def idle(op_types: frozenset[str]) -> tuple[str, ...]:
     if measured_release() is None or not EXPANDED.isdisjoint(op_types):
         return ()
     return tuple(name for name, needs in NEEDS.items() if needs.isdisjoint(op_types))
-
-
-__all__ = ["EXPANDED", "NEEDS", "idle", "idle_in"]

@@ -129,6 +129,3 @@ def left_out(has: Callable[[str], bool]) -> tuple[str, ...]:
         if names and has(sign):
             found += names
     return tuple(found)
-
-
-__all__ = ["SIGNS", "Sign", "broken", "left_out"]

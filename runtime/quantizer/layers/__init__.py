@@ -109,6 +109,3 @@ def _row(candidate: Candidate, scheme: str, reason: str, size: int, error: float
     result = node.outputs[0].name
     after = size if scheme else before
     return Row(candidate.layer, result, node.op_type, root.name, shape, scheme, reason, before, after, error)
-
-
-__all__ = ["Layers", "layered"]

@@ -219,6 +219,3 @@ def _in_bytes(building: Building, x: Symbol, step: Step) -> Symbol:
 def _constants(building: Building, step: Step) -> tuple[Symbol, Symbol]:
     build = building.graph.build
     return build.scalar(float(step[0]), DType.float32), build.scalar(int(step[1]), DType.uint8)
-
-
-__all__ = ["OPERATORS", "SCHEME", "Chain", "is_small", "measured", "misfit", "replacements"]

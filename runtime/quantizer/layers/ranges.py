@@ -69,6 +69,3 @@ def _measured(graph: Graph, symbols: Mapping[int, Symbol], runs: Runs) -> dict[i
 def is_float32(symbol: Symbol | None) -> bool:
     """Return whether a Symbol is a tensor of float32."""
     return symbol is not None and isinstance(symbol.type, TensorType) and symbol.dtype is DType.float32
-
-
-__all__ = ["Ranges", "Runs", "is_float32"]

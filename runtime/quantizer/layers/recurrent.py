@@ -142,6 +142,3 @@ def tried(node: Node, choices: Choices) -> tuple[Replacement, int, float] | str:
         return replacement(node, choices)
     except GraphcoreError as error:
         return error.summary.partition(": ")[2] or error.summary
-
-
-__all__ = ["OPERATORS", "WEIGHTS", "misfit", "replacement", "tried"]

@@ -107,6 +107,3 @@ def every_node(graph: Graph) -> Iterable[Node]:
 def length(array: Array) -> float:
     """Return the length of an array as one vector."""
     return float(np.linalg.norm(array.astype(np.float64).reshape(-1)))
-
-
-__all__ = ["Building", "Inputs", "Replacement", "every_node", "length", "replaced"]

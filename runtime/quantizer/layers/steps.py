@@ -143,6 +143,3 @@ def _stepped(node: Node, way: Direction, hidden: int, h: Symbol, mine: Symbol) -
 def _product(x: Symbol, weight: QuantizedTensor, bias: Array | None) -> Symbol:
     product = ops.qmatmul("int8", x, weight, dynamic=True)
     return product if bias is None else product + bias
-
-
-__all__ = ["GATES", "LEAST", "Direction", "directions", "is_small", "made", "misfit"]

@@ -138,6 +138,3 @@ def _spans(node: Node) -> list[tuple[int, int]]:
     """Return the first and the last place of x, beside its own, that a result depends on, for each axis."""
     spans = zip(_sizes(node), _pads(node), _strides(node), strict=False)
     return [(-((size - 1 - pad) // stride), (stride - 1 + pad) // stride) for size, pad, stride in spans]
-
-
-__all__ = ["LEAST", "as_filters", "channels_type", "is_small", "misfit", "pads", "phases", "side_by_side"]

@@ -62,6 +62,3 @@ def rows(others: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, D
     table.update({(op, F32): others[op, F64] for op in AS_DOUBLE})
     table.update({(op, dtype): decomposition for ops, dtypes, decomposition in ROWS for op in ops for dtype in dtypes})
     return table
-
-
-__all__ = ["rows"]

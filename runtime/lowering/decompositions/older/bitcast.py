@@ -214,6 +214,3 @@ def error_function(b: Builder, call: Call) -> Replacement:
     (x,) = call.inputs
     unknown = b.native("IsNaN", x, dtype=_BOOL)
     return b.native("Where", unknown, x, b.native(call.op, x), dtype=x.dtype, shape=x.shape)
-
-
-__all__ = ["LATE", "BitsViewed", "bitcast", "rows", "running_product", "traps"]

@@ -93,6 +93,3 @@ def _table(b: Builder) -> Symbol:
         made = b.constant((bytes_[:, None] & bytes_).reshape(-1), DType.uint8)
         b.graph.memory.values["bytes & bytes"] = made
     return made
-
-
-__all__ = ["combined", "complement", "rows"]

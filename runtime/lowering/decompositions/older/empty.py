@@ -204,6 +204,3 @@ def _widened(type_: TensorType, axes: Iterable[int]) -> TensorType:
     """Return the type where each of these axes has at least one element."""
     chosen = set(axes)
     return TensorType(type_.dtype, [Dim.maximum(d, 1) if a in chosen else d for a, d in enumerate(type_.shape)])
-
-
-__all__ = ["EXTREMES", "einsum", "extreme", "rows", "sums", "top_k", "trap", "unique"]

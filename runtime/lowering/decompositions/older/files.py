@@ -110,6 +110,3 @@ _TRAPS: dict[tuple[str, DType], _Trap] = {
     ("Sigmoid", _F64): _Trap(logistic, in_file=True),
     ("MatMul", _F64): _Trap(product, in_file=True),
 }
-
-
-__all__ = ["rows", "traps"]

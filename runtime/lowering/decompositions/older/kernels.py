@@ -64,6 +64,3 @@ def average(b: Builder, call: Call) -> Replacement:
     wide = [d + pads[a - 2] + pads[half + a - 2] if a > 1 else d for a, d in enumerate(x.shape)]
     padded = b.op("Pad", x, b.vector([0, 0, *pads[:half], 0, 0, *pads[half:]]), shape=_shape(wide))
     return b.native(call.op, padded, shape=call.shape, **{k: v for k, v in call.attributes.items() if k != "pads"})
-
-
-__all__ = ["STORED", "average", "written"]

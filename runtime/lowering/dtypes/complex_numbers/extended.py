@@ -83,6 +83,3 @@ def times_constant(y: Symbol, value: float, rest: float) -> tuple[Symbol, Symbol
     lost = r.add(lost, r.times(y, rest))
     near = e.less(r.magnitude(y), r.number(y, 2.0**900))
     return made, e.where(near, lost, r.number(y, 0.0))
-
-
-__all__ = ["product_of", "sin_cos", "squares_and", "sum_of", "times_constant"]

@@ -49,6 +49,3 @@ def _refused(node: Node) -> DTypeError:
         operands=shown,
         help="compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)",
     )
-
-
-__all__ = ["SUPPORTED", "computed"]

@@ -169,6 +169,3 @@ def joined(real: Symbol, imag: Symbol) -> Symbol:
     last = e.ints(real, [axis])
     parts = [e.emit("Unsqueeze", part, last, shape=one) for part in (real, imag)]
     return e.emit("Concat", *parts, shape=two, axis=axis)
-
-
-__all__ = ["Pair", "Parts", "Result", "holds_complex", "joined", "split", "stored_type"]

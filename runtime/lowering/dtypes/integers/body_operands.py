@@ -26,6 +26,3 @@ def with_axes_of_digits(node: Node, attributes: Mapping[str, Any]) -> Mapping[st
         if key in made:
             made[key] = [axis - (axis < 0 and is_wide(s)) for axis, s in zip(made[key], symbols, strict=True)]
     return made
-
-
-__all__ = ["WHOLE_BODIES", "is_count", "with_axes_of_digits"]

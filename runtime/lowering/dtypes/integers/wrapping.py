@@ -18,6 +18,3 @@ def wrapped(symbol: Symbol, dtype: DType, held: Interval) -> Symbol:
         return low
     sign = e.const(symbol, 1 << (dtype.bits - 1))
     return e.emit("Sub", e.emit("BitwiseXor", low, sign), sign)
-
-
-__all__ = ["wrapped"]

@@ -14,6 +14,3 @@ def dequantizing(symbol: Symbol | None, moves: Container[str] = ()) -> Node | No
         node = None if node.inputs[0] is None else node.inputs[0].producer
     is_one = isinstance(node, Node) and node.op_type == "DequantizeLinear" and not node.domain
     return node if is_one and isinstance(node, Node) else None
-
-
-__all__ = ["dequantizing"]

@@ -82,5 +82,3 @@ INT32 = rewriting(
     lambda graph: filter(moves_int32, built_here(graph, _MOVES)),
     lambda graph, node: hide(graph, node, 0),
 )
-
-__all__ = ["INT8", "INT32", "moves_int32"]

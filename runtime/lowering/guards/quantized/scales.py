@@ -89,5 +89,3 @@ GUARD = rewriting(
     _found,
     _write,
 )
-
-__all__ = ["GUARD", "has_scales"]

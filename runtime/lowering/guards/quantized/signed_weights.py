@@ -122,5 +122,3 @@ GUARD = rewriting(
     is_of_processors=True,
     in_standard=True,
 )
-
-__all__ = ["GUARD"]

@@ -162,18 +162,3 @@ def _carried(columns: Symbol, shape: Shape) -> Symbol:
 
 def _without_first(shape: Shape) -> Shape:
     return _shape(list(shape[1:]))
-
-
-__all__ = [
-    "BITS",
-    "aligned",
-    "along",
-    "contracted",
-    "count_of",
-    "exact",
-    "multiplied",
-    "of_digits",
-    "one",
-    "to_digits",
-    "unsigned",
-]

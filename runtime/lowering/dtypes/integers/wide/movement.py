@@ -85,5 +85,3 @@ RULES: dict[str, Rule] = {
     "Size": _measured,
     "ConstantOfShape": _filled,
 }
-
-__all__ = ["RULES", "moved"]

@@ -74,6 +74,3 @@ def computed(on: Widths, node: Node) -> list[Result]:
     if rule is None:
         raise refused(node)
     return [filled_out(on, node, made) if isinstance(made, Value) else made for made in rule(on, node)]
-
-
-__all__ = ["SUPPORTED_WIDE", "computed"]

@@ -168,5 +168,3 @@ def _trips(exponent: Symbol, dtype: DType, digits: Symbol, least: int) -> Symbol
 
 
 RULES: dict[str, Rule] = {"IntegerPow": _power}
-
-__all__ = ["RULES"]

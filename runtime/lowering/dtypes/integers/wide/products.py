@@ -215,5 +215,3 @@ def _stacked(parts: Sequence[Symbol]) -> Symbol:
 
 
 RULES: dict[str, Rule] = {"MatMul": _matmul, "Einsum": _einsum}
-
-__all__ = ["RULES"]

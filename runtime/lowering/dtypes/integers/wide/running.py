@@ -191,5 +191,3 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 
 RULES: dict[str, Rule] = {"CumSum": _running_sum, "ReduceProd": _product, "CumProd": _running_product}
-
-__all__ = ["RULES"]

@@ -88,5 +88,3 @@ def _chosen(on: Widths, node: Node, data: Value, updates: Value, places: Symbol,
 
 
 RULES: dict[str, Rule] = {"ScatterElements": _scatter, "ScatterND": _scatter}
-
-__all__ = ["RULES"]

@@ -176,5 +176,3 @@ RULES: dict[str, Rule] = {
     "ArgMin": _position(greatest=False),
     "TopK": _top_k,
 }
-
-__all__ = ["RULES", "digit_of", "key_of"]

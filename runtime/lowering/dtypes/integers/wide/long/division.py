@@ -189,6 +189,3 @@ def _carried(columns: Symbol) -> tuple[Symbol, Symbol]:
     beyond, made = graph.build.emit_many("Scan", (start, columns), [types[0], columns.type], attributes)
     last = e.emit("Unsqueeze", beyond, e.ints(beyond, [0]), shape=_one(columns.shape))
     return last, made
-
-
-__all__ = ["divided"]

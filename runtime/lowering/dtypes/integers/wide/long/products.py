@@ -70,6 +70,3 @@ def _words_of(on: Widths, node: Node, dtype: DType) -> list[Symbol]:
             digits = conversions.packed(on.limbs, on.exact_value(symbol), dtype, symbol.shape)
         made.append(words.of_digits(digits, dtype))
     return made
-
-
-__all__ = ["contracted", "is_long", "multiplied"]
