@@ -16,13 +16,12 @@ import sys as _sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphcore.array_api import _operators as _operators  # attaches the operators to Array
+from graphcore.array_api import _indexing as _operators  # attaches the operators to Array
 from graphcore.array_api._creation import *
 from graphcore.array_api._data_types import *
-from graphcore.array_api._eager.array import Array as Array
+from graphcore.array_api._eager import Array as Array
 from graphcore.array_api._elementwise import *
 from graphcore.array_api._indexing import *
-from graphcore.array_api._inspection import *
 from graphcore.array_api._linear_algebra import *
 from graphcore.array_api._manipulation import *
 from graphcore.array_api._searching import *

@@ -12,8 +12,8 @@ from graphcore.array_api import fft as fft
 from graphcore.array_api import linalg as linalg
 from graphcore.array_api._creation import Number
 from graphcore.array_api._data_types import FInfo, IInfo
-from graphcore.array_api._eager.array import Array as Array
-from graphcore.array_api._inspection import __array_namespace_info__ as __array_namespace_info__
+from graphcore.array_api._data_types import __array_namespace_info__ as __array_namespace_info__
+from graphcore.array_api._eager import Array as Array
 from graphcore.array_api._manipulation import Axes as manipulation_Axes
 from graphcore.array_api._statistics import Axes
 from graphcore.ir.symbol import Symbol

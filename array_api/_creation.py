@@ -11,19 +11,16 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api._data_types import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, astype, checked
-from graphcore.array_api._eager.array import Array
-from graphcore.array_api._eager.dispatch import Tensor, computed, function
+from graphcore.array_api._eager import Array, Tensor, computed, function
 from graphcore.array_api._manipulation import broadcast_arrays
 from graphcore.arrays.casting import cast_array
 from graphcore.arrays.eager_array import EagerArray, check_device
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.literals import array_of, held_as, scalar_array
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion.rules.literals import check_literal
-from graphcore.promotion.rules.question import NoPromotion
-from graphcore.types.complex_dtypes import real_of
+from graphcore.promotion.rules import NoPromotion, check_literal
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import DimLike
 
 __all__ = [

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphcore import ops
-from graphcore.array_api._eager.dispatch import Tensor, function
-from graphcore.array_api._eager.scalars import as_arrays
+from graphcore.array_api._eager import Tensor, as_arrays, function
 from graphcore.errors import DTypeError
 from graphcore.ir.symbol import Symbol
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcore import ops
-from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager import Tensor, function
 from graphcore.build.shapes import same_dim
 
 __all__ = ["matmul", "tensordot", "vecdot"]

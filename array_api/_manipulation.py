@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcore import ops
-from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager import Tensor, function
 from graphcore.arrays.eager_array import OutOfBounds
 from graphcore.build import primitives as e
 from graphcore.build.shapes import axes_of, axis_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from graphcore import ops
-from graphcore.array_api._eager.dispatch import Tensor, function
-from graphcore.array_api._eager.scalars import as_arrays, met
+from graphcore.array_api._eager import Tensor, as_arrays, function, met
 from graphcore.array_api._statistics import Axes
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol

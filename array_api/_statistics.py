@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from graphcore import ops
-from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager import Tensor, function
 from graphcore.array_api._manipulation import checked_axis
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dtypes import DType

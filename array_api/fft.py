@@ -10,15 +10,14 @@ import numpy as np
 from graphcore import ops
 from graphcore.array_api._creation import arange
 from graphcore.array_api._data_types import DEFAULT_FLOAT, astype, checked
-from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager import Tensor, function
 from graphcore.array_api._manipulation import concat
 from graphcore.build import primitives as e
 from graphcore.build.shapes import axes_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.matrices.loops import count_of, positions
-from graphcore.types.complex_dtypes import complex_of
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, complex_of
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",

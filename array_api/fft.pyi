@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from graphcore.array_api._eager.array import Array
+from graphcore.array_api._eager import Array
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.tracing.tensor import Tensor as EagerTensor
 from graphcore.types.dtypes import DType

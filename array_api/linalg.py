@@ -16,8 +16,7 @@ import numpy as np
 
 from graphcore import ops
 from graphcore.array_api._algorithms import eigen, elimination, jacobi, norms, orthogonal
-from graphcore.array_api._eager.array import Array
-from graphcore.array_api._eager.dispatch import Tensor, function
+from graphcore.array_api._eager import Array, Tensor, function
 from graphcore.array_api._linear_algebra import matmul, tensordot, vecdot
 from graphcore.array_api._manipulation import matrix_transpose
 from graphcore.array_api._statistics import sum as _sum
@@ -27,8 +26,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.matrices.diagonals import diagonal_of
 from graphcore.ops.matrices.loops import adjoint, identities, least
-from graphcore.types.complex_dtypes import real_of
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import Shape
 
 __all__ = [

@@ -91,7 +91,7 @@ def page(module: ModuleType) -> str:
     }
     imports = Imports(frozenset({*functions, *values}))
     for local, home in {
-        "Array": "graphcore.array_api._eager.array",
+        "Array": "graphcore.array_api._eager",
         "Symbol": "graphcore.ir.symbol",
         "Sequence": "collections.abc",
         "Any": "typing",
@@ -161,8 +161,8 @@ def _imported(module: ModuleType, imports: Imports) -> list[str]:
 
 
 _SHOWN = {
-    "Array": "graphcore.array_api._eager.array",
-    "__array_namespace_info__": "graphcore.array_api._inspection",
+    "Array": "graphcore.array_api._eager",
+    "__array_namespace_info__": "graphcore.array_api._data_types",
     "fft": "graphcore.array_api",
     "linalg": "graphcore.array_api",
 }

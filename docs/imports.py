@@ -66,13 +66,13 @@ ORDER: dict[str, tuple[str, ...]] = {
         "pipeline",
         "file_versions legalisation",
         "decompositions functions",
-        "build dtypes expansion fuse_bias to_opset",
+        "build dtypes expansion fuse_bias",
         "guards summary targets",
     ),
     "scale": (
         "__init__",
         "batch serving deploy",
-        "placing recipes graphs protocol",
+        "placing recipes protocol",
         "carriers extras",
     ),
     "onnx": (

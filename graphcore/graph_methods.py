@@ -25,7 +25,7 @@ from graphcore.ir.transform import pickling
 from graphcore.ir.transform import verify as verification
 from graphcore.onnx.schemas import runtime_operators
 from graphcore.promotion import PromotionSystem
-from graphcore.promotion.rules.question import Scalar
+from graphcore.promotion.rules import Scalar
 from graphcore.support.methods import method
 from graphcore.support.suggestions import method_hint
 from graphcore.types.tensor_types import DimLike, Type
@@ -279,9 +279,9 @@ def text(self: Graph) -> str:
 
 
 def _drawing() -> ModuleType:
-    from graphcore.view import methods  # the runtime, and what draws, which most graphs need not
+    from graphcore.view import notebook  # the runtime, and what draws, which most graphs need not
 
-    return methods
+    return notebook
 
 
 @method(Graph)
@@ -425,7 +425,7 @@ def array_ufunc(self: Symbol, ufunc: Any, how: str, /, *inputs: Any, **options: 
 
     Raises `SymbolError` that names the counterpart for a ufunc or an argument that builds none, and what the op raises.
     """
-    from graphcore.array_api._numpy.ufuncs import call_ufunc  # as above
+    from graphcore.array_api._numpy.functions import call_ufunc  # as above
 
     return call_ufunc(ufunc, how, inputs, options)
 

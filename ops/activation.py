@@ -14,7 +14,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import elementwise
 from graphcore.ops.shared.attributes import choice, domain_for, real
-from graphcore.promotion.rules.question import Key
+from graphcore.promotion.rules import Key
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape, tensor_type
 

@@ -124,7 +124,7 @@ def _open(op: str, held: BufferValue) -> Graph:
 
 def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
     """Return the value to store, in the dtype of the buffer."""
-    from graphcore.passes.casts import holds  # 10 ms to import, which graphs without buffers do not need
+    from graphcore.passes.simplify import holds  # 10 ms to import, which graphs without buffers do not need
 
     dtype = held.buffer.type.dtype
     if type(value) in _NUMBERS:

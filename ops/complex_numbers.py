@@ -14,9 +14,8 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import Axis
 from graphcore.ops.shared.indexing.positions import runtime_shape
 from graphcore.ops.shared.reshape import reshaped
-from graphcore.types.complex_dtypes import complex_of
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType, Kind
+from graphcore.types.dtypes import DType, Kind, complex_of
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 _REAL = (Kind.bool, Kind.signed, Kind.unsigned, Kind.float)

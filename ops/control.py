@@ -38,7 +38,7 @@ from graphcore.ops.shared.bodies import (
     taken_apart,
 )
 from graphcore.ops.shared.dims import provably_differ, shape_vector
-from graphcore.promotion.rules.question import Key
+from graphcore.promotion.rules import Key
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type, _shape, known_type, tensor_type

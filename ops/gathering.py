@@ -21,7 +21,7 @@ from graphcore.ops.shared.indexing.positions import (
     take,
     whole,
 )
-from graphcore.promotion.rules.question import Key
+from graphcore.promotion.rules import Key
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type

@@ -13,7 +13,7 @@ from graphcore.build.shapes import retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.shared.dims import dims_of, shape_vector
-from graphcore.promotion.rules.literals import holds
+from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import _shape

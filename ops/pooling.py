@@ -23,7 +23,7 @@ from graphcore.ops.shared.spatial import (
     relaid,
 )
 from graphcore.ops.shared.spatial import windows as window_counts
-from graphcore.promotion.rules.question import Rule
+from graphcore.promotion.rules import Rule
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 

@@ -24,10 +24,9 @@ from graphcore.ops.shared.random import counter
 from graphcore.ops.shared.random.counter import F32, F64
 from graphcore.ops.shared.random.draws import BITS, NORMAL, UNIFORM, numpy_float
 from graphcore.ops.sorting import argsort, cumsum
-from graphcore.promotion.rules.literals import holds
-from graphcore.types.complex_dtypes import real_of
+from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 Seed = int | Symbol

@@ -15,7 +15,7 @@ from graphcore.ops.shared import regions as regions  # declares the expansion of
 from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, Size, dims_of, product, shape_vector
 from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid, whole
-from graphcore.promotion.rules.question import Rule
+from graphcore.promotion.rules import Rule
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _shape, tensor_type

@@ -17,7 +17,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import for_loop
 from graphcore.ops.shared.bodies import checked_function, forget_others, joined_list, names_around, taken_apart
-from graphcore.promotion.rules.literals import holds
+from graphcore.promotion.rules import holds
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
 from graphcore.types.tensor_types import SequenceType, Shape, TensorType, _shape, tensor_type

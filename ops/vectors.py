@@ -17,9 +17,8 @@ from graphcore.ops.gathering import gather
 from graphcore.ops.joining import concat
 from graphcore.ops.reduction import Axes, _emit_reduction, _reduced_shape
 from graphcore.ops.shape import rebind
-from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import tensor_type
 
 

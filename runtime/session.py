@@ -18,25 +18,21 @@ from graphcore.ir.state.dim_minima import minima, with_minima
 from graphcore.ir.symbol import Constant
 from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
 from graphcore.runtime import lowering, openvino, python_ops
+from graphcore.runtime import memory as session_memory
 from graphcore.runtime.buffers.state import kept_of
-from graphcore.runtime.direct.compiled import content_of, is_compiled, require_format
-from graphcore.runtime.direct.reading import Reading
+from graphcore.runtime.direct.start import Reading, content_of, is_compiled, require_format
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS
-from graphcore.runtime.memory import mapped, prepacking
-from graphcore.runtime.memory.huge_pages import checked
-from graphcore.runtime.memory.prepacking import Prepack
+from graphcore.runtime.memory import Prepack, checked
 from graphcore.runtime.model import Model, Start
 from graphcore.runtime.ort import model_types, sessions, transport_dtypes
-from graphcore.runtime.ort.optimisers.idle import idle_in
-from graphcore.runtime.ort.optimisers.traps import broken
-from graphcore.runtime.ort.options import check_attributes, checked_libraries, config_entries
+from graphcore.runtime.ort.optimisers import broken, idle_in
+from graphcore.runtime.ort.options import check_attributes, checked_libraries, config_entries, multiplies_in_tf32
 from graphcore.runtime.ort.providers import EXACT, TENSOR_CORES, options_of, require_started, resolve, target_of
 from graphcore.runtime.ort.release import memory, runtime
 from graphcore.runtime.ort.sessions import refused
 from graphcore.runtime.ort.starter import SLOWER, Starter
-from graphcore.runtime.ort.tensor_cores import multiplies_in_tf32
 from graphcore.runtime.replaced_weights import with_weights
-from graphcore.runtime.warm_start import prepared as beside
+from graphcore.runtime.warm_start import cache as beside
 from graphcore.support.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -148,7 +144,7 @@ class InferenceSession:
                 f"load: weights are a {type(weights).__name__}, no arrays by name",
                 help='give a mapping: {"w": array}, or gc.load_tensors(path)',
             )
-        prepacking.require(prepack)
+        session_memory.require(prepack)
         require_format(format)
         if not isinstance(model, Graph) and is_compiled(model, format):
             if weights:
@@ -321,8 +317,8 @@ class InferenceSession:
             *broken(lowered),
             *(idle_in(lowered) if self._is_cpu else ()),
         )
-        entries = prepacking.entries(lowered, prepack)
-        prepacks = entries != prepacking.OFF
+        entries = session_memory.entries(lowered, prepack)
+        prepacks = entries != session_memory.OFF
         packing = {**entries, **memory(lowered)}
         in_steps = TARGETS[self.target].is_host and any(buffer.in_place for buffer in buffers.values())
         if in_steps and "enable_mem_pattern" not in self._starter.attributes:
@@ -342,7 +338,7 @@ class InferenceSession:
             )
             require_started(started[0], self.providers)
             if prepacks:
-                mapped.release(prepacking.reordered(lowered))
+                session_memory.release(session_memory.reordered(lowered))
             return started[0], (started[1], sites)
 
         def again(given: Graph) -> Graph:

@@ -33,9 +33,8 @@ from graphcore.ops.matrices.loops import (
     square_sum,
     stack_axes,
 )
-from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import Shape
 
 SWEEPS = 30

@@ -28,9 +28,8 @@ from graphcore.ops.matrices.loops import (
     rough_size,
     rows_of,
 )
-from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import _shape
 
 _Band: TypeAlias = tuple[Symbol, Symbol, Symbol, Symbol]

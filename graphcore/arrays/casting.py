@@ -8,8 +8,7 @@ import numpy as np
 
 from graphcore.arrays import big_integers
 from graphcore.errors import DTypeError
-from graphcore.types.complex_dtypes import real_of_complex
-from graphcore.types.dtypes import DType, Kind
+from graphcore.types.dtypes import DType, Kind, real_of_complex
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.promotion.rules.question import Rule
+from graphcore.promotion.rules import Rule
 
 P = ParamSpec("P")
 R = TypeVar("R")

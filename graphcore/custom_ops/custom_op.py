@@ -16,7 +16,7 @@ from graphcore.errors import DTypeError, GraphError, ModelError
 from graphcore.ir.definitions import Definition, Dims, names_of, substituted
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion.rules.question import Key, Rule
+from graphcore.promotion.rules import Key, Rule
 from graphcore.support.parameters import P, R
 from graphcore.support.source_lines import Line
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type

@@ -8,7 +8,7 @@ from typing import get_args
 from graphcore.build import operands
 from graphcore.custom_ops.signature import Signature
 from graphcore.errors import GraphError
-from graphcore.promotion.rules.question import Rule
+from graphcore.promotion.rules import Rule
 from graphcore.types.dtypes import DType
 
 NONE = "none"

@@ -16,7 +16,7 @@ from graphcore.ir.buffers import Buffer
 from graphcore.ir.graph import Graph, Optimize, Precision, TargetName
 from graphcore.ir.symbol import Match, Node, Symbol
 from graphcore.promotion import PromotionSystem
-from graphcore.promotion.rules.question import Scalar
+from graphcore.promotion.rules import Scalar
 from graphcore.runtime.inspection.placement import Placement
 from graphcore.runtime.inspection.profiling import Profile
 from graphcore.runtime.quantizer.report import Report

@@ -24,7 +24,7 @@ from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.state.closed import NO_ATTRIBUTES, Attributes, change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.promotion import complex_operators
-from graphcore.promotion.rules.question import Scalar
+from graphcore.promotion.rules import Scalar
 from graphcore.support.source_lines import Line, Origin, is_ours, origin_of, user_origin
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

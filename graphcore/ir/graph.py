@@ -16,16 +16,15 @@ from graphcore.ir.buffers import Buffer, BufferValue
 from graphcore.ir.builder import GraphBuilder
 from graphcore.ir.names import Names, Output, checked_name
 from graphcore.ir.scope import Scope
-from graphcore.ir.state.attaching import Attached, attach
+from graphcore.ir.state.attaching import Attached, Memory, attach
 from graphcore.ir.state.closed import CLOSED, Weights, refused
 from graphcore.ir.state.dim_minima import without_minima
-from graphcore.ir.state.memory import Memory
 from graphcore.ir.state.site import Site
 from graphcore.ir.state.view import View
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.promotion import PromotionSystem
 from graphcore.promotion import system as promotion_system
-from graphcore.promotion.rules.question import Scalar
+from graphcore.promotion.rules import Scalar
 from graphcore.support.source_lines import user_origin
 from graphcore.types.tensor_types import (
     ForeignType,

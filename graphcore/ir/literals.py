@@ -10,11 +10,9 @@ from graphcore.arrays import big_integers, casting
 from graphcore.arrays.casting import Array
 from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import DTypeError
-from graphcore.promotion.rules.literals import check_literal, no_complex
-from graphcore.promotion.rules.question import NoPromotion, Real, Scalar
+from graphcore.promotion.rules import NoPromotion, Real, Scalar, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
-from graphcore.types.complex_dtypes import real_of
-from graphcore.types.dtypes import MOST_BITS, DType
+from graphcore.types.dtypes import MOST_BITS, DType, real_of
 from graphcore.types.long_integers import text_of
 
 

@@ -16,12 +16,10 @@ from typing import TypeAlias
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.transform.exposed_buffers import attach, exposed
-from graphcore.passes.casts import CASTS
 from graphcore.passes.folding import FOLDS
-from graphcore.passes.identities import IDENTITIES
 from graphcore.passes.initializers import Initializers
-from graphcore.passes.padding import PADDING
 from graphcore.passes.shapes import SHAPES
+from graphcore.passes.simplify import CASTS, IDENTITIES, PADDING
 from graphcore.passes.sweep import LIMIT, Rule, Selection, Sweep
 from graphcore.support.gc_pause import uncollected
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphcore.ir.graph import Graph
-from graphcore.ir.transform.edit import edit
+from graphcore.ir.transform.walk import edit
 from graphcore.support.source_lines import Imported
 
 

@@ -16,11 +16,10 @@ from graphcore.ir.definitions import FUNCTIONS, Definition, definition_of
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.shape_values import DOMAINS
+from graphcore.ir.transform.shape_values import DOMAINS, ShapeValues, Value
 from graphcore.passes.initializers import Initializers
 from graphcore.passes.liveness import live_nodes, readers, sliced_alone
 from graphcore.passes.merging import Merger
-from graphcore.passes.sizes import Sizes
 from graphcore.support.source_lines import Imported
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -397,3 +396,31 @@ class Sweep:
         if symbol.id in self._results:
             self._given.add(made.id)
         return True
+
+
+# The values of small integer tensors, for rules: weights that their owners may change have none.
+
+
+class Sizes(ShapeValues):
+    """The values of the integer tensors of the graph that a walk is over.
+
+    initializers: those that count as constants, if any do.
+    """
+
+    def __init__(self, initializers: Initializers | None) -> None:
+        super().__init__()
+        self._initializers = initializers
+
+    def _read(self, symbol: Symbol, type_: TensorType, depth: int) -> Value:
+        producer = symbol.producer
+        if isinstance(producer, Constant) and (producer.is_weight or symbol.ambiguous):
+            initializers = self._initializers
+            if symbol.ambiguous or initializers is None or not initializers.is_one(symbol):
+                return None
+            # What is found is remembered, so that it is not told which rule used it first.
+            if symbol.given_name is not None:
+                initializers.used.setdefault(symbol.given_name, "simplify_shapes")
+        try:
+            return super()._read(symbol, type_, depth)
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return None  # `Graph.op` takes operands and attributes that ONNX refuses

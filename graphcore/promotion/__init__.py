@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphcore.promotion.anvil import CommonDType, common_dtype
 from graphcore.promotion.explain import Explanation, explain
 from graphcore.promotion.registry import NAMES, implicit_cast_type, system
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Term
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Term
 from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
 
 if TYPE_CHECKING:

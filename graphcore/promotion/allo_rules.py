@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.rules.question import NoPromotion
+from graphcore.promotion.rules import NoPromotion
 from graphcore.types.dtypes import MOST_BITS, DType
 
 

@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.rules.literals import check_literal, no_complex
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar, Value
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
 from graphcore.types.dtypes import DType

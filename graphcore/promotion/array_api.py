@@ -11,12 +11,19 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from graphcore.errors import PromotionError
-from graphcore.promotion.rules.literals import check_literal, default_dtype, no_complex
-from graphcore.promotion.rules.orders import check_order
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.rules import (
+    Key,
+    NoPromotion,
+    Operand,
+    Resolution,
+    Scalar,
+    check_literal,
+    check_order,
+    default_dtype,
+    no_complex,
+)
 from graphcore.promotion.system import PromotionSystem
-from graphcore.types.complex_dtypes import complex_of, real_of
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, complex_of, real_of
 from graphcore.types.long_integers import text_of
 
 D = DType

@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.rules.orders import IN_PARTS
-from graphcore.promotion.rules.question import Value
-from graphcore.types.complex_dtypes import real_of_complex
-from graphcore.types.dtypes import DType
+from graphcore.promotion.rules import IN_PARTS, Value
+from graphcore.types.dtypes import DType, real_of_complex
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
 OPERATORS = frozenset(

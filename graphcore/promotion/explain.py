@@ -15,7 +15,7 @@ from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_published, max_system
 from graphcore.promotion.packages import Jax, NumPy, Torch, jax, numpy, torch
 from graphcore.promotion.registry import system as find
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand
+from graphcore.promotion.rules import Key, NoPromotion, Operand
 from graphcore.promotion.system import LatticeSystem, PromotionSystem, TableSystem
 from graphcore.support.markup import table
 from graphcore.types.dtypes import DType

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from graphcore.errors import DTypeError, ShapeError
-from graphcore.promotion.rules.literals import check_literal, no_complex
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import SHORT, read_table
 from graphcore.types.dtypes import DType

@@ -15,7 +15,7 @@ from graphcore.promotion.array_api import ArrayApi
 from graphcore.promotion.kernel_float import KernelFloat
 from graphcore.promotion.max import max_complex, max_published, max_system
 from graphcore.promotion.packages import Jax, NumPy, Torch
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand
+from graphcore.promotion.rules import Key, NoPromotion, Operand
 from graphcore.promotion.system import PromotionSystem
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dtypes import DType

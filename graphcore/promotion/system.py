@@ -12,12 +12,20 @@ from types import MappingProxyType
 from typing import Any
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.rules.literals import check_literal, default_dtype, no_complex
-from graphcore.promotion.rules.orders import check_order
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
-from graphcore.promotion.rules.results import RULES, to_integers
-from graphcore.types.complex_dtypes import complex_of
-from graphcore.types.dtypes import DType
+from graphcore.promotion.rules import (
+    RULES,
+    Key,
+    NoPromotion,
+    Operand,
+    Resolution,
+    Scalar,
+    check_literal,
+    check_order,
+    default_dtype,
+    no_complex,
+    to_integers,
+)
+from graphcore.types.dtypes import DType, complex_of
 from graphcore.types.tensor_types import Type
 
 

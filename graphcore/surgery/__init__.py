@@ -4,12 +4,10 @@ from graphcore.surgery.astype import astype
 from graphcore.surgery.calling import Results, call
 from graphcore.surgery.composing import compose
 from graphcore.surgery.diff import diff
-from graphcore.surgery.extracting import extract
 from graphcore.surgery.folding.preprocessing import fold_preprocessing
-from graphcore.surgery.interface import with_constants, with_inputs, with_outputs, with_weights
-from graphcore.surgery.renaming import rename
+from graphcore.surgery.interface import extract, rename, with_constants, with_inputs, with_outputs, with_weights
 from graphcore.surgery.replacement.replacing import find_all, replace, replace_all
-from graphcore.surgery.sizes.dims import with_dims
+from graphcore.surgery.sizes import with_dims
 
 __all__ = [
     "Results",

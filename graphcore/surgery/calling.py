@@ -19,7 +19,7 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import implicit_cast_type
 from graphcore.support.escaping import escaped
-from graphcore.surgery.called_buffers import carry_buffers, store_buffers
+from graphcore.support.source_lines import user_origin
 from graphcore.surgery.replay import Replay
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type
@@ -319,3 +319,38 @@ def _as_function(what: str, graph: Graph, model: Graph, name: str, symbols: Sequ
         return graph.build.own(made, what, own.name)
 
     return [*call_function(graph, name, held[1], symbols, dims, weight)]
+
+
+# The buffers of a graph that is called, in the graph that calls it.
+
+
+def carry_buffers(replay: Replay) -> None:
+    """Declare the buffers of the old graph in the new one, before its nodes are made.
+
+    Those of a graph that was called before are the same ones, which hold what they were left with.
+    """
+    new = replay.new
+    if replay.old.buffers and new.scope.outer is not None:
+        raise GraphError(
+            f"{replay.what}: graph {replay.old.name!r} has buffers, and is called in a body",
+            help="call it outside of the body, or make its buffers inputs and outputs",
+        )
+    for name, held in replay.old.buffers.items():
+        symbol = replay.old.names.taken[name]
+        key = ("buffer", id(held))
+        found = new.memory.values.get(key)
+        if not isinstance(found, BufferValue):
+            free = replay.free_name(name, new, numbered=True)
+            assert free is not None
+            made = new.build.input(replay.type_of(symbol), free, user_origin())
+            new.build.buffer(free, held.buffer, made)
+            found = new.memory.values[key] = new.buffers[free]
+        replay.bind(symbol, found.value, is_altered=False)
+
+
+def store_buffers(replay: Replay) -> None:
+    """Let the buffers hold what the old graph stores, after its nodes were made."""
+    for held in replay.old.buffers.values():
+        found = replay.new.memory.values[("buffer", id(held))]
+        assert isinstance(found, BufferValue)
+        found.value = replay.of(held.value)

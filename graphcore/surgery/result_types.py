@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -23,9 +23,18 @@ from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
-from graphcore.surgery import complex_types
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, Shape, TensorType, Type, tensor_type
+from graphcore.promotion.complex_operators import is_complex
+from graphcore.types.dtypes import DType, real_of
+from graphcore.types.tensor_types import (
+    ForeignType,
+    OptionalType,
+    SequenceType,
+    Shape,
+    TensorType,
+    Type,
+    _shape,
+    tensor_type,
+)
 
 Operands = Sequence[Symbol | None]
 
@@ -144,9 +153,9 @@ def _dtypes(change: Change, made: Sequence[Type]) -> list[DType | None]:
     """
     node = change.node
     given = [None if s is None else s.type for s in change.inputs]
-    if node.op_type not in _CASTS and complex_types.are_in([*change.before, *given]):
+    if node.op_type not in _CASTS and are_in([*change.before, *given]):
         return [
-            complex_types.moved_dtype(node.op_type, result.dtype, change.before, change.inputs)
+            moved_dtype(node.op_type, result.dtype, change.before, change.inputs)
             if isinstance(result, TensorType)
             else None
             for result in change.results
@@ -300,8 +309,8 @@ def _of_library(change: Change) -> list[Type]:
     try:
         if node.op_type in (SUM, PRODUCT):
             return [tensor_type(node.outputs[0].dtype, broadcast_shapes(shapes))]
-        if node.op_type in complex_types.SHAPES:
-            return [tensor_type(s.dtype, complex_types.SHAPES[node.op_type](shapes)) for s in node.outputs]
+        if node.op_type in SHAPES:
+            return [tensor_type(s.dtype, SHAPES[node.op_type](shapes)) for s in node.outputs]
         if node.op_type in BROADCASTING:  # two names may stand for one size, two numbers do not
             broadcast_shapes([Shape([d if d.is_static else "?" for d in s]) if s.is_ranked else s for s in shapes])
     except ValueError as error:
@@ -322,7 +331,7 @@ def _of_library(change: Change) -> list[Type]:
 
 def _copied(aside: Draft, symbol: Symbol) -> Symbol:
     """Return a Symbol of another graph of the same type, with the value of a constant; a real one for a complex one."""
-    if complex_types.are_in([symbol.type]) and isinstance(symbol.type, TensorType):
+    if are_in([symbol.type]) and isinstance(symbol.type, TensorType):
         return aside.build.input(tensor_type(symbol.dtype.storage, symbol.shape))
     return aside.build.symbol(symbol.type, symbol.producer) if symbol.is_constant else aside.build.input(symbol.type)
 
@@ -352,3 +361,34 @@ def _unknown(change: Change) -> list[Type]:
         else t
         for t in change.results
     ]
+
+
+# The types of results of complex operands, which ONNX's inference and the expansions of operators do not know.
+
+_REAL = frozenset({"Abs", "Angle", "ImaginaryPart", "Magnitude", "RealPart"})
+"""Operators that give real numbers of complex ones."""
+
+SHAPES: Mapping[str, Callable[[Sequence[Shape]], Shape]] = {
+    "ComplexOf": broadcast_shapes,
+    "FromPairs": lambda shapes: _shape(list(shapes[0])[:-1]),
+    "ImaginaryPart": lambda shapes: shapes[0],
+    "ToPairs": lambda shapes: Shape([*shapes[0], 2]),
+}
+"""The shapes of what the library's operators give that have no expansion. Operands have known ranks."""
+
+
+def are_in(types: Sequence[Type | None]) -> bool:
+    """Return whether there are complex numbers among values of such types."""
+    return any(type_ is not None and is_complex(type_) for type_ in types)
+
+
+def moved_dtype(op_type: str, result: DType, before: Sequence[Type | None], inputs: Sequence[Symbol | None]) -> DType:
+    """Return the dtype of a result whose operands change dtypes, some from or to complex ones."""
+    moved: dict[DType, DType] = {}
+    for a, new in zip(before, inputs, strict=True):
+        if isinstance(a, TensorType) and new is not None and isinstance(new.type, TensorType):
+            moved.setdefault(a.dtype, new.dtype)
+            if a.dtype.is_complex and new.dtype.is_complex:
+                moved.setdefault(a.dtype.storage, new.dtype.storage)
+    made = moved.get(result, result)
+    return real_of(made) if op_type in _REAL else made

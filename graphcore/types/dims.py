@@ -17,15 +17,17 @@ from typing import Any, SupportsIndex, final
 
 from graphcore.support.markup import code
 from graphcore.types import dim_parser
-from graphcore.types.dim_bounds import MAX_PRODUCTS, is_at_least, lower_bound
 from graphcore.types.dim_parser import BOUND, MOST
 from graphcore.types.dim_polynomial import (
+    MAX_PRODUCTS,
     Poly,
     Terms,
     added,
     cancelled,
     exact_quotient,
     factors_of_product,
+    is_at_least,
+    lower_bound,
     minus,
     order,
     product,

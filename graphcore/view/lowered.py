@@ -10,8 +10,7 @@ from graphcore.errors import GraphError
 from graphcore.ir.definitions import definition_of, definitions
 from graphcore.ir.graph import Optimize, Precision, TargetName
 from graphcore.ir.symbol import Node
-from graphcore.ir.transform.marks import mark_of, marked_through
-from graphcore.ir.transform.walk import parts, walk
+from graphcore.ir.transform.walk import mark_of, marked_through, parts, walk
 from graphcore.runtime.lowering import TARGETS, lower
 from graphcore.runtime.lowering.pipeline import Pass
 from graphcore.runtime.lowering.report import detour

@@ -13,8 +13,8 @@ from graphcore.ir.state.open_expressions import is_swallowed
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.support.markup import code, escaped
 from graphcore.view.data import Shown
-from graphcore.view.html import page_html
-from graphcore.view.layering import layout
+from graphcore.view.graph_data import layout
+from graphcore.view.html import page_html, save_html, view
 from graphcore.view.text import array_text, attribute_text, short_text
 
 SMALL = 80
@@ -224,3 +224,8 @@ def _shape(box: _Box, x: float, y: float) -> str:
 
 def _cut(line: str) -> str:
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}\u2026"
+
+
+# Functions of the drawing methods of Graph and Symbol, in one place to import from.
+
+__all__ = ["Shown", "graph_html", "graph_svg", "save_html", "symbol_html", "symbol_svg", "view"]

@@ -14,8 +14,7 @@ import numpy as np
 
 from graphcore.arrays.casting import Array
 from graphcore.models.streams.arguments import Decoder
-from graphcore.models.streams.lookup import proposed
-from graphcore.models.streams.prefixes import LEAST, Prefix, Prefixes, shared
+from graphcore.models.streams.prefixes import LEAST, Prefix, Prefixes, proposed, shared
 from graphcore.models.streams.text import Text
 
 _FEW = 32

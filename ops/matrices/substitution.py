@@ -9,9 +9,8 @@ from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.axes import squeeze, unsqueeze
 from graphcore.ops.matrices.loops import at, columns_of, count_of, filled, repeat, rows_of
-from graphcore.types.complex_dtypes import real_of
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 
 
 def pivoted(a: Symbol, k: Symbol, rows: Symbol) -> tuple[Symbol, Symbol, Symbol, Symbol]:

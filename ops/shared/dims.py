@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.memory import DimPlaces
+from graphcore.ir.state.attaching import DimPlaces
 from graphcore.ir.symbol import Symbol
 from graphcore.types.dim_polynomial import terms as _terms
 from graphcore.types.dims import Dim, _build

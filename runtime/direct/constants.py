@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graphcore.runtime.direct.attributes import MOST_AXES
+from graphcore.runtime.direct.operators import MOST_AXES
 from graphcore.types.dtypes import DType
 
 _MOST_ELEMENTS = 1 << 24

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
+import onnx
+
+from graphcore.errors import GraphcoreError
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
+from graphcore.onnx.read.checks import check_node
 from graphcore.onnx.schemas.schemas import Operator, operator, schema_of
-from graphcore.runtime.direct.attributes import LIMITED
 from graphcore.runtime.direct.fusible import BEGINS, TAKES
-from graphcore.runtime.direct.ml_operators import ML_ROWS
-from graphcore.runtime.direct.operators import ROWS, Row
+from graphcore.runtime.direct.operators import LIMITED, ROWS, Asked, Row
 from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, rows_of
+from graphcore.runtime.lowering.decompositions.ml_operators import DOMAIN, replaces
 from graphcore.runtime.lowering.targets.legality import Legality
-from graphcore.runtime.memory.prepacking import PACKED
+from graphcore.runtime.memory import PACKED
 from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType
 
 SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Resize", "Tile"})
 """Operators whose operands say sizes, and some the factors of sizes."""
@@ -93,3 +99,225 @@ def is_legal(rules: Legality, op_type: str, dtype: DType) -> bool:
         return False
     is_guarded = op_type in _GUARDED
     return is_guarded or keeps_kernel(op_type, dtype, None) or (op_type, dtype) not in rows_of(rules).rows
+
+
+# The operators of `ai.onnx.ml` that a direct load takes: their checks, and the dtypes of their results.
+#
+# The Graph hands them on as they are, in the dtypes that their kernels take. The versions of one operator are one
+# kernel.
+
+_Given = Sequence[DType | None]
+_KINDS = onnx.AttributeProto
+_ENCODES = 2
+"""The version from which on LabelEncoder has keys and values."""
+
+
+def _row(results: Callable[[onnx.NodeProto, DType], Sequence[DType] | None], *, gives_map: bool = False) -> Row:
+    """Return a row of the nodes that ONNX allows and whose kernels the Graph keeps. results: for the first operand."""
+
+    def checked(scan: Asked, node: onnx.NodeProto, given: _Given) -> Sequence[DType] | None:
+        first = given[0]
+        if first is None or None in given or not _is_sound(node, scan.versions[DOMAIN]):
+            return None
+        made = results(node, first)
+        if not made:
+            return None
+        is_replaced = node.op_type not in _TOLD and _replaces(node.op_type, first, made[0])
+        return None if is_replaced else made
+
+    return Row(checked, domain=DOMAIN, gives_map=gives_map)
+
+
+def _is_sound(node: onnx.NodeProto, version: int) -> bool:
+    attributes = node.attribute
+    if len({a.name for a in attributes}) != len(attributes) or any(a.type == _KINDS.TENSOR for a in attributes):
+        return False
+    try:
+        check_node(node, {DOMAIN: version}, node.op_type)
+    except GraphcoreError:
+        return False
+    return True
+
+
+@functools.cache
+def _replaces(op_type: str, operand: DType, result: DType) -> bool:
+    unknown = Shape.unknown()
+    return replaces(op_type, TensorType(operand, unknown), TensorType(result, unknown))
+
+
+def _of(*dtypes: DType) -> Row:
+    return _row(lambda node, first: dtypes)
+
+
+def _classified(node: onnx.NodeProto, first: DType) -> Sequence[DType]:
+    return [DType.string if _said(node, "classlabels_strings", "strings_classlabels") else DType.int64, DType.float32]
+
+
+def _said(node: onnx.NodeProto, *names: str) -> bool:
+    """Return whether one of these attributes has strings."""
+    return any(a.name in names and a.strings for a in node.attribute)
+
+
+def _by_trees(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
+    """Leave two classes with weights for both to the Graph, which computes them as two targets."""
+    attributes = {a.name: a for a in node.attribute}
+    labels = sum(len(a.ints) + len(a.strings) for n, a in attributes.items() if n.startswith("classlabels_"))
+    classes = attributes.get("class_ids")
+    if classes is None or (labels == 2 and len({*classes.ints}) == 2):
+        return None
+    return _classified(node, first) if first in _FLOATS else None
+
+
+def _vectorized(scan: Asked, node: onnx.NodeProto, given: _Given) -> Sequence[DType] | None:
+    """Leave operands that may have no rows to the Graph: the kernel ends the process."""
+    if None in given or not given or not _is_sound(node, scan.versions[DOMAIN]):
+        return None
+    for name in node.input:
+        scan.require_elements([name], [0])
+    return [DType.float32]
+
+
+def _encoded(node: onnx.NodeProto, first: DType) -> Sequence[DType] | None:
+    values = [_VALUES.get(a.name) for a in node.attribute if a.name.startswith("values_")]
+    return values if len(values) == 1 and values[0] is not None else None  # type: ignore[return-value]
+
+
+_FLOATS = frozenset({DType.float32, DType.float64})
+_VALUES = {"values_strings": DType.string, "values_int64s": DType.int64, "values_floats": DType.float32}
+_TOLD = frozenset({"TreeEnsembleClassifier"})
+"""Operators of which the row says by itself what is replaced."""
+
+ML_ROWS: Mapping[str, Row] = MappingProxyType(
+    {
+        **dict.fromkeys(("ArrayFeatureExtractor", "Binarizer", "Imputer"), _row(lambda node, first: [first])),
+        **dict.fromkeys("Normalizer OneHotEncoder Scaler".split(), _of(DType.float32)),
+        "FeatureVectorizer": Row(_vectorized, domain=DOMAIN),
+        **dict.fromkeys("LinearRegressor SVMRegressor TreeEnsembleRegressor".split(), _of(DType.float32)),
+        **dict.fromkeys(("LinearClassifier", "SVMClassifier"), _row(_classified)),
+        "LabelEncoder": _row(_encoded),
+        "TreeEnsembleClassifier": _row(_by_trees),
+        "ZipMap": _row(lambda node, first: [first], gives_map=True),
+    }
+)
+"""By name, of the domain `ai.onnx.ml`."""
+
+__all__ = ["DOMAIN", "ML_ROWS"]
+
+
+# Values of a model that surely have elements, where all arrays that it is fed have some.
+
+_MOVE = frozenset("Cast Flatten Identity Reshape Squeeze Transpose Unsqueeze".split())
+_KEEP = _MOVE | frozenset(
+    "Clip Dropout Softmax LogSoftmax"
+    " Abs Ceil Elu Erf Exp Floor HardSigmoid LeakyRelu Log Neg Not Reciprocal Relu Sigmoid Sign Sqrt Tanh".split()
+)
+"""Operators whose result has elements where their first operand does; those of `_MOVE` have the same numbers."""
+
+_JOIN = frozenset("Add And Concat Div Gather GatherElements Gemm MatMul Max Min Mul Or Pow Sub Sum Where".split())
+"""Operators whose result has elements where all operands do."""
+
+_HOLD_SIZES = frozenset(
+    {onnx.TensorProto.BOOL, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE}
+)
+_GRAPH = onnx.AttributeProto.GRAPH
+STATES = 5
+"""The operand of recurrent operators with a state for each sequence, whose number onnxruntime checks against those of
+the first operand before it computes."""
+
+
+def filled(graph: onnx.GraphProto) -> Collection[str]:
+    """Return the names of values that surely have elements, in each of the bodies that have a value of the name.
+
+    Values of bodies that never run, as the size of something that has elements says, are among them.
+    """
+    found = _Found()
+    _Walk({value.name for value in graph.input}, set(), found).follow(graph)
+    return found.sure - found.unsure
+
+
+@dataclass(slots=True)
+class _Found:
+    """Names of values that somewhere have elements for sure, and of those that somewhere may not."""
+
+    sure: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The walk over a graph. filled: names of what has elements there. sizes: of what holds numbers above 0 alone."""
+
+    filled: set[str]
+    sizes: set[str]
+    found: _Found
+
+    def follow(self, graph: onnx.GraphProto) -> None:
+        for tensor in graph.initializer:
+            self._note([tensor.name], 0 not in tensor.dims)
+        filled, sizes, made = self.filled, self.sizes, []
+        for node in graph.node:
+            op_type, outputs = node.op_type, [*node.output]
+            made += outputs
+            if op_type == "If":
+                self._choose(node)
+                continue
+            names = [*node.input]
+            first = names[0] if names else ""
+            if op_type in ("LSTM", "GRU"):
+                has_states = len(names) > STATES and names[STATES] in filled
+                self._note(outputs[:1], first in filled)
+                self._note(outputs[1:], first in filled or has_states)
+                continue
+            self._note(outputs, self._has_elements(node, op_type, names))
+            sized = (first in filled) if op_type == "Shape" else first in sizes and _moves(node)
+            (sizes.update if sized else sizes.difference_update)(outputs)
+        self.found.sure |= filled
+        self.found.unsure.update(name for name in made if name not in filled)
+
+    def _note(self, names: Iterable[str], has_elements: bool) -> None:
+        """Note of new values whether they have elements: one of a body may have the name of one in another body."""
+        (self.filled.update if has_elements else self.filled.difference_update)(names)
+
+    def _has_elements(self, node: onnx.NodeProto, op_type: str, names: Sequence[str]) -> bool:
+        if op_type == "Constant":
+            return all(map(_holds_some, node.attribute))
+        if op_type in _KEEP:
+            return bool(names) and names[0] in self.filled
+        return op_type in _JOIN and all(name in self.filled for name in names if name)
+
+    def _choose(self, node: onnx.NodeProto) -> None:
+        """Follow the bodies of an If that may run, whose results have elements where each gives some."""
+        always = node.input[0] in self.sizes
+        self.sizes.difference_update(node.output)
+        given: list[list[bool]] = []
+        for attribute in node.attribute:
+            if always and attribute.name == "else_branch":
+                self.found.sure.update(_names(attribute.g))
+                continue
+            inner = _Walk({*self.filled}, {*self.sizes}, self.found)
+            inner.follow(attribute.g)
+            given.append([value.name in inner.filled for value in attribute.g.output])
+        for name, *each in zip(node.output, *given, strict=False):
+            self._note([name], bool(each) and all(each))
+
+
+def _moves(node: onnx.NodeProto) -> bool:
+    """Return whether numbers above 0 stay that: what is cast to narrow integers may wrap around to 0."""
+    if node.op_type == "Cast":
+        return any(a.name == "to" and a.i in _HOLD_SIZES for a in node.attribute)
+    return node.op_type in _MOVE or node.op_type == "Gather"
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of the results in a graph and in its bodies."""
+    for node in graph.node:
+        yield from node.output
+        for attribute in node.attribute:
+            if attribute.type == _GRAPH:
+                yield from _names(attribute.g)
+
+
+def _holds_some(attribute: onnx.AttributeProto) -> bool:
+    if attribute.type == onnx.AttributeProto.TENSOR:
+        return 0 not in attribute.t.dims
+    return attribute.name in ("value_float", "value_int") or bool(attribute.floats or attribute.ints)

@@ -17,15 +17,13 @@ from graphcore.onnx.proto.limits import AXES_OF, MOST_SAID, check_constants
 from graphcore.onnx.proto.ranges import CHECKED, INDEXED
 from graphcore.onnx.read.opsets import versions_of
 from graphcore.onnx.schemas.checked_dims import with_checked_dims
-from graphcore.runtime.direct.attributes import LIMITED, is_plain
 from graphcore.runtime.direct.constants import is_within
-from graphcore.runtime.direct.filled import STATES, filled
 from graphcore.runtime.direct.fusible import Trail
-from graphcore.runtime.direct.known_operators import SIZED, VARIADIC, Known, is_legal, known_operator
-from graphcore.runtime.direct.operators import OLDEST, constant
+from graphcore.runtime.direct.known_operators import SIZED, STATES, VARIADIC, Known, filled, is_legal, known_operator
+from graphcore.runtime.direct.operators import LIMITED, OLDEST, constant, is_plain
 from graphcore.runtime.direct.scanned_values import ScannedValues
 from graphcore.runtime.lowering.targets.legality import Legality
-from graphcore.runtime.memory.prepacking import PACKED
+from graphcore.runtime.memory import PACKED
 from graphcore.types.dtypes import DType
 
 _KINDS = onnx.AttributeProto

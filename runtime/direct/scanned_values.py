@@ -12,8 +12,8 @@ import onnx
 from graphcore.arrays.resource_limits import USUAL
 from graphcore.onnx.proto.ranges import LONGEST
 from graphcore.runtime.direct.constants import is_bounded, is_of_bits, is_text, values
-from graphcore.runtime.lowering.guards import negative_axes, transposes
-from graphcore.runtime.lowering.guards.hidden_constants import is_endless, is_rounded
+from graphcore.runtime.lowering.guards import empty, moves
+from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
 from graphcore.runtime.lowering.targets.legality import Legality
 from graphcore.types.dtypes import DType
 
@@ -30,7 +30,7 @@ _SMALL = 64
 
 
 def _moves_first(node: onnx.NodeProto) -> bool:
-    return not node.attribute or transposes.moves_first(node.attribute[0].ints)
+    return not node.attribute or moves.moves_first(node.attribute[0].ints)
 
 
 class ScannedValues:
@@ -38,7 +38,7 @@ class ScannedValues:
 
     dtypes, dims: of values by name; the dims are those of constants. casts: by the name of its result, from which dtype
     each Cast is. constants: their number. operators: the names of those that were met. signs: of what optimisers break,
-    by their names in `runtime/ort/optimisers/traps.py`. has_unknown_ranks: whether some input says no shape.
+    by their names in `runtime/ort/optimisers.py`. has_unknown_ranks: whether some input says no shape.
     """
 
     def __init__(self, rules: Legality, *, keeps_halves: bool = False) -> None:
@@ -57,7 +57,7 @@ class ScannedValues:
         self._ranks: dict[str, int] = {}
         self._lengths: dict[str, tuple[int, ...]] = {}
         self._empties: set[str] = set()
-        self._trapped = rules.has_trap(negative_axes.GUARD.trap)
+        self._trapped = rules.has_trap(empty.NEGATIVE_AXES.trap)
 
     def note_signs(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Note the signs of what optimisers break, of the values and nodes of one graph or body."""
@@ -69,11 +69,11 @@ class ScannedValues:
         if "MatMul" in self.operators and (names := set(self._extremes())):
             if any(self._scales_endlessly(node, names) for node in nodes):
                 self.signs.add("endless scales")
-        if "Transpose" in self.operators and not self.operators.isdisjoint(transposes.PRODUCTS):
+        if "Transpose" in self.operators and not self.operators.isdisjoint(moves.PRODUCTS):
             turned = {n.output[0] for n in nodes if n.op_type == "Transpose" and _moves_first(n)}
             cast = {name for name in turned if self.dtypes[name] is DType.float16}
             cast |= {n.output[0] for n in nodes if n.op_type == "Cast" and n.input[0] in turned}
-            if any(n.op_type in transposes.PRODUCTS and not cast.isdisjoint(n.input) for n in nodes):
+            if any(n.op_type in moves.PRODUCTS and not cast.isdisjoint(n.input) for n in nodes):
                 self.signs.add("cast transposes")
 
     def _extremes(self) -> Iterator[str]:

@@ -21,10 +21,8 @@ from graphcore.runtime.doctor.findings import (
     Report,
     Trap,
 )
-from graphcore.runtime.doctor.machine import describe_machine
-from graphcore.runtime.doctor.packages import find_packages
-from graphcore.runtime.doctor.providers import Starting, installs
-from graphcore.runtime.doctor.release import describe_release, list_traps
+from graphcore.runtime.doctor.machine import describe_machine, find_packages
+from graphcore.runtime.doctor.release import Starting, describe_release, installs, list_traps
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

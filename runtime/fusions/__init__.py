@@ -17,11 +17,8 @@ from graphcore.passes import BASIC, reduced, selected
 from graphcore.passes.sweep import Rule, Sweep
 from graphcore.runtime.fusions.attention import attention, cancelled
 from graphcore.runtime.fusions.convolutions import hard_sigmoid, scaled_convolution, scaled_swish
-from graphcore.runtime.fusions.moves import part
-from graphcore.runtime.fusions.norms import biased_norm, length, norm, scaled_norm
-from graphcore.runtime.fusions.pooling import pool
-from graphcore.runtime.fusions.rotary import rotary
-from graphcore.runtime.fusions.rotary_interleaved import interleaved
+from graphcore.runtime.fusions.layers import biased_norm, length, norm, part, pool, scaled_norm
+from graphcore.runtime.fusions.rotary import interleaved, rotary
 from graphcore.support.gc_pause import uncollected
 
 

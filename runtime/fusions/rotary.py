@@ -6,7 +6,7 @@ import numpy as np
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ir.transform.match import Pattern, op
+from graphcore.ir.transform.match import Pattern, either, op
 from graphcore.passes.sweep import Inputs, Sweep
 from graphcore.runtime.fusions.matching import floats, is_float32, is_known, node_of, slice_of, vector
 from graphcore.types.dims import Dim
@@ -89,3 +89,85 @@ _SCALED = Pattern(
     lambda table, factor: table * factor,
     factor=_is_number,
 )
+
+
+# Fuse rotary embeddings of neighbours, as GPT-J's line of models has them: one angle turns each pair.
+
+
+def _pairs(x: Symbol, cos: Symbol, sin: Symbol) -> tuple[Symbol, ...]:
+    even, odd = op("Slice", x, ...), op("Slice", x, ...)
+    joined = op("Concat", op("Unsqueeze", -odd, ...), op("Unsqueeze", even, ...), axis=-1)
+    pairs = either(op("Reshape", joined, ...), op("Flatten", joined))
+    return x * cos + pairs * sin, even, odd, joined, pairs
+
+
+def _twice(source: Symbol) -> tuple[Symbol, ...]:
+    one = op("Unsqueeze", source, ...)
+    two = either(op("Expand", one, ...), op("Tile", one, ...))
+    return op("Reshape", two, ...), one, two
+
+
+_PAIRS = Pattern(_pairs, x=is_float32)
+_TWICE = Pattern(_twice)
+
+
+def interleaved(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return x * cos + pairs(-x[1::2], x[0::2]) * sin, of x: [batch, sequence, heads, size], as RotaryEmbedding."""
+    found = _PAIRS.match_node(node, inputs)
+    if found is None:
+        return None
+    x, cos, sin, even, odd, joined, pairs = found
+    if x.type is not node.outputs[0].type or x.rank != 4 or not is_known(x) or not is_float32(joined):
+        return None
+    batch, length, heads, size = x.shape
+    if not heads.is_static or not size.is_static or int(size) % 2:
+        return None
+    half = Dim(int(size) // 2)
+    if pairs.type is not x.type or [*joined.shape] != [batch, length, heads, half, 2]:
+        return None
+    if not _is_every_second(even, x, 0) or not _is_every_second(odd, x, 1):
+        return None
+    half_cos, half_sin = _half(cos, x), _half(sin, x)
+    if half_cos is None or half_sin is None:
+        return None
+    shape = sweep.add(node, "Shape", (x,), vector(4), {})
+    front = sweep.add(node, "Shape", (x,), vector(2), {"end": 2})
+    width = sweep.constant(node, np.array([int(heads) * int(size)]))
+    rows = sweep.add(node, "Concat", (front, width), vector(3), {"axis": 0})
+    target = sweep.add(node, "Concat", (front, sweep.constant(node, np.array([int(half)]))), vector(3), {"axis": 0})
+    flat = sweep.add(node, "Reshape", (x, rows), floats(batch, length, heads * size), {"allowzero": 1})
+    tables = []
+    for table in (half_cos, half_sin):
+        if table.rank == 4:
+            of, places, _, _ = table.shape
+            axis = sweep.constant(node, np.array([2]))
+            table = sweep.add(node, "Squeeze", (table, axis), floats(of, places, half), {})
+        tables.append(sweep.add(node, "Expand", (table, target), floats(batch, length, half), {}))
+    attributes = {"interleaved": 1, "num_heads": int(heads)}
+    made = sweep.add(node, "RotaryEmbedding", (flat, *tables), flat.type, attributes)
+    return sweep.add(node, "Reshape", (made, shape), x.type, {"allowzero": 1})
+
+
+def _is_every_second(symbol: Symbol, x: Symbol, first: int) -> bool:
+    start, end, step = slice_of(symbol) or (0, 0, 0)
+    return (start, step) == (first, 2) and end >= int(x.shape[3])
+
+
+def _half(table: Symbol, x: Symbol) -> Symbol | None:
+    """Return the table, [batch or 1, sequence, 1, size / 2] or without the third axis, whose numbers one has twice."""
+    found = _TWICE.match(table)
+    if found is None or not is_float32(table, *found) or not is_known(table, *found):
+        return None
+    source, one, two = found
+    batch, length, _, size = x.shape
+    half = Dim(int(size) // 2)
+    of = table.shape[0] if table.rank else None
+    lead = [of, length, 1]
+    fits = (
+        of in (1, batch)
+        and [*table.shape] == [*lead, size]
+        and [*one.shape] == [*lead, half, 1]
+        and [*two.shape] == [*lead, half, 2]
+        and [*source.shape] in ([*lead, half], [*lead[:2], half])
+    )
+    return source if fits else None

@@ -6,23 +6,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphcore.runtime.inspection.debugging import marked, names_of, watched, with_outputs
     from graphcore.runtime.inspection.placement import RECORD, Placement, recorded
-    from graphcore.runtime.inspection.profiling import Profile, profiled
-    from graphcore.runtime.inspection.timing import count_of, timed
+    from graphcore.runtime.inspection.profiling import (
+        Profile,
+        count_of,
+        marked,
+        names_of,
+        profiled,
+        timed,
+        watched,
+        with_outputs,
+    )
 
 _HOMES = {
     "Placement": "placement",
     "Profile": "profiling",
     "RECORD": "placement",
-    "count_of": "timing",
-    "marked": "debugging",
-    "names_of": "debugging",
+    "count_of": "profiling",
+    "marked": "profiling",
+    "names_of": "profiling",
     "profiled": "profiling",
     "recorded": "placement",
-    "timed": "timing",
-    "watched": "debugging",
-    "with_outputs": "debugging",
+    "timed": "profiling",
+    "watched": "profiling",
+    "with_outputs": "profiling",
 }
 
 if not TYPE_CHECKING:  # checkers know each name from the imports above

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import statistics
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import onnxruntime
 
+from graphcore.arrays import casting
+from graphcore.errors import FeedError, GraphError, ModelError, RunError
+from graphcore.ir.graph import Graph
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.pickling import copied
 from graphcore.support.markup import table
+from graphcore.types.tensor_types import TensorType
 
 Load: TypeAlias = Callable[[Mapping[str, Any]], tuple[Callable[..., Any], onnxruntime.InferenceSession]]
 """Loads a model with more session options, and returns what calls it, and its session."""
@@ -118,3 +129,136 @@ def _summed(parts: Iterator[tuple[str, float]]) -> dict[str, float]:
     for key, seconds in parts:
         sums[key] = sums.get(key, 0.0) + seconds
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+# Looking at values inside a graph: the same graph with those as outputs.
+
+
+def names_of(watch: object, model: str) -> list[str] | None:
+    """Return the names that a user wants to watch, None for those that are marked. model: for errors.
+
+    Raises `FeedError` for what are no names.
+    """
+    names = [watch] if isinstance(watch, str) else watch
+    if names is None:
+        return None
+    if not (isinstance(names, Collection) and all(isinstance(name, str) for name in names)):
+        raise FeedError(
+            f"debug: {model}: watch={watch!r:.80} are no names", help='give one, or a list: watch="encoder/0/*"'
+        )
+    return [*names]
+
+
+def watched(graph: Graph, patterns: Iterable[str]) -> list[Symbol]:
+    """Return the tensors that nodes make whose names match one of the patterns, in the order in which they are made.
+
+    patterns: names as `str(graph)` shows them, or after the path of their layer, with `*`, `?` and `[...]` as in the
+    shell; `*` goes across layers. Raises `GraphError` for a pattern that nothing matches.
+    """
+    made = [s for node in graph.nodes for s in node.outputs if isinstance(s.type, TensorType)]
+    names = [(symbol, {symbol.name, _path(symbol)}) for symbol in made]
+    chosen: set[int] = set()
+    for pattern in patterns:
+        found = {s.id for s, own in names if any(fnmatch.fnmatchcase(name, pattern) for name in own)}
+        if not found:
+            raise _no_such(graph, pattern, [s.name for s in made])
+        chosen |= found
+    return [symbol for symbol in made if symbol.id in chosen]
+
+
+def marked(graph: Graph) -> dict[str, Symbol]:
+    """Return what was marked by `print`, by label. Raises `GraphError` where nothing was."""
+    if not graph.watched:
+        raise GraphError(
+            f"debug: nothing of graph {graph.name!r} is marked",
+            help='mark values where they are made, x.print("label"), or say which: watch="encoder/0/*"',
+        )
+    return dict(graph.watched)
+
+
+def _path(symbol: Symbol) -> str:
+    layer = symbol.producer.layer if isinstance(symbol.producer, Node) else ""
+    return symbol.name if symbol.name.startswith(layer) else layer + symbol.name
+
+
+def _no_such(graph: Graph, pattern: str, names: Sequence[str]) -> GraphError:
+    import difflib
+
+    near = difflib.get_close_matches(pattern, names, 3, 0.4) or names[:5]
+    return GraphError(
+        f"debug: no node of graph {graph.name!r} makes a tensor that is called {pattern!r}",
+        help="they are called such as " + ", ".join(map(repr, near)) if near else "it has no nodes",
+    )
+
+
+def with_outputs(graph: Graph, symbols: Iterable[Symbol]) -> Graph:
+    """A copy of the graph whose outputs are values of it."""
+    made = copied(graph)
+    made.build.outputs([(f"watched/{i}", made.symbols[symbol.id]) for i, symbol in enumerate(symbols)])
+    return made
+
+
+# Times of calls.
+
+
+def timed(call: Callable[[], object], runs: int) -> dict[str, float]:
+    """Return the seconds that a call takes over some runs after a first one: `median`, `best` and `worst`."""
+    call()
+    taken = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - started)
+    return {"median": statistics.median(taken), "best": min(taken), "worst": max(taken)}
+
+
+def count_of(what: str, model: str, runs: object) -> int:
+    """Return a number of runs, 1 or more. what, model: for errors. Raises `FeedError` for what is no number."""
+    if not isinstance(runs, (int, np.integer)) or isinstance(runs, bool):
+        raise FeedError(f"{what}: {model}: runs={runs!r:.80} is no number of calls", help="give 1 or more")
+    return max(1, int(runs))
+
+
+# Sessions of onnxruntime alone: a file as it is, with onnxruntime's own defaults, to compare a Model with.
+
+_SILENT = 4  # of onnxruntime's levels of logging: what fails is raised
+
+
+def onnxruntime_alone(
+    path: str | os.PathLike[str], providers: Sequence[str], threads: int = 0
+) -> Callable[[Mapping[str, Any]], list[Any]]:
+    """Return what runs a file as `onnxruntime.InferenceSession(path).run(None, feeds)` does.
+
+    providers: onnxruntime's names. threads: that a kernel may use, 0 for onnxruntime's own choice. Raises `ModelError`
+    where onnxruntime refuses the file; what is returned raises `RunError` where it refuses the arrays or fails.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = _SILENT
+    try:
+        session = onnxruntime.InferenceSession(os.fspath(path), options, providers=[*providers])
+    except Exception as error:
+        raise ModelError(f"onnxruntime alone: {path} is refused", raw=_short(error)) from None
+
+    def call(feeds: Mapping[str, Any]) -> list[Any]:
+        try:
+            results: list[Any] = session.run(None, {name: _stored(value) for name, value in feeds.items()})
+        except Exception as error:
+            raise RunError(f"onnxruntime alone: {path} fails", raw=_short(error)) from None
+        return results
+
+    return call
+
+
+def _stored(value: Any) -> Any:
+    """Return what a file takes for an array: complex numbers as pairs of floats."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "c":
+        return casting.paired(np.ascontiguousarray(value))
+    return value
+
+
+def _short(error: Exception) -> str:
+    """Return the first line of what onnxruntime says."""
+    with contextlib.suppress(IndexError):
+        return str(error).strip().split("\n")[0][:200]
+    return type(error).__name__

@@ -18,13 +18,11 @@ import numpy as np
 from graphcore.arrays.big_integers import carried_axis
 from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError, ResourceLimitError, RunTimeoutError
-from graphcore.runtime.isolation import blocks, failures, spawning
-from graphcore.runtime.isolation.blocks import Block, Lease
-from graphcore.runtime.isolation.codec import Layout, Reader
-from graphcore.runtime.isolation.described import read, types_of, written
+from graphcore.runtime.isolation import failures, framing, spawning
+from graphcore.runtime.isolation.codec import Layout, Reader, read, types_of, written
 from graphcore.runtime.isolation.failures import What, WorkerLimits
-from graphcore.runtime.isolation.framing import RUN_HEAD, Channel, Kind, Malformed
-from graphcore.runtime.isolation.timeouts import Timeout
+from graphcore.runtime.isolation.framing import RUN_HEAD, Block, Channel, Kind, Lease, Malformed
+from graphcore.runtime.isolation.spawning import Timeout
 from graphcore.runtime.isolation.walls.limits import ProcessorTime
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, Type
@@ -118,7 +116,7 @@ class Worker:
             self._channel.send(Kind.SETTINGS, written(settings), deadline)
             asked = dict(program.asked)
             if program.content is not None:
-                self._hand(blocks.of_bytes(program.content))
+                self._hand(framing.of_bytes(program.content))
             if program.weights:
                 asked["weights"] = self._hand_weights(program.weights)
             self._channel.send(Kind.LOAD, written(asked), deadline)
@@ -147,7 +145,7 @@ class Worker:
             layout = Layout(weights.values())
         except TypeError as error:
             raise failures.unfit(self._name, error) from None
-        handle, rounded = blocks.create(layout.size + len(layout.head))
+        handle, rounded = framing.create(layout.size + len(layout.head))
         try:
             content = Block(handle, rounded, 0).array
             layout.write(content)
@@ -216,7 +214,7 @@ class Worker:
 
     def _taken(self, content: bytes, block: Block, deadline: float) -> list[Any]:
         """Return the results in a block: their own if they are small, and else views of it."""
-        is_small = block.size == blocks.LEAST
+        is_small = block.size == framing.LEAST
         array: Array = block.array if is_small else np.asarray(Lease(block, self._results.append))
         reader = Reader(content, array, is_small, self._program.limits.memory, deadline)
         results = reader.values(len(self._expected))
@@ -255,7 +253,7 @@ class Worker:
         return self._new(size, deadline)
 
     def _new(self, size: int, deadline: float, is_input: bool = False) -> Block:
-        handle, rounded = blocks.create(size)
+        handle, rounded = framing.create(size)
         try:
             self._made += 0 if is_input else 1
             number = 0 if is_input else self._made

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 
 from graphcore._version import FOLDER
-from graphcore.errors import RunError
+from graphcore.errors import RunError, RunTimeoutError
 
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "TZ")
 """Names of the environment that a worker sees too."""
@@ -151,3 +152,36 @@ def libraries() -> tuple[str, ...]:
 
 def _is_in(room: str) -> bool:
     return os.path.exists(os.path.join(FOLDER, room))
+
+
+# The time that one call of an isolated model may take.
+
+
+class Timeout:
+    """Seconds of a call, which began when this was made."""
+
+    __slots__ = ("deadline", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.deadline = time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the time is over."""
+        return time.monotonic() >= self.deadline
+
+    def left(self, name: str) -> float:
+        """Return the seconds that are left. name: of the model. Raises `RunTimeoutError` where there are none."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise self.over(name)
+        return left
+
+    def over(self, name: str, is_ended: bool = False) -> RunTimeoutError:
+        """Return the error of a call whose time is over. is_ended: with its worker, which did not stop by itself."""
+        stopped = "; its worker was ended" if is_ended else ""
+        return RunTimeoutError(
+            f"{name}: a run was stopped after timeout={self.seconds:g} seconds{stopped}",
+            help="give it more time, or the session more workers: the wait for a free one counts",
+        )

@@ -14,15 +14,14 @@ from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.support.gc_pause import freeze, uncollected
 
 if TYPE_CHECKING:
-    from graphcore.runtime.lowering.functions.custom_ops import resolved
-    from graphcore.runtime.lowering.functions.inline import inlined
+    from graphcore.runtime.lowering.functions import inlined, resolved
     from graphcore.runtime.lowering.pipeline import lower
 
 PRECISIONS: tuple[Precision, ...] = ("exact", "fast")
 LEVELS: tuple[Optimize, ...] = ("off", "exact", "all")
 """The values of `optimize`."""
 
-_HOMES = {"inlined": "functions.inline", "lower": "pipeline", "resolved": "functions.custom_ops"}
+_HOMES = {"inlined": "functions", "lower": "pipeline", "resolved": "functions"}
 
 if not TYPE_CHECKING:  # checkers know each name from the imports above
 

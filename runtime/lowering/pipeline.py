@@ -14,11 +14,10 @@ from graphcore.ir.transform.exposed_buffers import exposed
 from graphcore.onnx import notes
 from graphcore.onnx.opset import OPSET
 from graphcore.runtime.fusions import FUSIONS, fuse, may_fuse
-from graphcore.runtime.lowering import fuse_bias
+from graphcore.runtime.lowering import functions, fuse_bias
 from graphcore.runtime.lowering.dtypes import ambiguous, complex_numbers, float4, integers, nary, sequences
 from graphcore.runtime.lowering.expansion import row_switch
 from graphcore.runtime.lowering.expansion.expand import expand
-from graphcore.runtime.lowering.functions import custom_ops, inline
 from graphcore.runtime.lowering.guards import GUARDS, Guard
 from graphcore.runtime.lowering.legalisation.is_legal import is_legal
 from graphcore.runtime.lowering.legalisation.legalise import legalise
@@ -124,7 +123,7 @@ def _expose_buffers(has: Summary, to: Lowering) -> Graph:
 
 
 def _resolve_custom_ops(has: Summary, to: Lowering) -> Graph | None:
-    return _if_changed(custom_ops.resolved(has.graph, to.rules.target.name, to.newest.runtime), has)
+    return _if_changed(functions.resolved(has.graph, to.rules.target.name, to.newest.runtime), has)
 
 
 def _optimize(has: Summary, to: Lowering) -> Graph:
@@ -151,10 +150,10 @@ def _fuse(has: Summary, to: Lowering) -> Graph | None:
 
 def _inline_or_keep(has: Summary, to: Lowering) -> Graph:
     if not to.inline:
-        kept = inline.kept(has.graph, lambda body: made_legal(Summary(body), replace(to, trace=[])))
+        kept = functions.kept(has.graph, lambda body: made_legal(Summary(body), replace(to, trace=[])))
         if kept is not None:
             return kept
-    return inline.inlined(has.graph)
+    return functions.inlined(has.graph)
 
 
 def _store_complex(has: Summary, to: Lowering) -> Graph:

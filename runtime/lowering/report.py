@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph, Optimize, TargetName
 from graphcore.ir.symbol import Node
-from graphcore.ir.transform.marks import mark_of, marked
-from graphcore.ir.transform.walk import walk
+from graphcore.ir.transform.walk import mark_of, marked, walk
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.functions.inline import inlined
+from graphcore.runtime.lowering.functions import inlined
 from graphcore.runtime.lowering.pipeline import Pass
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, Legality, legality
 from graphcore.runtime.lowering.targets.releases import Runtime

@@ -16,8 +16,7 @@ from graphcore.errors import (
 )
 from graphcore.runtime import inspection
 from graphcore.runtime.calls.feeds import NoElements
-from graphcore.runtime.calls.rows.arguments import arguments
-from graphcore.runtime.calls.rows.mapping import WINDOW, Mapped
+from graphcore.runtime.calls.rows import WINDOW, Mapped, arguments
 from graphcore.runtime.calls.threads import in_pieces, rows_of
 from graphcore.runtime.model.calling import CalledModel
 from graphcore.runtime.ort.release import runtime

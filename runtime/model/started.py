@@ -17,9 +17,9 @@ from graphcore.promotion.complex_operators import is_complex
 from graphcore.runtime.buffers.runners import ArrayRunner, IoBindingRunner
 from graphcore.runtime.buffers.state import Kept, Program, Runner, State, without
 from graphcore.runtime.calls.batching import Batching
+from graphcore.runtime.calls.failures import UserNodes
 from graphcore.runtime.calls.feeds import Feeds
-from graphcore.runtime.calls.rows.pace import Pace
-from graphcore.runtime.calls.user_nodes import UserNodes
+from graphcore.runtime.calls.rows import Pace
 from graphcore.runtime.ort import model_types, transport_dtypes
 from graphcore.runtime.ort.release import kept_apart
 from graphcore.support.escaping import escaped

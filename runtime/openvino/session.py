@@ -7,24 +7,30 @@ integer that is too large for it.
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
 
 from graphcore.errors import GraphError, ModelError
+from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph, Precision, TargetName
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.ir.transform.rewrite import Rewrite, with_names
+from graphcore.ir.transform.walk import bodies
+from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime
-from graphcore.runtime.openvino.halves import can_widen, narrowest, widened
-from graphcore.runtime.openvino.softmax import joined
 from graphcore.runtime.openvino.support import LIMIT, Bound, checked_apart, findings, not_taken, unguarded
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
+from graphcore.types.tensor_types import TensorType, Type
 
 PROVIDER = "OpenVINOExecutionProvider"
 
@@ -233,3 +239,166 @@ def _size(kind: str, array: Any) -> float:
     if kind == "greatest":
         return float(max(int(array.max()), -int(array.min())))
     return float(np.abs(array.astype(np.float64)).sum())
+
+
+# A graph of float16 or bfloat16 in float32, for a runtime that picks the precision of all floats at once.
+
+HALVES = frozenset({DType.float16, DType.bfloat16})
+
+
+def narrowest(graph: Graph) -> DType | None:
+    """Return the narrow float that a graph computes in: float16 where it has both; None where it has neither."""
+    found = {s.type.dtype for s in graph.symbols if isinstance(s.type, TensorType)} & HALVES
+    return DType.float16 if DType.float16 in found else next(iter(found), None)
+
+
+def can_widen(graph: Graph) -> bool:
+    """Return whether the graph has no bodies, and takes and gives no bfloat16, which NumPy and so most runtimes
+    lack."""
+    ends = [s.type for s in (*graph.input_symbols, *graph.outputs)]
+    return not any(isinstance(t, TensorType) and t.dtype is DType.bfloat16 for t in ends) and not any(
+        bodies(node) for node in graph.nodes
+    )
+
+
+def widened(graph: Graph) -> Graph:
+    """Return a graph that computes in float32 what this one does in narrower floats, with the same inputs and outputs.
+
+    Weights are widened once, into arrays of their own; casts to narrower floats round nothing.
+    """
+    rewrite = Rewrite(graph, _wide)
+    new = rewrite.new
+    new.build.promotion(graph.promotion)
+    for symbol, fed in zip(graph.input_symbols, new.input_symbols, strict=True):
+        if _is_half(symbol.type):
+            change(fed, type=symbol.type)
+            rewrite.bind(symbol, new.build.cast(fed, DType.float32))
+    for symbol in graph.symbols:
+        producer = symbol.producer
+        if isinstance(producer, Constant) and symbol.dtype in HALVES:
+            array = producer.array.astype(np.float32)
+            held = Constant(array, producer.is_weight, producer.origin)
+            rewrite.bind(symbol, new.build.symbol(_wide(symbol.type), held, symbol.given_name))
+    given = {s.id for s in graph.outputs if _is_half(s.type)}  # whose names the casts after them have
+    for node, inputs in rewrite.nodes():
+        types = [_wide(s.type) for s in node.outputs]
+        (first, *_) = inputs or (None,)
+        if node.op_type == "Cast" and not node.domain and first is not None and first.type == types[0]:
+            made: tuple[Symbol, ...] = (first,)
+        else:
+            attributes = {key: _held(value) for key, value in node.attributes.items()}
+            made = new.build.emit_many(node.op_type, inputs, types, attributes, node.domain)
+        if not any(s.id in given for s in node.outputs):
+            rewrite.replace(node, made)
+            continue
+        for symbol, wide in zip(node.outputs, made, strict=True):
+            rewrite.bind(symbol, wide)
+    outputs: list[tuple[str | None, Symbol]] = []
+    for label, symbol in graph.named_outputs:
+        value = rewrite.of(symbol)
+        if _is_half(symbol.type):
+            value = new.build.cast(value, symbol.dtype)
+        outputs.append((label or symbol.name, value))
+    new.build.outputs(outputs)
+    return new
+
+
+def _is_half(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype in HALVES
+
+
+def _wide(type_: Type) -> Type:
+    return type_.cast(DType.float32) if isinstance(type_, TensorType) and type_.dtype in HALVES else type_
+
+
+def _held(value: Any) -> Any:
+    if isinstance(value, DType):
+        return DType.float32 if value in HALVES else value
+    if isinstance(value, np.ndarray) and DType.of(value.dtype) in HALVES:
+        return value.astype(np.float32)
+    return value
+
+
+# Softmax in place of what attention spells it out with, for a provider that runs the operator several times as fast.
+#
+# Rows of which all are masked are 0 there, where Softmax gives NaN, as it does for a NaN or an infinity somewhere in a
+# row; the sum of a row tells these apart.
+
+
+class _Found(NamedTuple):
+    """scores: what the softmax is of, along its last axis. total: the sum of the exponentials, for its type."""
+
+    scores: Symbol
+    total: Symbol
+
+
+def joined(graph: Graph) -> Graph:
+    """Return the graph with Softmax wherever it is spelt out; itself where it is not."""
+    found = {n.outputs[0].id: made for n in graph.nodes if n.op_type == "Div" and (made := _found(n)) is not None}
+    if not found:
+        return graph
+    rewrite = Rewrite(graph)
+    for node, inputs in rewrite.nodes():
+        softmax = found.get(node.outputs[0].id)
+        if softmax is None:
+            rewrite.keep(node, inputs, lambda body: body)
+            continue
+        rewrite.replace(node, (_softmax(rewrite.new, rewrite.of(softmax.scores), softmax.total),))
+    new = with_names(rewrite.finish())
+    prune(new)
+    return new
+
+
+def _softmax(graph: Graph, scores: Symbol, total: Symbol) -> Symbol:
+    emit, type_ = graph.build.emit, total.type
+    axes = graph.build.vector([scores.rank - 1])
+    number = functools.partial(graph.build.scalar, dtype=DType.float32)
+    made = emit("Softmax", (scores,), scores.type, {"axis": -1})
+    whole = emit("ReduceSum", (made, axes), type_, {"keepdims": 1})
+    known = emit("Equal", (whole, whole), type_.cast(DType.bool))
+    below = emit("ReduceSum", (scores, axes), type_, {"keepdims": 1})
+    masked = emit("Equal", (below, number(-math.inf)), type_.cast(DType.bool))
+    rest = emit("Where", (masked, number(0.0), number(math.nan)), type_)
+    return emit("Where", (known, made, rest), scores.type)
+
+
+def _found(div: Node) -> _Found | None:
+    exponentials, divisor = div.inputs
+    if div.domain or exponentials is None or exponentials.type.dtype is not DType.float32:
+        return None
+    chosen = _made(divisor, "Where")
+    total = None if chosen is None else _made(chosen.inputs[2], "ReduceSum")
+    if chosen is None or total is None or total.inputs[0] is not exponentials or not _is(chosen.inputs[1], 1.0):
+        return None
+    known = _made(exponentials, "Where")  # NaN beside the kernel that loses it
+    power = _made(exponentials if known is None else known.inputs[1], "Exp")
+    less = None if power is None else _made(power.inputs[0], "Sub")
+    greatest = None if less is None else _made(less.inputs[1], "Where")
+    if (
+        less is None
+        or greatest is None
+        or greatest.inputs[0] is not chosen.inputs[0]
+        or not _is(greatest.inputs[1], 0.0)
+    ):
+        return None
+    equal = _made(chosen.inputs[0], "Equal")
+    scores = less.inputs[0]
+    if equal is None or scores is None or not _is(equal.inputs[1], -math.inf) or not scores.shape.is_ranked:
+        return None
+    axes = total.inputs[1].producer if len(total.inputs) > 1 and total.inputs[1] is not None else None
+    along_last = isinstance(axes, Constant) and axes.array.tolist() in ([scores.rank - 1], [-1])
+    if not along_last or equal.inputs[0] is not greatest.inputs[2] or total.attributes.get("keepdims", 1) != 1:
+        return None
+    return _Found(scores, total.outputs[0])
+
+
+def _made(symbol: Symbol | None, op_type: str) -> Node | None:
+    """Return the node of an operator that made a Symbol."""
+    producer = None if symbol is None else symbol.producer
+    return producer if isinstance(producer, Node) and producer.op_type == op_type and not producer.domain else None
+
+
+def _is(symbol: Symbol | None, number: float) -> bool:
+    """Return whether it is one number, known now."""
+    array = constant_array(symbol, weights=True)
+    return array is not None and array.size == 1 and float(array.reshape(())) == number

@@ -21,8 +21,7 @@ from graphcore.ir.transform.rewrite import Rewrite, with_names
 from graphcore.ir.transform.walk import bodies
 from graphcore.passes.liveness import prune
 from graphcore.runtime.lowering.targets.legality import Legality, legality
-from graphcore.types.complex_dtypes import real_of
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import TensorType
 
 LIMIT = float(2**31 - 1)

@@ -23,7 +23,7 @@ from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.lowering.targets.incorrect import HALVES
 from graphcore.runtime.lowering.targets.releases import Range
 from graphcore.runtime.ort.release import runtime
-from graphcore.runtime.ort.values import to_ort
+from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.types.dtypes import DType
 
 Create: TypeAlias = Callable[[bytes, onnxruntime.SessionOptions], onnxruntime.InferenceSession]

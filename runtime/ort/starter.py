@@ -9,7 +9,7 @@ from typing import Any
 
 import onnxruntime
 
-from graphcore.runtime.memory.huge_pages import gathered, gathered_later, keep
+from graphcore.runtime.memory import gathered, gathered_later, keep
 from graphcore.runtime.ort.options import EXACT_PRODUCTS, session_options
 from graphcore.runtime.ort.providers import EXACT
 

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
+from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.expansion import row_switch
-from graphcore.runtime.lowering.functions import inline
-from graphcore.runtime.quantizer.candidates import candidates, selection
 from graphcore.runtime.quantizer.layers import layered
 from graphcore.runtime.quantizer.layers.convolutions import measured
-from graphcore.runtime.quantizer.layers.ranges import Ranges
+from graphcore.runtime.quantizer.layers.replacing import Ranges
 from graphcore.runtime.quantizer.mixed_precision import runs_of, single_digits
-from graphcore.runtime.quantizer.plan import planned
+from graphcore.runtime.quantizer.plan import candidates, planned, selection
 from graphcore.runtime.quantizer.plan import report as reported
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.rewrite import rewritten
@@ -113,7 +112,7 @@ def quantize(
     if done and any(type(node.origin) is Imported for node in graph.nodes):
         raise _again(graph, done, "is quantised already", "parts can have schemes of their own before it is written")
     embeddings = is_decoder if embeddings is None else embeddings
-    source = inline.inlined(graph)
+    source = functions.inlined(graph)
     found = candidates(source)
     select = selection(found, include, exclude, min_elements, embeddings)
     if source is not graph:

@@ -2,18 +2,199 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
-from graphcore.ir.transform.walk import bodies
+from graphcore.ir.transform.walk import bodies, walk
 from graphcore.quantization import QuantizedTensor, encode
-from graphcore.runtime.quantizer.candidates import Candidate, Selection, misfit
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.schemes import Choices, distance
+from graphcore.runtime.quantizer.weights import HELD, Weight, weight_of
+from graphcore.types.tensor_types import TensorType
+
+# Candidates for quantisation: nodes of a graph that read a weight, and the choice among them.
+
+_PRODUCTS = frozenset({"MatMul", "Gemm"})
+_NO_FORM = frozenset({"Conv", "ConvTranspose", "GRU", "LSTM", "RNN"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A node with a constant weight of floats.
+
+    position: of the weight among its operands. matrix: the weight as a product reads it, [n, k], or a table of rows;
+    None where there is no way to quantise it. reason: why, or "".
+    """
+
+    node: Node
+    position: int
+    weight: Weight
+    matrix: Weight | None
+    reason: str = ""
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether rows of the weight are looked up."""
+        return self.node.op_type == "Gather"
+
+    @property
+    def has_form(self) -> bool:
+        """Return whether nodes of its operator are ever quantised."""
+        return self.node.op_type not in _NO_FORM
+
+    @property
+    def layer(self) -> str:
+        """Return the path of its layer."""
+        return self.node.layer.rstrip("/")
+
+    @property
+    def names(self) -> set[str]:
+        """Return what patterns are compared with."""
+        result = self.node.outputs[0].name
+        path = result if result.startswith(self.node.layer) else self.node.layer + result
+        return {self.layer, result, path, self.weight.root.name} - {""}
+
+
+def candidates(graph: Graph) -> list[Candidate]:
+    """Return the candidates of a graph and of the bodies in it, in order."""
+    return [found for node in walk(graph) for found in _of(node)]
+
+
+def _of(node: Node) -> Iterator[Candidate]:
+    if node.domain or len(node.inputs) < 2 or _is_quantized(node):
+        return
+    if node.op_type in _PRODUCTS:
+        left, right = (weight_of(s) for s in node.inputs[:2])
+        if left is not None and right is not None:
+            return  # known now: nothing is computed when the graph runs
+        if right is not None and not _is_guard(right):
+            yield _product(node, right)
+        elif left is not None and not _is_guard(left):
+            yield Candidate(node, 0, left, None, "it is the left operand")
+    elif node.op_type == "Gather":
+        table = weight_of(node.inputs[0])
+        if table is not None and len(_shape(node, 0)) == 2 and node.attributes.get("axis", 0) in (0, -2):
+            yield Candidate(node, 0, table, table)
+    elif node.op_type in _NO_FORM:
+        filters = weight_of(node.inputs[1])
+        if filters is not None:
+            yield Candidate(node, 1, filters, None, f"{node.op_type} has no quantised form here")
+
+
+def _is_quantized(node: Node) -> bool:
+    """Return whether a node computes with bytes as it is: what it multiplies and the weight both come out of them."""
+    return node.op_type in _PRODUCTS | _NO_FORM and all(
+        s is not None
+        and isinstance(s.producer, Node)
+        and s.producer.op_type == "DequantizeLinear"
+        and not s.producer.domain
+        for s in node.inputs[:2]
+    )
+
+
+def _is_guard(weight: Weight) -> bool:
+    """Return whether it is a row or column of zeros, which finds NaN, in graphs that were quantised and lowered
+    before."""
+    producer = weight.root.producer
+    assert isinstance(producer, Constant)
+    return 1 in producer.array.shape[-2:] and not producer.array.any()
+
+
+def _product(node: Node, weight: Weight) -> Candidate:
+    shape, x = _shape(node, 1), node.inputs[0]
+    if len(shape) != 2:
+        return Candidate(node, 1, weight, None, "it is no matrix")
+    if x is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
+        return Candidate(node, 1, weight, None, "the rank of the other operand is not known")
+    matrix = weight
+    if node.op_type == "MatMul" or not node.attributes.get("transB", 0):
+        matrix = weight.then(("transpose", (1, 0)))
+    alpha = node.attributes.get("alpha", 1.0) if node.op_type == "Gemm" else 1.0
+    return Candidate(node, 1, weight, matrix if alpha == 1 else matrix.then(("scale", float(alpha))))
+
+
+def _shape(node: Node, position: int) -> tuple[int, ...]:
+    symbol = node.inputs[position]
+    assert symbol is not None
+    return tuple(symbol.shape.static_dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The caller's choice of candidates.
+
+    include, exclude: patterns of names. min_elements: of a weight that is worth it. embeddings: tables of rows too.
+    """
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    min_elements: int
+    embeddings: bool
+
+    def refusal(self, candidate: Candidate) -> str:
+        """Return why the candidate was not chosen, or ""."""
+        names = candidate.names
+        if self.include and not any(_matches(pattern, names) for pattern in self.include):
+            return "not included"
+        for pattern in self.exclude:
+            if _matches(pattern, names):
+                return f"excluded by {pattern!r}"
+        if candidate.is_table and not self.embeddings:
+            return "a table of rows: embeddings=True"
+        count = 1
+        for dim in _shape(candidate.node, candidate.position):
+            count *= dim
+        least = max(self.min_elements, 1)
+        if count < least:
+            return f"{count} elements, fewer than {least}"
+        return ""
+
+
+def misfit(candidate: Candidate) -> str:
+    """Return why a candidate that was chosen cannot be quantised, as far as its node says, or ""."""
+    operand = candidate.node.inputs[candidate.position]
+    assert operand is not None
+    if candidate.matrix is not None and operand.dtype not in HELD:
+        return f"it is {operand.dtype}"
+    return candidate.reason
+
+
+def selection(
+    found: Sequence[Candidate], include: object, exclude: object, min_elements: object, embeddings: bool
+) -> Selection:
+    """Return the caller's choice. Raises `GraphError` for what is no pattern, and for patterns that match nothing."""
+    if not isinstance(min_elements, int) or isinstance(min_elements, bool) or min_elements < 0:
+        raise GraphError(f"quantize: min_elements is {min_elements!r:.80}", help="give a number of elements: 1024")
+    chosen = Selection(_patterns("include", include), _patterns("exclude", exclude), min_elements, bool(embeddings))
+    known = {name: None for candidate in found for name in sorted(candidate.names)}
+    for pattern in (*chosen.include, *chosen.exclude):
+        if not _matches(pattern, known):
+            near = difflib.get_close_matches(pattern, known, 3, 0.4) or [*known][:5]
+            raise GraphError(
+                f"quantize: no layer or weight is called {pattern!r}",
+                help="they are called such as " + ", ".join(map(repr, near)) if near else "there are none to quantise",
+            )
+    return chosen
+
+
+def _patterns(name: str, given: object) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    patterns = tuple(given) if isinstance(given, Iterable) else (given,)
+    if all(isinstance(each, str) for each in patterns):
+        return patterns
+    raise GraphError(f"quantize: {name} is {given!r:.80}", help="give a pattern such as 'encoder/*', or a list of them")
+
+
+def _matches(pattern: str, names: set[str] | dict[str, None]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
 
 _NONE: Mapping[tuple[Any, ...], Choices] = {}
 

@@ -17,8 +17,7 @@ from graphcore.ir.transform.rewrite import Rewrite
 from graphcore.passes.sweep import Selection, Sweep
 from graphcore.quantization import Quantized
 from graphcore.quantization.tensors import packed
-from graphcore.runtime.quantizer.candidates import Candidate
-from graphcore.runtime.quantizer.plan import Encoded, Plan, keeps
+from graphcore.runtime.quantizer.plan import Candidate, Encoded, Plan, keeps
 from graphcore.runtime.quantizer.schemes import Choices
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -19,7 +19,7 @@ from graphcore.ir.scope import size_of
 from graphcore.ir.state import accuracy as accuracies
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
-from graphcore.promotion.rules.question import Scalar
+from graphcore.promotion.rules import Scalar
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession
 from graphcore.runtime.tracing.tensor import Tensor, guessed, of_symbol

@@ -16,11 +16,9 @@ from graphcore.ir.literals import array_of, held_as, holds_numpy, python_dtype
 from graphcore.ir.state.attaching import attach
 from graphcore.ir.symbol import Symbol
 from graphcore.promotion import PromotionSystem, system
-from graphcore.promotion.rules.literals import check_literal
-from graphcore.promotion.rules.question import NoPromotion, Scalar
+from graphcore.promotion.rules import NoPromotion, Scalar, check_literal
 from graphcore.runtime.tracing.dispatch import Eager, called, run, taken_apart
-from graphcore.runtime.tracing.tensor_methods import SymbolMethods
-from graphcore.runtime.tracing.tensor_text import printed
+from graphcore.runtime.tracing.tensor_methods import SymbolMethods, printed
 from graphcore.support.suggestions import method_hint
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, TensorType, Type

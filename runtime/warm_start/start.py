@@ -28,11 +28,9 @@ from graphcore.runtime.buffers.state import Kept
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import sessions
 from graphcore.runtime.ort.starter import Starter
-from graphcore.runtime.ort.values import to_ort
+from graphcore.runtime.ort.transport_dtypes import to_ort
 from graphcore.runtime.warm_start.cache import Cache, Optimised
-from graphcore.runtime.warm_start.graph_key import graph_source
-from graphcore.runtime.warm_start.source import Source
-from graphcore.runtime.warm_start.stamp import StampedSource, stamped_source
+from graphcore.runtime.warm_start.keys import Source, StampedSource, graph_source, stamped_source
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type
@@ -98,7 +96,7 @@ class WarmStart:
             if found is not None:
                 return found
         # onnx, which takes as long as starting a small Graph from its entry
-        from graphcore.runtime.warm_start.file_key import file_source
+        from graphcore.runtime.warm_start.keys import file_source
 
         self._source = file = file_source(cache, model, load, links)
         if file is None:

@@ -13,7 +13,7 @@ import pytest
 import graphcore as gc
 import graphcore.array_api as xp
 from graphcore import DType
-from graphcore.array_api._eager.dispatch import function as over_arrays
+from graphcore.array_api._eager import function as over_arrays
 from graphcore.errors import DTypeError, GraphError, PromotionError, ShapeError
 from graphcore.runtime.tracing import dispatch
 from tests.support.graphs import ALL, COMPLEX, FLOATS, INTEGERS, NUMBERS, assert_same

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from graphcore.cli import arrays, main
-from graphcore.support.member_names import member_name, value_name
+from graphcore.cli.arrays import member_name, value_name
 
 PIECES = st.sampled_from([*"./\\:%a \x00\n\u202e\ud800", "..", "//", "C:", "%2E"])
 NAMES = st.lists(PIECES | st.text(max_size=3), min_size=1, max_size=8).map("".join).filter(bool)

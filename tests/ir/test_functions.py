@@ -22,7 +22,7 @@ from graphcore import Dim, DType, Graph, SequenceType, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ShapeError
 from graphcore.ir.definitions import definition_of, definitions
 from graphcore.ir.graph import TargetName
-from graphcore.runtime.lowering.functions.inline import inlined
+from graphcore.runtime.lowering.functions import inlined
 from tests.support.every_op import CASES, graph_of
 
 D = DType

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import Graph, TensorType, ops
-from graphcore.runtime.lowering.guards.quantized import matmul
+from graphcore.runtime.lowering.guards import dequantized
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.ort import release
 
@@ -78,8 +78,8 @@ def test_products_with_dequantised_weights_leave_the_other_operand_as_it_is(name
 
 
 def test_the_runtime_alone_still_rounds_the_other_operand() -> None:
-    """If this fails the runtime was mended, and so may be `runtime/lowering/guards/quantized/matmul.py`."""
-    if not traps.seen().ranges[matmul.GUARD.trap].includes(release.runtime().version):
+    """If this fails the runtime was mended, and so may be `runtime/lowering/guards/dequantized.py`."""
+    if not traps.seen().ranges[dequantized.MATMUL.trap].includes(release.runtime().version):
         pytest.skip("the installed onnxruntime was not seen to round it")
     model, wanted = BYTES["of one scale"]
     assert np.abs(bare(model, X) - wanted).max() > 1e-2

@@ -16,8 +16,7 @@ from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.legalisation.select import keeps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
-from graphcore.runtime.ort import release, sessions
-from graphcore.runtime.ort.optimisers import traps
+from graphcore.runtime.ort import optimisers, release, sessions
 
 pytestmark = pytest.mark.releases
 
@@ -216,14 +215,14 @@ def test_optimiser_that_takes_an_empty_constant_for_one_is_off(monkeypatch: pyte
         graph.output(graph["x"] * np.zeros(size, dtype.numpy))
         return graph
 
-    monkeypatch.setattr(traps, "runtime", lambda: OLD)
-    assert "NoopElimination" in traps.broken(made(0))
-    assert "NoopElimination" not in traps.broken(made(2))
-    assert ("QuickGeluFusion" in traps.broken(made(0))) is (dtype is D.float64)
+    monkeypatch.setattr(optimisers, "runtime", lambda: OLD)
+    assert "NoopElimination" in optimisers.broken(made(0))
+    assert "NoopElimination" not in optimisers.broken(made(2))
+    assert ("QuickGeluFusion" in optimisers.broken(made(0))) is (dtype is D.float64)
     (got,) = run(made(0), np.ones(1, dtype.numpy))
     assert got.shape == (0,)
-    monkeypatch.setattr(traps, "runtime", lambda: NEWEST)
-    assert "NoopElimination" not in traps.broken(made(0))
+    monkeypatch.setattr(optimisers, "runtime", lambda: NEWEST)
+    assert "NoopElimination" not in optimisers.broken(made(0))
 
 
 # Casts and memory

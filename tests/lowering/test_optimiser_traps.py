@@ -21,8 +21,8 @@ from graphcore.runtime.kernel_probe.probes import Probe
 from graphcore.runtime.kernel_probe.probes import traps as probed
 from graphcore.runtime.kernel_probe.probes.probe import bare, written
 from graphcore.runtime.lowering.guards import GUARDS
-from graphcore.runtime.lowering.guards.hidden_constants import is_endless, is_rounded
-from graphcore.runtime.ort.optimisers.traps import SIGNS
+from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
+from graphcore.runtime.ort.optimisers import SIGNS
 
 pytestmark = pytest.mark.releases
 

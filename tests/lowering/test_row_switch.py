@@ -18,7 +18,7 @@ from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.expansion import row_switch
 from graphcore.runtime.lowering.targets.releases import table_of
-from graphcore.runtime.ort import byte_saturation
+from graphcore.runtime.ort import release
 from graphcore.runtime.ort.release import runtime
 
 Array = np.ndarray[Any, Any]
@@ -205,10 +205,10 @@ def test_files_have_no_switch_and_get_one_when_they_are_loaded(tmp_path: Path) -
 
 
 def test_rows_are_known_by_instructions() -> None:
-    assert byte_saturation.rows_of(frozenset({"avx2", "avx512_vnni"})) == byte_saturation.ROWS["avx512_vnni"]
-    assert byte_saturation.rows_of(frozenset({"avx512_vnni", "amx_int8"})) == byte_saturation.ROWS["amx_int8"]
-    assert byte_saturation.rows_of(frozenset({"avx2"})) is None
-    assert byte_saturation.many_rows() in (None, *byte_saturation.ROWS.values())
+    assert release.rows_of(frozenset({"avx2", "avx512_vnni"})) == release.ROWS["avx512_vnni"]
+    assert release.rows_of(frozenset({"avx512_vnni", "amx_int8"})) == release.ROWS["amx_int8"]
+    assert release.rows_of(frozenset({"avx2"})) is None
+    assert release.many_rows() in (None, *release.ROWS.values())
 
 
 CONFIG = llama.Config(vocabulary=512, width=128, inner=256, layers=2, heads=4, kv_heads=2, size=32)

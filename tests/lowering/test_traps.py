@@ -20,16 +20,16 @@ from graphcore.runtime.kernel_probe import probing
 from graphcore.runtime.kernel_probe.probes import Probe, found, operator, probes
 from graphcore.runtime.kernel_probe.probes import traps as probed
 from graphcore.runtime.kernel_probe.workers import Worker
+from graphcore.runtime.lowering import functions
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent, quantized, reverse_sequence
+from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent, matmul, rearranging
 from graphcore.runtime.lowering.decompositions.older import bitcast, empty, kernels
-from graphcore.runtime.lowering.functions import custom_ops
 from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.targets import TARGETS, traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
+from graphcore.runtime.ort import optimisers
 from graphcore.runtime.ort import release as installed
-from graphcore.runtime.ort.optimisers import traps as optimisers
 from tests.ops.test_activation import ELEMENTWISE
 from tests.support.graphs import Array
 
@@ -113,10 +113,10 @@ def _named() -> set[str]:
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
     rows |= {
         installed.MEMORY,
-        quantized.NARROW_SCALES,
-        custom_ops.STATISTICS,
-        reverse_sequence.EMPTY,
-        reverse_sequence.ONE_AXIS,
+        matmul.NARROW_SCALES,
+        functions.STATISTICS,
+        rearranging.EMPTY,
+        rearranging.ONE_AXIS,
         empty_recurrent.FLAT,
         kernels.COUNTED_PADDING,
     }

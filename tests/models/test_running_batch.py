@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphcore.errors import RunError
 from graphcore.models.streams.running import Running
 from graphcore.models.streams.text import Text
-from graphcore.runtime.buffers.slots import Slots
+from graphcore.runtime.buffers.runners import Slots
 from tests.support.decoders import CACHE, KINDS, WORDS, alone, batch, drawn, is_alone, made, run, text
 
 PIECE = 8

@@ -21,7 +21,7 @@ import graphcore as gc
 from graphcore import models
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
 from graphcore.models import llama
-from graphcore.runtime.buffers.slots import Slots
+from graphcore.runtime.buffers.runners import Slots
 from tests.support.decoders import CACHE, KINDS, LLAMA, WORDS, alone, drawn, is_alone, made
 from tests.support.waiting import PATIENCE, until
 

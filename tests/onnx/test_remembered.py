@@ -16,7 +16,7 @@ from graphcore import DType, Graph, TensorType
 from graphcore.errors import ModelError
 from graphcore.onnx.read import checks, result_types, statements
 from graphcore.onnx.schemas import node_inference
-from graphcore.onnx.schemas.elementwise import OPERATORS, elementwise
+from graphcore.onnx.schemas.node_inference import OPERATORS, elementwise
 from graphcore.onnx.schemas.schemas import schema_of
 
 DIMS: list[int | str] = [1, 0, 2, 3, "n", "m", "n + 1", "n // 2", "?"]

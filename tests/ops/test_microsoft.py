@@ -18,13 +18,11 @@ from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError, GraphError, ModelError, ShapeError
 from graphcore.ops import microsoft
 from graphcore.ops.microsoft._declare import NARROW, ROWS
-from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.functions import custom_ops
+from graphcore.runtime.lowering import functions, lower
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.runtime.lowering.targets.releases import ANY, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import in_force
-from graphcore.runtime.ort.byte_saturation import saturates
-from graphcore.runtime.ort.release import runtime
+from graphcore.runtime.ort.release import runtime, saturates
 from tests.support.graphs import Array
 from tests.support.microsoft_cases import CASES, HIDDEN, Case, int32, real
 
@@ -53,7 +51,7 @@ def arrays(case: Case, dtype: DType | None = None) -> list[Array]:
 
 
 def by_body(case: Case) -> list[Array]:
-    g = custom_ops.resolved(graph(case), "onnx")
+    g = functions.resolved(graph(case), "onnx")
     assert g is not graph(case)
     session = gc.InferenceSession(graph_optimization_level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
     return list(session.load(g)(*arrays(case)))
@@ -99,7 +97,7 @@ def parts(case: Case, results: list[Array]) -> list[Array]:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.runs_alone])
 def test_body_gives_what_the_kernel_gives(name: str) -> None:
     case = CASES[name]
-    if name.startswith("Skip") and case.outputs and case.outputs > 1 and in_force(custom_ops.STATISTICS, runtime()):
+    if name.startswith("Skip") and case.outputs and case.outputs > 1 and in_force(functions.STATISTICS, runtime()):
         assert by_kernel(case)[1] is None
         return
     if case.same == np.inf:
@@ -117,7 +115,7 @@ def test_body_gives_what_the_kernel_gives(name: str) -> None:
 def test_kernel_is_used_where_it_is_right_and_the_model_runs(name: str) -> None:
     case = CASES[name]
     g = graph(case)
-    nodes = custom_ops.resolved(g, "cpu", NEWEST).nodes
+    nodes = functions.resolved(g, "cpu", NEWEST).nodes
     assert ([(n.domain, n.op_type) for n in nodes] == [("com.microsoft", case.name)]) is case.has_kernel
     wanted = by_body(case)
     found = list(gc.InferenceSession().load(g)(*arrays(case)))
@@ -282,12 +280,12 @@ def test_half_models_run_though_the_kernel_has_no_half() -> None:
 def test_cuda_keeps_nodes_of_models_that_others_wrote() -> None:
     a, b = real(2, 3).astype(np.float16), real(3, 4).astype(np.float16)
     read = Graph.load(model("FusedMatMul", ["a", "b"], {}, {"a": a, "b": b}, ["y"]))
-    assert not custom_ops.needed(Summary(read), "cuda", ANY)
-    assert custom_ops.needed(Summary(read), "cpu", ANY)
+    assert not functions.needed(Summary(read), "cuda", ANY)
+    assert functions.needed(Summary(read), "cpu", ANY)
     built = Graph("g", {"a": TensorType(DType.float32, [2, 3])})
     built.output(microsoft.Gelu(built[0]))
-    assert custom_ops.needed(Summary(built), "cuda", ANY)
-    assert not custom_ops.needed(Summary(built), "cpu", ANY)
+    assert functions.needed(Summary(built), "cuda", ANY)
+    assert not functions.needed(Summary(built), "cpu", ANY)
 
 
 def test_target_onnx_has_functions_that_another_reader_runs() -> None:

@@ -12,7 +12,7 @@ import pytest
 from graphcore import DType, Graph, InferenceSession, Symbol, TensorType, ops, passes
 from graphcore.arrays.casting import cast_array
 from graphcore.ir.symbol import Constant
-from graphcore.passes.casts import holds, passes_through
+from graphcore.passes.simplify import holds, passes_through
 from tests.support.optimised import (
     DTYPES,
     FLOATS,

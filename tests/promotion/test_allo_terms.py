@@ -14,7 +14,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
-from graphcore.build.nary import MOST_TERMS
+from graphcore.build.elementwise import MOST_TERMS
 from graphcore.errors import DTypeError, GraphError, PromotionError
 from graphcore.ir.symbol import Node
 from graphcore.promotion import Key, Operand, Term, system

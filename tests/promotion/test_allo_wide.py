@@ -13,7 +13,7 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.errors import DTypeError
-from graphcore.promotion import wide
+from graphcore.promotion import allo as wide
 from graphcore.runtime.lowering.dtypes.integers import SUPPORTED_WIDE
 from tests.promotion.test_allo import corners, dtype_of, graph_of, wrapped
 

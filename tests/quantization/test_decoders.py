@@ -18,8 +18,8 @@ from graphcore.errors import GraphError, RunError
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.models import gpt2, llama
 from graphcore.quantization import encode
+from graphcore.runtime import memory
 from graphcore.runtime.lowering.expansion import row_switch
-from graphcore.runtime.memory import mapped
 
 Array = np.ndarray[Any, Any]
 
@@ -131,11 +131,11 @@ def test_mapped_memory_is_let_go_and_stays_as_it_is(tmp_path: Path) -> None:
     arrays = [array_of(s) for s in Graph.load(tmp_path / "decoder.onnx").weights.values()]
     large = [a for a in arrays if a.nbytes > 1 << 15]
     before = [a.copy() for a in large]
-    assert mapped.release(large) > 0
+    assert memory.release(large) > 0
     for array, copy in zip(large, before, strict=True):
         np.testing.assert_array_equal(array, copy)
     own = np.arange(1 << 16)
-    assert mapped.release([own, own[::2], own.reshape(2, -1)]) == 0
+    assert memory.release([own, own[::2], own.reshape(2, -1)]) == 0
     np.testing.assert_array_equal(own, np.arange(1 << 16))
 
 

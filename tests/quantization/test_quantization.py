@@ -19,7 +19,7 @@ from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, GraphcoreError, GraphError, ModelError, ShapeError
 from graphcore.quantization import ENCODINGS, Quantized, QuantizedTensor, encode
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.ort import byte_saturation
+from graphcore.runtime.ort import release
 from tests.sampling import drawn
 from tests.support.graphs import Array, pretend_bytes, run, run1
 
@@ -454,7 +454,7 @@ def test_file_is_the_same_when_processors_differ(encoding: str, monkeypatch: pyt
         files, loaded = set(), set()
         for saturating in (False, True):
             runtime = pretend_bytes(monkeypatch, saturating=saturating, runs=False)
-            monkeypatch.setattr(byte_saturation, "saturates", lambda saturating=saturating: saturating)
+            monkeypatch.setattr(release, "saturates", lambda saturating=saturating: saturating)
             files.add(g.to_onnx().SerializeToString(deterministic=True))
             loaded.add(
                 str([s.dtype for n in lower(g, "cpu", runtime=runtime).nodes for s in n.inputs if s is not None])
@@ -464,9 +464,9 @@ def test_file_is_the_same_when_processors_differ(encoding: str, monkeypatch: pyt
 
 
 def test_bytes_are_taken_to_saturate_when_there_is_no_runtime_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(byte_saturation.saturates(), bool)
+    assert isinstance(release.saturates(), bool)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert byte_saturation.saturates.__wrapped__()
+    assert release.saturates.__wrapped__()
 
 
 # Kernels

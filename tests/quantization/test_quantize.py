@@ -25,7 +25,7 @@ import graphcore as gc
 from graphcore import Dim, DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphcoreError, GraphError
 from graphcore.quantization import encode
-from graphcore.quantization.fitting import fitted
+from graphcore.quantization.encoders import fitted
 from graphcore.runtime.quantizer import NOTE, SCHEMES
 
 pytestmark = pytest.mark.releases

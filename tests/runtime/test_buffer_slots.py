@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, Model, TensorType, ops
 from graphcore.errors import FeedError, ModelError, ResourceLimitError, RunError
-from graphcore.runtime.memory import sparse
+from graphcore.runtime import memory
 
 pytestmark = pytest.mark.releases
 
@@ -54,7 +54,7 @@ def test_memory_of_buffers_is_mapped_by_small_pages_and_not_written(monkeypatch:
 
     size = 1 << 22
     model = load(written(True, size))
-    monkeypatch.setattr(sparse, "mmap", SimpleNamespace(**vars(mmap) | {"mmap": Pages}))
+    monkeypatch.setattr(memory, "mmap", SimpleNamespace(**vars(mmap) | {"mmap": Pages}))
     rows = model.slots(ROWS).arrays["row"]
     assert advice == [(ROWS * size * 4, mmap.MADV_NOHUGEPAGE)]
     assert (rows.shape, rows.flags.writeable) == ((ROWS, size), False)

@@ -17,9 +17,11 @@ import pytest
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
-from graphcore.runtime import lowering
-from graphcore.runtime.memory import prepacking
-from graphcore.runtime.warm_start import cache, file_key, graph_key, stamp
+from graphcore.runtime import lowering, memory
+from graphcore.runtime.warm_start import cache
+from graphcore.runtime.warm_start import keys as file_key
+from graphcore.runtime.warm_start import keys as graph_key
+from graphcore.runtime.warm_start import keys as stamp
 from graphcore.runtime.warm_start.cache import Cache
 
 pytestmark = pytest.mark.releases
@@ -521,10 +523,10 @@ def rows(*shape: int | str, transposed: bool = False) -> Graph:
     ],
 )
 def test_weights_are_put_in_order_where_several_rows_meet_them(graph: Graph, gains: bool) -> None:
-    assert prepacking.gains(graph) is gains
-    assert prepacking.entries(graph, "auto") == (prepacking.PARALLEL if gains else prepacking.OFF)
-    assert prepacking.entries(graph, "on") == prepacking.PARALLEL
-    assert prepacking.entries(graph, "off") == prepacking.OFF
+    assert memory.gains(graph) is gains
+    assert memory.entries(graph, "auto") == (memory.PARALLEL if gains else memory.OFF)
+    assert memory.entries(graph, "on") == memory.PARALLEL
+    assert memory.entries(graph, "off") == memory.OFF
 
 
 def test_constants_of_rotary_embeddings_are_left_as_they_are() -> None:
@@ -534,7 +536,7 @@ def test_constants_of_rotary_embeddings_are_left_as_they_are() -> None:
         graph.output(
             *graph.op(op, [graph["x"], graph["at"], table, table], {}, [graph["x"].type], domain="com.microsoft")
         )
-        assert prepacking.gains(graph) is gains
+        assert memory.gains(graph) is gains
 
 
 def test_products_in_bodies_count() -> None:
@@ -542,7 +544,7 @@ def test_products_in_bodies_count() -> None:
         graph = Graph("body", {"x": TensorType(D.float32, shape), "c": TensorType(D.bool, [])})
         x, w = graph["x"], graph.weight("w", weight())
         graph.output(ops.cond(graph["c"], lambda x=x, w=w: x @ w, lambda x=x, w=w: (x + 1) @ w))
-        assert prepacking.gains(graph) is gains
+        assert memory.gains(graph) is gains
 
 
 @pytest.mark.parametrize("prepack", ["auto", "on", "off"])

@@ -22,13 +22,11 @@ import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import ModelError, UnsafePathError
 from graphcore.models import generate, llama
-from graphcore.runtime import session
-from graphcore.runtime.memory import huge_pages
+from graphcore.runtime import memory, session
 from graphcore.runtime.ort import sessions, starter
 from graphcore.runtime.ort.release import runtime
-from graphcore.runtime.warm_start import file_key, stamp
-from graphcore.runtime.warm_start.cache import Cache
-from graphcore.runtime.warm_start.repeated import without_repeats
+from graphcore.runtime.warm_start import keys
+from graphcore.runtime.warm_start.cache import Cache, without_repeats
 from tests.runtime.test_cache import is_restarted
 
 pytestmark = pytest.mark.releases
@@ -70,7 +68,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take files that were written just now for settled."""
-    monkeypatch.setattr(stamp, "SETTLED", -1.0)
+    monkeypatch.setattr(keys, "SETTLED", -1.0)
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt("the file was read")  # other errors are taken for those of a damaged file
 
-    return lambda: monkeypatch.setattr(file_key, "FileSource", refuse)
+    return lambda: monkeypatch.setattr(keys, "FileSource", refuse)
 
 
 # Weights in a file of their own
@@ -164,9 +162,9 @@ def test_large_pages_are_gathered_where_kernels_hold_weights(
     load(path)
     asked: list[bool] = []
 
-    def noted(is_wanted: bool) -> AbstractContextManager[huge_pages.Later | None]:
+    def noted(is_wanted: bool) -> AbstractContextManager[memory.Later | None]:
         asked.append(is_wanted)
-        return huge_pages.gathered_later(is_wanted)
+        return memory.gathered_later(is_wanted)
 
     monkeypatch.setattr(starter, "gathered_later", noted)
     assert is_restarted(load(path))
@@ -261,17 +259,17 @@ def test_data_of_other_weights_is_another_model(path: Path) -> None:
 
 
 def test_file_that_was_written_just_now_is_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stamp, "SETTLED", 3600.0)
+    monkeypatch.setattr(keys, "SETTLED", 3600.0)
     write(path)
     load(path)
     read: list[object] = []
-    made = file_key.FileSource
+    made = keys.FileSource
 
-    def noted(*given: Any) -> file_key.FileSource:
+    def noted(*given: Any) -> keys.FileSource:
         read.append(given)
         return made(*given)
 
-    monkeypatch.setattr(file_key, "FileSource", noted)
+    monkeypatch.setattr(keys, "FileSource", noted)
     assert is_restarted(load(path))
     assert read
 
@@ -457,4 +455,4 @@ def test_operators_that_a_program_declares_are_read_in_each_load(within: str, pa
     model.opset_import.add(domain="mine", version=1)
     onnx.save(model, path)
     cache = Cache(path.parent / "cache", ())
-    assert file_key.file_source(cache, path, lambda: gc.InferenceSession().load(path)) is None
+    assert keys.file_source(cache, path, lambda: gc.InferenceSession().load(path)) is None

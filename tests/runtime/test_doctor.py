@@ -18,7 +18,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from graphcore.cli import main
 from graphcore.cli.commands.reading import doctor as diagnosing
 from graphcore.runtime import doctor
-from graphcore.runtime.doctor import Distribution, Provider, machine, packages, providers, release, report
+from graphcore.runtime.doctor import Distribution, Provider, machine, release, report
 from graphcore.runtime.doctor.findings import Notebook
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
@@ -205,7 +205,7 @@ def test_doctor_says_which_is_imported_when_two_packages_bring_one_module(
     ]
     monkeypatch.setattr("importlib.metadata.distributions", lambda: there)
     monkeypatch.setattr(onnxruntime, "package_name", "onnxruntime-gpu", raising=False)
-    assert packages.distributions() == (
+    assert machine.distributions() == (
         Distribution("onnxruntime", "1.32.0"),
         Distribution("onnxruntime-gpu", "1.30.0"),
     )
@@ -279,14 +279,14 @@ def test_start_of_a_provider_is_told_whatever_becomes_of_its_process(
     monkeypatch: pytest.MonkeyPatch, program: str, reason: str | None
 ) -> None:
     pipe = subprocess.PIPE
-    monkeypatch.setattr(providers, "SECONDS", 0.5 if "sleep" in program else 300.0)
+    monkeypatch.setattr(release, "SECONDS", 0.5 if "sleep" in program else 300.0)
     monkeypatch.setattr(
-        providers,
+        release,
         "_child",
         lambda name: subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe),
     )
     book = Notebook()
-    (made,) = providers.Starting(["MineExecutionProvider"]).providers(book)
+    (made,) = release.Starting(["MineExecutionProvider"]).providers(book)
     assert made == Provider("MineExecutionProvider", reason is None, reason or "")
     assert len(book.findings) == (reason is not None)
 
@@ -305,13 +305,13 @@ def broken(*args: Any, **kwargs: Any) -> Any:
         (machine, "cpu_limit"),
         (machine, "_saturates"),
         (machine, "instructions"),
-        (packages, "distributions"),
-        (packages, "versions"),
+        (machine, "distributions"),
+        (machine, "versions"),
         (release, "beside_table"),
         (release, "in_force"),
         (release, "_newest"),
-        (providers, "_child"),
-        (providers, "_reason"),
+        (release, "_child"),
+        (release, "_reason"),
         (installed, "build_commit"),
         (installed, "newest_opset"),
         (doctor, "_installed"),

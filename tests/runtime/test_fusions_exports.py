@@ -14,7 +14,7 @@ from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime.fusions import fuse
 from graphcore.runtime.fusions.matching import bounds
 from graphcore.runtime.lowering import lower
-from graphcore.runtime.lowering.guards import empty_attention
+from graphcore.runtime.lowering.guards import empty
 from graphcore.runtime.lowering.summary import Summary
 from tests.support.graphs import NEWEST
 
@@ -152,8 +152,8 @@ def test_guarded_attention_is_guarded_once_when_it_is_lowered_again() -> None:
     assert (once.count("If"), once.count("Attention")) == (1, 1)
     read = Graph.load(join(encode(lowered)))
     parts = Summary(read).parts
-    assert not empty_attention.GUARD.is_needed(parts)
-    assert not empty_attention.GUARD.run(parts)
+    assert not empty.ATTENTION.is_needed(parts)
+    assert not empty.ATTENTION.run(parts)
     assert operators(read) == once
 
 

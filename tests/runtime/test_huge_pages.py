@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore.errors import GraphError
 from graphcore.models import llama
-from graphcore.runtime.memory import huge_pages
+from graphcore.runtime import memory
 from tests.support.graphs import Array
 
 LARGE = 2 << 20
@@ -33,7 +33,7 @@ class Kernel:
         self.unused: set[int] = set()
         self.refused: set[int] = set()
         self.gathered: list[int] = []
-        monkeypatch.setattr("graphcore.runtime.memory.huge_pages.ctypes.CDLL", lambda name: self)
+        monkeypatch.setattr("graphcore.runtime.memory.ctypes.CDLL", lambda name: self)
 
     def __getattr__(self, name: str) -> Any:
         def call(*operands: Any) -> int:
@@ -54,7 +54,7 @@ class Kernel:
 
 def test_memory_holds_what_it_held_when_it_is_gathered() -> None:
     want = np.random.default_rng(0).integers(0, 256, 5 * LARGE, np.uint8)
-    with huge_pages.gathered(True):
+    with memory.gathered(True):
         array = mapped(5 * LARGE)
         array[...] = want
     np.testing.assert_array_equal(array, want)
@@ -63,19 +63,19 @@ def test_memory_holds_what_it_held_when_it_is_gathered() -> None:
 def test_whole_pieces_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel(monkeypatch)
     kernel.refused = {4 * LARGE}
-    assert huge_pages._collapse([(LARGE + 4096, 6 * LARGE - 4096), (8 * LARGE, 9 * LARGE)], LARGE) == 3
+    assert memory._collapse([(LARGE + 4096, 6 * LARGE - 4096), (8 * LARGE, 9 * LARGE)], LARGE) == 3
     assert kernel.gathered == [2 * LARGE, 3 * LARGE, 4 * LARGE, 8 * LARGE]
 
 
 @pytest.mark.full
 def test_memory_that_is_not_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    with huge_pages.gathered(True):
+    with memory.gathered(True):
         array = mapped(32 * LARGE)
         array[::LARGE] = 1
     assert int(array.astype(np.int64).sum()) == 32
     kernel = Kernel(monkeypatch)
     kernel.unused = {LARGE, 3 * LARGE + 4096, 5 * LARGE - 4096}
-    assert huge_pages._collapse([(LARGE, 6 * LARGE)], LARGE) == 2
+    assert memory._collapse([(LARGE, 6 * LARGE)], LARGE) == 2
     assert kernel.gathered == [2 * LARGE, 5 * LARGE]
 
 
@@ -83,20 +83,20 @@ def test_memory_that_is_gone_is_passed_over() -> None:
     array = mapped(4 * LARGE)
     start = array.ctypes.data
     del array
-    assert huge_pages._collapse([(start, start + 4 * LARGE), (start, start), (start + 1, start + 2)], LARGE) == 0
+    assert memory._collapse([(start, start + 4 * LARGE), (start, start), (start + 1, start + 2)], LARGE) == 0
 
 
 @pytest.mark.parametrize("enabled", [None, "always madvise [never]\n", "[always] madvise never\n"])
 def test_nothing_is_looked_at_where_there_are_no_large_pages(
     enabled: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(huge_pages, "_SETTINGS", tmp_path)
-    monkeypatch.setattr(huge_pages, "_MAPS", tmp_path / "maps")  # not there
+    monkeypatch.setattr(memory, "_SETTINGS", tmp_path)
+    monkeypatch.setattr(memory, "_MAPS", tmp_path / "maps")  # not there
     if enabled is not None:
         (tmp_path / "enabled").write_text(enabled)
-    with huge_pages.gathered(True):
+    with memory.gathered(True):
         pass
-    with huge_pages.gathered(False):
+    with memory.gathered(False):
         pass
 
 
@@ -110,7 +110,7 @@ def test_parts_of_ranges_are_those_that_no_other_has(ranges: Any, others: Any) -
     def points(ranges: Any) -> set[int]:
         return {point for start, end in ranges for point in range(start, end)}
 
-    made = huge_pages._without(ranges, others)
+    made = memory._without(ranges, others)
     assert points(made) == points(ranges) - points(others)
     assert all(start < end for start, end in made)
 
@@ -144,7 +144,7 @@ def test_models_are_gathered_when_they_start_where_that_is_asked_for(monkeypatch
 
     def gathered(is_wanted: bool) -> Any:
         asked.append(is_wanted)
-        return huge_pages.gathered(is_wanted)
+        return memory.gathered(is_wanted)
 
     monkeypatch.setattr("graphcore.runtime.ort.starter.gathered", gathered)
     for graph in (decoder(), doubling()):
@@ -157,17 +157,17 @@ def test_models_are_gathered_when_they_start_where_that_is_asked_for(monkeypatch
 def shares(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note how many pieces each call gathers: of 70 of a memory of their own."""
     looked: list[int] = []
-    gather = huge_pages._Pieces.gather
+    gather = memory._Pieces.gather
 
-    def noted(self: huge_pages._Pieces, count: int) -> int:
+    def noted(self: memory._Pieces, count: int) -> int:
         before = len(self)
         done = gather(self, count)
         looked.append(before - len(self))
         return done
 
-    monkeypatch.setattr(huge_pages._Pieces, "gather", noted)
-    monkeypatch.setattr(huge_pages, "_size", lambda: LARGE)
-    monkeypatch.setattr(huge_pages, "_without", lambda ranges, others: [(LARGE, 71 * LARGE)])
+    monkeypatch.setattr(memory._Pieces, "gather", noted)
+    monkeypatch.setattr(memory, "_size", lambda: LARGE)
+    monkeypatch.setattr(memory, "_without", lambda ranges, others: [(LARGE, 71 * LARGE)])
     return looked
 
 
@@ -193,12 +193,12 @@ def test_other_models_are_not_gathered_after_calls(shares: list[int]) -> None:
 
 def test_memory_that_is_gathered_later_holds_what_it_held() -> None:
     want = np.random.default_rng(0).integers(0, 256, 5 * LARGE, np.uint8)
-    with huge_pages.gathered_later(True) as later:
+    with memory.gathered_later(True) as later:
         array = mapped(5 * LARGE)
         array[...] = want
     if later is None:
         pytest.skip("there are no large pages here")
     ends = [later.after_call() for _ in range(80)]
-    assert not any(ends[: huge_pages._CALLS_BEFORE])
+    assert not any(ends[: memory._CALLS_BEFORE])
     assert ends[-1]
     np.testing.assert_array_equal(array, want)

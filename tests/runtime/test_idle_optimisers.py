@@ -13,8 +13,8 @@ import pytest
 from onnx import parser
 
 import graphcore as gc
-from graphcore.runtime.ort.optimisers import idle as idle_module
-from graphcore.runtime.ort.optimisers.idle import EXPANDED, NEEDS, idle
+from graphcore.runtime.ort import optimisers as idle_module
+from graphcore.runtime.ort.optimisers import EXPANDED, NEEDS, idle
 from graphcore.runtime.ort.release import measured_release
 
 pytestmark = pytest.mark.skipif(measured_release() is None, reason="of releases that were measured alone")

@@ -17,8 +17,7 @@ from hypothesis.extra import numpy as arrays
 
 from graphcore import DType, OptionalType, SequenceType, TensorType
 from graphcore.errors import ModelError, ResourceLimitError, RunError
-from graphcore.runtime.isolation.codec import Layout, Reader
-from graphcore.runtime.isolation.described import described, read, types_of, written
+from graphcore.runtime.isolation.codec import Layout, Reader, described, read, types_of, written
 from graphcore.runtime.isolation.failures import WorkerLimits, died, received, told
 from graphcore.runtime.isolation.framing import Malformed
 from graphcore.types.dims import Dim

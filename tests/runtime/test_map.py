@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import graphcore as gc
 from graphcore import Buffer, DType, Graph, TensorType, ops
 from graphcore.errors import FeedError, ModelError, RunError
-from graphcore.runtime.calls.rows.pace import SIZES, Pace
-from graphcore.support.iterators import ahead
+from graphcore.models.minilm import ahead
+from graphcore.runtime.calls.rows import SIZES, Pace
 from tests.sampling import drawn
 
 pytestmark = pytest.mark.releases

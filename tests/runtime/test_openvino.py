@@ -24,8 +24,7 @@ from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import kernels, legality
 from graphcore.runtime.lowering.targets.releases import default, table_of
 from graphcore.runtime.openvino import session as openvino
-from graphcore.runtime.openvino.halves import can_widen, widened
-from graphcore.runtime.openvino.softmax import joined
+from graphcore.runtime.openvino.session import can_widen, joined, widened
 from graphcore.runtime.openvino.support import LIMIT, TAKEN, findings, unguarded
 from graphcore.runtime.ort import providers
 

@@ -14,7 +14,7 @@ import graphcore as gc
 from graphcore import Dim, Graph, TensorType, ops
 from graphcore.errors import RunError
 from graphcore.ir.symbol import Node
-from graphcore.runtime.calls.runtime_messages import Said
+from graphcore.runtime.calls.failures import Said
 
 F32 = np.float32
 
@@ -186,11 +186,11 @@ def test_error_names_the_node_of_a_model_with_buffers() -> None:
 
 
 def test_second_error_needs_no_second_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphcore.runtime.calls import user_nodes
+    from graphcore.runtime.calls import failures
 
     model = gc.InferenceSession().load(largest("float32"))
     first = failure(lambda: model(X))
-    monkeypatch.setattr(user_nodes, "marked", None)
+    monkeypatch.setattr(failures, "marked", None)
     second = failure(lambda: model(X))
     assert second.summary == first.summary
 

@@ -9,7 +9,7 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType
-from graphcore.runtime.ort.values import from_ort, to_ort
+from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
 from tests.support import reference
 
 STORED = [

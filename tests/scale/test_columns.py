@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra 
 from graphcore import DType, TensorType  # noqa: E402  after the skip
 from graphcore.errors import FeedError  # noqa: E402
 from graphcore.scale.batch.arrow_types import NOTE, check, field  # noqa: E402
-from graphcore.scale.batch.columns import arrays_of, column  # noqa: E402
+from graphcore.scale.batch.worker import arrays_of, column  # noqa: E402
 from graphcore.scale.carriers import carrier, restored  # noqa: E402
 
 DTYPES = [

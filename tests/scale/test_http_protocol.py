@@ -22,11 +22,10 @@ import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.models import llama
 from graphcore.models.streams.scheduler import Request
-from graphcore.runtime.buffers.slots import Slots
+from graphcore.runtime.buffers.runners import Slots
 from graphcore.scale.protocol import Endpoint, Served, infer, packed
 from graphcore.scale.protocol.responses import Response
-from graphcore.scale.serving.http_handler import Handler
-from graphcore.scale.serving.http_server import HttpServer
+from graphcore.scale.serving.http_server import Handler, HttpServer
 from tests.runtime.test_batcher import until_taken, watched
 from tests.support.waiting import PATIENCE, until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphcore.scale.deploy.manifests import inference_service
+from graphcore.scale.deploy.writing import inference_service
 from graphcore.scale.serving.http_server import HttpServer
 from tests.scale.support import models
 

@@ -29,7 +29,7 @@ from graphcore import ops
 from graphcore.arrays.external_data import Folder
 from graphcore.onnx.proto.tensors import array_of, dense
 from graphcore.onnx.proto.type_protos import read_type
-from graphcore.runtime.ort.values import PLAIN, from_ort, to_ort
+from graphcore.runtime.ort.transport_dtypes import PLAIN, from_ort, to_ort
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Type
 

@@ -16,7 +16,7 @@ from graphcore.ir.graph import TargetName
 from graphcore.runtime import session
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets.releases import Runtime, table_of
-from graphcore.runtime.ort import byte_saturation, release
+from graphcore.runtime.ort import release
 
 Array = np.ndarray[Any, Any]
 
@@ -34,7 +34,7 @@ def pretend_bytes(monkeypatch: pytest.MonkeyPatch, *, saturating: bool, runs: bo
 
     A test that runs graphs as one where they do not is skipped where they do.
     """
-    if runs and not saturating and byte_saturation.saturates():
+    if runs and not saturating and release.saturates():
         pytest.skip("products of bytes saturate on this processor")
     runtime = replace(release.runtime(), saturates=lambda: saturating)
     monkeypatch.setattr(session, "runtime", lambda: runtime)

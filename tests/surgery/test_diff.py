@@ -18,7 +18,7 @@ from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError
 from graphcore.ir.buffers import Buffer
 from graphcore.surgery.diff import Diff
-from graphcore.surgery.diff.sequences import common
+from graphcore.surgery.diff.alignment import common
 from tests.support.calls import growth
 from tests.support.every_op import CASES, graph_of
 from tests.support.trained import Trained, trained

@@ -16,7 +16,7 @@ import graphcore as gc
 from graphcore import Dim, DType, Graph, Shape, TensorType, ops
 from graphcore.promotion.explain import explain
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType
-from graphcore.view.layering import layout
+from graphcore.view.graph_data import layout
 from graphcore.view.notebook import SMALL, graph_svg
 from tests.support.drawn_graphs import branching, called, mixed, unet
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphcore.ir.symbol import Symbol
-from graphcore.promotion.rules.question import Operand, Scalar, Term
+from graphcore.promotion.rules import Operand, Scalar, Term
 from graphcore.types.dtypes import DType
 
 if TYPE_CHECKING:

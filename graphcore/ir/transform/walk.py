@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
-from graphcore.ir.definitions import Definition, definitions
+from graphcore.ir.definitions import Definition, definition_of, definitions
 from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import Attributes, change
 from graphcore.ir.symbol import Node
+from graphcore.ir.transform.pickling import copied
+from graphcore.support.source_lines import Imported, Line
 
 
 def bodies(node: Node) -> list[Graph]:
@@ -49,3 +54,105 @@ def operators(graph: Graph, seen: set[Definition] | None = None) -> set[tuple[st
                 seen.add(value)
                 found |= operators(value.body, seen)
     return found
+
+
+# Editing the nodes of a graph in place.
+
+
+class Nodes:
+    """The nodes of a graph that is edited: iterate over them, and say what becomes of each.
+
+    The nodes keep their order. A node that is inserted has the origin of the one that it stands before.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._before: dict[int, list[Callable[[], object]]] = {}
+        self._instead: dict[int, Sequence[Node]] = {}
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(tuple(self._graph._nodes))
+
+    def __len__(self) -> int:
+        return len(self._graph._nodes)
+
+    def insert_before(self, node: Node, make: Callable[[], object]) -> None:
+        """Let `make` add nodes to the graph, in the layer and for the line of the node, in front of it."""
+        self._before.setdefault(id(node), []).append(make)
+
+    def replace(self, node: Node, *others: Node) -> None:
+        """Put other nodes, which are in no graph, in the place of one."""
+        self._instead[id(node)] = others
+
+    def drop(self, node: Node) -> None:
+        """Remove a node. Nothing may read what it makes."""
+        self._instead[id(node)] = ()
+
+    def apply(self) -> None:
+        """Do what was said."""
+        if not self._before and not self._instead:
+            return
+        graph, site = self._graph, self._graph.site
+        nodes, place = [*graph._nodes], (site.layer, site.origin, site.is_user)
+        # In place: views of the nodes show the list itself.
+        graph._nodes.clear()
+        site.is_user = False
+        for node in nodes:
+            for make in self._before.get(id(node), ()):
+                site.layer, site.origin = node.layer, node.origin
+                make()
+            graph._nodes.extend(self._instead.get(id(node), (node,)))
+        site.layer, site.origin, site.is_user = place
+
+
+@contextmanager
+def edit(graph: Graph) -> Iterator[Nodes]:
+    """Yield the nodes of a graph to be edited; what was said of them is done at the end.
+
+    with edit(graph) as nodes:
+        for node in nodes:
+            if node.op_type == "Dropout":
+                nodes.drop(node)
+    """
+    nodes = Nodes(graph)
+    yield nodes
+    nodes.apply()
+
+
+# Marks on the nodes of a graph, by which those that passes make of them are found: a number in place of the line.
+
+_PATH = "<node>"
+
+
+def marked(graph: Graph) -> Graph:
+    """Return a copy of a graph, each node marked with its number in a walk over it and its bodies."""
+    made = copied(graph)
+    for number, node in enumerate(walk(made)):
+        kind = Imported if type(node.origin) is Imported else Line
+        change(node, origin=kind(_PATH, number))
+    return made
+
+
+def marked_through(graph: Graph, number_of: Callable[[Node], int]) -> Graph:
+    """Return a copy of a graph, each node marked with the number that its original has, in called functions too."""
+    made: dict[Definition, Definition] = {}
+    for definition in definitions(graph):
+        made[definition] = replace(definition, body=_marked_as(definition.body, number_of, made))
+    return _marked_as(graph, number_of, made)
+
+
+def _marked_as(graph: Graph, number_of: Callable[[Node], int], calls: Mapping[Definition, Definition]) -> Graph:
+    made = copied(graph)
+    for node, original in zip(walk(made), walk(graph), strict=True):
+        kind = Imported if type(original.origin) is Imported else Line
+        change(node, origin=kind(_PATH, number_of(original)))
+        definition = definition_of(original)
+        if definition is not None:
+            change(node, attributes=Attributes({**node.attributes, "definition": calls[definition]}))
+    return made
+
+
+def mark_of(node: Node) -> int | None:
+    """Return the number of the node that a node was made of; None where it was made of none."""
+    origin = node.origin
+    return origin.number if isinstance(origin, Line) and origin.path == _PATH else None

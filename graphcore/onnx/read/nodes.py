@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,12 +30,10 @@ from graphcore.onnx.read.model import Model
 from graphcore.onnx.read.opsets import version_of, versions_of
 from graphcore.onnx.read.result_types import ResultTypes, declared
 from graphcore.onnx.read.statements import Body, Signature, Statement, unchecked
-from graphcore.onnx.schemas.positions import with_one_position
 from graphcore.onnx.schemas.schemas import checked_operands, operator, required_attributes, schema_of
-from graphcore.onnx.versions import Read, convert, is_unchanged, runtime_own
-from graphcore.onnx.versions.adapters import casts
+from graphcore.onnx.versions import Read, casts, convert, is_unchanged, runtime_own
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import ForeignType, TensorType, Type, tensor_type
+from graphcore.types.tensor_types import ForeignType, TensorType, Type, _shape, tensor_type
 
 _LARGEST_UNNAMED = 4096
 """Bytes of constants that equal ones may stand for. Larger ones are the weights of some exporters, known by name."""
@@ -390,3 +389,30 @@ def graph_name(name: str) -> str:
     """Return the name of a graph, of which a file may make anything."""
     kept = "".join(c for c in name if ord(c) >= 32)
     return kept or "graph"
+
+
+# The positions of operators on sequences, of which kernels read the first element also where there is none.
+
+
+def with_one_position(
+    graph: Graph, op_type: str, inputs: Sequence[Symbol | None], place: object
+) -> list[Symbol | None]:
+    """Return operands of which the position has one element, which it is reshaped for where its type does not tell.
+
+    Raises `ModelError` where the type tells that it has none or several.
+    """
+    made = list(inputs)
+    position = POSITIONS[op_type]
+    symbol = made[position] if position < len(made) else None
+    if symbol is None or not isinstance(symbol.type, TensorType):
+        return made
+    shape = symbol.type.shape
+    if shape.is_ranked and all(dim.is_static for dim in shape):
+        if math.prod(int(dim) for dim in shape) == 1:
+            return made
+        raise ModelError(
+            f"load: {place}: the position is one number", operands={"position": symbol}, help="give a scalar"
+        )
+    scalar = graph.build.constant(np.zeros(0, np.int64), DType.int64)
+    made[position] = graph.build.emit_many("Reshape", (symbol, scalar), [tensor_type(symbol.dtype, _shape([]))], {})[0]
+    return made

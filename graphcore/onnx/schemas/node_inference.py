@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import onnx
 
@@ -11,10 +11,207 @@ from graphcore.errors import ModelError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
-from graphcore.onnx.schemas.elementwise import OPERATORS, elementwise
-from graphcore.onnx.schemas.ranks import ranked
 from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
-from graphcore.types.tensor_types import ForeignType, TensorType, Type
+from graphcore.types.dim_parser import BOUND
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import ForeignType, Shape, TensorType, Type, _shape, tensor_type
+
+# Types of what elementwise operators give, as ONNX's inference has them, told without a call of it.
+#
+# A call of the inference takes ten times as long, and most nodes of a model are elementwise.
+
+_SAME = frozenset(
+    """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Clip Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish Identity
+    LeakyRelu Log Neg Not Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh
+    ThresholdedRelu""".split()
+)
+"""Operators whose result is of the type of their first operand."""
+
+_ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Pow"})
+_LOGIC = frozenset({"And", "Or", "Xor", "Equal", "Less", "Greater"})
+
+OPERATORS = _SAME | _ARITHMETIC | _LOGIC | {"Cast"}
+"""ONNX's own operators that `elementwise` knows."""
+
+_CASTS: Mapping[object, DType] = {
+    dtype.onnx: dtype
+    for dtype in (
+        *(DType.bool, DType.float16, DType.float32, DType.float64),
+        *(DType.int8, DType.int16, DType.int32, DType.int64),
+        *(DType.uint8, DType.uint16, DType.uint32, DType.uint64),
+    )
+}
+"""The dtypes that every version of Cast gives."""
+
+_UNKNOWN, _ONE = Dim.dynamic(), Dim(1)
+
+
+def elementwise(op_type: str, inputs: Sequence[Symbol | None], attributes: Mapping[str, Any]) -> Type | None:
+    """Return the type of the result of one of `OPERATORS`, all of whose operands it takes.
+
+    None where only ONNX's inference tells it, or that there is none.
+    """
+    types = [None if s is None else s.type for s in inputs]
+    first = types[0] if types else None
+    if type(first) is not TensorType or not _is_plain(first):
+        return None
+    if op_type in _SAME:
+        return first
+    if op_type == "Cast":
+        dtype = _CASTS.get(attributes.get("to"))
+        return None if dtype is None else tensor_type(dtype, first.shape)
+    if len(types) != 2:
+        return None
+    second = types[1]
+    if type(second) is not TensorType or not _is_plain(second):
+        return None
+    dtype = first.dtype if op_type in _ARITHMETIC else DType.bool
+    if first.shape == second.shape:
+        return tensor_type(dtype, first.shape)
+    dims = _broadcast(first.shape, second.shape)
+    return None if dims is None else tensor_type(dtype, _shape(dims))
+
+
+def _is_plain(type_: TensorType) -> bool:
+    """Return whether a type is the same after a file has told it."""
+    if type_.dtype.storage is not type_.dtype or type_.ambiguous or not type_.shape.is_ranked:
+        return False
+    return not any((d.is_symbolic and _is_retold(d)) or (d.is_static and int(d) < 0) for d in type_.shape)
+
+
+def _is_retold(dim: Dim) -> bool:
+    text = str(dim)
+    return text.startswith("unk__") or BOUND in text
+
+
+def _broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> list[Dim] | None:
+    """Return the dims of two operands together; None where they do not go together.
+
+    As ONNX has it: beside a 1 stands the other, beside a number above 1 that number; of two that differ, neither.
+    """
+    rank = max(len(a), len(b))
+    a, b = ((_ONE,) * (rank - len(dims)) + tuple(dims) for dims in (a, b))
+    made = []
+    for x, y in zip(a, b, strict=True):
+        if x is y or y is _ONE:
+            made.append(x)
+        elif x is _ONE:
+            made.append(y)
+        elif x.is_static and y.is_static:
+            return None
+        elif x.is_static or y.is_static:
+            made.append(x if x.is_static else y)
+        else:
+            made.append(_UNKNOWN)
+    return made
+
+
+# Ranks of results that ONNX's inference does not tell: a file says the rank of each of its outputs.
+
+Given: TypeAlias = "Sequence[Symbol | None]"
+Rule: TypeAlias = "Callable[[Given, Mapping[str, int]], Shape | None]"
+
+
+def ranked(proto: onnx.NodeProto, position: int, type_: Type, inputs: Given) -> Type:
+    """The type of a result, with its rank where the operator's definition has one."""
+    if not isinstance(type_, TensorType) or type_.shape.is_ranked:
+        return type_
+    rule = _RULES.get(proto.op_type)
+    if rule is None:
+        return type_
+    rules = rule if isinstance(rule, tuple) else (rule,)
+    shape = rules[min(position, len(rules) - 1)](inputs, {a.name: a.i for a in proto.attribute})
+    return type_ if shape is None else tensor_type(type_.dtype, shape)
+
+
+def _unknown(rank: int) -> Shape:
+    return _shape([Dim.dynamic()] * rank)
+
+
+def _of(inputs: Given, position: int) -> Shape | None:
+    """The shape of an operand, where its rank is known."""
+    operand = inputs[position] if position < len(inputs) else None
+    if operand is None or not isinstance(operand.type, TensorType) or not operand.type.shape.is_ranked:
+        return None
+    return operand.type.shape
+
+
+def _length(inputs: Given, position: int) -> int | None:
+    """Return how long an operand is that is a vector."""
+    shape = _of(inputs, position)
+    return int(shape[0]) if shape is not None and shape.rank == 1 and shape[0].is_static else None
+
+
+def _always(rank: int) -> Rule:
+    return lambda inputs, attributes: _unknown(rank)
+
+
+def _same(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
+    return _of(inputs, 0)
+
+
+def _alike(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
+    """Of the rank of the first operand."""
+    shape = _of(inputs, 0)
+    return None if shape is None else _unknown(shape.rank)
+
+
+def _as_long(position: int) -> Rule:
+    """Of a rank that is the length of an operand."""
+
+    def rule(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
+        length = _length(inputs, position)
+        return None if length is None else _unknown(length)
+
+    return rule
+
+
+def _expanded(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
+    shape, length = _of(inputs, 0), _length(inputs, 1)
+    return None if shape is None or length is None else _unknown(max(shape.rank, length))
+
+
+def _with_axes(sign: int) -> Rule:
+    """As many axes more or fewer as the second operand names."""
+
+    def rule(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
+        shape, count = _of(inputs, 0), _length(inputs, 1)
+        return (
+            None
+            if shape is None or count is None or shape.rank + sign * count < 0
+            else _unknown(shape.rank + sign * count)
+        )
+
+    return rule
+
+
+def _reduced(inputs: Given, attributes: Mapping[str, int]) -> Shape | None:
+    if attributes.get("keepdims", 1):
+        return _alike(inputs, attributes)
+    return _with_axes(-1)(inputs, attributes) if _length(inputs, 1) else None
+
+
+_RULES: dict[str, Rule | tuple[Rule, ...]] = {
+    "ConstantOfShape": _as_long(0),
+    "Expand": _expanded,
+    "Reshape": _as_long(1),
+    "Squeeze": _with_axes(-1),
+    "Unsqueeze": _with_axes(1),
+    **dict.fromkeys(
+        """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+        ReduceSumSquare""".split(),
+        _reduced,
+    ),
+    **dict.fromkeys("CenterCropPad Pad Resize Slice Split Tile".split(), _alike),
+    **dict.fromkeys("GroupNormalization Imputer MeanVarianceNormalization Normalizer Scaler".split(), _same),
+    **dict.fromkeys("BlackmanWindow HammingWindow HannWindow".split(), _always(1)),
+    **dict.fromkeys("FeatureVectorizer LinearRegressor MelWeightMatrix SVMRegressor".split(), _always(2)),
+    "SVMClassifier": (_always(1), _always(2)),
+    "STFT": _always(4),
+}
+"""By operator, or by operator and result."""
+
 
 _SHOWN = 100
 """Characters of a name that errors show."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
-from graphcore.onnx.versions.adapters.older import MOVED
 from graphcore.onnx.versions.node import Made, Read
+from graphcore.onnx.versions.older import MOVED
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

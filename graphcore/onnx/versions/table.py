@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from graphcore.onnx.opset import DOMAINS, OPSET
-from graphcore.onnx.versions.adapters import machine_learning, newer, normalization, older, resize, scan, training
+from graphcore.onnx.versions import adapters, older
 from graphcore.onnx.versions.functions import expand_function
 from graphcore.onnx.versions.node import Made, Read
 
@@ -18,51 +18,51 @@ _REDUCTIONS = sorted(name for name in older.MOVED if name.startswith("Reduce") a
 # are written with goes through all changes after its own; a newer one, from its own down, through all newer ones.
 CHANGES: Mapping[str, Mapping[str, Mapping[int, Change]]] = {
     "": {
-        "BatchNormalization": {9: normalization.per_feature, 14: normalization.training},
-        "BitShift": {28: newer.shift},
+        "BatchNormalization": {9: adapters.per_feature, 14: adapters.training},
+        "BitShift": {28: adapters.shift},
         "CausalConvWithState": {27: expand_function},
         "Clip": {11: older.clip},
         "DFT": {20: older.fourier},
         "Dropout": {10: older.dropout, 12: older.dropout},
         "Erf": {13: older.erf},
         "GridSample": {20: older.grid_sample},
-        "GroupNormalization": {21: normalization.group},
+        "GroupNormalization": {21: adapters.group},
         "Hardmax": {13: older.flattening},
         "LinearAttention": {27: expand_function},
         "LogSoftmax": {13: older.flattening},
-        "Mod": {28: newer.remainder},
+        "Mod": {28: adapters.remainder},
         "OneHot": {11: older.one_hot},
         "Pad": {11: older.pad},
-        "Range": {27: newer.range_in},
+        "Range": {27: adapters.range_in},
         "ReduceSum": {13: older.moved},
         **{name: {18: older.moved} for name in _REDUCTIONS},
-        "Resize": {11: resize.coordinates, 13: resize.half_pixel},
+        "Resize": {11: adapters.coordinates, 13: adapters.half_pixel},
         "RoiAlign": {16: older.roi_align},
-        "Scan": {9: scan.batched},
+        "Scan": {9: adapters.batched},
         "Scatter": {11: older.scatter},
         "Slice": {10: older.moved},
         "Softmax": {13: older.flattening},
-        "SpaceToDepth": {28: newer.space_to_depth},
+        "SpaceToDepth": {28: adapters.space_to_depth},
         "Split": {13: older.moved, 18: older.split},
         "Squeeze": {13: older.moved},
         "SwiGLU": {28: expand_function},
         "TopK": {10: older.moved},
         "Unsqueeze": {13: older.moved},
-        "Upsample": {9: resize.upsample_scales, 10: resize.upsample},
+        "Upsample": {9: adapters.upsample_scales, 10: adapters.upsample},
     },
     "ai.onnx.ml": {
-        "LabelEncoder": {2: machine_learning.classes},
-        "TreeEnsembleClassifier": {5: machine_learning.trees},
-        "TreeEnsembleRegressor": {5: machine_learning.trees},
+        "LabelEncoder": {2: adapters.classes},
+        "TreeEnsembleClassifier": {5: adapters.trees},
+        "TreeEnsembleRegressor": {5: adapters.trees},
     },
     "ai.onnx.preview": {
-        "FlexAttention": {1: machine_learning.flexible},
+        "FlexAttention": {1: adapters.flexible},
     },
     "ai.onnx.preview.training": {
-        "Adagrad": {1: training.optimizer},
-        "Adam": {1: training.optimizer},
-        "Gradient": {1: machine_learning.gradient},
-        "Momentum": {1: training.optimizer},
+        "Adagrad": {1: adapters.optimizer},
+        "Adam": {1: adapters.optimizer},
+        "Gradient": {1: adapters.gradient},
+        "Momentum": {1: adapters.optimizer},
     },
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from graphcore.promotion.anvil import Anvil
 from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar, Value
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value
 from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import SHORT
 from graphcore.types.dtypes import DType

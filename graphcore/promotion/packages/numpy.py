@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from graphcore.errors import DTypeError
 from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
-from graphcore.promotion.rules.results import smallest_float
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, smallest_float
 from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import dtypes_of, read_table
 from graphcore.types.dtypes import MOST_BITS, DType

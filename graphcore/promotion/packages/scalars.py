@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcore.errors import DTypeError
-from graphcore.promotion.rules.literals import check_literal
-from graphcore.promotion.rules.orders import IN_PARTS, ORDERED
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Scalar
-from graphcore.types.complex_dtypes import real_of
-from graphcore.types.dtypes import DType
+from graphcore.promotion.rules import IN_PARTS, ORDERED, Key, NoPromotion, Operand, Scalar, check_literal
+from graphcore.types.dtypes import DType, real_of
 from graphcore.types.long_integers import text_of
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graphcore.promotion.packages.scalars import check_order, check_power, check_scalar, no_meaning
-from graphcore.promotion.rules.question import Key, NoPromotion, Operand, Resolution, Scalar
+from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar
 from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import dtypes_of, read_table
-from graphcore.types.complex_dtypes import complex_of
-from graphcore.types.dtypes import DType
+from graphcore.types.dtypes import DType, complex_of
 
 D = DType
 

@@ -7,8 +7,7 @@ for tensors as bytes.
 from __future__ import annotations
 
 from graphcore.scale.protocol.endpoint import Endpoint, Served
-from graphcore.scale.protocol.infer import Requested, decode_request, encode_response
-from graphcore.scale.protocol.packing import packed
+from graphcore.scale.protocol.infer import Requested, decode_request, encode_response, packed
 from graphcore.scale.protocol.problems import ProtocolError, problem
 from graphcore.scale.protocol.responses import Response
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,9 +12,7 @@ from urllib.parse import unquote
 
 from graphcore._version import __version__
 from graphcore.arrays.casting import Array
-from graphcore.scale.protocol.infer import decode_request, encode_response, from_text, tensors_of
-from graphcore.scale.protocol.metrics import merged
-from graphcore.scale.protocol.packing import unpacked
+from graphcore.scale.protocol.infer import decode_request, encode_response, from_text, tensors_of, unpacked
 from graphcore.scale.protocol.problems import ProtocolError, problem
 from graphcore.scale.protocol.responses import Response, as_json, failure
 from graphcore.support.suggestions import suggestion
@@ -223,3 +221,24 @@ def _length(headers: Mapping[str, str]) -> int | None:
     if not (given.isascii() and given.isdigit() and len(given) < 16):
         raise ProtocolError(f"Inference-Header-Content-Length: {given!r:.40} is no number of bytes")
     return int(given)
+
+
+# Metrics of several models as one text of Prometheus' format, in which the lines of a metric stand together.
+
+
+def merged(texts: Iterable[str]) -> str:
+    """Return the texts as one: each metric's HELP and TYPE once, then the samples of all models."""
+    heads: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for text in texts:
+        name = ""
+        for line in text.splitlines():
+            if line.startswith("# "):
+                _, kind, name, _ = line.split(" ", 3)
+                known = heads.setdefault(name, [])
+                if not any(each.startswith(f"# {kind} ") for each in known):
+                    known.append(line)
+            elif line:
+                samples.setdefault(name, []).append(line)
+    lines = [line for name, head in heads.items() for line in (*head, *samples.get(name, ()))]
+    return "".join(f"{line}\n" for line in lines)

@@ -18,12 +18,12 @@ from graphcore.arrays.resource_limits import Limits
 from graphcore.errors import GraphError, RunError
 from graphcore.ir.graph import Graph
 from graphcore.runtime.session import InferenceSession
-from graphcore.scale.graphs import graph_of
 from graphcore.scale.placing import Placed, placed
 from graphcore.scale.protocol.endpoint import MOST_BYTES, Endpoint
-from graphcore.scale.protocol.packing import packed
+from graphcore.scale.protocol.infer import packed
 from graphcore.scale.protocol.problems import ProtocolError
 from graphcore.scale.protocol.responses import Response, failure
+from graphcore.scale.recipes import graph_of
 from graphcore.scale.serving.http_server import name_of
 from graphcore.scale.serving.served import Serving
 

@@ -15,8 +15,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Captured, Constant, Node, Symbol
 from graphcore.ir.transform.walk import bodies, parts
 from graphcore.surgery.astype.arrays import Arrays
-from graphcore.surgery.astype.keep import Keep
 from graphcore.surgery.astype.roles import (
+    Keep,
     Roles,
     Sources,
     all_of,

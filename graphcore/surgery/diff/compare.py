@@ -13,8 +13,8 @@ from graphcore.ir.definitions import Definition, definition_of, names_of, substi
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.surgery.diff.alignment import Alignment
-from graphcore.surgery.diff.content import Contents, array_of, distance, is_default, is_named, origin_of
 from graphcore.surgery.diff.records import (
+    Contents,
     Diff,
     DimChange,
     EdgeChange,
@@ -22,6 +22,11 @@ from graphcore.surgery.diff.records import (
     NodeChange,
     TypeChange,
     WeightChange,
+    array_of,
+    distance,
+    is_default,
+    is_named,
+    origin_of,
 )
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType

@@ -11,11 +11,9 @@ from typing import Any
 
 from graphcore.arrays.casting import Array
 from graphcore.arrays.resource_limits import Limits
-from graphcore.runtime.isolation.blocks import Block
-from graphcore.runtime.isolation.codec import Layout, Reader
-from graphcore.runtime.isolation.described import described, read, written
+from graphcore.runtime.isolation.codec import Layout, Reader, described, read, written
 from graphcore.runtime.isolation.failures import told
-from graphcore.runtime.isolation.framing import RUN_HEAD, Channel, Kind
+from graphcore.runtime.isolation.framing import RUN_HEAD, Block, Channel, Kind
 from graphcore.runtime.isolation.walls import limits
 from graphcore.runtime.model import Model
 from graphcore.runtime.session import InferenceSession

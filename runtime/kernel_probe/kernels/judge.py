@@ -19,7 +19,7 @@ from graphcore.runtime.kernel_probe.kernels.build import Question, question
 from graphcore.runtime.kernel_probe.kernels.case import Case
 from graphcore.runtime.openvino import session as openvino
 from graphcore.runtime.ort.providers import EXACT
-from graphcore.runtime.ort.values import from_ort, to_ort
+from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
 from graphcore.types.dtypes import DType
 
 INSERTED = "InsertedPrecisionFreeCast_"

@@ -12,7 +12,7 @@ from graphcore.arrays.casting import cast_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.kernel_probe.probes.probe import D, Family, Probe, operator
-from graphcore.runtime.lowering.decompositions.quantized import NARROW_SCALES
+from graphcore.runtime.lowering.decompositions.matmul import NARROW_SCALES
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 

@@ -25,7 +25,7 @@ from graphcore.runtime.kernel_probe.probes.probe import (
     operator,
 )
 from graphcore.runtime.lowering.decompositions.older.kernels import COUNTED_PADDING
-from graphcore.runtime.lowering.functions.custom_ops import STATISTICS
+from graphcore.runtime.lowering.functions import STATISTICS
 from graphcore.runtime.lowering.guards import same_pads
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType

@@ -17,20 +17,15 @@ from graphcore.runtime.lowering.decompositions import (
     cuda,
     einsum_pow,
     float64_functions,
-    four_bits,
+    fourier,
     image_rows,
-    integers,
     matmul,
     model_rows,
     openvino,
-    quantized,
+    rearranging,
     reductions,
-    reverse_sequence,
-    scatter,
-    select,
-    window_functions,
 )
-from graphcore.runtime.lowering.decompositions.older import bitcast, bitwise, empty, files
+from graphcore.runtime.lowering.decompositions.older import bitcast, bitwise, empty, kernels
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.runtime.lowering.targets.incorrect import HALVES
 from graphcore.runtime.lowering.targets.legality import Legality
@@ -46,15 +41,15 @@ WIDE_FLOATS = (DType.float32, DType.float64)
 
 def _table() -> dict[tuple[str, DType], Decomposition]:
     rows: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
-        (("Div", "Mod"), INTEGERS, integers.divide),
+        (("Div", "Mod"), INTEGERS, matmul.divide),
         (("Pow",), (DType.int32, DType.int64), einsum_pow.power),
         (("Einsum",), (DType.int32, DType.int64), einsum_pow.einsum),
         (("Einsum",), WIDE_FLOATS, einsum_pow.turned),
-        (("Where",), (DType.bool,), select.where_bool),
-        (("Where",), WIDE_FLOATS, select.where_bits),
-        (("Max", "Min"), (DType.int64,), integers.extreme_int64),
-        (("Clip",), (DType.int64,), integers.clip_int64),
-        (("Sign",), (DType.int64,), integers.sign_int64),
+        (("Where",), (DType.bool,), rearranging.where_bool),
+        (("Where",), WIDE_FLOATS, rearranging.where_bits),
+        (("Max", "Min"), (DType.int64,), matmul.extreme_int64),
+        (("Clip",), (DType.int64,), matmul.clip_int64),
+        (("Sign",), (DType.int64,), matmul.sign_int64),
         (("MatMul",), (DType.bool,), matmul.matmul_bool),
         (("MatMul",), (DType.float32, DType.int32, DType.int64), matmul.matmul),
         (("MatMul",), (DType.int8, DType.uint8), matmul.matmul_bytes),
@@ -66,14 +61,14 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("ReduceMax", "ReduceMin"), (DType.int64,), reductions.extreme_int64_along),
         (("ReduceMax", "ReduceMin"), (DType.int16,), reductions.extreme_int16),
         (("ArgMax", "ArgMin"), WIDE_FLOATS, reductions.argument_floats),
-        (("TopK",), WIDE_FLOATS, select.top_k_floats),
-        (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), integers.ordered_view),
+        (("TopK",), WIDE_FLOATS, rearranging.top_k_floats),
+        (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), matmul.ordered_view),
         (("Sigmoid",), (DType.float32,), activations.sigmoid),
         (("LogSoftmax",), (DType.float64,), activations.log_softmax),
-        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), four_bits.shape),
-        (window_functions.ROUNDED, (DType.int32, DType.int64), window_functions.rounded),
-        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), scatter.narrow),
-        (("ScatterElements", "ScatterND"), WIDE_FLOATS, scatter.wide),
+        (("Shape", "Size"), (DType.int2, DType.uint2, DType.int4, DType.uint4, DType.float8_e8m0), activations.shape),
+        (fourier.ROUNDED, (DType.int32, DType.int64), fourier.rounded),
+        (("ScatterElements", "ScatterND"), (DType.float16, DType.bfloat16), rearranging.narrow),
+        (("ScatterElements", "ScatterND"), WIDE_FLOATS, rearranging.wide),
         *image_rows.ROWS,
         *model_rows.ROWS,
     ]
@@ -139,16 +134,16 @@ def rows_of(rules: Legality) -> Replaced:
         for key, decomposition in bitcast.rows().items()
         if not rules.allows(*key) and rules.has_lost(*key)
     }
-    lacking.update({key: d for key, d in files.rows().items() if not rules.allows(*key)})
-    made.update(files.traps(rules.runtime))
+    lacking.update({key: d for key, d in kernels.rows().items() if not rules.allows(*key)})
+    made.update(kernels.traps(rules.runtime))
     # Those of traps build on the kernel that they mend.
     mended = {k: d for k, d in bitcast.traps().items() if rules.has_trap(of_kernel(*k)) and not rules.has_lost(*k)}
     own = {**lacking, **mended}
-    if rules.has_trap(reverse_sequence.EMPTY) or rules.has_trap(reverse_sequence.ONE_AXIS):
-        own.update({("ReverseSequence", d): reverse_sequence.reverse for d in rules.dtypes("ReverseSequence") or ()})
+    if rules.has_trap(rearranging.EMPTY) or rules.has_trap(rearranging.ONE_AXIS):
+        own.update({("ReverseSequence", d): rearranging.reverse for d in rules.dtypes("ReverseSequence") or ()})
     guards = empty.rows({**made, **own})
     own.update({key: guard for key, guard in guards.items() if rules.has_trap(empty.trap(*key))})
-    untold = {"DequantizeLinear"} if rules.has_trap(quantized.NARROW_SCALES) else set()
+    untold = {"DequantizeLinear"} if rules.has_trap(matmul.NARROW_SCALES) else set()
     needed = {key: test for key, test in NEEDED.items() if key not in own and key[0] not in untold}
     return Replaced({**made, **own}, own, needed)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +13,11 @@ from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.compute import compute_in
-from graphcore.runtime.lowering.decompositions import fourier_products
+from graphcore.runtime.lowering.decompositions.shape_arithmetic import transpose
 from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import _shape
+from graphcore.types.tensor_types import Shape, _shape
 
 _F32, _F64, _I64 = DType.float32, DType.float64, DType.int64
 
@@ -27,10 +29,10 @@ def in_double(b: Builder, call: Call) -> Replacement:
     largest result, and other known lengths become products.
     """
     if b.is_read:
-        length = fourier_products.frame_length(b, call)
+        length = frame_length(b, call)
         if length and not length & (length - 1):
             return None
-        made = None if length is None else fourier_products.product(b, call, length)
+        made = None if length is None else product(b, call, length)
         if made is not None:
             return made
     return compute_in(b, _F64, call)
@@ -41,7 +43,7 @@ def framed(b: Builder, call: Call) -> Replacement:
 
     None where the length is known. Raises `GraphError` where that is 0.
     """
-    length = fourier_products.frame_length(b, call)
+    length = frame_length(b, call)
     if length:
         return None
     signal, step, window, said = [*call.inputs, None, None][:4]
@@ -94,3 +96,161 @@ def _factor(b: Builder, made: Symbol, inputs: Sequence[Any]) -> Symbol | None:
         count = b.op("Gather", shape, place, dtype=_I64, shape=_shape([]), axis=0)
     near = b.op("Div", b.scalar(1.0, _F32), b.native_cast(count, _F32))
     return b.op("Mul", b.native_cast(count, _F64), b.native_cast(near, _F64))
+
+
+# Fourier transforms of models that others wrote as products with the matrix of the transform.
+#
+# The float32 kernels compute lengths that are no power of two by convolutions (Bluestein), which lose digits (3e-5 of
+# the largest result at 400, 1e-4 at 1000) and take five to ten times as long as a product, whose sums are as exact as
+# those of any other (1e-6).
+
+LONGEST = 1024
+"""The length up to which a product is faster than the kernel in float64."""
+
+
+def frame_length(b: Builder, call: Call) -> int | None:
+    """Return the length of a DFT or of the frames of an STFT, None where the graph does not tell."""
+    if call.op == "STFT":
+        window, length = _operands(call, 2, 3)
+        if length is not None:
+            return _number(b, length)
+        static = None if window is None else window.shape[0]
+        return int(static) if static is not None and static.is_static else None
+    x, length, axis = _operands(call, 0, 1, 2)
+    if length is not None:
+        return _number(b, length)
+    position = -2 if axis is None else _number(b, axis)
+    if position is None or not x.shape.is_ranked or not x.shape[position].is_static:
+        return None
+    return int(x.shape[position])
+
+
+def product(b: Builder, call: Call, length: int) -> Symbol | None:
+    """Return a float32 DFT or STFT as a product or a convolution; None where it has no such form."""
+    if not 2 <= length <= LONGEST:
+        return None
+    return _frames(b, call, length) if call.op == "STFT" else _transform(b, call, length)
+
+
+def _transform(b: Builder, call: Call, length: int) -> Symbol | None:
+    x, axis = _operands(call, 0, 2)
+    inverse, onesided = bool(call.attributes.get("inverse")), bool(call.attributes.get("onesided"))
+    position = -2 if axis is None else _number(b, axis)
+    if position is None or not x.shape.is_ranked or (inverse and onesided):
+        return None
+    position %= x.rank
+    size, parts = x.shape[position], x.shape[-1]
+    if position == x.rank - 1 or not parts.is_static or int(parts) not in (1, 2):
+        return None
+    if not size.is_static or not 0 < int(size) <= length:
+        return None
+    order = [a for a in range(x.rank) if a != position]
+    order.insert(-1, position)
+    rows = transpose(b, x, order)
+    count = length // 2 + 1 if onesided else length
+    used = int(size) * int(parts)  # zeros follow where the transform is longer
+    matrix = b.constant(_matrix(length, count, int(parts), inverse)[:used], DType.float32)
+    flat = _split(b, rows, (used,), drop=2)
+    wide = b.op("MatMul", flat, matrix, shape=_with_last(flat, 2 * count))
+    made = _split(b, wide, (count, 2), drop=1)
+    return transpose(b, made, [order.index(a) for a in range(x.rank)])
+
+
+def _frames(b: Builder, call: Call, length: int) -> Symbol | None:
+    signal, step, window = _operands(call, 0, 1, 2)
+    stride = _number(b, step)
+    factors = None if window is None else b.known(window)
+    is_real = signal.rank == 2 or (signal.rank == 3 and signal.shape[2] == 1)
+    if stride is None or stride < 1 or (window is not None and factors is None) or not is_real:
+        return None
+    if factors is not None and factors.shape != (length,):
+        return None
+    count = length // 2 + 1 if call.attributes.get("onesided", 1) else length
+    matrix = _matrix(length, count, 1, False).T  # the rows are what one frame is multiplied with
+    if factors is not None:
+        matrix = matrix.astype(np.float64) * factors
+    kernel = b.constant(np.ascontiguousarray(matrix, np.float32).reshape(2 * count, 1, length), DType.float32)
+    batch = signal.shape[0]
+    line = b.op("Reshape", signal, b.vector([0, 1, -1]), shape=_shape([batch, Dim(1), signal.shape[1]]))
+    frames = call.shape[1] if call.shape.is_ranked else Dim.dynamic()
+    swept = b.op("Conv", line, kernel, shape=_shape([batch, Dim(2 * count), frames]), strides=[stride])
+    return _split(b, transpose(b, swept, [0, 2, 1]), (count, 2), drop=1)
+
+
+def _split(b: Builder, x: Symbol, last: tuple[int, ...], *, drop: int) -> Symbol:
+    """Return a tensor whose last `drop` axes have become those of the sizes `last`."""
+    kept = [*x.shape][: x.rank - drop]
+    shape = _shape([*kept, *map(Dim, last)])
+    if x.shape == shape:
+        return x
+    return b.op("Reshape", x, b.vector([0] * len(kept) + list(last)), shape=shape)
+
+
+def _with_last(x: Symbol, size: int) -> Shape:
+    return _shape([*[*x.shape][:-1], Dim(size)])
+
+
+def _operands(call: Call, *positions: int) -> list[Any]:
+    """Return operands by position, None for those that are left out."""
+    return [call.inputs[i] if i < len(call.inputs) else None for i in positions]
+
+
+def _number(b: Builder, symbol: Symbol) -> int | None:
+    array = b.known(symbol)
+    return None if array is None or array.size != 1 else int(array.reshape(-1)[0])
+
+
+@functools.lru_cache(maxsize=8)
+def _matrix(length: int, count: int, parts: int, inverse: bool) -> Any:
+    """Return what a row of numbers, real or with real and imaginary parts in turn, is multiplied with."""
+    angles = 2 * np.pi * (np.outer(np.arange(length), np.arange(count)) % length) / length
+    cos, sin = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
+    made = np.empty((length, parts, count, 2))
+    made[:, 0, :, 0], made[:, 0, :, 1] = cos, sin
+    if parts == 2:
+        made[:, 1, :, 0], made[:, 1, :, 1] = -sin, cos
+    made = made.reshape(length * parts, 2 * count) / (length if inverse else 1)
+    return made.astype(np.float32)
+
+
+# Window functions in float64, which the runtime computes in float32, and in floats without a kernel.
+
+TERMS = {
+    "HammingWindow": (25 / 46, 21 / 46, 0.0),
+    "BlackmanWindow": (0.42, 0.5, 0.08),
+}
+"""a, b, c of the window a - b cos(turn) + c cos(2 turn), as ONNX defines it."""
+
+
+NARROW = (DType.float16, DType.bfloat16)
+ROUNDED = ("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix")
+"""Operators whose results may be of a narrow float and are chosen by the dtype of a length."""
+
+
+def rounded(b: Builder, call: Call) -> Replacement:
+    """Compute a window function in float32, and round once."""
+    own = call.types[0].dtype
+    if own not in NARROW:
+        return window(b, call) if call.op in TERMS else None
+    options = {**call.attributes, "output_datatype": DType.float32}
+    made = b.op(call.op, *call.inputs, dtype=DType.float32, shape=call.shape, **options)
+    return b.cast(made, own)
+
+
+def window(b: Builder, call: Call) -> Replacement:
+    """Compute a window function by the dtype of its length: the function body is right for float32."""
+    if call.types[0].dtype is not DType.float64:
+        return None
+    (length,) = call.inputs
+    f64, scalar = DType.float64, _shape(())
+    count = b.cast(length, f64)
+    if length.rank:
+        count = b.native("Squeeze", count, shape=scalar)
+    one, shape = b.scalar(1.0, f64), _shape([Dim.dynamic()])
+    places = b.native("Range", b.scalar(0.0, f64), count, one, shape=shape)
+    whole = count if call.attributes.get("periodic", 1) else b.native("Sub", count, one)
+    turns = b.native("Div", b.native("Mul", places, b.scalar(2 * math.pi, f64)), whole)
+    twice = b.native("Mul", turns, b.scalar(2.0, f64))
+    mean, once, again = (b.scalar(term, f64) for term in TERMS[call.op])
+    made = b.native("Sub", mean, b.native("Mul", once, b.op("Cos", turns)))
+    return b.native("Add", made, b.native("Mul", again, b.op("Cos", twice)), shape=call.shape)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.build.compute import compute_in
@@ -95,3 +99,169 @@ def matmul_unsigned(b: Builder, call: Call) -> Replacement:
     """Compute MatMul of unsigned integers as signed ones, which wrap alike: the unsigned kernels fail on empty sums."""
     view = DType.int32 if call.inputs[0].dtype is DType.uint32 else DType.int64
     return compute_in(b, view, call, by_bits=True)
+
+
+# Operators of integers: division that never fails, and the order of 64-bit numbers.
+
+
+def divide(b: Builder, call: Call) -> Replacement:
+    """Compute integer Div and Mod with a divisor of 1 where the kernel fails (0) or ends the process (MIN / -1).
+
+    Mod with the sign of the dividend goes through float64: it is the remainder of truncated division.
+    """
+    x, y = call.inputs
+    truncates = bool(call.attributes.get("fmod"))
+    dtype = x.dtype
+    divisors = b.known(y)
+    if divisors is not None and y.producer.is_weight and not b.is_read:
+        divisors = None  # its owner may still change it
+    if divisors is not None and not np.isin(divisors, (0, -1) if dtype.is_signed else (0,)).any():
+        if not truncates:
+            return None
+        return b.native("Sub", x, b.native("Mul", b.native("Div", x, y), y))
+    zero, one = b.scalar(0, dtype), b.scalar(1, dtype)
+    nothing = b.native("Equal", y, zero, dtype=DType.bool)
+    unsafe = nothing
+    opposite = None
+    if dtype.is_signed:
+        opposite = b.native("Equal", y, b.scalar(-1, dtype), dtype=DType.bool)
+        unsafe = b.native("Or", nothing, opposite)
+    safe = b.op("Where", unsafe, one, y, dtype=dtype)
+    if truncates:
+        return b.native("Sub", x, b.native("Mul", b.native("Div", x, safe), safe))
+    made = b.native(call.op, x, safe, **call.attributes)
+    if call.op == "Mod":
+        return made  # modulo 1 is 0, which is what both have
+    if opposite is not None:
+        made = b.op("Where", opposite, b.native("Neg", x), made, dtype=dtype)
+    return b.op("Where", nothing, zero, made, dtype=dtype)
+
+
+def extreme_int64(b: Builder, call: Call) -> Replacement:
+    """Compute Max and Min of int64: the kernel compares equal high halves by their low halves taken as signed."""
+    made = call.inputs[0]
+    for other in call.inputs[1:]:
+        smaller = b.native("Less", made, other, dtype=DType.bool)
+        pair = (other, made) if call.op == "Max" else (made, other)
+        made = b.native("Where", smaller, *pair, dtype=DType.int64)
+    return made if len(call.inputs) > 1 else None
+
+
+def sign_int64(b: Builder, call: Call) -> Replacement:
+    """Compute Sign of int64, for which the kernel gives -1 from 2^31 to 2^32 - 1."""
+    (x,) = call.inputs
+    zero = b.scalar(0, DType.int64)
+    above, below = (
+        b.native_cast(b.native(test, x, zero, dtype=DType.bool), DType.int64) for test in ("Greater", "Less")
+    )
+    return b.native("Sub", above, below)
+
+
+def clip_int64(b: Builder, call: Call) -> Replacement:
+    """Compute Clip of int64, which orders numbers as Max and Min do."""
+    made, *bounds = call.inputs
+    for name, bound in zip(("Max", "Min"), bounds, strict=False):
+        if bound is not None:
+            made = b.op(name, made, bound)
+    return made if any(bound is not None for bound in bounds) else None
+
+
+def ordered_view(b: Builder, call: Call) -> Replacement:
+    """Return uint64 as int64 in the same order: flip the top bit and read it as signed."""
+    x = call.inputs[0]
+    top = b.scalar(1 << 63, DType.uint64)
+
+    def there(symbol: Symbol) -> Symbol:
+        flipped = b.native("BitwiseXor", symbol, top)
+        return b.native("BitCast", flipped, dtype=DType.int64, to=DType.int64)
+
+    def back(symbol: Symbol) -> Symbol:
+        bits = b.native("BitCast", symbol, dtype=DType.uint64, to=DType.uint64)
+        return b.native("BitwiseXor", bits, top)
+
+    retyped = [t.cast(DType.int64) if t.dtype is DType.uint64 else t for t in call.types]
+    made = b.legal(call._replace(inputs=[there(x), *call.inputs[1:]], types=retyped))
+    return tuple(back(m) if t.dtype is DType.uint64 else m for m, t in zip(made, call.types, strict=True))
+
+
+# Quantisation and products of quantised numbers where the kernels take fewer dtypes than ONNX.
+
+_F32, _I32 = DType.float32, DType.int32
+
+NARROW_SCALES = "DequantizeLinear of narrow scales"
+"""The trap that the types of an operand and a result do not tell of."""
+
+
+def quantize(b: Builder, call: Call) -> Replacement:
+    """Compute QuantizeLinear of operands of several dtypes in float32."""
+    x, scale, *zero = call.inputs
+    if x.dtype is scale.dtype and x.dtype.is_float:
+        return None
+    wide = (b.cast(x, _F32), b.cast(scale, _F32), *zero)
+    kept = {key: value for key, value in call.attributes.items() if key != "precision"}
+    return b.op(call.op, *wide, dtype=call.types[0].dtype, shape=call.shape, **kept)
+
+
+def dequantize(b: Builder, call: Call) -> Replacement:
+    """Compute DequantizeLinear to bfloat16, or to another float than the scale's, in float32, and round once."""
+    x, scale, *zero = call.inputs
+    wanted = call.types[0].dtype
+    if scale.dtype is wanted and wanted is not DType.bfloat16:
+        return None
+    kept = {key: value for key, value in call.attributes.items() if key != "output_dtype"}
+    wide = b.cast(scale, _F32)
+    made = b.op(call.op, x, wide, *zero, dtype=_F32, shape=call.shape, **kept)
+    return b.cast(made, wanted)
+
+
+def becomes_other(operand: TensorType, result: TensorType) -> bool:
+    """Return whether a DequantizeLinear may be one that no kernel takes."""
+    return result.dtype is not _F32
+
+
+def product(b: Builder, call: Call) -> Replacement:
+    """Compute QLinearMatMul of float8: the product of the dequantised numbers, quantised again."""
+    left, left_scale, left_zero, right, right_scale, right_zero, y_scale, y_zero = call.inputs
+    factors = []
+    for x, scale, zero, is_left in ((left, left_scale, left_zero, True), (right, right_scale, right_zero, False)):
+        wide = b.cast(x, _F32)
+        if not _is_zero(b, zero):
+            wide = b.op("Sub", wide, _beside(b, b.cast(zero, _F32), is_left))
+        factors.append(b.op("Mul", wide, _beside(b, b.cast(scale, _F32), is_left)))
+    made = b.op("MatMul", *factors, shape=call.shape)
+    scaled = b.op("Div", made, _beside(b, b.cast(y_scale, _F32), True))
+    if not _is_zero(b, y_zero):
+        scaled = b.op("Add", scaled, _beside(b, b.cast(y_zero, _F32), True))
+    return b.op("QuantizeLinear", scaled, b.scalar(1.0, _F32), b.scalar(0.0, y_zero.dtype), dtype=call.types[0].dtype)
+
+
+def _is_zero(b: Builder, point: Symbol) -> bool:
+    """Return whether a zero point is known to be 0, as it is where floats are meant."""
+    array = b.known(point)
+    return array is not None and not array.astype(np.float32).any()
+
+
+def _beside(b: Builder, scale: Symbol, is_left: bool) -> Symbol:
+    """Return scales of the rows of a left factor as a column; those of the columns of a right one broadcast already."""
+    if scale.rank != 1 or scale.shape[0] == 1 or not is_left:
+        return scale
+    return b.op("Unsqueeze", scale, b.vector([-1]), shape=_shape([scale.shape[0], Dim(1)]))
+
+
+def convolve(b: Builder, call: Call) -> Replacement:
+    """Compute ConvInteger with a zero point for each filter, which the kernel lacks, by Conv of int32."""
+    x, filters, *zeros = call.inputs
+    x_zero, zero = (*zeros, None, None)[:2]
+    if zero is None or not zero.rank or zero.shape[0] == 1:
+        return None
+    column = b.op("Reshape", zero, b.vector([-1] + [1] * (filters.rank - 1)), shape=_column(zero, filters))
+    centred = b.op("Sub", b.cast(filters, _I32), b.cast(column, _I32))
+    wide = b.cast(x, _I32)
+    if x_zero is not None:
+        point = b.op("Reshape", x_zero, b.vector([1] * x.rank), shape=_shape([Dim(1)] * x.rank))
+        wide = b.op("Sub", wide, b.cast(point, _I32), shape=x.shape)
+    return b.op("Conv", wide, centred, dtype=_I32, shape=call.shape, **call.attributes)
+
+
+def _column(zero: Symbol, filters: Symbol) -> Any:
+    return _shape([zero.shape[0], *[Dim(1)] * (filters.rank - 1)])

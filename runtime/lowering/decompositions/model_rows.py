@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from graphcore.errors import GraphError
 from graphcore.runtime.lowering.build.builder import Builder, Call
-from graphcore.runtime.lowering.decompositions import bits, fourier, quantized, random, reductions, strings
+from graphcore.runtime.lowering.decompositions import bits, fourier, matmul, random, reductions, strings
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
@@ -41,10 +41,10 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("Gather",), (DType.string,), strings.gather),
     (("BitCast",), tuple(bits.WITHOUT) + _BYTES, bits.bitcast),
     (("BitCast",), _NIBBLES, bits.nibble),
-    (("QuantizeLinear",), (DType.int32,), quantized.quantize),
-    (("DequantizeLinear",), _QUANTIZED, quantized.dequantize),
-    (("QLinearMatMul",), _FLOAT8, quantized.product),
-    (("ConvInteger",), _BYTES, quantized.convolve),
+    (("QuantizeLinear",), (DType.int32,), matmul.quantize),
+    (("DequantizeLinear",), _QUANTIZED, matmul.dequantize),
+    (("QLinearMatMul",), _FLOAT8, matmul.product),
+    (("ConvInteger",), _BYTES, matmul.convolve),
     (("ImageDecoder",), (DType.uint8,), _decoder),
     (("RandomUniform",), _FLOATS, random.uniform),
     (("RandomNormal",), _FLOATS, random.normal),
@@ -58,7 +58,7 @@ EXTREMES = [(op, dtype) for op in ("ReduceMax", "ReduceMin") for dtype in _ORDER
 """Operators for which `reductions.over_empty_axes` comes before other decompositions."""
 
 NEEDED: dict[tuple[str, DType], Callable[[TensorType, TensorType], bool]] = {
-    **{("DequantizeLinear", dtype): quantized.becomes_other for dtype in _QUANTIZED},
+    **{("DequantizeLinear", dtype): matmul.becomes_other for dtype in _QUANTIZED},
     **{("BitCast", dtype): bits.needed for dtype in _BYTES},
     **{(op, dtype): reductions.is_empty for op, dtype in EXTREMES if dtype in _PLAINLY_REDUCED},
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcore.ir.symbol import Symbol
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
@@ -106,3 +106,19 @@ def _exists(name: str) -> bool:
     library.freelocale.argtypes = (ctypes.c_void_p,)
     library.freelocale(found)
     return True
+
+
+# Optionals of any dtype that one graph makes and reads: the runtime has them for few dtypes.
+
+OPERATORS = frozenset({"OptionalGetElement", "OptionalHasElement"})
+
+
+def replaced(b: Builder, call: Call) -> tuple[Symbol, ...] | None:
+    """Return what is in an optional, or that there is something; None where the optional comes from elsewhere."""
+    operand = call.inputs[0] if call.inputs else None
+    made = operand.producer if operand is not None else None
+    if not isinstance(made, Node) or made.op_type != "Optional" or made.domain or not made.inputs:
+        return None
+    (element,) = made.inputs
+    assert element is not None
+    return (element if call.op == "OptionalGetElement" else b.scalar(True, DType.bool),)

@@ -9,7 +9,7 @@ from functools import partial
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node
-from graphcore.ir.transform.edit import edit
+from graphcore.ir.transform.walk import edit
 from graphcore.support.source_lines import Imported
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcore.build.declare import LIBRARY
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Node
-from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, ml_operators, optionals
+from graphcore.runtime.lowering.decompositions import keeps_half, keeps_kernel, ml_operators, strings
 from graphcore.runtime.lowering.dtypes import sequences
 from graphcore.runtime.lowering.dtypes.float4 import FOUR
 from graphcore.runtime.lowering.expansion.expand import PARTIAL_KERNELS, computes
@@ -90,7 +90,7 @@ def _keeps(
     if domain:
         is_of_models = rules.decomposes and domain == ml_operators.DOMAIN
         return domain != LIBRARY and not (is_of_models and ml_operators.replaces(op_type, operand, result))
-    if rules.decomposes and op_type in optionals.OPERATORS:
+    if rules.decomposes and op_type in strings.OPERATORS:
         return False
     return op_type in CONTROL or (
         op_type != "Cast" and (dtype is None or keeps(rules, op_type, dtype, operand, result))

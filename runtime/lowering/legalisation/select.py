@@ -17,8 +17,8 @@ from graphcore.runtime.lowering.decompositions import (
     keeps_half,
     keeps_kernel,
     ml_operators,
-    optionals,
     rows_of,
+    strings,
 )
 from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.runtime.lowering.targets.compute_dtypes import KEEPS_VALUES, MOVES, PROMOTIONS, VIEWED, VIEWS
@@ -75,8 +75,8 @@ class Selector:
         rules = b.rules
         dtype = chosen_dtype(call)
         decomposes = rules.decomposes
-        if decomposes and (domain or op_type in optionals.OPERATORS):
-            special = ml_operators.replaced(b, call) if domain else optionals.replaced(b, call)
+        if decomposes and (domain or op_type in strings.OPERATORS):
+            special = ml_operators.replaced(b, call) if domain else strings.replaced(b, call)
             if special is not None:
                 return special
         if domain or dtype is None or not _TENSORS.issuperset(map(type, types)):

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant
-from graphcore.runtime.quantizer.candidates import Candidate, Selection
 from graphcore.runtime.quantizer.layers import convolutions, recurrent
-from graphcore.runtime.quantizer.layers.ranges import Ranges
-from graphcore.runtime.quantizer.layers.replacing import Replacement, replaced
+from graphcore.runtime.quantizer.layers.replacing import Ranges, Replacement, replaced
+from graphcore.runtime.quantizer.plan import Candidate, Selection
 from graphcore.runtime.quantizer.report import Report, Row
 from graphcore.runtime.quantizer.schemes import Choices
 from graphcore.runtime.quantizer.weights import weight_of

@@ -19,8 +19,7 @@ from graphcore.ir.symbol import Node, Symbol
 from graphcore.passes.liveness import readers
 from graphcore.quantization import QuantizedTensor, encode
 from graphcore.runtime.quantizer.layers import transposed
-from graphcore.runtime.quantizer.layers.ranges import Ranges, is_float32
-from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Replacement, length
+from graphcore.runtime.quantizer.layers.replacing import Building, Inputs, Ranges, Replacement, is_float32, length
 from graphcore.runtime.quantizer.schemes import Choices
 from graphcore.runtime.quantizer.weights import weight_of
 from graphcore.types.dtypes import DType

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphcore import DType, Symbol, ops
 from graphcore.build.declare import REGISTRY
-from graphcore.types.complex_dtypes import complex_of
+from graphcore.types.dtypes import complex_of
 from tests.ops.test_activation import ELEMENTWISE as ACTIVATIONS
 from tests.ops.test_elementwise import REAL
 from tests.support import reference

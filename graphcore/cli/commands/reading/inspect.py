@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.cli import output
 from graphcore.cli.arguments.options import links
-from graphcore.cli.inspection import facts, text
+from graphcore.cli.inspection import facts
 from graphcore.ir.graph import Graph
 
 
@@ -33,5 +35,147 @@ def inspect(args: argparse.Namespace) -> int:
     if args.json:
         output.document(found)
     else:
-        text.show(found)
+        show(found)
     return 0
+
+
+# The text of `graphcore inspect`: the facts as tables.
+
+_MOST_LAYERS = 40
+_MOST_CASTS = 20
+_MOST_REASONS = 3
+"""Rows that a table has at most; --json has all."""
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """Print the facts of `facts`."""
+    opsets = ", ".join(f"{domain} {version}" for domain, version in found["opsets"].items())
+    rows = [
+        ("graph", found["name"]),
+        ("file", output.size(found["bytes"]) + (", weights in files beside it" if found["external_data"] else "")),
+        ("opset", opsets),
+        ("IR version", str(found["ir_version"])),
+        ("producer", found["producer"]),
+        ("nodes", f"{found['nodes']}"),
+        ("parameters", f"{output.counted(found['parameters'])} in {output.size(found['weight_bytes'])}"),
+        ("work", _work(found)),
+        ("dims", ", ".join(found["dims"])),
+        ("promotion", found["promotion"]),
+    ]
+    output.table([row for row in rows if row[1]])
+    _show_ends(found)
+    output.heading("operators")
+    output.table([(name, str(count)) for name, count in found["operators"].items()], numbers=(1,))
+    output.heading("dtypes")
+    rows_of_dtypes = [(n, str(d["values"]), output.size(d["weight_bytes"])) for n, d in found["dtypes"].items()]
+    output.table(rows_of_dtypes, head=("dtype", "values", "weights"), numbers=(1, 2))
+    _show_layers(found)
+    _show_casts(found["casts"])
+    _show_lacking(found["lacks"])
+    if "node_list" in found:
+        _show_nodes(found["node_list"])
+    if "weight_list" in found:
+        _show_weights(found["weight_list"])
+
+
+def _work(found: Mapping[str, Any]) -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in found["sizes"].items())
+    total = found["flops_with_sizes"] if found["flops"] is None else output.counted(found["flops"])
+    text = ("at least " if found["uncounted"] else "") + f"{total} FLOPs" + (f" with {sizes}" if sizes else "")
+    left = [f"{each['operator']} x{each['count']}: {each['reason']}" for each in found["uncounted"]]
+    more = f" and {len(left) - _MOST_REASONS} more" if len(left) > _MOST_REASONS else ""
+    return text + (f"; not counted: {'; '.join(left[:_MOST_REASONS])}{more}" if left else "")
+
+
+def _show_ends(found: Mapping[str, Any]) -> None:
+    output.heading("inputs and outputs")
+    rows = [
+        (kind[:-1], each["name"], each["type"]) for kind in ("inputs", "outputs", "buffers") for each in found[kind]
+    ]
+    output.table(rows)
+
+
+def _show_layers(found: Mapping[str, Any]) -> None:
+    layers = found["layers"]
+    if not layers:
+        return
+    output.heading("layers")
+    depth = max((d for d in range(12) if sum(each["depth"] <= d for each in layers) <= _MOST_LAYERS), default=0)
+    shown = [each for each in layers if each["depth"] <= depth][:_MOST_LAYERS]
+    whole = found["parameters"] or 1
+    outer: dict[int, str] = {-1: ""}
+    names = []
+    for each in shown:
+        outer[each["depth"]] = f"{each['path']}/"
+        names.append("  " * each["depth"] + each["path"].removeprefix(outer.get(each["depth"] - 1, "")))
+    rows = [
+        (
+            name,
+            str(each["nodes"]),
+            output.counted(each["parameters"]),
+            f"{each['parameters'] / whole:.1%}",
+            output.size(each["bytes"]),
+        )
+        for name, each in zip(names, shown, strict=True)
+    ]
+    output.table(rows, head=("layer", "nodes", "parameters", "", "weights"), numbers=(1, 2, 3, 4))
+    if len(shown) < len(layers):
+        output.line(f"{len(layers) - len(shown)} more inside of them: --json has all")
+
+
+def _show_casts(casts: Sequence[Mapping[str, Any]]) -> None:
+    if not casts:
+        return
+    output.heading("casts")
+    counts = Counter((f"{each['from']} -> {each['to']}", each["why"]) for each in casts)
+    rows = [(pair, str(count), why) for (pair, why), count in counts.most_common()]
+    output.table(rows[:_MOST_CASTS], head=("cast", "count", "why"), numbers=(1,))
+    if len(rows) > _MOST_CASTS:
+        output.line(f"{len(rows) - _MOST_CASTS} more kinds: --json has all")
+
+
+def _show_lacking(lacks: Mapping[str, Any]) -> None:
+    output.heading(f"what onnxruntime alone lacks on {lacks['provider']}")
+    if lacks["error"]:
+        output.line(lacks["error"])
+    elif not lacks["changes"]:
+        output.line("nothing")
+    else:
+        rows = [
+            (f"{each['operator']} {each['dtype']}".strip(), str(each["count"]), each["reason"], each["action"])
+            for each in lacks["changes"]
+        ]
+        output.table(rows, head=("operator", "count", "why", "in its place"), numbers=(1,))
+
+
+def _show_nodes(nodes: Sequence[Mapping[str, Any]]) -> None:
+    output.heading("nodes")
+    rows = []
+    for node in nodes:
+        results = ", ".join(f"{each['name']}: {each['type']}" for each in node["results"])
+        operands = ", ".join("-" if name is None else name for name in node["operands"])
+        rows.append((node["operator"], operands, results))
+    output.table(rows, head=("operator", "operands", "results"))
+
+
+def _show_weights(weights: Sequence[Mapping[str, Any]]) -> None:
+    output.heading("weights")
+    rows = [
+        (
+            each["name"],
+            f"{each['dtype']}[{', '.join(map(str, each['shape']))}]",
+            output.size(each["bytes"]),
+            _number(each["min"]),
+            _number(each["max"]),
+            _number(each["mean"]),
+            str(each["zeros"]),
+            str(each["nan"] + each["infinite"]),
+        )
+        for each in weights
+    ]
+    head = ("weight", "type", "bytes", "min", "max", "mean", "zeros", "not finite")
+    output.table(rows, head=head, numbers=range(2, 8))
+
+
+def _number(value: int | float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -3,22 +3,262 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+from xml.sax.saxutils import escape
+
+import numpy as np
 
 from graphcore import runtime
 from graphcore.cli import arrays, files, output
-from graphcore.cli.arguments.options import links
+from graphcore.cli.arguments.options import Links, links
 from graphcore.cli.measuring.feeds import feeds_of
-from graphcore.cli.measuring.latency import Latency, in_turns, ratio
-from graphcore.cli.measuring.memory import Request, peak
-from graphcore.cli.measuring.plot import Bars, svg
 from graphcore.errors import FeedError, GraphcoreError
-from graphcore.runtime.inspection.alone import onnxruntime_alone
+from graphcore.ir.graph import Graph
+from graphcore.runtime.inspection.profiling import onnxruntime_alone
+from graphcore.support.escaping import escaped
 from graphcore.types.tensor_types import TensorType, Type
+
+# Calls that take turns, and the time that each takes.
+
+PERCENTILES = (50, 90, 95, 99)
+
+_WARM = 2
+_FEWEST = 5
+"""Rounds that are measured however long a call takes."""
+
+_MOST = 1_000_000
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The seconds that each of some calls took, in their order."""
+
+    seconds: tuple[float, ...]
+
+    def percentile(self, part: float) -> float:
+        """Return the seconds that so many of a hundred calls take at most."""
+        return float(np.percentile(self.seconds, part))
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.seconds) / len(self.seconds)
+
+    def as_dict(self) -> dict[str, float | int]:
+        """Return the figures in milliseconds, for JSON."""
+        made: dict[str, float | int] = {f"p{part}_ms": self.percentile(part) * 1e3 for part in PERCENTILES}
+        return made | {"best_ms": self.best * 1e3, "mean_ms": self.mean * 1e3, "calls": len(self.seconds)}
+
+
+def in_turns(calls: Sequence[Call], seconds: float, tell: Callable[[float], None]) -> list[Latency]:
+    """Return the latency of each call: all are made once a round, the first one first in every other round.
+
+    seconds: for all rounds together, though five are made at least. tell: is told the seconds that have passed.
+    """
+    for call in calls:
+        for _ in range(_WARM):
+            call()
+    taken: list[list[float]] = [[] for _ in calls]
+    order = [*range(len(calls))]
+    begun = time.perf_counter()
+    for number in range(_MOST):
+        for i in order if number % 2 == 0 else reversed(order):
+            start = time.perf_counter()
+            calls[i]()
+            taken[i].append(time.perf_counter() - start)
+        passed = time.perf_counter() - begun
+        tell(passed)
+        if passed >= seconds and number + 1 >= _FEWEST:
+            break
+    return [Latency(tuple(each)) for each in taken]
+
+
+def ratio(ours: Latency, other: Latency) -> float:
+    """Return the median of the ratios of the two calls of each round."""
+    return float(np.median(np.divide(ours.seconds, other.seconds)))
+
+
+# The memory that a model takes, measured in a process of its own.
+#
+# `python -m graphcore.cli.commands.running.bench` reads a `Request` as JSON, and prints the bytes.
+
+_PATIENCE = 600  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A measurement. feeds: a file that `arrays.write` wrote. alone: by onnxruntime alone."""
+
+    model: str
+    feeds: str
+    alone: bool
+    provider: str
+    precision: Any
+    threads: int
+    links: Links
+
+
+def peak(request: Request) -> int | None:
+    """Return the bytes that a process holds at most while it loads a model and calls it once, less what it held
+    before; None where that cannot be measured."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "graphcore.cli.commands.running.bench"],
+            input=json.dumps(asdict(request)),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+            env=environment,
+        )
+        return int(done.stdout) if done.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+
+
+def _held() -> dict[str, int] | None:
+    """Return the bytes that this process holds, and held at most; None where the system does not tell. The kernel's own
+    count of the most goes on from the process that started this one."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            lines = dict(line.split(":", 1) for line in file if line.startswith(("VmRSS", "VmHWM")))
+        return {key: int(lines[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM")}
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _measured(request: Request) -> int | None:
+    session = runtime.InferenceSession(
+        request.provider, precision=request.precision, intra_op_num_threads=request.threads
+    )
+    small = Graph("small", {"x": TensorType("float32", [1])})
+    small.output(y=-small["x"])
+    session.load(small.to_onnx())(x=[1.0])  # so that what loading imports is no memory of the model
+    feeds = arrays.read_all(request.feeds)
+    before = _held()
+    if request.alone:
+        onnxruntime_alone(request.model, session.providers, request.threads)(feeds)
+    else:
+        session.load(request.model, **request.links)(**feeds)
+    after = _held()
+    return None if before is None or after is None else max(0, after["VmHWM"] - before["VmRSS"])
+
+
+def main() -> int:
+    """Measure what stdin asks for. Returns the exit status."""
+    try:
+        found = _measured(Request(**json.load(sys.stdin)))
+    except GraphcoreError:
+        return 1
+    if found is None:
+        return 1
+    print(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+
+# A picture of a benchmark, as SVG: latency and throughput of each row, both sides side by side.
+
+_WIDTH = 760
+_LEFT, _RIGHT = 170, 90
+_BAR, _GAP, _TOP = 14, 16, 64
+_OURS, _ALONE = "#2563eb", "#9ca3af"
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One row of the picture. alone: of onnxruntime alone, if that runs. batch: the rows that a call takes."""
+
+    label: str
+    batch: int
+    ours: Latency
+    alone: Latency | None
+
+
+def svg(title: str, rows: Sequence[Bars]) -> str:
+    """Return the picture: for each row a bar up to the median and a whisker to the 99th percentile, in milliseconds,
+    and then bars of the rows of the batch a second."""
+    lines = [f'<text x="12" y="24" font-size="15" font-weight="bold">{_text(title)}</text>', _legend()]
+    y = _TOP
+    latency = [[_side(each.ours), _side(each.alone)] for each in rows]
+    rates = [[_rate(each.batch, each.ours), _rate(each.batch, each.alone)] for each in rows]
+    labels = [each.label for each in rows]
+    y = _panel(lines, y, "latency of a call, milliseconds: median, and 99th percentile as a line", labels, latency)
+    y = _panel(lines, y, "throughput, rows of the batch a second", labels, rates)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{y}" viewBox="0 0 {_WIDTH} {y}" '
+        'font-family="system-ui, sans-serif" font-size="12" fill="#111827">'
+    )
+    return "\n".join([head, f'<rect width="{_WIDTH}" height="{y}" fill="#ffffff"/>', *lines, "</svg>", ""])
+
+
+def _side(latency: Latency | None) -> tuple[float, float] | None:
+    return None if latency is None else (latency.percentile(50) * 1e3, latency.percentile(99) * 1e3)
+
+
+def _rate(batch: int, latency: Latency | None) -> tuple[float, float] | None:
+    return None if latency is None else (batch / latency.mean, 0.0)
+
+
+def _legend() -> str:
+    x = _WIDTH - 300
+    return (
+        f'<rect x="{x}" y="34" width="12" height="12" fill="{_OURS}"/><text x="{x + 18}" y="44">graphcore</text>'
+        f'<rect x="{x + 110}" y="34" width="12" height="12" fill="{_ALONE}"/>'
+        f'<text x="{x + 128}" y="44">onnxruntime alone</text>'
+    )
+
+
+def _panel(
+    lines: list[str],
+    y: int,
+    title: str,
+    labels: Sequence[str],
+    rows: Sequence[Sequence[tuple[float, float] | None]],
+) -> int:
+    """Add a panel; return where the next one begins."""
+    lines.append(f'<text x="12" y="{y}" font-weight="bold">{_text(title)}</text>')
+    y += 12
+    most = max((max(side) for row in rows for side in row if side is not None), default=0.0) or 1.0
+    scale = (_WIDTH - _LEFT - _RIGHT) / most
+    for label, row in zip(labels, rows, strict=True):
+        lines.append(f'<text x="12" y="{y + _BAR + 4}">{_text(label)}</text>')
+        for number, (side, colour) in enumerate(zip(row, (_OURS, _ALONE), strict=True)):
+            top = y + number * (_BAR + 2)
+            if side is None:
+                lines.append(f'<text x="{_LEFT}" y="{top + 11}" fill="#6b7280">refused</text>')
+                continue
+            value, whisker = side
+            end = _LEFT + value * scale
+            lines.append(f'<rect x="{_LEFT}" y="{top}" width="{value * scale:.1f}" height="{_BAR}" fill="{colour}"/>')
+            if whisker > value:
+                middle, end = top + _BAR / 2, _LEFT + whisker * scale
+                start = _LEFT + value * scale
+                lines.append(f'<path d="M{start:.1f} {middle}H{end:.1f}" stroke="{colour}" stroke-width="2"/>')
+            lines.append(f'<text x="{end + 6:.1f}" y="{top + 11}">{value:.4g}</text>')
+        y += 2 * (_BAR + 2) + _GAP
+    return y + _GAP
+
+
+def _text(text: str) -> str:
+    return escape(escaped(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphcore.runtime.lowering.decompositions import pooling
-from graphcore.runtime.lowering.decompositions.cuda import bits, floats, networks, order, products, sums
+from graphcore.runtime.lowering.decompositions.cuda import bits, networks, order
 from graphcore.runtime.lowering.decompositions.signature import Decomposition
 from graphcore.types.dtypes import DType
 
@@ -21,20 +21,20 @@ ROWS: list[tuple[Sequence[str], Sequence[DType], Decomposition]] = [
     (("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS, bits.bitwise),
     (("BitwiseNot",), INTEGERS, bits.invert),
     (("BitShift",), UNSIGNED, bits.shift),
-    (("Abs",), FLOATS, floats.absolute),
-    (("Sign",), (F32, F64), floats.sign),
-    (("Relu",), FLOATS, floats.relu),
-    (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), floats.through_double),
-    (("Conv",), (F16, BF16), floats.convolve_narrow),
-    (("ScatterElements", "ScatterND"), (F32, F64), floats.scatter),
-    (("ReduceSum",), INTEGERS, sums.sum_integers),
-    (("MatMul",), INTEGERS, sums.matmul),
-    (("Einsum",), INTEGERS, sums.einsum),
-    (("ReduceProd",), INTEGERS, products.reduce_product),
-    (("CumProd",), (DType.int32, DType.int64, DType.uint32, DType.uint64, F32, F64), products.running_product),
-    (("LpNormalization",), (F64,), products.norm),
-    (("Pad",), (DType.int64,), sums.pad),
-    (("ReduceMax", "ReduceMin"), (F16,), floats.extreme),
+    (("Abs",), FLOATS, bits.absolute),
+    (("Sign",), (F32, F64), bits.sign),
+    (("Relu",), FLOATS, bits.relu),
+    (("Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"), (F32,), bits.through_double),
+    (("Conv",), (F16, BF16), bits.convolve_narrow),
+    (("ScatterElements", "ScatterND"), (F32, F64), bits.scatter),
+    (("ReduceSum",), INTEGERS, networks.sum_integers),
+    (("MatMul",), INTEGERS, networks.matmul),
+    (("Einsum",), INTEGERS, networks.einsum),
+    (("ReduceProd",), INTEGERS, networks.reduce_product),
+    (("CumProd",), (DType.int32, DType.int64, DType.uint32, DType.uint64, F32, F64), networks.running_product),
+    (("LpNormalization",), (F64,), networks.norm),
+    (("Pad",), (DType.int64,), networks.pad),
+    (("ReduceMax", "ReduceMin"), (F16,), bits.extreme),
     (("ReduceMax", "ReduceMin"), (DType.int64,), order.extreme),
     (("ArgMax", "ArgMin"), (*VIEWABLE,), order.argument),
     (("TopK",), (DType.int8, DType.int16, DType.int32, DType.uint8, DType.uint16, DType.uint32), order.top_k_integers),

@@ -17,7 +17,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.runtime.lowering.build import casts_without_bitcast
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions import bits
-from graphcore.runtime.lowering.decompositions.cuda.products import norm
+from graphcore.runtime.lowering.decompositions.cuda.networks import norm
 from graphcore.runtime.lowering.decompositions.older import kernels
 from graphcore.runtime.lowering.decompositions.signature import Decomposition, Replacement
 from graphcore.types.dims import Dim

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.runtime.lowering.dtypes.complex_numbers import real as r
+from graphcore.runtime.lowering.dtypes.complex_numbers import parts as r
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair, Parts, Result, holds_complex
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.lowering.dtypes.complex_numbers import real as r
+from graphcore.runtime.lowering.dtypes.complex_numbers import parts as r
 from graphcore.runtime.lowering.dtypes.complex_numbers.arithmetic import size
 from graphcore.runtime.lowering.dtypes.complex_numbers.exponentials import (
     INFINITY,
@@ -16,10 +16,10 @@ from graphcore.runtime.lowering.dtypes.complex_numbers.exponentials import (
     Function,
     elementwise,
     log_of_size,
+    sin_cos,
     square_root,
     times_exp,
 )
-from graphcore.runtime.lowering.dtypes.complex_numbers.extended import sin_cos
 from graphcore.runtime.lowering.dtypes.complex_numbers.parts import Pair
 
 _FAR = 22.0

@@ -19,13 +19,20 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Captured, Constant, Input, Node, Symbol
 from graphcore.ir.transform.rewrite import Rewrite
-from graphcore.runtime.lowering.dtypes.integers.body_operands import WHOLE_BODIES, is_count, with_axes_of_digits
 from graphcore.runtime.lowering.dtypes.integers.intervals import RULES, Interval, joined, of_array, of_dtype
-from graphcore.runtime.lowering.dtypes.integers.kinds import concerns, is_odd, is_wide, stored_type, wide_dtype
+from graphcore.runtime.lowering.dtypes.integers.kinds import (
+    WHOLE_BODIES,
+    concerns,
+    is_count,
+    is_odd,
+    is_wide,
+    stored_type,
+    wide_dtype,
+    with_axes_of_digits,
+)
 from graphcore.runtime.lowering.dtypes.integers.limbs import conversions, words
 from graphcore.runtime.lowering.dtypes.integers.limbs.limbs import U64, Limbs, Value
 from graphcore.runtime.lowering.dtypes.integers.low_bits import LOOKS, MOVES, ZEROS, low_operands, narrowed
-from graphcore.runtime.lowering.dtypes.integers.wrapping import wrapped
 from graphcore.runtime.lowering.summary import Summary
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -398,3 +405,18 @@ def _is_whole(symbol: Symbol) -> bool:
 def needed(has: Summary) -> bool:
     """Return whether there are integers of other widths than ONNX has in the graph or one of its bodies."""
     return any(map(concerns, has.types))
+
+
+# Integers of widths that ONNX lacks, brought into their range.
+
+
+def wrapped(symbol: Symbol, dtype: DType, held: Interval) -> Symbol:
+    """A tensor of a storage dtype brought into the range of the narrower one."""
+    mask = (1 << dtype.bits) - 1
+    low = symbol
+    if held.lo < 0 or held.hi > mask:
+        low = e.emit("BitwiseAnd", symbol, e.const(symbol, mask))
+    if dtype.is_unsigned:
+        return low
+    sign = e.const(symbol, 1 << (dtype.bits - 1))
+    return e.emit("Sub", e.emit("BitwiseXor", low, sign), sign)

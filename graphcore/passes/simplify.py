@@ -1,0 +1,302 @@
+"""Passes that simplify single nodes: casts, algebraic identities, and padding merged into convolutions."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from graphcore.arrays.casting import Array, cast_array
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.passes.sweep import Inputs, Rule, Sweep
+from graphcore.support.source_lines import Imported
+from graphcore.types.dtypes import DType, is_carried
+from graphcore.types.tensor_types import TensorType
+
+
+def padded(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Take the zeros of a Pad into a Conv."""
+    x, type_ = inputs[0], node.outputs[0].type
+    pad = None if x is None else x.producer
+    if x is None or type(pad) is not Node or pad.domain or pad.op_type != "Pad" or not isinstance(type_, TensorType):
+        return None
+    source = pad.inputs[0]
+    if x.dtype is not DType.float32 or source is None or not x.shape.is_ranked:
+        return None
+    if node.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", b"NOTSET"):
+        return None
+    spatial = len(x.shape) - 2
+    zeros = _zeros(sweep, pad, len(x.shape))
+    filters = sweep.known(inputs[1])
+    if zeros is None or any(a or b for a, b in zeros[:2]) or filters is None or not np.isfinite(filters).all():
+        return None
+    own = list(node.attributes.get("pads", [0] * (2 * spatial)))
+    begins = [own[i] + zeros[2 + i][0] for i in range(spatial)]
+    ends = [own[spatial + i] + zeros[2 + i][1] for i in range(spatial)]
+    attributes = {**node.attributes, "pads": [*begins, *ends]}
+    return sweep.add(node, "Conv", (source, *inputs[1:]), type_, attributes)
+
+
+def _zeros(sweep: Sweep, pad: Node, rank: int) -> list[tuple[int, int]] | None:
+    """Return how many zeros a Pad adds before and after each axis; None where it adds something else."""
+    _, amounts, value, axes = (*pad.inputs, None, None)[:4]
+    if pad.attributes.get("mode", "constant") not in ("constant", b"constant"):
+        return None
+    numbers, filled, places = sweep.known(amounts), sweep.known(value), sweep.known(axes)
+    if numbers is None or (value is not None and filled is None) or (axes is not None and places is None):
+        return None
+    if filled is not None and (filled.size != 1 or filled.reshape(-1)[0] != 0 or np.signbit(filled).any()):
+        return None
+    at = [*range(rank)] if places is None else [int(axis) % rank for axis in places]
+    if len(numbers) != 2 * len(at) or (numbers < 0).any() or len({*at}) != len(at):
+        return None
+    made = [(0, 0)] * rank
+    for i, axis in enumerate(at):
+        made[axis] = int(numbers[i]), int(numbers[len(at) + i])
+    return made
+
+
+PADDING: dict[str, tuple[Rule, ...]] = {"Conv": (padded,)}
+
+
+# Cast simplification: casts to the dtype of the operand, and casts of a lossless cast.
+
+# The bits of a significand, the leading one included.
+_PRECISION: dict[DType, int] = {
+    DType.float8_e5m2: 3,
+    DType.float8_e4m3fn: 4,
+    DType.bfloat16: 8,
+    DType.float16: 11,
+    DType.tensor_float32: 11,
+    DType.float32: 24,
+    DType.float64: 53,
+}
+
+# Which float dtypes hold every value of a narrower one: precision, range, subnormal numbers, infinities and NaN.
+_WIDER: dict[DType, frozenset[DType]] = {
+    DType.float8_e5m2: frozenset(set(_PRECISION) - {DType.float8_e5m2, DType.float8_e4m3fn}),
+    DType.float8_e4m3fn: frozenset(set(_PRECISION) - {DType.float8_e5m2, DType.float8_e4m3fn}),
+    DType.float16: frozenset({DType.tensor_float32, DType.float32, DType.float64}),
+    DType.bfloat16: frozenset({DType.tensor_float32, DType.float32, DType.float64}),
+    DType.tensor_float32: frozenset({DType.float32, DType.float64}),
+    DType.float32: frozenset({DType.float64}),
+}
+
+
+@functools.cache
+def holds(wide: DType, narrow: DType) -> bool:
+    """Return whether every value of `narrow` is one of `wide`, signed zeros, infinities and NaN included."""
+    if DType.string in (wide, narrow) or max(wide.bits, narrow.bits) > 64:
+        return False
+    if wide is narrow or narrow.kind == "bool":
+        return wide is narrow or wide.is_integer or wide in _PRECISION
+    if wide.is_float:
+        if narrow.is_float:
+            return wide in _WIDER.get(narrow, ())
+        # The greatest exponent of each of these dtypes is above what its precision lets through.
+        return wide in _PRECISION and narrow.bits - narrow.is_signed <= _PRECISION[wide]
+    if not (wide.is_integer and narrow.is_integer):
+        return False
+    return wide.min <= narrow.min and narrow.max <= wide.max
+
+
+@functools.cache
+def passes_through(source: DType, between: DType, target: DType) -> bool:
+    """Return whether a cast by way of `between` equals the cast from `source` to `target`, for every value."""
+    if not holds(between, source) or is_carried(target) or (target.is_float and target not in _PRECISION):
+        return False
+    if target is DType.string:
+        return False
+    if not between.is_float or source.is_float or not target.is_integer:
+        return True
+    return holds(target, source)  # an integer that is a float saturates, where it would have wrapped
+
+
+def cast(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove a Cast to the dtype that the operand has; skip the inner Cast of two where that is lossless."""
+    operand = inputs[0]
+    if operand is None or node.attributes.keys() != {"to"} or not _is_known(operand):
+        return None
+    target = node.attributes["to"]
+    if target is operand.dtype:
+        return operand
+    inner = operand.producer
+    if type(inner) is not Node or inner.op_type != "Cast" or inner.domain or inner.attributes.keys() != {"to"}:
+        return None
+    source = inner.inputs[0]
+    if source is None or not _is_known(source) or not passes_through(source.dtype, operand.dtype, target):
+        return None
+    if source.dtype is target:
+        return source if target.storage is target else None  # others may come in with more than they hold
+    return sweep.emit(node, (source,))
+
+
+def _is_known(symbol: Symbol) -> bool:
+    """Return whether it is a tensor whose dtype is more than a default."""
+    return isinstance(symbol.type, TensorType) and not symbol.type.ambiguous
+
+
+CASTS: dict[str, tuple[Rule, ...]] = {"Cast": (cast,)}
+
+
+# Algebraic simplification: nodes whose result is an operand, bit for bit and for every value.
+
+_LAST = (1 << 63) - 1  # the end of a slice that has none
+
+
+def same(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove Identity, and Concat of one operand."""
+    return inputs[0] if len(inputs) == 1 else None
+
+
+def alone(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove Sum, Mean, Max and Min of one operand, but for a Sum that was read: files have it to stop optimisers."""
+    if node.op_type == "Sum" and type(node.origin) is Imported:
+        return None
+    (operand, *rest) = inputs
+    return operand if not rest and operand is not None and _is_plain(operand) else None
+
+
+def divided(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove a Split into one part, which has the static shape of all."""
+    return inputs[0] if len(inputs) == 1 or _is_static(node.outputs[0].type) else None
+
+
+def repeated(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove a Tile by 1 and a Pad by 0."""
+    counts = sweep.known(inputs[1]) if len(inputs) > 1 else None
+    return inputs[0] if counts is not None and (counts == (node.op_type == "Tile")).all() else None
+
+
+def reshaped(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove Reshape, Flatten, Squeeze, Unsqueeze and Expand to the static shape that the operand has."""
+    (operand, type_) = inputs[0], node.outputs[0].type
+    return operand if operand is not None and operand.type is type_ and _is_static(type_) else None
+
+
+def transposed(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove a Transpose that permutes nothing, and two that are inverse."""
+    operand = inputs[0]
+    if operand is None or not isinstance(operand.type, TensorType) or not operand.shape.is_ranked:
+        return None
+    axes = _axes(node, operand.rank)
+    in_order = list(range(operand.rank))
+    if axes == in_order:
+        return operand
+    inner = operand.producer
+    if type(inner) is not Node or inner.op_type != "Transpose" or inner.domain:
+        return None
+    before = _axes(inner, operand.rank)
+    if sorted(axes) != in_order or sorted(before) != in_order:
+        return None
+    return inner.inputs[0] if [before[axis] for axis in axes] == in_order else None
+
+
+def _axes(node: Node, rank: int) -> list[int]:
+    return list(node.attributes.get("perm", range(rank - 1, -1, -1)))
+
+
+def sliced(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove a Slice of everything, forwards."""
+    if len(inputs) < 3:
+        return None
+    operand, starts, ends, _, steps = (*inputs, None, None)[:5]
+    if operand is None or operand.type is not node.outputs[0].type:
+        return None
+    step = sweep.known(steps)
+    if steps is not None and (step is None or (step < 1).any()):
+        return None
+    if _is_static(operand.type):
+        return operand  # forwards, and as many elements as there are
+    start, end = sweep.known(starts), sweep.known(ends)
+    if start is None or end is None or (step is not None and (step != 1).any()):
+        return None
+    return operand if not start.any() and (end == _LAST).all() else None
+
+
+def twice(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove two Not, Neg or BitwiseNot of each other: involutions."""
+    inner = inputs[0].producer if inputs[0] is not None else None
+    if type(inner) is not Node or inner.op_type != node.op_type or inner.domain or len(inner.inputs) != 1:
+        return None
+    operand = inner.inputs[0]
+    return operand if operand is not None and _is_plain(operand) else None
+
+
+# The neutral elements on the right-hand side. x + 0.0 is not x where x is -0.0, and x - (-0.0) neither.
+_NEUTRAL: dict[str, dict[str, float | int]] = {
+    "Add": {"float": -0.0, "integer": 0},
+    "Sub": {"float": 0.0, "integer": 0},
+    "Mul": {"float": 1.0, "integer": 1},
+    "Div": {"float": 1.0, "integer": 1},
+    "And": {"bool": 1},
+    "Or": {"bool": 0},
+    "Xor": {"bool": 0},
+    "BitwiseAnd": {"integer": -1},
+    "BitwiseOr": {"integer": 0},
+    "BitwiseXor": {"integer": 0},
+    "FloorDiv": {"integer": 1},
+    "BitShift": {"integer": 0},
+    "ShiftLeft": {"integer": 0},
+    "ShiftRight": {"integer": 0},
+}
+_ONE_SIDED = frozenset({"BitShift", "Div", "FloorDiv", "ShiftLeft", "ShiftRight", "Sub"})
+
+
+def neutral(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Remove arithmetic with a neutral element."""
+    left, right = inputs if len(inputs) == 2 else (None, None)
+    if left is None or right is None:
+        return None
+    if _is_neutral(sweep, node, right, left):
+        return left
+    if node.op_type not in _ONE_SIDED and _is_neutral(sweep, node, left, right):
+        return right
+    return None
+
+
+def _is_neutral(sweep: Sweep, node: Node, symbol: Symbol, other: Symbol) -> bool:
+    array = sweep.known(symbol)
+    if array is None or not _is_plain(other) or symbol.dtype is not other.dtype:
+        return False
+    if array.size != 1 and not _is_static(other.type):
+        return False
+    dtype = other.dtype
+    kind = "float" if dtype.is_float else "integer" if dtype.is_integer else dtype.kind.value
+    wanted = _NEUTRAL[node.op_type].get(kind)
+    if wanted is None or not array.size or other.type is not node.outputs[0].type:
+        return False
+    value = _as(wanted, array)
+    if array.flat[0] != value or not (array == value).all():  # most are told apart by their first element
+        return False
+    return kind != "float" or bool((np.signbit(array.astype(np.float64)) == np.signbit(wanted)).all())
+
+
+def _as(value: float | int, array: Array) -> object:
+    if value == -1:
+        return cast_array(np.array(-1, np.int64), DType.int64, DType.of(array.dtype))[()]
+    return array.dtype.type(value)
+
+
+def _is_plain(symbol: Symbol) -> bool:
+    """Return whether a value has a dtype of ONNX: feeds of others may have more digits, and are rounded."""
+    type_ = symbol.type
+    return isinstance(type_, TensorType) and type_.dtype.storage is type_.dtype and not type_.ambiguous
+
+
+def _is_static(type_: object) -> bool:
+    return isinstance(type_, TensorType) and type_.shape.is_static
+
+
+IDENTITIES: dict[str, tuple[Rule, ...]] = {
+    "Identity": (same,),
+    "Concat": (same,),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), (alone,)),
+    "Split": (divided,),
+    **dict.fromkeys(("Pad", "Tile"), (repeated,)),
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"), (reshaped,)),
+    "Transpose": (transposed,),
+    "Slice": (sliced,),
+    **dict.fromkeys(("Not", "Neg", "BitwiseNot"), (twice,)),
+    **dict.fromkeys(_NEUTRAL, (neutral,)),
+}

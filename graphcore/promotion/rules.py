@@ -1,0 +1,349 @@
+"""What the rules of the published systems are written with: literals, orders, questions and results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from graphcore.errors import DTypeError, GraphcoreError, PromotionError
+from graphcore.types.dtypes import MOST_BITS, DType
+from graphcore.types.long_integers import text_of
+
+
+def smallest_float(dtype: DType) -> DType:
+    """Return the dtype of a real function of `dtype`: a float stays; otherwise the width decides.
+
+    8 bits give float16, 16 float32, and all else float64; complex numbers stay too. See docs/numbers.md.
+    """
+    if dtype.is_float or dtype.is_complex:
+        return dtype
+    return DType.float16 if dtype.bits <= 8 else DType.float32 if dtype.bits <= 16 else DType.float64
+
+
+def _same(dtype: DType, count: int) -> Resolution:
+    return Resolution((dtype,) * count, dtype)
+
+
+def _numbers_only(key: Key, dtype: DType) -> None:
+    if dtype is DType.string:
+        fix = "ops.string_concat puts strings together" if key.op == "add" else "use numbers or bools"
+        raise NoPromotion(f"{key.op} has no meaning for string", help=fix, error=DTypeError)
+
+
+def _arithmetic(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return _same(dtype, count)
+
+
+def _subtract(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    if dtype is DType.bool:
+        raise NoPromotion(
+            f"{key.op} has no meaning for bool",
+            help="use ^ for the difference of bools and ~ for the opposite, or cast to int8: .cast(DType.int8)",
+            error=DTypeError,
+        )
+    return _same(dtype, count)
+
+
+def _divide(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return _same(dtype if dtype.is_float or dtype.is_complex else DType.float64, count)
+
+
+def _compare(key: Key, dtype: DType, count: int) -> Resolution:
+    if key.op not in ("equal", "not_equal"):
+        _numbers_only(key, dtype)
+    return Resolution((dtype,) * count, DType.bool)
+
+
+def _bitwise(key: Key, dtype: DType, count: int) -> Resolution:
+    if not dtype.is_integer and dtype is not DType.bool:
+        raise NoPromotion(
+            f"{key.op} works on the bits of integers and bools; the operands meet in {dtype}",
+            help=to_integers(dtype, "cast to an integer of the width you mean: .cast(DType.int32)"),
+            error=DTypeError,
+        )
+    return _same(dtype, count)
+
+
+def to_integers(dtype: DType, help: str) -> str:
+    """Return a way to integers: of complex numbers by a part, of others as said."""
+    return "take a part, and cast it to an integer: ops.real(z).cast(DType.int32)" if dtype.is_complex else help
+
+
+def _logical(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return _same(DType.bool, count)
+
+
+def _float(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return _same(smallest_float(dtype), count)
+
+
+def _test(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return Resolution((smallest_float(dtype),) * count, DType.bool)
+
+
+def _number(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return _same(dtype, count)
+
+
+def _keep(key: Key, dtype: DType, count: int) -> Resolution:
+    return _same(dtype, count)
+
+
+def _sum(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    # As in NumPy the sum of bools counts them; bool + bool is *or*.
+    return _same(DType.int64 if dtype is DType.bool else dtype, count)
+
+
+def _mean(key: Key, dtype: DType, count: int) -> Resolution:
+    _numbers_only(key, dtype)
+    return _same(dtype if dtype.is_float or dtype.is_complex else DType.float64, count)
+
+
+RULES = {
+    "join": _keep,
+    "arithmetic": _arithmetic,
+    "subtract": _subtract,
+    "divide": _divide,
+    "compare": _compare,
+    "bitwise": _bitwise,
+    "logical": _logical,
+    "float": _float,
+    "test": _test,
+    "number": _number,
+    "keep": _keep,
+    "sum": _sum,
+    "mean": _mean,
+}
+
+
+# The question that promotion systems are asked, its answer, and their refusal.
+
+Real: TypeAlias = bool | int | float
+Scalar: TypeAlias = Real | complex
+
+Rule: TypeAlias = Literal[
+    "join",  # operands of any dtype meet in a common one, which is the result: concat, where, stack
+    "arithmetic",  # numbers and bools meet in a common dtype, which is the result: + * // % ** min max matmul
+    "subtract",  # like arithmetic, without bools: - and unary -
+    "divide",  # true division: integers divide in a float
+    "compare",  # operands meet in a common dtype, the result is bool
+    "bitwise",  # integers and bools meet in a common dtype
+    "shift",  # the result is the left operand's dtype, the right one is an integer
+    "logical",  # operands are read as truth values, the result is bool
+    "float",  # functions into the reals: exp, sqrt, softmax, layer_norm
+    "test",  # questions about floats: is_nan, is_inf; the result is bool
+    "number",  # functions that keep the dtype of any number: abs, sign, floor
+    "keep",  # anything that moves values without reading them: reshape, gather
+    "sum",  # sums and products over axes
+    "mean",  # averages over axes
+]
+
+
+class Key(NamedTuple):
+    """The properties of an op that promotion systems read.
+
+    elementwise: each element of the result comes of one of each operand, at the same place.
+    """
+
+    op: str
+    rule: Rule
+    elementwise: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The properties of one operand.
+
+    dtype: its dtype, None for a Python literal whose dtype the system chooses. literal: the Python value, if it is one.
+    ambiguous: its dtype is only a default that a known one overrides. rank, length: of its shape, where a system has
+    rules for shapes (None: unknown). terms: where the operand is itself an unfinished expression of the ops that
+    `PromotionSystem.flattens` names, the operands of that expression in written order.
+    """
+
+    dtype: DType | None
+    literal: Scalar | None = None
+    ambiguous: bool = False
+    rank: int | None = None
+    length: int | None = None
+    terms: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One operand of a flattened expression; `negated` where it is subtracted."""
+
+    operand: Operand
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The answer: a dtype for each operand (None: leave it as it is), and the result's.
+
+    ambiguous: the result's dtype is only a default. expression: the operands are the terms of the whole flattened
+    expression, to be combined as a balanced tree in which subtracted terms are negated first. computed: what an
+    element-wise op gives on operands so cast, where that is then cast to `result`.
+    """
+
+    operands: tuple[DType | None, ...]
+    result: DType
+    ambiguous: bool = False
+    expression: bool = False
+    computed: DType | None = None
+
+
+class NoPromotion(Exception):
+    """A system's refusal, before the operands' names are known to it.
+
+    undefined: the publication leaves the case open, rather than forbidding it.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        help: str = "",
+        undefined: bool = False,
+        error: type[GraphcoreError] = PromotionError,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.help = help
+        self.undefined = undefined
+        self.error = error
+
+
+class Value(Protocol):
+    """The part of a Symbol that promotion systems use."""
+
+    @property
+    def type(self) -> Any: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def ambiguous(self) -> bool: ...
+    @property
+    def is_constant(self) -> bool:
+        """True for a constant or a weight, whose producer has the array."""
+
+    @property
+    def producer(self) -> Any: ...
+
+
+# The dtypes of Python numbers: their own, and those that hold them.
+
+
+def default_dtype(literals: Iterable[Scalar]) -> DType:
+    """The dtype of Python scalars that meet no Symbol: bool, int64, float32 as ONNX exporters have it, or complex64."""
+    kinds = {type(value) for value in literals}
+    if complex in kinds:
+        return DType.complex64
+    if float in kinds:
+        return DType.float32
+    return DType.int64 if int in kinds else DType.bool
+
+
+def no_complex(system: str, dtype: DType | None = None) -> NoPromotion:
+    """Return the refusal of complex numbers by a system that has none, which names those that have."""
+    return NoPromotion(
+        f"{system} has no {dtype or 'complex numbers'}",
+        help='build the graph with promotion="array_api", "numpy", "jax" or "torch", or with '
+        'promotion.system("max", complex=True), which joins complex numbers to the lattice',
+    )
+
+
+def check_literal(value: Scalar, dtype: DType) -> None:
+    """Raise an error for a Python scalar that `dtype` cannot hold: ints exactly, floats rounded but not overflowed."""
+    if holds(value, dtype):
+        return
+    if isinstance(value, complex):
+        fix = "cast the Symbol to a complex dtype first: .cast(DType.complex64)"
+        if dtype.is_complex:
+            fix = "cast the Symbol to the wider complex dtype: .cast(DType.complex128)"
+        raise NoPromotion(f"{text_of(value)} cannot be held in {dtype}", help=fix, error=DTypeError)
+    if dtype.is_complex:
+        raise NoPromotion(
+            f"{text_of(value)} cannot be held in {dtype}",
+            help="cast the Symbol to the wider complex dtype, .cast(DType.complex128), or write a float",
+            error=DTypeError,
+        )
+    if isinstance(value, float) and not dtype.is_float:
+        fix = (
+            f"cast the Symbol first: .cast(DType.float32), or write {int(value)!r}"
+            if math.isfinite(value)
+            else ("cast the Symbol to a float first: .cast(DType.float32)")
+        )
+    elif dtype.is_float:
+        if abs(value) > dtype.max:
+            wider = "float32" if abs(value) <= DType.float32.max and dtype.bits < 32 else "float64"
+            fix = f"cast the Symbol to a wider float: .cast(DType.{wider})"
+            if dtype is DType.float64 or abs(value) > DType.float64.max:
+                fix = f"float64 holds {DType.float64.min} to {DType.float64.max}, and no dtype more"
+        else:
+            fix = f"write {float(value)!r} if rounding is meant, or cast the Symbol to a wider float"
+    elif isinstance(value, int) and value.bit_length() > MOST_BITS:
+        fix = f"integers have {MOST_BITS} bits at most"
+    else:
+        fix = f"{dtype} holds {text_of(dtype.min)} to {text_of(dtype.max)}; cast the Symbol to a wider dtype first"
+    raise NoPromotion(f"{text_of(value)} cannot be held in {dtype}", help=fix, error=DTypeError)
+
+
+def holds(value: Scalar, dtype: DType) -> bool:
+    """Return whether a Python scalar may become a value of `dtype`: ints exactly, floats rounded but not overflowed."""
+    if dtype.is_complex:
+        parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
+        return all(holds(part, dtype.storage) for part in parts)
+    if isinstance(value, complex):
+        return False
+    if dtype.is_float:
+        if isinstance(value, float):
+            # What overflows is what rounds past the greatest finite value: half a step beyond it.
+            return not math.isfinite(value) or abs(value) <= dtype.max or math.isfinite(_rounded(value, dtype))
+        try:
+            return float(value) == value and _rounded(float(value), dtype) == value
+        except OverflowError:
+            return False
+    if dtype.kind.value == "string" or isinstance(value, float):
+        return False
+    return dtype.min <= value <= dtype.max
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    import numpy as np  # takes longer to import than all systems, and dtypes meet without it
+
+    if dtype is DType.tensor_float32:
+        bits = int(np.float32(value).view(np.uint32))
+        return float(np.uint32((bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000).view(np.float32))
+    with np.errstate(over="ignore"):
+        return float(np.array(value, np.float64).astype(dtype.numpy))
+
+
+# The ops that ask for an order of numbers, which complex ones have not.
+
+ORDERED = frozenset(
+    {
+        "arg_max", "argmax", "argmin", "argsort", "bottom_k", "ceil", "clip", "floor", "floor_div", "fmod", "greater",
+        "greater_equal", "less", "less_equal", "max", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
+        "median", "min", "minimum", "mod", "modf", "quantile", "relu", "rint", "scatter_max", "scatter_min",
+        "scatter_nd_max", "scatter_nd_min", "sort", "top_k", "trunc",
+    }
+)  # fmt: skip
+"""Those that ask which of two numbers is the greater, or for the whole number next to one."""
+
+IN_PARTS = "compute on the parts: ops.real(z), ops.imag(z), ops.abs(z)"
+
+
+def check_order(key: Key, dtype: DType) -> None:
+    """Raise `NoPromotion` for an op that asks for an order of complex numbers."""
+    if dtype.is_complex and key.op in ORDERED:
+        raise NoPromotion("complex numbers have no order", help=IN_PARTS, error=DTypeError)

@@ -1,1 +1,0 @@
-"""Other sizes and names for the dims of a graph."""

@@ -1,1 +1,0 @@
-"""Items of an iterable, run as rows of batches: `Model.map`."""

@@ -1,0 +1,206 @@
+"""Normalisations, means of windows and parts of transposed tensors by one operator each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.arrays.casting import Array
+from graphcore.ir.constants import constant_array
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.match import Pattern, either, op
+from graphcore.passes.sweep import LIMIT, Inputs, Sweep
+from graphcore.runtime.fusions.convolutions import BLOCK
+from graphcore.runtime.fusions.matching import floats, is_float32, node_of, number_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+
+
+def part(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return one place of a transposed tensor, as `unbind` of PyTorch is written, as the Transpose of a Gather.
+
+    Only where the last axis changes places: where it stays, a Transpose copies whole rows of all parts at once.
+    """
+    taken, axes = (*inputs, None)[:2]
+    split = node_of(taken, "Split")
+    turned = None if split is None else node_of(split.inputs[0], "Transpose")
+    read = node.inputs[0]
+    if taken is None or split is None or turned is None or read is None or not isinstance(read.producer, Node):
+        return None
+    x, named = turned.inputs[0], constant_array(axes, weights=True, outer=True)
+    perm = turned.attributes.get("perm")
+    if x is None or perm is None or named is None or named.size != 1 or not is_float32(x, taken):
+        return None
+    axis = int(named.reshape(-1)[0]) % x.rank
+    whole = read.producer.inputs[0]
+    if split.attributes.get("axis", 0) % x.rank != axis or any(s.shape[axis] != 1 for s in split.outputs):
+        return None
+    if perm[-1] == x.rank - 1 or axis == x.rank - 1 or whole is None or sweep.readers(whole) > 1:
+        return None
+    source = perm[axis]
+    place = next(i for i, s in enumerate(split.outputs) if s is taken)
+    dims = [d for i, d in enumerate(x.shape) if i != source]
+    index = sweep.constant(node, np.array(place, np.int64))
+    gathered = sweep.add(node, "Gather", (x, index), floats(*dims), {"axis": source})
+    rest = [p - (p > source) for i, p in enumerate(perm) if i != axis]
+    return sweep.add(node, "Transpose", (gathered,), node.outputs[0].type, {"perm": rest})
+
+
+# Fuse normalisations written as means and roots: PyTorch's exports, and spellings that onnxruntime does not fuse.
+
+_FEWEST = 16
+"""Elements from which on a sum of squares takes less time than ReduceL2."""
+
+
+def _rms_norm(x: Symbol, axes: Symbol, epsilon: Symbol) -> Symbol:
+    square = either(x * x, op("Pow", x, 2.0))
+    root = op("Sqrt", op("ReduceMean", square, axes, keepdims=1) + epsilon)
+    return either(x / root, x * either(op("Reciprocal", root), 1.0 / root))
+
+
+_RMS_NORM = Pattern(_rms_norm, x=is_float32, epsilon=lambda s: (number_of(s) or 0.0) > 0)
+_CENTRED = Pattern(lambda x, axes: x - op("ReduceMean", x, axes, keepdims=1), x=is_float32)
+
+
+def norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return x / sqrt(mean(x ** 2) + epsilon) as RMSNormalization; as LayerNormalization where x is less its mean."""
+    found = _RMS_NORM.match_node(node, inputs)
+    if found is None:
+        return None
+    x, axes, epsilon = found
+    if not _is_last(x, axes) or x.type is not node.outputs[0].type or not x.shape[-1].is_static or x.shape[-1] == 0:
+        return None
+    centred = _CENTRED.match(x)
+    source, operator = x, "RMSNormalization"
+    if centred is not None and _is_last(*centred):
+        source, operator = centred[0], "LayerNormalization"
+    ones = sweep.constant(node, np.ones(int(x.shape[-1]), np.float32))
+    return sweep.add(node, operator, (source, ones), x.type, {"axis": -1, "epsilon": number_of(epsilon)})
+
+
+def scaled_norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return a norm without scale times a vector as a norm with that scale."""
+    for norm, scale in _norms(node, inputs, "LayerNormalization", "RMSNormalization"):
+        ones = constant_array(norm.inputs[1], weights=True, outer=True)
+        if ones is not None and (ones == 1).all():
+            return sweep.add(node, norm.op_type, (norm.inputs[0], scale), node.outputs[0].type, norm.attributes)
+    return None
+
+
+def biased_norm(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return a layer norm without bias plus a vector as a layer norm with that bias."""
+    for norm, bias in _norms(node, inputs, "LayerNormalization"):
+        return sweep.add(node, norm.op_type, (*norm.inputs, bias), node.outputs[0].type, norm.attributes)
+    return None
+
+
+def length(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return ReduceL2 of the last axes as the root of a sum of squares, whose kernel adds whole registers.
+
+    That of float16 in float32, as the provider computes it, which has no other kernel.
+    """
+    x, axes = (*inputs, None)[:2]
+    array = None if axes is None else constant_array(axes, weights=True, outer=True)
+    result = node.outputs[0].type
+    if x is None or array is None or not array.size or not _is_tensor(x, node.outputs[0]) or x.rank == 0:
+        return None
+    named = sorted({int(axis) % x.rank for axis in array.reshape(-1)})
+    if named != list(range(x.rank - len(named), x.rank)) or not all(x.shape[a].is_static for a in named):
+        return None
+    if math.prod(int(x.shape[a]) for a in named) < _FEWEST:
+        return None
+    wide = floats(*x.shape)
+    if x.dtype is DType.float16:
+        x = sweep.add(node, "Cast", (x,), wide, {"to": DType.float32})
+    square = sweep.add(node, "Mul", (x, x), wide)
+    last = sweep.constant(node, np.array(named, np.int64))
+    kept = {"keepdims": node.attributes.get("keepdims", 1)}
+    total = sweep.add(node, "ReduceSum", (square, last), floats(*node.outputs[0].shape), kept)
+    root = sweep.add(node, "Sqrt", (total,), total.type)
+    return root if root.type is result else sweep.add(node, "Cast", (root,), result, {"to": DType.float16})
+
+
+def _is_tensor(*symbols: Symbol) -> bool:
+    """Return whether all are tensors of float32 or float16 of known rank."""
+    types = [s.type for s in symbols]
+    return all(
+        isinstance(t, TensorType) and t.dtype in (DType.float32, DType.float16) and t.shape.is_ranked for t in types
+    )
+
+
+def _norms(node: Node, inputs: Inputs, *op_types: str) -> list[tuple[Node, Symbol]]:
+    """Return norms without bias among two operands, each with the other operand, a vector of their last axis."""
+    found = []
+    for made, vector in (inputs, inputs[::-1]):
+        norm = node_of(made, *op_types)
+        if norm is None or made is None or vector is None or len(norm.inputs) > 2:
+            continue
+        is_vector = is_float32(vector) and vector.rank == 1 and vector.shape[0] == made.shape[-1]
+        if is_vector and made.type is node.outputs[0].type:
+            found.append((norm, vector))
+    return found
+
+
+def _is_last(x: Symbol, axes: Symbol) -> bool:
+    """Return whether axes are a constant that names the last axis of x alone."""
+    array = constant_array(axes, weights=True, outer=True)
+    return array is not None and array.size == 1 and x.rank > 0 and int(array.reshape(-1)[0]) in (-1, x.rank - 1)
+
+
+# Compute means of windows as sums by a convolution: the kernel of AveragePool adds one element at a time.
+
+
+def pool(sweep: Sweep, node: Node, inputs: Inputs) -> Symbol | None:
+    """Return AveragePool as a depthwise convolution with ones, by the numbers of elements. Sums may come in
+    another order.
+
+    Not of channels that onnxruntime keeps in blocks, for which it has another kernel of AveragePool, unless padding
+    counts.
+    """
+    x, attributes = inputs[0], node.attributes
+    if x is None or len(node.outputs) > 1 or not is_float32(x, node.outputs[0]) or x.rank != 4:
+        return None
+    channels, kernel = x.shape[1], attributes.get("kernel_shape", ())
+    is_plain = not attributes.get("ceil_mode", 0) and attributes.get("auto_pad", "NOTSET") in ("NOTSET", b"NOTSET")
+    if not is_plain or len(kernel) != 2 or any(d != 1 for d in attributes.get("dilations", ())):
+        return None
+    if not channels.is_static or channels == 0:
+        return None
+    counts_padding = attributes.get("count_include_pad", 0) and any(attributes.get("pads", ()))
+    if int(channels) % BLOCK == 0 and not counts_padding:
+        return None
+    if int(channels) * int(np.prod(kernel)) * 4 > LIMIT:
+        return None
+    counts = _counts(x, attributes)
+    if counts is None:
+        return None
+    filters = sweep.constant(node, np.ones((int(channels), 1, *kernel), np.float32))
+    # A window of -0.0 alone has the mean 0.0.
+    bias = sweep.constant(node, np.zeros(int(channels), np.float32))
+    kept = {name: attributes[name] for name in ("pads", "strides") if name in attributes}
+    said = {"group": int(channels), "kernel_shape": list(kernel), **kept}
+    sums = sweep.add(node, "Conv", (x, filters, bias), node.outputs[0].type, said)
+    return sweep.add(node, "Div", (sums, sweep.constant(node, counts)), node.outputs[0].type)
+
+
+def _counts(x: Symbol, attributes: Mapping[str, Any]) -> Array | None:
+    """Return how many elements each mean is of; None where only the run knows."""
+    kernel, pads = attributes["kernel_shape"], attributes.get("pads", [0] * 4)
+    if attributes.get("count_include_pad", 0) or not any(pads):
+        return np.asarray(np.prod(kernel), np.float32)
+    sides = [*x.shape][2:]
+    if not all(side.is_static and side != 0 for side in sides):
+        return None
+    strides = attributes.get("strides", [1, 1])
+    rows, columns = (_lengths(int(sides[i]), kernel[i], strides[i], (pads[i], pads[i + 2])) for i in range(2))
+    made = np.outer(rows, columns).astype(np.float32)[None, None]
+    return made if made.size and made.all() and made.nbytes <= LIMIT else None
+
+
+def _lengths(side: int, kernel: int, stride: int, pads: Sequence[int]) -> Array:
+    """Return how many elements of an axis each window has."""
+    starts = np.arange(0, side + sum(pads) - kernel + 1, stride) - pads[0]
+    return np.minimum(starts + kernel, side) - np.maximum(starts, 0)

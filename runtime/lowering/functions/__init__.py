@@ -1,1 +1,0 @@
-"""Calls of functions and of custom operators: inlined, or kept."""

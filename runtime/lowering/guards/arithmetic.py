@@ -1,0 +1,281 @@
+"""Arithmetic that optimisers of onnxruntime take for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Constant, Node, Symbol
+from graphcore.runtime.lowering.guards.guard import Guard, built_here, hide, rewriting
+from graphcore.support.source_lines import Imported
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, tensor_type
+
+_SUMS = ("Add", "Sub")
+_PRODUCTS = ("Mul", "Div")
+_COMMUTATIVE = ("Add", "Mul")
+_EXACT = "biuOSUT"
+"""The kinds of NumPy's dtypes that hold no floats."""
+
+Array = np.ndarray[Any, Any]
+
+
+def is_rounded(array: Array, neutral: Sequence[float] = (0.0, 1.0)) -> bool:
+    """Return whether an array is one float64 that float32 rounds to one of these numbers, which it is not."""
+    if array.size != 1 or array.dtype != np.float64:
+        return False
+    number = array.reshape(())
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = float(number.astype(np.float32))
+    return rounded in neutral and rounded != float(number)
+
+
+def is_endless(array: Array, op_type: str) -> bool:
+    """Return whether a product with an array is one with a number that is not finite, or a quotient one by 0."""
+    if array.size != 1 or array.dtype.kind in _EXACT:
+        return False
+    number = float(array.reshape(()))
+    return not np.isfinite(number) or (not number and op_type == "Div")
+
+
+def constant_place(node: Node, is_meant: Callable[[Array, str], bool]) -> int | None:
+    """Return where a sum or a product has a constant that is meant, beside an operand that is none.
+
+    is_meant: tells of its array and the operator. None where there is none.
+    """
+    for place in (1, 0) if node.op_type in _COMMUTATIVE else (1,):
+        held, other = node.inputs[place], node.inputs[1 - place]
+        if (
+            held is not None
+            and other is not None
+            and type(held.producer) is Constant
+            and type(other.producer) is not Constant
+            and is_meant(held.producer.array, node.op_type)
+        ):
+            return place
+    return None
+
+
+def _hiding(
+    trap: str,
+    when: str,
+    why: str,
+    operators: Sequence[str],
+    is_meant: Callable[[Array, str], bool],
+    write: Callable[[Graph, Node, int], None],
+    beside: Sequence[str] = (),
+) -> Guard:
+    """Return the guard that writes nodes of these operators, built here, which have a constant that is meant.
+
+    beside: operators without which the optimiser has nothing to do, where these are others.
+    """
+
+    def found(graph: Graph) -> Iterator[Node]:
+        return (node for node in built_here(graph, operators) if constant_place(node, is_meant) is not None)
+
+    def write_node(graph: Graph, node: Node) -> None:
+        place = constant_place(node, is_meant)
+        assert place is not None
+        write(graph, node, place)
+
+    return rewriting(trap, when, why, beside or operators, found, write_node)
+
+
+def _write_rounded(graph: Graph, node: Node, place: int) -> None:
+    """Write a Sum, which computes what Add does and is left alone, or a factor that only the run knows."""
+    if node.op_type in _SUMS:
+        as_sum(graph, node)
+    else:
+        _write_factor(graph, node, place)
+
+
+def _write_endless(graph: Graph, node: Node, place: int) -> None:
+    """Write a factor that only the run knows; in place of a divisor of 0 too, whose sign a Where may lose."""
+    held = _operand(node, place)
+    if node.op_type == "Div":
+        assert isinstance(held.producer, Constant)
+        with np.errstate(divide="ignore"):
+            inverse = np.reciprocal(held.producer.array)
+        if np.isinf(inverse).all():
+            held = graph.build.constant(inverse, held.dtype)
+            change(node, op_type="Mul", inputs=(_operand(node, 0), held))
+    _write_factor(graph, node, place)
+
+
+def _write_factor(graph: Graph, node: Node, place: int) -> None:
+    """Give the constant of a node by a Where whose condition only the run knows."""
+    held, other = _operand(node, place), _operand(node, 1 - place)
+    unknown = graph.build.emit("IsNaN", (other,), tensor_type(DType.bool, other.shape))
+    factor = graph.build.emit("Where", (unknown, held, held), tensor_type(held.dtype, node.outputs[0].shape))
+    inputs: list[Symbol | None] = [other, other]
+    inputs[place] = factor
+    change(node, inputs=tuple(inputs))
+
+
+def _write_empty(graph: Graph, node: Node, place: int) -> None:
+    """Write the constant in the shape of the result, which has no elements either."""
+    held, other = _operand(node, place), _operand(node, 1 - place)
+    shape = graph.build.emit("Shape", (other,), tensor_type(DType.int64, Shape([other.rank])))
+    change(node, op_type="Expand", inputs=(held, shape))
+
+
+def _operand(node: Node, place: int) -> Symbol:
+    found = node.inputs[place]
+    assert found is not None
+    return found
+
+
+_NEUTRAL: Mapping[str, float] = MappingProxyType({"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
+
+ROUNDED = _hiding(
+    "optimiser NoopElimination float64",
+    "Add, Sub, Mul, Div",
+    "the optimiser drops x + 1e-300, whose constant is 0 in float32",
+    (*_SUMS, *_PRODUCTS),
+    lambda array, op_type: is_rounded(array, (_NEUTRAL[op_type],)),
+    _write_rounded,
+)
+ENDLESS = _hiding(
+    "optimiser MatMulScaleFusion of infinity",
+    "MatMul, and Mul or Div",
+    "the optimiser multiplies by infinity after the sum, where infinities have met",
+    _PRODUCTS,
+    is_endless,
+    _write_endless,
+    beside=("MatMul",),
+)
+EMPTY = _hiding(
+    "optimiser NoopElimination",
+    "Add, Sub, Mul, Div",
+    "the optimiser takes a constant without elements for a 0 or a 1",
+    (*_SUMS, *_PRODUCTS),
+    lambda array, op_type: not array.size,
+    _write_empty,
+)
+
+
+# Write a Relu of float64 before a Clip as a Clip: onnxruntime's optimiser fuses the two, and fails on float64.
+
+
+def _write(graph: Graph, node: Node) -> None:
+    """Make a Clip from 0 up of a Relu."""
+    # Without an upper bound the kernel takes the greatest number for infinity.
+    bounds = (graph.build.constant(np.array(bound), DType.float64) for bound in (0.0, np.inf))
+    change(node, op_type="Clip", inputs=(node.inputs[0], *bounds))
+
+
+def _clipped(graph: Graph) -> Iterable[Node]:
+    """Return the Relus of float64 that were built here and that a Clip reads."""
+    found: dict[int, Node] = {}
+    for node in graph.nodes:
+        if node.op_type == "Clip" and not node.domain and node.inputs[0] is not None:
+            relu = node.inputs[0].producer
+            if (
+                isinstance(relu, Node)
+                and relu.op_type == "Relu"
+                and not relu.domain
+                and relu.outputs[0].dtype is DType.float64
+                and type(relu.origin) is not Imported
+            ):
+                found[id(relu)] = relu
+    return found.values()
+
+
+CLIPPED_RELU = rewriting(
+    "optimiser FuseReluClip",
+    "Relu, Clip",
+    "the optimiser fails on a Relu of float64 before a Clip",
+    {"Relu"},
+    _clipped,
+    _write,
+)
+
+
+# Keep a Sigmoid of float64 apart from a product: some releases fuse the two to a QuickGelu, of float32 alone.
+
+
+def _products(graph: Graph) -> Iterator[Node]:
+    """Return the products with a Sigmoid of float64."""
+    return (node for node in built_here(graph, {"Mul"}) if any(map(_is_sigmoid, node.inputs)))
+
+
+def _quick_gelu_write(graph: Graph, node: Node) -> None:
+    for place, operand in enumerate(node.inputs):
+        if _is_sigmoid(operand):
+            hide(graph, node, place)
+
+
+def _is_sigmoid(symbol: Symbol | None) -> bool:
+    node = None if symbol is None else symbol.producer
+    if not isinstance(node, Node) or node.op_type != "Sigmoid" or node.domain:
+        return False
+    return node.outputs[0].dtype is DType.float64
+
+
+QUICK_GELU = rewriting(
+    "optimiser QuickGeluFusion",
+    "Sigmoid, Mul",
+    "the optimiser makes of both an operator that has no kernel in float64",
+    {"Sigmoid"},
+    _products,
+    _quick_gelu_write,
+)
+
+
+# Keep x + 0.0: onnxruntime's optimiser removes it, but -0.0 + 0.0 is 0.0.
+#
+# The optimiser knows Add and Sub; Sum computes the same and is left alone.
+
+_ZEROS = {"Add": False, "Sub": True}
+"""The operators, and the sign of the zero with which they change -0.0."""
+
+
+def as_sum(graph: Graph, node: Node) -> None:
+    """Make Sum of an Add, or of a Sub of a constant."""
+    if node.op_type == "Sub":
+        lhs, rhs = node.inputs
+        assert rhs is not None
+        assert isinstance(rhs.producer, Constant)
+        change(node, inputs=(lhs, graph.build.constant(-rhs.producer.array, rhs.dtype)))
+    change(node, op_type="Sum")
+
+
+def _sums(graph: Graph) -> Iterator[Node]:
+    """Yield the nodes that were built here and add a constant zero to a float."""
+    # The longest step of lowering a graph that is legal: most nodes have to end here.
+    for node in graph.nodes:
+        if node.op_type in _ZEROS and not node.domain and type(node.origin) is not Imported:
+            lhs, rhs = node.inputs
+            if (type(lhs.producer) is Constant or type(rhs.producer) is Constant) and _adds_zero(node):  # type: ignore[union-attr]
+                yield node
+
+
+def _adds_zero(node: Node) -> bool:
+    operands = node.inputs if node.op_type == "Add" else node.inputs[1:]
+    return any(_is_zero(symbol, _ZEROS[node.op_type]) for symbol in operands)
+
+
+def _is_zero(symbol: Symbol | None, negative: bool) -> bool:
+    """Return whether a Symbol is a constant of one zero of that sign."""
+    if symbol is None or type(symbol.producer) is not Constant:
+        return False
+    array = symbol.producer.array
+    if array.size != 1 or not symbol.dtype.is_float:
+        return False
+    number = np.asarray(array, np.float64).reshape(())
+    return bool(number == 0) and bool(np.signbit(number)) is negative
+
+
+ADDED_ZERO = rewriting(
+    "sum with a constant zero",
+    "Add, Sub",
+    "the optimiser drops x + 0.0, which is not x for -0.0",
+    _ZEROS,
+    _sums,
+    as_sum,
+)

@@ -1,0 +1,293 @@
+"""Dequantised operands that optimisers of onnxruntime would round, retype or move wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphcore.ir.constants import constant_array
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.guards.guard import built_here, hide, rewriting
+from graphcore.support.source_lines import Imported
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+
+
+def _untold(graph: Graph) -> Iterator[Node]:
+    """Yield the nodes without a zero point, those of others' models too."""
+    for node in graph.nodes:
+        if node.op_type == "DequantizeLinear" and not node.domain and (len(node.inputs) < 3 or node.inputs[2] is None):
+            x = node.inputs[0]
+            if x is not None and isinstance(x.type, TensorType) and x.dtype is not DType.uint8:
+                yield node
+
+
+def _tell(graph: Graph, node: Node) -> None:
+    x, scale = node.inputs[:2]
+    assert x is not None
+    assert scale is not None
+    change(node, inputs=(x, scale, _zeros(graph, x.dtype, scale)))
+
+
+def _zeros(graph: Graph, dtype: DType, scale: Symbol) -> Symbol:
+    """Return zeros of a dtype in the shape of a scale."""
+    sizes = [dim.value for dim in scale.shape]
+    if None not in sizes:
+        return graph.build.constant(np.zeros([n or 0 for n in sizes], dtype.numpy), dtype)
+    shape = graph.build.emit("Shape", (scale,), tensor_type(DType.int64, Shape([scale.rank])))
+    return graph.build.emit(
+        "ConstantOfShape", (shape,), tensor_type(dtype, scale.shape), {"value": np.zeros(1, dtype.numpy)}
+    )
+
+
+ZERO_POINTS = rewriting(
+    "DequantizeLinear without a zero point",
+    "DequantizeLinear, Transpose",
+    "the optimiser that moves the Transpose would quantise to uint8",
+    {"Transpose"},
+    _untold,
+    _tell,
+)
+
+
+# The node that dequantises a value, perhaps before moves.
+
+
+def dequantizing(symbol: Symbol | None, moves: Container[str] = ()) -> Node | None:
+    """Return the DequantizeLinear that a value comes from; None where there is none. moves: what may come after it."""
+    node = None if symbol is None else symbol.producer
+    while isinstance(node, Node) and node.op_type in moves and not node.domain:
+        node = None if node.inputs[0] is None else node.inputs[0].producer
+    is_one = isinstance(node, Node) and node.op_type == "DequantizeLinear" and not node.domain
+    return node if is_one and isinstance(node, Node) else None
+
+
+# Widen dequantised weights by arithmetic: onnxruntime fuses their product into one that quantises the other operand.
+#
+# A DequantizeLinear of 8-bit weights before a MatMul becomes a MatMulNBits that rounds activations to int8, by
+# default. The numbers that are meant are those of a float product: the weights are widened by arithmetic, which the
+# runtime does once. Where both operands are dequantised, the runtime's integer product is the same but for its last
+# rounding.
+
+_PRODUCTS = frozenset({"MatMul", "Gemm"})
+_MOVES = frozenset({"Reshape", "Transpose"})
+_BYTES = frozenset({DType.int8, DType.uint8})
+
+
+def _dequantised(graph: Graph) -> Iterable[Node]:
+    """Return the nodes that dequantise weights of such products."""
+    return {id(weight): weight for node in graph.nodes for weight in _weights(node)}.values()
+
+
+def _weights(node: Node) -> list[Node]:
+    """Return the nodes that dequantise an operand of a product, where the other operand is a float."""
+    if node.op_type not in _PRODUCTS or node.domain or len(node.inputs) < 2:
+        return []
+    made = [dequantizing(s, _MOVES) for s in node.inputs[:2]]
+    return [weight for weight in made if weight is not None and _is_weight(weight)] if None in made else []
+
+
+def _is_weight(node: Node) -> bool:
+    """Return whether a node widens constant bytes to float32, by one scale or by one for each place of an axis."""
+    x, scale = node.inputs[:2]
+    if (
+        x is None
+        or scale is None
+        or any(s is not None and constant_array(s, weights=True, outer=True) is None for s in node.inputs)
+    ):
+        return False
+    if x.type.dtype not in _BYTES or scale.type.dtype is not DType.float32 or node.attributes.get("block_size"):
+        return False
+    result = node.outputs[0].type
+    return isinstance(result, TensorType) and result.dtype is DType.float32 and scale.rank < 2
+
+
+def _widen(graph: Graph, node: Node) -> None:
+    """Make a node the product of the widened bytes, less their zero point, and the scale."""
+    x, scale, *zero = node.inputs
+    factor = constant_array(scale, weights=True, outer=True)
+    assert x is not None
+    assert factor is not None
+    type_ = tensor_type(DType.float32, x.shape)
+    wide = graph.build.emit("Cast", (x,), type_, {"to": DType.float32})
+    point = constant_array(zero[0], weights=True, outer=True) if zero else None
+    if point is not None:
+        wide = graph.build.emit("Sub", (wide, _along(graph, node, x, point.astype(np.float32))), type_)
+    change(node, op_type="Mul", attributes={}, inputs=(wide, _along(graph, node, x, factor)))
+
+
+def _along(graph: Graph, node: Node, x: Symbol, array: np.ndarray[Any, Any]) -> Symbol:
+    """Return a constant of one element, or of one for each place of the node's axis, that broadcasts against `x`."""
+    if array.ndim:
+        axis = node.attributes.get("axis", 1) % x.rank
+        array = array.reshape([-1 if i == axis else 1 for i in range(x.rank)])
+    return graph.build.constant(array, DType.float32)
+
+
+MATMUL = rewriting(
+    "product with dequantised weights",
+    "DequantizeLinear",
+    "the optimiser would round the other operand to int8",
+    {"DequantizeLinear"},
+    _dequantised,
+    _widen,
+)
+
+
+# Keep moves of dequantised int8 and int32 apart from what dequantises it.
+#
+# An optimiser quantises again after a move (QDQPropagationTransformer): there is no QuantizeLinear to int32. Another
+# one makes uint8 of int8 (QDQS8ToU8Transformer), beside an attribute of newer opsets that still says int8. A Sum of
+# one operand gives that operand and is left alone. Sessions leave the optimisers out, for models that others wrote
+# too. Moves that are quantised again by the graph itself are left as they are: both nodes then go.
+
+_QUANTIZED_MOVES = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def _moves(graph: Graph) -> Sequence[Node]:
+    """Return the moves of dequantised int8, built here, that others than QuantizeLinear read."""
+    found = [node for node in built_here(graph, _QUANTIZED_MOVES) if _dequantises_int8(node.inputs[0])]
+    if not found:
+        return ()
+    readers: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for symbol in node.inputs:
+            if symbol is not None:
+                readers.setdefault(symbol.id, []).append(node)
+    given = {symbol.id for symbol in graph.outputs}
+    return [node for node in found if not _is_quantised(node, readers, given)]
+
+
+def _is_move(node: Node) -> bool:
+    return node.op_type in _QUANTIZED_MOVES and not node.domain and type(node.origin) is not Imported
+
+
+def moves_int32(node: Node) -> bool:
+    """Return whether a node moves what is dequantised from int32."""
+    made = dequantizing(node.inputs[0]) if node.op_type in _QUANTIZED_MOVES and not node.domain else None
+    x = None if made is None else made.inputs[0]
+    return x is not None and x.type.dtype is DType.int32
+
+
+def _dequantises_int8(symbol: Symbol | None) -> bool:
+    """Return whether a value is made of int8 by one scale and a zero point."""
+    node = dequantizing(symbol)
+    if node is None or len(node.inputs) < 3:
+        return False
+    x, scale = node.inputs[:2]
+    if x is None or scale is None or x.type.dtype is not DType.int8 or scale.rank > 1:
+        return False
+    return constant_array(x, weights=True, outer=True) is None
+
+
+def _is_quantised(node: Node, readers: Mapping[int, Sequence[Node]], given: set[int]) -> bool:
+    """Return whether what a move gives is only ever quantised again, perhaps after other moves."""
+    result = node.outputs[0]
+    if result.id in given:
+        return False
+    after = readers.get(result.id, ())
+    return all(n.op_type == "QuantizeLinear" or (_is_move(n) and _is_quantised(n, readers, given)) for n in after)
+
+
+INT8 = rewriting(
+    "optimiser QDQS8ToU8Transformer",
+    "DequantizeLinear before a move",
+    "the optimiser makes uint8 of int8 and leaves what says int8",
+    {"DequantizeLinear"},
+    _moves,
+    lambda graph, node: hide(graph, node, 0),
+)
+INT32 = rewriting(
+    "optimiser QDQPropagationTransformer",
+    "DequantizeLinear before a move",
+    "the optimiser quantises to int32, which no kernel does",
+    {"DequantizeLinear"},
+    lambda graph: filter(moves_int32, built_here(graph, _QUANTIZED_MOVES)),
+    lambda graph, node: hide(graph, node, 0),
+)
+
+
+# Keep operands that are dequantised by scales along an axis from being multiplied as integers.
+#
+# onnxruntime's QDQSelectorActionTransformer makes one operator of DequantizeLinear and what reads it, for any scales.
+# Its kernels take one scale, and scales for the filters of a Conv and the columns of a second factor; of others they
+# refuse some, and multiply by wrong ones elsewhere. Sessions leave the optimiser out, for models that others wrote
+# too.
+
+_FUSED = frozenset(
+    "Add ArgMax AveragePool Concat Conv ConvTranspose Div Gemm GlobalAveragePool LeakyRelu MatMul Mul Pow Resize"
+    " Sigmoid Softmax Sub TopK Where".split()
+)
+"""Operators that are computed on integers."""
+_MOVED_SCALES = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def has_scales(node: Node) -> bool:
+    """Return whether an operator that may be computed on integers has such an operand."""
+    if node.op_type not in _FUSED or node.domain:
+        return False
+    for place, operand in enumerate(node.inputs):
+        made = _dequantizing(operand)
+        if made is None or operand is None or _has_one(made):
+            continue
+        if operand.producer is not made or not _is_taken(node, place, made):
+            return True
+    return False
+
+
+def _dequantizing(symbol: Symbol | None) -> Node | None:
+    """Return the node that dequantises bytes, perhaps before moves."""
+    node = dequantizing(symbol, _MOVED_SCALES)
+    x = None if node is None else node.inputs[0]
+    return node if x is not None and x.type.dtype in _BYTES else None
+
+
+def _has_one(made: Node) -> bool:
+    """Return whether a node dequantises by one scale."""
+    scale = made.inputs[1]
+    assert scale is not None
+    return scale.shape.is_ranked and (scale.rank == 0 or (scale.rank == 1 and scale.shape[0] == 1))
+
+
+def _is_taken(node: Node, place: int, made: Node) -> bool:
+    """Return whether kernels take scales along the axis of an operand."""
+    if made.attributes.get("block_size"):
+        return True  # which the optimiser leaves alone, or multiplies as blocks
+    x = made.inputs[0]
+    assert x is not None
+    rank = x.rank if x.shape.is_ranked else 0
+    axis = made.attributes.get("axis", 1)
+    axis = axis + rank if axis < 0 else axis
+    if node.op_type in ("Conv", "ConvTranspose"):
+        return place == 1 and axis == (0 if node.op_type == "Conv" else 1)
+    if place != 1 or rank != 2:
+        return False
+    if node.op_type == "Gemm":
+        has_zero = len(made.inputs) > 2 and made.inputs[2] is not None
+        return has_zero and axis == (0 if node.attributes.get("transB") else 1)
+    return node.op_type == "MatMul" and axis == 1
+
+
+def _found(graph: Graph) -> Iterator[Node]:
+    return filter(has_scales, built_here(graph, _FUSED))
+
+
+def _write(graph: Graph, node: Node) -> None:
+    """Hide all that is dequantised: a product of one such factor is another trap, which rounds the other factor."""
+    for place, operand in enumerate(node.inputs):
+        if _dequantizing(operand) is not None:
+            hide(graph, node, place)
+
+
+SCALES = rewriting(
+    "optimiser QDQSelectorActionTransformer",
+    "DequantizeLinear by scales along an axis",
+    "the optimiser multiplies integers whose scales its kernels do not take",
+    {"DequantizeLinear"},
+    _found,
+    _write,
+)

@@ -1,0 +1,239 @@
+"""Kernels that fail on tensors without elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from graphcore.errors import GraphError
+from graphcore.ir.bodies import body, outermost
+from graphcore.ir.constants import constant_array
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.state.dim_minima import least, minima
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.ir.transform.walk import bodies, edit
+from graphcore.runtime.lowering.guards.guard import Guard, rewriting
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, Type, _shape, tensor_type
+
+_REDUCTIONS = frozenset({f"Reduce{kind}" for kind in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
+
+
+def _negative(graph: Graph) -> Iterator[Node]:
+    """Yield the reductions along an axis below 0."""
+    return (node for node in graph.nodes if _counted(node) is not None)
+
+
+def _write(graph: Graph, node: Node) -> None:
+    axes = _counted(node)
+    assert axes is not None
+    change(node, inputs=(node.inputs[0], graph.build.vector(axes)))
+
+
+def _counted(node: Node) -> list[int] | None:
+    """Return the axes counted from the front; None where they are already, or not constant."""
+    if node.op_type not in _REDUCTIONS or node.domain or len(node.inputs) < 2:
+        return None
+    x, axes = node.inputs
+    known = constant_array(axes, weights=True, outer=True)
+    if x is None or known is None or not isinstance(x.type, TensorType) or not x.shape.is_ranked:
+        return None
+    found: list[int] = np.reshape(known, -1).tolist()
+    return [axis % len(x.shape) for axis in found] if any(axis < 0 for axis in found) else None
+
+
+NEGATIVE_AXES = rewriting(
+    "empty reduction along an axis below 0",
+    "Reduce*",
+    "the kernel leaves out reductions of empty tensors along them",
+    _REDUCTIONS,
+    _negative,
+    _write,
+)
+
+
+# Guard attention against empty inputs: the kernel fails on them, and sizes are known at run time only.
+#
+# Where a dim may be 0, an If chooses between the kernel and zeros, the result without keys. The result is empty itself
+# where there are no queries.
+
+_COUNTED = (DType.float32, DType.int64, DType.int32)
+"""Dtypes of inputs whose elements are counted, which every provider can."""
+_FLAG = tensor_type(DType.bool, _shape([]))
+_NUMBER = tensor_type(DType.int64, _shape([]))
+
+
+def _is_needed(parts: Sequence[Graph]) -> bool:
+    """Return whether there is such an attention."""
+    return any(_may_fail(node) for graph in _unguarded(parts) for node in graph.nodes)
+
+
+def _run(parts: Sequence[Graph]) -> bool:
+    """Put the test before such nodes. Return whether there are any."""
+    is_changed = False
+    for graph in [*_unguarded(parts)]:
+        tests: dict[frozenset[Dim], Symbol] = {}
+        found = [node for node in graph.nodes if _may_fail(node)]
+        with edit(graph) as nodes:
+            for node in found:
+                nodes.insert_before(node, partial(_guard, graph, tests, node))
+        is_changed |= bool(found)
+    return is_changed
+
+
+def _unguarded(parts: Sequence[Graph]) -> Iterator[Graph]:
+    """Yield the graphs but the branches of such tests."""
+    branches = {id(body) for graph in parts for node in graph.nodes if _is_guard(node) for body in bodies(node)}
+    return (graph for graph in parts if id(graph) not in branches)
+
+
+def _may_fail(node: Node) -> bool:
+    """Return whether a node is attention without a past, of which some dim may turn out to be 0."""
+    if node.op_type != "Attention" or node.domain or len(node.outputs) != 1 or any(node.inputs[4:6]):
+        return False
+    q, k, v = node.inputs[:3]
+    if not all(isinstance(s.type, TensorType) and s.shape.is_ranked for s in (q, k, v, *node.outputs) if s is not None):
+        return False
+    assert q is not None
+    assert k is not None
+    return bool(_unsure(q) | _unsure(k)) and (q.rank == 4 or node.outputs[0].shape[-1].is_static)
+
+
+def _unsure(symbol: Symbol) -> frozenset[Dim]:
+    known = minima(outermost(symbol.graph).metadata)
+    return frozenset([d for d in symbol.shape if least(d, known) <= 0])
+
+
+def _is_guard(node: Node) -> bool:
+    """Return whether a node is such a test already, in a model that was exported and is read."""
+    branches = [[n.op_type for n in inner.nodes] for inner in bodies(node)] if node.op_type == "If" else []
+    return len(branches) == 2 and branches[0][-2:] == ["Concat", "Expand"] and branches[1] == ["Attention"]
+
+
+def _guard(graph: Graph, tests: dict[frozenset[Dim], Symbol], node: Node) -> None:
+    """Make a node the test, with the kernel in one branch and zeros in the other."""
+    q, k = node.inputs[:2]
+    assert q is not None
+    assert k is not None
+    test = _is_empty(graph, q, k, tests)
+    branches = {"then_branch": _zeros(graph, node), "else_branch": _kernel(graph, node)}
+    change(node, op_type="If", inputs=(test,), attributes=branches)
+
+
+def _zeros(graph: Graph, node: Node) -> Graph:
+    """Return the body that gives zeros, as many as the result has."""
+    with body(graph, "attention") as made:
+        b = made.build
+        q, _, v = [None if s is None else b.capture(s) for s in node.inputs[:3]]
+        assert q is not None
+        assert v is not None
+        result = node.outputs[0]
+        leading = result.rank - 1
+        front = b.emit("Shape", (q,), _sizes(leading), {"end": leading})
+        last = b.emit("Shape", (v,), _sizes(1), {"start": 3}) if result.rank == 4 else b.vector([int(result.shape[-1])])
+        shape = b.emit("Concat", (front, last), _sizes(result.rank), {"axis": 0})
+        b.outputs([(None, b.emit("Expand", (b.scalar(0.0, result.dtype), shape), result.type))])
+    return made
+
+
+def _kernel(graph: Graph, node: Node) -> Graph:
+    with body(graph, "attention") as made:
+        given = tuple([None if s is None else made.build.capture(s) for s in node.inputs])
+        made.build.outputs([(None, made.build.emit("Attention", given, node.outputs[0].type, node.attributes))])
+    return made
+
+
+def _sizes(count: int) -> Type:
+    return tensor_type(DType.int64, _shape([Dim(count)]))
+
+
+def _is_empty(graph: Graph, q: Symbol, k: Symbol, tests: dict[frozenset[Dim], Symbol]) -> Symbol:
+    """Return the test for no queries or no keys: the same for all layers where an input of the graph tells."""
+    dims = _unsure(q) | _unsure(k)
+    if dims in tests:
+        return tests[dims]
+    has_names = not any(d.is_dynamic for d in dims)
+    telling = [s for s in graph.input_symbols if _tells(s, dims)] if has_names else []
+    asked = telling[:1] or ([q] if has_names and _unsure(q) == _unsure(k) else [q, k])
+    zero = graph.build.scalar(0, DType.int64)
+    first, *more = [graph.build.emit("Equal", (graph.build.emit("Size", (s,), _NUMBER), zero), _FLAG) for s in asked]
+    test = graph.build.emit("Or", (first, more[0]), _FLAG) if more else first
+    if telling:
+        tests[dims] = test
+    return test
+
+
+def _tells(symbol: Symbol, dims: frozenset[Dim]) -> bool:
+    """Return whether an input has no elements exactly where one of the dims is 0."""
+    type_ = symbol.type
+    if not isinstance(type_, TensorType) or type_.dtype not in _COUNTED or not type_.shape.is_ranked:
+        return False
+    return _unsure(symbol) == dims
+
+
+ATTENTION = Guard(
+    "Attention without elements",
+    "Attention from a fusion",
+    "the kernel fails on no queries or keys",
+    frozenset({"Attention"}),
+    _is_needed,
+    _run,
+    is_of_fusions=True,
+)
+
+
+# Refuse a Conv whose filters have no elements along an axis: onnxruntime's kernel never ends, and cannot be stopped.
+#
+# Where only the run knows, a Reshape to at least one element along each of these axes fails in words.
+
+_LEADING = 2
+"""The axes of filters that are channels, before those of the kernel."""
+
+
+def _found(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        if node.op_type == "Conv" and not node.domain and node.inputs[1] is not None:
+            type_ = node.inputs[1].type
+            if isinstance(type_, TensorType) and not _has_elements(type_.shape):
+                yield node
+
+
+def _has_elements(shape: Shape) -> bool:
+    return shape.is_ranked and all((dim.lower_bound or 0) > 0 for dim in shape[_LEADING:])
+
+
+def _empty_kernels_write(graph: Graph, node: Node) -> None:
+    x, w, *others = node.inputs
+    assert w is not None
+    if w.shape.is_ranked and any(dim.is_static and not int(dim) for dim in w.shape[_LEADING:]):
+        raise GraphError(
+            "Conv: its filters have no elements along an axis, on which the kernel of onnxruntime never ends",
+            operands={"W": w},
+            help="give filters of at least one element along each axis",
+        )
+    b = graph.build
+    count = Dim.dynamic() if not w.shape.is_ranked else Dim(w.rank)
+    front = b.emit("Shape", (w,), _empty_kernels_sizes(Dim(_LEADING)), {"end": _LEADING})
+    kernel = b.emit("Shape", (w,), _empty_kernels_sizes(count - _LEADING), {"start": _LEADING})
+    least = b.emit("Max", (kernel, b.vector([1])), kernel.type)
+    shape = b.emit("Concat", (front, least), _empty_kernels_sizes(count), {"axis": 0})
+    # Without allowzero a 0 of the channels is what stands there already.
+    change(node, inputs=(x, b.emit("Reshape", (w, shape), w.type), *others))
+
+
+def _empty_kernels_sizes(count: Dim) -> TensorType:
+    return tensor_type(DType.int64, Shape([count]))
+
+
+KERNELS = rewriting(
+    "Conv without a kernel",
+    "Conv",
+    "the kernel never ends on filters without elements along an axis",
+    {"Conv"},
+    _found,
+    _empty_kernels_write,
+)

@@ -1,0 +1,138 @@
+"""Keep Transposes away from operators that onnxruntime's optimisers cannot move them into or past.
+
+MatmulTransposeFusion takes a Transpose into a product, past a Cast between them; where the Transpose moves the first
+axis of several batches it reads a node that it removed, and the process ends. TransposeOptimizer moves a Transpose past
+a cubic Resize, whose kernel takes images on the last two axes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from graphcore.ir.graph import Graph
+from graphcore.ir.state.closed import change
+from graphcore.ir.symbol import Node, Symbol
+from graphcore.runtime.lowering.guards.guard import built_here, rewriting
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType, tensor_type
+
+PRODUCTS = frozenset({"FusedMatMul", "MatMul"})
+_HALVES = (DType.float16, DType.bfloat16)
+
+
+def moves_first(perm: Sequence[int]) -> bool:
+    """Return whether a permutation of three axes or more moves the first one."""
+    return len(perm) > 2 and perm[0] != 0
+
+
+def is_cast_transpose(x: Symbol | None) -> bool:
+    """Return whether a value comes from a Transpose that moves the first axis, by a Cast that is there or will be.
+
+    The runtime casts halves around products, of which it has no kernels.
+    """
+    made, is_cast = None if x is None else x.producer, x is not None and x.dtype in _HALVES
+    if isinstance(made, Node) and made.op_type == "Cast" and made.inputs[0] is not None:
+        made, is_cast = made.inputs[0].producer, True
+    if not is_cast or not isinstance(made, Node) or made.op_type != "Transpose" or made.domain:
+        return False
+    x = made.outputs[0]
+    return x.shape.is_ranked and moves_first(made.attributes.get("perm") or range(x.rank)[::-1])
+
+
+def _products(graph: Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if node.op_type in PRODUCTS and any(map(is_cast_transpose, node.inputs)))
+
+
+def _apart(graph: Graph, node: Node) -> None:
+    """Put an Unsqueeze and a Squeeze before such operands, which change nothing and which no optimiser leaves out."""
+    b, inputs = graph.build, [*node.inputs]
+    for place, x in enumerate(inputs):
+        if x is not None and is_cast_transpose(x):
+            shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
+            wide = b.emit("Unsqueeze", (x, b.vector([0])), tensor_type(x.dtype, shape))
+            inputs[place] = b.emit("Squeeze", (wide, b.vector([0])), x.type)
+    change(node, inputs=tuple(inputs))
+
+
+CAST = rewriting(
+    "optimiser MatmulTransposeFusion of casts",
+    "Transpose, Cast, MatMul",
+    "the optimiser ends the process where a Cast is between a Transpose of batches and a product",
+    {"Transpose"},
+    _products,
+    _apart,
+    in_standard=True,
+)
+
+
+def _cubic(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        if node.op_type == "Resize" and not node.domain and node.attributes.get("mode") == "cubic":
+            x = node.inputs[0]
+            if x is not None and x.shape.is_ranked and x.rank == 4:
+                yield node
+
+
+def _copy(graph: Graph, node: Node) -> None:
+    """Put a DepthToSpace of blocks of one before a Resize: TransposeOptimizer moves nothing past it."""
+    x = node.inputs[0]
+    assert x is not None
+    change(node, inputs=(graph.build.emit("DepthToSpace", (x,), x.type, {"blocksize": 1}), *node.inputs[1:]))
+
+
+CUBIC = rewriting(
+    "optimiser TransposeOptimizer",
+    "Transpose and cubic Resize",
+    "the optimiser moves a Transpose past a Resize that has no kernel for other axes than the last two",
+    {"Transpose"},
+    _cubic,
+    _copy,
+    in_standard=True,
+)
+
+
+# Keep Casts of narrow dtypes before a Shape: onnxruntime's optimiser drops them, and has no Shape of such dtypes.
+#
+# An Unsqueeze stands between, and the Shape begins after the axis that it adds. Sessions leave the optimiser out, for
+# models that others wrote too.
+
+
+def is_of_narrow(node: Node) -> bool:
+    """Return whether a node is a Shape of what a Cast made of a dtype of 2 or 4 bits, or of float8."""
+    if node.op_type != "Shape" or node.domain:
+        return False
+    cast = None if node.inputs[0] is None else node.inputs[0].producer
+    if not isinstance(cast, Node) or cast.op_type != "Cast" or cast.domain or cast.inputs[0] is None:
+        return False
+    type_ = cast.inputs[0].type
+    return isinstance(type_, TensorType) and (
+        1 < type_.dtype.bits < 8 or (type_.dtype.is_float and type_.dtype.bits == 8)
+    )
+
+
+def _found(graph: Graph) -> Iterator[Node]:
+    return filter(is_of_narrow, built_here(graph, {"Shape"}))
+
+
+def _write(graph: Graph, node: Node) -> None:
+    (x,) = node.inputs
+    assert x is not None
+    shape = Shape([Dim(1), *x.shape]) if x.shape.is_ranked else x.shape
+    wide = graph.build.emit("Unsqueeze", (x, graph.build.vector([0])), tensor_type(x.dtype, shape))
+    # Places from the end on are those that they were.
+    moved = {key: at + 1 if at >= 0 else at for key, at in node.attributes.items() if key in ("start", "end")}
+    start = moved.pop("start", 1)
+    if start < 0 and x.shape.is_ranked:
+        start = max(start, -x.rank)
+    change(node, inputs=(wide,), attributes={"start": start, **moved})
+
+
+GUARD = rewriting(
+    "optimiser PreShapeNodeElimination",
+    "Cast before Shape",
+    "the optimiser drops the Cast, and there is no Shape of dtypes of 2 or 4 bits",
+    {"Shape"},
+    _found,
+    _write,
+)

@@ -1,1 +1,0 @@
-"""Guards of what is dequantised: onnxruntime computes it on integers again, or moves it."""

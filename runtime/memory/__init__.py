@@ -1,1 +1,0 @@
-"""Memory of sessions: huge pages, and weights that kernels reorder."""

@@ -1,1 +1,0 @@
-"""The optimisers of onnxruntime: which of them have nothing to do in a model."""
