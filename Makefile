@@ -118,11 +118,11 @@ page:
 	npm --prefix graphcore/view/frontend ci --no-audit --no-fund --silent
 	npm --prefix graphcore/view/frontend run --silent build
 
-# The venvs are kept outside of the tree: graphcore/runtime/kernel_probe/venvs.py.
+# The venvs are kept outside of the tree: tools/kernel_probe/venvs.py.
 test-releases: $(VENV)/.dev-stamp
 	@missed=; for release in $(RELEASES); do \
 	  echo "== onnxruntime $$release"; \
-	  python=$$($(PY) -m graphcore.runtime.kernel_probe.venvs "$$release") \
+	  python=$$($(PY) -m tools.kernel_probe.venvs "$$release") \
 	    && PYTHONPATH="$(CURDIR)" "$$python" -m pytest -n 2 -m releases --all || missed="$$missed $$release"; \
 	done; [ -z "$$missed" ] || { echo "error: tests failed with onnxruntime$$missed" >&2; exit 1; }
 

@@ -4,7 +4,7 @@
 
 A release has the kernel of Attention at some opsets and not at others, or a kernel that is wrong; a session is given
 the opset that has it, or primitives. CPU time of one thread, both sides in one process of the release's own environment
-(graphcore/runtime/kernel_probe/venvs.py). Without arguments: all measured releases that are supported.
+(tools/kernel_probe/venvs.py). Without arguments: all measured releases that are supported.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _call(function: Callable[..., object], given: list[Any]) -> Callable[[], obj
 def main() -> int:
     from graphcore.errors import MissingExtraError
     from graphcore.models import minilm
-    from graphcore.runtime.kernel_probe.venvs import python_of
     from graphcore.runtime.lowering.targets.releases import is_supported, table_of
+    from tools.kernel_probe.venvs import python_of
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_releases", description=__doc__)
     supported = [r.version for r in table_of("cpu").releases if is_supported(r.version)]

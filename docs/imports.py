@@ -47,7 +47,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "runtime": (
         "doctor",
         "__init__",
-        "kernel_probe quantizer tracing",
+        "quantizer tracing",
         "isolation",
         "session",
         "batcher direct warm_start",

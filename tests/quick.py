@@ -102,8 +102,11 @@ def tests_of(path: str) -> list[str]:
     """Return the test files for a changed file, the closest first."""
     if path in test_files():
         return [path]
-    if path.startswith("tests/"):
-        return _tests_with(path.removesuffix(".py").replace("/", "."))
+    parts = path.removesuffix(".py").split("/")
+    if parts[0] == "tests":
+        return _tests_with(".".join(parts))
+    if parts[0] == "tools":  # which tests name by the file, or by a package that it is in
+        return next(filter(None, (_tests_with(".".join(parts[:end])) for end in range(len(parts), 1, -1))), [])
     changed = {module for module, file in modules().items() if file == ROOT / path}
     tests: list[str] = []
     if not changed:  # a table, a page or a script

@@ -14,8 +14,8 @@ import onnx
 from onnx import numpy_helper
 
 from graphcore import DType
-from graphcore.runtime.kernel_probe.kernels.case import Case
 from tests.support.operators.cases import DTYPES, Place, every
+from tools.kernel_probe.kernels.case import Case
 
 Array = np.ndarray[Any, Any]
 NUMBERS = (0, 1, -1, 2, -2, 3, 7, 16, 127, 128, -129, 1 << 15, -(1 << 31), 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63))

@@ -14,21 +14,22 @@ import onnxruntime
 import pytest
 
 from graphcore import DType, Graph, TensorType
-from graphcore.runtime.kernel_probe import __main__ as probe
-from graphcore.runtime.kernel_probe import sweep as sweeping
-from graphcore.runtime.kernel_probe.kernels.build import operators, swept_dtypes
-from graphcore.runtime.kernel_probe.kernels.case import DTYPES, Case, Operand
-from graphcore.runtime.kernel_probe.kernels.cases import CASES
-from graphcore.runtime.kernel_probe.kernels.judge import judge
-from graphcore.runtime.kernel_probe.sweep import Job, Outcomes, jobs, sweep
-from graphcore.runtime.kernel_probe.tables import document, facts, merged, seen_in
-from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, fourier
+from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS
+from graphcore.runtime.lowering.decompositions import fourier as window_functions
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.incorrect import UNROUNDED
 from graphcore.runtime.lowering.targets.legality import incorrect, kernels, legality
 from graphcore.runtime.lowering.targets.releases import Range, Runtime, table_of
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.transport_dtypes import to_ort
+from tools.kernel_probe import __main__ as probe
+from tools.kernel_probe import sweep as sweeping
+from tools.kernel_probe.kernels.build import operators, swept_dtypes
+from tools.kernel_probe.kernels.case import DTYPES, Case, Operand
+from tools.kernel_probe.kernels.cases import CASES
+from tools.kernel_probe.kernels.judge import judge
+from tools.kernel_probe.sweep import Job, Outcomes, jobs, sweep
+from tools.kernel_probe.tables import document, facts, merged, seen_in
 
 pytestmark = pytest.mark.releases
 
@@ -124,7 +125,9 @@ def wrong(outcomes: Outcomes) -> dict[tuple[str, DType], str]:
     rules = legality("cpu")
     differs = {(job.op_type, job.dtype): outcome.values for job, outcome in outcomes.items() if outcome.values}
     # Windows are measured by the dtype of the result, and have a decomposition by that of the length.
-    left = {key: why for key, why in differs.items() if key not in DECOMPOSITIONS and key[0] not in fourier.TERMS}
+    left = {
+        key: why for key, why in differs.items() if key not in DECOMPOSITIONS and key[0] not in window_functions.TERMS
+    }
     return {key: why for key, why in left.items() if rules.allows(*key)}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphcore.errors import RunError
-from graphcore.runtime.kernel_probe import venvs
+from tools.kernel_probe import venvs
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 LOCKED = """\

@@ -12,14 +12,14 @@ import pytest
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
 from graphcore.onnx.proto.model_proto import encode, join
-from graphcore.runtime.kernel_probe.probes import found
-from graphcore.runtime.kernel_probe.probes.casts import of_casts
 from graphcore.runtime.lowering.build.casts import MERGED as MERGED_TRAP
 from graphcore.runtime.lowering.build.casts import Casts
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.ort import release
 from tests.support import reference
 from tests.support.graphs import Array
+from tools.kernel_probe.probes import found
+from tools.kernel_probe.probes.casts import of_casts
 
 pytestmark = pytest.mark.releases
 

@@ -30,7 +30,6 @@ from graphcore.ir.symbol import Node
 from graphcore.onnx.proto.model_proto import encode, join
 from graphcore.runtime import session as sessions
 from graphcore.runtime.inspection.placement import planned, recorded
-from graphcore.runtime.kernel_probe.cuda_table import facts
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import Legality, kernels, legality
@@ -42,6 +41,7 @@ from tests.support import reference
 from tests.support.every.case import ALL
 from tests.support.every_op import CASES, graph_of
 from tests.support.pretended import kernel
+from tools.kernel_probe.cuda_table import facts
 
 Array = np.ndarray[Any, Any]
 D = DType

@@ -17,12 +17,12 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore import Graph, Symbol, TensorType, ops
-from graphcore.runtime.kernel_probe.probes import Probe
-from graphcore.runtime.kernel_probe.probes import traps as probed
-from graphcore.runtime.kernel_probe.probes.probe import bare, written
 from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
 from graphcore.runtime.ort.optimisers import SIGNS
+from tools.kernel_probe.probes import Probe
+from tools.kernel_probe.probes import traps as probed
+from tools.kernel_probe.probes.probe import bare, written
 
 pytestmark = pytest.mark.releases
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from graphcore import DType, Graph, TensorType
-from graphcore.runtime.kernel_probe import page, ranges, tables
-from graphcore.runtime.kernel_probe.probing import NONE, RIGHT, WRONG
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.decompositions import rows_of
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import ANY, Range, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import Seen
+from tools.kernel_probe import page, ranges, tables
+from tools.kernel_probe.probing import NONE, RIGHT, WRONG
 
 SEEN = Seen(
     ("1.24.4", "1.27.0", "1.30.0", "1.32.0"),
@@ -155,4 +155,4 @@ def test_page_has_every_release_and_every_trap() -> None:
     for release in table_of("cpu").releases:
         assert f"| {release.version} |" in text
     rows = "\n".join(page._rows(traps.seen()))
-    assert rows in text, "run python -m graphcore.runtime.kernel_probe --releases ... --only-probes"
+    assert rows in text, "run python -m tools.kernel_probe --releases ... --only-probes"

@@ -16,13 +16,11 @@ import pytest
 
 import graphcore as gc
 from graphcore import DType, Graph, TensorType, ops
-from graphcore.runtime.kernel_probe import probing
-from graphcore.runtime.kernel_probe.probes import Probe, found, operator, probes
-from graphcore.runtime.kernel_probe.probes import traps as probed
-from graphcore.runtime.kernel_probe.workers import Worker
-from graphcore.runtime.lowering import functions
+from graphcore.runtime.lowering import functions as custom_ops
 from graphcore.runtime.lowering.build import casts
-from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent, matmul, rearranging
+from graphcore.runtime.lowering.decompositions import DECOMPOSITIONS, empty_recurrent
+from graphcore.runtime.lowering.decompositions import matmul as quantized
+from graphcore.runtime.lowering.decompositions import rearranging as reverse_sequence
 from graphcore.runtime.lowering.decompositions.older import bitcast, empty, kernels
 from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.targets import TARGETS, traps
@@ -32,6 +30,10 @@ from graphcore.runtime.ort import optimisers
 from graphcore.runtime.ort import release as installed
 from tests.ops.test_activation import ELEMENTWISE
 from tests.support.graphs import Array
+from tools.kernel_probe import probing
+from tools.kernel_probe.probes import Probe, found, operator, probes
+from tools.kernel_probe.probes import traps as probed
+from tools.kernel_probe.workers import Worker
 
 D = DType
 INF = float("inf")
@@ -113,10 +115,10 @@ def _named() -> set[str]:
     rows |= {casts.MERGED, casts.SATURATES, casts.TWICE, casts.OVERFLOWS, casts.FLOAT8_TO_BOOL, casts.PARTS}
     rows |= {
         installed.MEMORY,
-        matmul.NARROW_SCALES,
-        functions.STATISTICS,
-        rearranging.EMPTY,
-        rearranging.ONE_AXIS,
+        quantized.NARROW_SCALES,
+        custom_ops.STATISTICS,
+        reverse_sequence.EMPTY,
+        reverse_sequence.ONE_AXIS,
         empty_recurrent.FLAT,
         kernels.COUNTED_PADDING,
     }

@@ -161,6 +161,7 @@ def test_quick_finds_tests_that_use_a_file() -> None:
 def test_quick_finds_tests_of_importing_files_and_tables() -> None:
     assert "tests/passes/test_passes.py" in quick.tests_of("graphcore/passes/folding.py")
     assert "tests/lowering/test_traps.py" in quick.tests_of("runtime/lowering/targets/traps.json")
+    assert quick.tests_of("tools/kernel_probe/probes/floats.py") == ["tests/lowering/test_traps.py"]
 
 
 @pytest.mark.usefixtures("few")

@@ -18,7 +18,6 @@ import graphcore as gc
 from graphcore import DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import GraphError, ModelError, RunError
 from graphcore.ir.graph import Precision, TargetName
-from graphcore.runtime.kernel_probe import sweep as sweeping
 from graphcore.runtime.lowering import lower
 from graphcore.runtime.lowering.targets import TARGETS
 from graphcore.runtime.lowering.targets.legality import kernels, legality
@@ -27,6 +26,7 @@ from graphcore.runtime.openvino import session as openvino
 from graphcore.runtime.openvino.session import can_widen, joined, widened
 from graphcore.runtime.openvino.support import LIMIT, TAKEN, findings, unguarded
 from graphcore.runtime.ort import providers
+from tools.kernel_probe import sweep as sweeping
 
 D = DType
 HAS_PROVIDER = openvino.PROVIDER in onnxruntime.get_available_providers()

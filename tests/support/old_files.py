@@ -269,7 +269,7 @@ def with_plain_ends(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def run(folder: Path, python: str) -> None:
     """Run all files of a folder in another environment, restarting after each that ends its process."""
-    script = Path(gc.__file__).parent / "runtime" / "kernel_probe" / "run_files.py"
+    script = Path(__file__).with_name("run_files.py")
     for kind in ("results.npz", "failed.txt"):
         for old in folder.glob(f"*.{kind}"):
             old.unlink()

@@ -1,7 +1,7 @@
 """`python -m tests.support.scoring cells|suite --output path`: how much is right on the installed onnxruntime.
 
 cells: those of `tests/support/every/score.py`. suite: ONNX's own tests of nodes. No test, but what
-`python -m graphcore.runtime.kernel_probe --releases` asks of each release.
+`python -m tools.kernel_probe --releases` asks of each release.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 
 from graphcore.errors import LossyCastWarning
 from graphcore.ir.graph import Graph
-from graphcore.runtime.kernel_probe.workers import Died, Worker
 from graphcore.runtime.session import InferenceSession
 from tests.support.backend import collected, outcome, ways
 from tests.support.every.score import CELLS, DTYPES, OPS, agrees, operands, types_of, wanted
+from tools.kernel_probe.workers import Died, Worker
 
 
 def wrong_cells(processes: int = 2) -> tuple[int, dict[str, str]]:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from graphcore.errors import GraphcoreError, RunError
-from graphcore.runtime.kernel_probe.tables import document, facts_of, merged
-from graphcore.runtime.kernel_probe.venvs import folder, package_of
 from graphcore.runtime.lowering.targets.releases import table_of
 from tools.cuda_without_gpu import stubs
+from tools.kernel_probe.tables import document, facts_of, merged
+from tools.kernel_probe.venvs import folder, package_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "runtime" / "lowering" / "targets" / "cuda.json"
@@ -67,7 +67,7 @@ def write_table(releases: list[str]) -> int:
     """Write cuda.json; releases that it has already and that are not named keep their rows."""
     new = []
     for release in releases:
-        facts = asked(release, "graphcore.runtime.kernel_probe.cuda_table")
+        facts = asked(release, "tools.kernel_probe.cuda_table")
         print(f"onnxruntime-gpu {release}: {facts['count']:,} kernels", file=sys.stderr)
         new.append(facts)
     named = {facts["onnxruntime"] for facts in new}

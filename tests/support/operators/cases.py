@@ -12,10 +12,10 @@ from graphcore import DType, Graph, TensorType
 from graphcore.onnx.operators.calling import NAMED
 from graphcore.onnx.schemas.catalogue import entry, names
 from graphcore.promotion.max import DTYPES as PROMOTED
-from graphcore.runtime.kernel_probe.kernels import cases as measured
-from graphcore.runtime.kernel_probe.kernels.build import Question, question
-from graphcore.runtime.kernel_probe.kernels.case import SWEPT, Case, Operand, Values
 from tests.support.backend import rebuilt
+from tools.kernel_probe.kernels import cases as measured
+from tools.kernel_probe.kernels.build import Question, question
+from tools.kernel_probe.kernels.case import SWEPT, Case, Operand, Values
 
 ML = "ai.onnx.ml"
 DTYPES = (*PROMOTED, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2, DType.string)

@@ -13,12 +13,12 @@ import graphcore as gc
 from graphcore import DType, Graph
 from graphcore.errors import DTypeError, GraphcoreError
 from graphcore.onnx.operators.calling import NAMED
-from graphcore.runtime.kernel_probe.kernels.case import Case
 from graphcore.runtime.lowering import lower
 from graphcore.types.tensor_types import TensorType
 from tests.support.every_op import of_graph
 from tests.support.operators.cases import Place
 from tests.support.operators.wanted import difference, wanted
+from tools.kernel_probe.kernels.case import Case
 
 _F4, _E8, _M4, _M5 = DType.float4_e2m1, DType.float8_e8m0, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz
 _NARROW = (

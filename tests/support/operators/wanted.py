@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 from graphcore import DType
 from graphcore.arrays.casting import cast_array
-from graphcore.runtime.kernel_probe.kernels.case import SWEPT, Case, Operand
 from tests.support.operators.cases import Place
+from tools.kernel_probe.kernels.case import SWEPT, Case, Operand
 
 Array = np.ndarray[Any, Any]
 Attributes = dict[str, Any]

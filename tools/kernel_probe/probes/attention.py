@@ -11,8 +11,8 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import D, Family, Probe
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.probes.probe import D, Family, Probe
 
 
 def families() -> list[Family]:

@@ -1,6 +1,6 @@
 """A virtual environment for each release of onnxruntime, kept between runs outside of the tree.
 
-`python -m graphcore.runtime.kernel_probe.venvs 1.27.0` prints the interpreter of that release's environment and
+`python -m tools.kernel_probe.venvs 1.27.0` prints the interpreter of that release's environment and
 makes the environment on first use. graphcore is not installed there: run with the repository as working directory or on
 PYTHONPATH. For Linux and macOS.
 """
@@ -168,7 +168,7 @@ def _run(command: Sequence[str]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m graphcore.runtime.kernel_probe.venvs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.kernel_probe.venvs", description=__doc__)
     parser.add_argument("version", help="a release of onnxruntime, such as 1.27.0")
     try:
         print(python_of(parser.parse_args().version))

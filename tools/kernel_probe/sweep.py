@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from graphcore.runtime.kernel_probe.kernels.build import operators, swept_dtypes
-from graphcore.runtime.kernel_probe.kernels.case import Case
-from graphcore.runtime.kernel_probe.kernels.cases import CASES
-from graphcore.runtime.kernel_probe.kernels.judge import Outcome, judge
-from graphcore.runtime.kernel_probe.workers import TIMEOUT, Died, Worker
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.kernels.build import operators, swept_dtypes
+from tools.kernel_probe.kernels.case import Case
+from tools.kernel_probe.kernels.cases import CASES
+from tools.kernel_probe.kernels.judge import Outcome, judge
+from tools.kernel_probe.workers import TIMEOUT, Died, Worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,15 @@ from graphcore import ops
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.floats import top_k
-from graphcore.runtime.kernel_probe.probes.probe import (
+from graphcore.runtime.lowering.decompositions import empty_recurrent
+from graphcore.runtime.lowering.decompositions import rearranging as reverse_sequence
+from graphcore.runtime.lowering.decompositions.older import empty
+from graphcore.runtime.lowering.guards import empty as empty_kernels
+from graphcore.runtime.session import InferenceSession
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import Shape, TensorType
+from tools.kernel_probe.probes.floats import top_k
+from tools.kernel_probe.probes.probe import (
     INF,
     WIDE,
     Check,
@@ -31,12 +38,6 @@ from graphcore.runtime.kernel_probe.probes.probe import (
     reduction,
     written,
 )
-from graphcore.runtime.lowering.decompositions import empty_recurrent, rearranging
-from graphcore.runtime.lowering.decompositions.older import empty
-from graphcore.runtime.lowering.guards import empty as empty_kernels
-from graphcore.runtime.session import InferenceSession
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, TensorType
 
 REDUCED = (D.bool, D.int8, D.uint8, D.int32)
 """Dtypes of which the kernels of extremes are right where there are elements."""
@@ -66,7 +67,7 @@ def families() -> list[Family]:
             [Check((_FLAT,), _flat, dies=True)],
         ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
-        Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),
+        Family("Conv never ends on filters without elements.", [Check((empty_kernels.GUARD.trap,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
         Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),
@@ -96,7 +97,7 @@ def _reversed() -> Iterator[Probe]:
             given = x % 2 if dtype is D.bool else x
             right = want % 2 if dtype is D.bool else want
             yield Probe(
-                dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(rearranging.EMPTY,)
+                dtype, (), (given, lengths), build, (right,), types=(dtype, D.int64), names=(reverse_sequence.EMPTY,)
             )
 
 
@@ -184,7 +185,7 @@ KINDS = {
 }  # fmt: skip
 
 
-_ONE = rearranging.ONE_AXIS
+_ONE = reverse_sequence.ONE_AXIS
 
 
 def _one_axis() -> str:

@@ -19,17 +19,17 @@ from typing import Any
 
 from graphcore._version import FOLDER
 from graphcore.errors import GraphcoreError
-from graphcore.runtime.kernel_probe import page, ranges, tables
-from graphcore.runtime.kernel_probe.venvs import folder, python_of
 from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.releases import ordered
+from tools.kernel_probe import page, ranges, tables
+from tools.kernel_probe.venvs import folder, python_of
 
 ROOT = Path(FOLDER).resolve().parent
 _LOWERING = Path(traps.__file__).resolve().parent
 _SECONDS = 1800.0
 """For one measurement of one release."""
 
-_PACKAGE = "graphcore.runtime.kernel_probe"
+_PACKAGE = "tools.kernel_probe"
 KERNELS, TRAPS, CELLS, SUITE, FILES = "kernels", "traps", "cells", "suite", "files"
 """The names of the measurements."""
 

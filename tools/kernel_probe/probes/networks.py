@@ -14,7 +14,12 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import (
+from graphcore.runtime.lowering.decompositions.older.kernels import COUNTED_PADDING
+from graphcore.runtime.lowering.functions import STATISTICS
+from graphcore.runtime.lowering.guards import same_pads
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType
+from tools.kernel_probe.probes.probe import (
     LONG,
     WIDE,
     Check,
@@ -24,11 +29,6 @@ from graphcore.runtime.kernel_probe.probes.probe import (
     bare,
     operator,
 )
-from graphcore.runtime.lowering.decompositions.older.kernels import COUNTED_PADDING
-from graphcore.runtime.lowering.functions import STATISTICS
-from graphcore.runtime.lowering.guards import same_pads
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType
 
 
 def families() -> list[Family]:

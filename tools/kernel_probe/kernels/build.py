@@ -14,11 +14,11 @@ from onnx import helper
 
 from graphcore.arrays.casting import Array
 from graphcore.errors import DTypeError
-from graphcore.runtime.kernel_probe.kernels.case import DTYPES, SWEPT, Attribute, Case, Listed, Maybe, Operand, tensor
-from graphcore.runtime.kernel_probe.kernels.cases import SWEPT_PARAMETER
 from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
 from graphcore.runtime.ort import release
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.kernels.case import DTYPES, SWEPT, Attribute, Case, Listed, Maybe, Operand, tensor
+from tools.kernel_probe.kernels.cases import SWEPT_PARAMETER
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from graphcore.arrays.casting import cast_array
 from graphcore.errors import GraphError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, bare
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.ort import release
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+from tools.kernel_probe.probes.probe import INF, WIDE, Check, D, Family, Probe, bare
 
 HALVES = (D.float16, D.bfloat16)
 

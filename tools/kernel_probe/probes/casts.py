@@ -12,10 +12,10 @@ import numpy as np
 
 from graphcore.arrays.casting import cast_array
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import INF, NAN, D, Family, Probe
 from graphcore.runtime.lowering.build.casts import FLOAT8_TO_BOOL, MERGED, OVERFLOWS, PARTS, SATURATES, TWICE
 from graphcore.runtime.ort import release
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.probes.probe import INF, NAN, D, Family, Probe
 
 
 def families() -> list[Family]:

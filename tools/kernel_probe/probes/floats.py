@@ -12,9 +12,9 @@ from graphcore import ops
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import INF, NAN, WIDE, D, Family, Probe, operator, reduction
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+from tools.kernel_probe.probes.probe import INF, NAN, WIDE, D, Family, Probe, operator, reduction
 
 ROWS = ([[1, NAN, 2], [3, 1, 2]],)
 COLUMNS = ([[1, 3], [NAN, 1], [2, 2]],)

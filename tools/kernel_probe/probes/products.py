@@ -11,7 +11,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import LONG, WIDE, D, Family, Probe, operator
+from tools.kernel_probe.probes.probe import LONG, WIDE, D, Family, Probe, operator
 
 MULTIPLIED = (*LONG, *WIDE)
 UNSIGNED = (D.uint32, D.uint64)

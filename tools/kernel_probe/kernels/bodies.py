@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from graphcore.runtime.kernel_probe.kernels.case import Body, tensor
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.kernels.case import Body, tensor
 
 
 def passes(name: str) -> Body:

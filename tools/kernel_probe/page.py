@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphcore.runtime.kernel_probe.probes import traps
 from graphcore.runtime.lowering.targets.releases import Range, table_of
 from graphcore.runtime.lowering.targets.traps import Seen
+from tools.kernel_probe.probes import traps
 
 Answers = Mapping[str, Mapping[str, Any]]
 """The findings, by release and measurement."""
@@ -15,8 +15,8 @@ Answers = Mapping[str, Mapping[str, Any]]
 _HEAD = """\
 # Releases of onnxruntime
 
-Made by `python -m graphcore.runtime.kernel_probe --releases ...`, which runs every probe of
-`runtime/kernel_probe/probes`, the 2,397 cells of `tests/support/every/score.py` and ONNX's own tests of nodes in an
+Made by `python -m tools.kernel_probe --releases ...`, which runs every probe of
+`tools/kernel_probe/probes`, the 2,397 cells of `tests/support/every/score.py` and ONNX's own tests of nodes in an
 environment of each release. What lowering goes by is `runtime/lowering/targets/cpu.json` and `traps.json`.
 
 A release that was not measured is lowered for by the kernels that it lists and the nearest measured table. It has the

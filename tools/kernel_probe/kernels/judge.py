@@ -15,12 +15,12 @@ import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
 from graphcore.arrays.casting import Array
-from graphcore.runtime.kernel_probe.kernels.build import Question, question
-from graphcore.runtime.kernel_probe.kernels.case import Case
 from graphcore.runtime.openvino import session as openvino
 from graphcore.runtime.ort.providers import EXACT
 from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.kernels.build import Question, question
+from tools.kernel_probe.kernels.case import Case
 
 INSERTED = "InsertedPrecisionFreeCast_"
 """The beginning of the names of Casts that onnxruntime puts around a node whose dtype it has no kernel for."""

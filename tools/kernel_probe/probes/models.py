@@ -11,10 +11,10 @@ import numpy as np
 from graphcore.arrays.casting import cast_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
-from graphcore.runtime.kernel_probe.probes.probe import D, Family, Probe, operator
 from graphcore.runtime.lowering.decompositions.matmul import NARROW_SCALES
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
+from tools.kernel_probe.probes.probe import D, Family, Probe, operator
 
 BYTES = (D.int8, D.uint8)
 NIBBLES = (D.int4, D.uint4, D.int2, D.uint2)

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from graphcore.runtime.kernel_probe.probes import (
+from tools.kernel_probe.probes import (
     attention,
     casts,
     empties,
@@ -20,7 +20,7 @@ from graphcore.runtime.kernel_probe.probes import (
     networks,
     products,
 )
-from graphcore.runtime.kernel_probe.probes.probe import AnyProbe, Check, Family, Probe, found, is_wrong, operator
+from tools.kernel_probe.probes.probe import AnyProbe, Check, Family, Probe, found, is_wrong, operator
 
 
 @dataclass(frozen=True, slots=True)

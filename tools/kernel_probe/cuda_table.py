@@ -1,4 +1,4 @@
-"""`python -m graphcore.runtime.kernel_probe.cuda_table --output facts.json`: the kernels that an onnxruntime-gpu lists.
+"""`python -m tools.kernel_probe.cuda_table --output facts.json`: the kernels that an onnxruntime-gpu lists.
 
 Unlike the CPU's, they are not run: a kernel counts in the dtypes that the registry has it for. `tools/cuda_without_gpu`
 asks each release, without a GPU, and merges the answers to `cuda.json`.
@@ -16,10 +16,10 @@ from typing import Any
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from graphcore.runtime.kernel_probe.tables import head, named, versions_of
 from graphcore.runtime.lowering.targets.legality import schema_dtypes
 from graphcore.runtime.ort.kernel_registry import KernelDef, parameter_of, registered
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.tables import head, named, versions_of
 
 PROVIDER = "CUDAExecutionProvider"
 
@@ -55,7 +55,7 @@ def _dtypes(op_type: str, schema: Any, kernels: Iterable[KernelDef]) -> Iterable
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m graphcore.runtime.kernel_probe.cuda_table", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.kernel_probe.cuda_table", description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     if PROVIDER not in onnxruntime.get_available_providers():

@@ -1,4 +1,4 @@
-"""`python -m graphcore.runtime.kernel_probe --output path`: what the installed release of onnxruntime runs.
+"""`python -m tools.kernel_probe --output path`: what the installed release of onnxruntime runs.
 
 `--releases 1.27.0 1.32.0 ...` measures these releases, each in an environment of its own: kernels, traps, and what is
 right. It writes `cpu.json`, `traps.json` and `docs/releases.md`. GRAPHCORE_RELEASES names the folder of environments.
@@ -14,13 +14,13 @@ from collections import Counter
 from pathlib import Path
 
 from graphcore.errors import RunError
-from graphcore.runtime.kernel_probe.sweep import Job, jobs, kernels, sweep
-from graphcore.runtime.kernel_probe.tables import facts
 from graphcore.runtime.ort.providers import resolve
+from tools.kernel_probe.sweep import Job, jobs, kernels, sweep
+from tools.kernel_probe.tables import facts
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m graphcore.runtime.kernel_probe", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.kernel_probe", description=__doc__)
     parser.add_argument("--provider", choices=("cpu", "cuda", "openvino"), default="cpu")
     parser.add_argument("--output", type=Path, help="where the facts of the installed release go")
     parser.add_argument(
@@ -59,7 +59,7 @@ def main() -> int:
 
 def _measure_releases(arguments: argparse.Namespace) -> int:
     # fcntl, which Windows lacks: one release is measured there without it
-    from graphcore.runtime.kernel_probe.campaign import Campaign
+    from tools.kernel_probe.campaign import Campaign
 
     start = time.perf_counter()
     asked = Campaign(tuple(arguments.releases), arguments.only_probes, arguments.fresh, arguments.jobs)

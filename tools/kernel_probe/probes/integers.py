@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from graphcore.arrays.casting import Array
-from graphcore.runtime.kernel_probe.probes.probe import INTEGERS, LONG, D, Family, Probe, operator, reduction
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.probes.probe import INTEGERS, LONG, D, Family, Probe, operator, reduction
 
 SMALL, LARGE = 24, 2326880433
 """int64 whose high halves are equal: some vector instructions order the low ones as signed."""

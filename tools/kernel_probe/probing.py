@@ -1,4 +1,4 @@
-"""`python -m graphcore.runtime.kernel_probe.probing --output path`: which traps the installed onnxruntime has.
+"""`python -m tools.kernel_probe.probing --output path`: which traps the installed onnxruntime has.
 
 A trap is there where a probe of it is wrong with the trap's decompositions switched off. Each probe is run as things
 are too: what is wrong then is wrong for a user.
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphcore.runtime.kernel_probe.probes import Trap, found, probes, traps
-from graphcore.runtime.kernel_probe.workers import Died, Worker
 from graphcore.runtime.lowering.targets.traps import switched_off
+from tools.kernel_probe.probes import Trap, found, probes, traps
+from tools.kernel_probe.workers import Died, Worker
 
 WRONG, RIGHT, NONE = "wrong", "right", "no kernel"
 """States of a trap: seen, not seen, or there is nothing to tell it by."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from graphcore.runtime.kernel_probe.probing import RIGHT, WRONG
 from graphcore.runtime.lowering.targets.releases import Range, ordered
 from graphcore.runtime.lowering.targets.traps import Seen
+from tools.kernel_probe.probing import RIGHT, WRONG
 
 States = Mapping[str, str]
 """The outcome of each trap in one release, by name."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcore.runtime.kernel_probe.kernels import bodies
-from graphcore.runtime.kernel_probe.kernels.case import DTYPES, SWEPT, Case, Listed, Maybe, Operand, Values
 from graphcore.types.dtypes import DType
+from tools.kernel_probe.kernels import bodies
+from tools.kernel_probe.kernels.case import DTYPES, SWEPT, Case, Listed, Maybe, Operand, Values
 
 SWEPT_PARAMETER = {
     "BlackmanWindow": "T2", "HammingWindow": "T2", "HannWindow": "T2", "If": "V", "Loop": "V", "MelWeightMatrix": "T3",
