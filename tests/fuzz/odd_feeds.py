@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from graphcore import DType
 from tests.support.operators.cases import DTYPES, Place, every
-from tools.kernel_probe.kernels.case import Case
+from tools.kernel_probe.case import Case
 
 Array = np.ndarray[Any, Any]
 NUMBERS = (0, 1, -1, 2, -2, 3, 7, 16, 127, 128, -129, 1 << 15, -(1 << 31), 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63))

@@ -24,11 +24,9 @@ from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.transport_dtypes import to_ort
 from tools.kernel_probe import __main__ as probe
 from tools.kernel_probe import sweep as sweeping
-from tools.kernel_probe.kernels.build import operators, swept_dtypes
-from tools.kernel_probe.kernels.case import DTYPES, Case, Operand
-from tools.kernel_probe.kernels.cases import CASES
-from tools.kernel_probe.kernels.judge import judge
-from tools.kernel_probe.sweep import Job, Outcomes, jobs, sweep
+from tools.kernel_probe.case import DTYPES, Case, Operand, operators, swept_dtypes
+from tools.kernel_probe.cases import CASES
+from tools.kernel_probe.sweep import Job, Outcomes, jobs, judge, sweep
 from tools.kernel_probe.tables import document, facts, merged, seen_in
 
 pytestmark = pytest.mark.releases

@@ -18,8 +18,8 @@ from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.ort import release
 from tests.support import reference
 from tests.support.graphs import Array
-from tools.kernel_probe.probes import found
-from tools.kernel_probe.probes.casts import of_casts
+from tools.kernel_probe.probes.conversions import of_casts
+from tools.kernel_probe.probes.probe import found
 
 pytestmark = pytest.mark.releases
 

@@ -41,7 +41,7 @@ from tests.support import reference
 from tests.support.every.case import ALL
 from tests.support.every_op import CASES, graph_of
 from tests.support.pretended import kernel
-from tools.kernel_probe.cuda_table import facts
+from tools.kernel_probe.tables import registered_facts
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -433,7 +433,7 @@ def test_table_is_made_of_the_kernels_of_a_registry() -> None:
     ]
     listed[3].type_constraints = {"S": ["seq(tensor(float16))"]}
     schemas = [s for s in state.get_all_operator_schema() if s.name in ("Abs", "SequenceAt", "Size", "Sin", "Constant")]
-    rows = facts(listed, schemas)["kernels"]
+    rows = registered_facts(listed, schemas)["kernels"]
     assert rows["Abs"] == {"13": "bfloat16 float32"}
     assert rows["SequenceAt"] == {"11": "float16"}
     assert set(rows["Sin"].values()) == {""}

@@ -20,9 +20,8 @@ from graphcore import Graph, Symbol, TensorType, ops
 from graphcore.runtime.lowering.guards import GUARDS
 from graphcore.runtime.lowering.guards.arithmetic import is_endless, is_rounded
 from graphcore.runtime.ort.optimisers import SIGNS
-from tools.kernel_probe.probes import Probe
-from tools.kernel_probe.probes import traps as probed
-from tools.kernel_probe.probes.probe import bare, written
+from tools.kernel_probe.probes.probe import Probe, bare, written
+from tools.kernel_probe.probing import traps as probed
 
 pytestmark = pytest.mark.releases
 

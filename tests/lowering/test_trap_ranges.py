@@ -15,7 +15,7 @@ from graphcore.runtime.lowering.targets import traps
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.lowering.targets.releases import ANY, Range, Runtime, table_of
 from graphcore.runtime.lowering.targets.traps import Seen
-from tools.kernel_probe import page, ranges, tables
+from tools.kernel_probe import campaign, tables
 from tools.kernel_probe.probing import NONE, RIGHT, WRONG
 
 SEEN = Seen(
@@ -111,33 +111,33 @@ def states(**found: str) -> Mapping[str, Mapping[str, str]]:
     ],
 )
 def test_range_goes_from_the_first_release_to_the_last_and_over_what_tells_nothing(letters: str, wanted: str) -> None:
-    made = ranges.merged(None, states(trap=letters))
+    made = campaign.merged_ranges(None, states(trap=letters))
     assert str(made.ranges["trap"]) == wanted
     assert made.releases == SEEN.releases
 
 
 def test_trap_that_was_seen_in_no_release_has_no_range() -> None:
-    assert ranges.merged(None, states(trap="....", other="--.-")).ranges == {}
+    assert campaign.merged_ranges(None, states(trap="....", other="--.-")).ranges == {}
 
 
 def test_recorded_range_only_grows() -> None:
-    recorded = ranges.merged(None, states(trap=".x.."))
+    recorded = campaign.merged_ranges(None, states(trap=".x.."))
     assert str(recorded.ranges["trap"]) == "1.27.0-1.27.0"
-    assert ranges.merged(recorded, states(trap="....")) == recorded
-    assert str(ranges.merged(recorded, states(trap="..x.")).ranges["trap"]) == "1.27.0-1.30.0"
-    assert str(ranges.merged(recorded, {"1.29.0": {"trap": WRONG}}).ranges["trap"]) == "1.27.0-1.29.0"
+    assert campaign.merged_ranges(recorded, states(trap="....")) == recorded
+    assert str(campaign.merged_ranges(recorded, states(trap="..x.")).ranges["trap"]) == "1.27.0-1.30.0"
+    assert str(campaign.merged_ranges(recorded, {"1.29.0": {"trap": WRONG}}).ranges["trap"]) == "1.27.0-1.29.0"
 
 
 def test_new_release_ends_a_range_where_the_machine_shows_the_trap_alone() -> None:
-    recorded = ranges.merged(None, states(trap="xxxx"))
-    silent = ranges.merged(recorded, {"1.33.0": {"trap": RIGHT}})
+    recorded = campaign.merged_ranges(None, states(trap="xxxx"))
+    silent = campaign.merged_ranges(recorded, {"1.33.0": {"trap": RIGHT}})
     assert str(silent.ranges["trap"]) == "-"
-    told = ranges.merged(recorded, {"1.32.0": {"trap": WRONG}, "1.33.0": {"trap": RIGHT}})
+    told = campaign.merged_ranges(recorded, {"1.32.0": {"trap": WRONG}, "1.33.0": {"trap": RIGHT}})
     assert str(told.ranges["trap"]) == "-1.32.0"
 
 
 def test_document_is_read_as_it_was_written() -> None:
-    read = json.loads(ranges.document(SEEN))
+    read = json.loads(campaign.traps_document(SEEN))
     assert tuple(read["releases"]) == SEEN.releases
     assert {name: Range.parse(text) for name, text in read["traps"].items()} == SEEN.ranges
 
@@ -154,5 +154,5 @@ def test_page_has_every_release_and_every_trap() -> None:
     text = (Path(__file__).parents[2] / "docs" / "releases.md").read_text()
     for release in table_of("cpu").releases:
         assert f"| {release.version} |" in text
-    rows = "\n".join(page._rows(traps.seen()))
+    rows = "\n".join(campaign.trap_rows(traps.seen()))
     assert rows in text, "run python -m tools.kernel_probe --releases ... --only-probes"

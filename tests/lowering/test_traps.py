@@ -31,8 +31,9 @@ from graphcore.runtime.ort import release as installed
 from tests.ops.test_activation import ELEMENTWISE
 from tests.support.graphs import Array
 from tools.kernel_probe import probing
-from tools.kernel_probe.probes import Probe, found, operator, probes
-from tools.kernel_probe.probes import traps as probed
+from tools.kernel_probe.probes.probe import Probe, found, operator
+from tools.kernel_probe.probing import probes
+from tools.kernel_probe.probing import traps as probed
 from tools.kernel_probe.workers import Worker
 
 D = DType

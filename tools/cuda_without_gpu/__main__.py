@@ -67,7 +67,7 @@ def write_table(releases: list[str]) -> int:
     """Write cuda.json; releases that it has already and that are not named keep their rows."""
     new = []
     for release in releases:
-        facts = asked(release, "tools.kernel_probe.cuda_table")
+        facts = asked(release, "tools.kernel_probe.tables")
         print(f"onnxruntime-gpu {release}: {facts['count']:,} kernels", file=sys.stderr)
         new.append(facts)
     named = {facts["onnxruntime"] for facts in new}

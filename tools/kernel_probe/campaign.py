@@ -12,19 +12,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphcore._version import FOLDER
 from graphcore.errors import GraphcoreError
 from graphcore.runtime.lowering.targets import traps
-from graphcore.runtime.lowering.targets.releases import ordered
-from tools.kernel_probe import page, ranges, tables
+from graphcore.runtime.lowering.targets.releases import Range, ordered, table_of
+from graphcore.runtime.lowering.targets.traps import Seen
+from tools.kernel_probe import probing, tables
 from tools.kernel_probe.venvs import folder, python_of
 
-ROOT = Path(FOLDER).resolve().parent
+ROOT = Path(__file__).resolve().parents[2]
 _LOWERING = Path(traps.__file__).resolve().parent
 _SECONDS = 1800.0
 """For one measurement of one release."""
@@ -54,11 +54,7 @@ class Campaign:
 
     def run(self) -> int:
         """Measure all, and write the data and the page; return how many measurements failed."""
-        asked = [TRAPS] if self.only_probes else [KERNELS, TRAPS]
-        if not self.only_probes and (ROOT / "tests").is_dir():
-            asked += [CELLS, SUITE]
-        elif not self.only_probes:
-            print("there is no tests/ beside the package: cells and node tests are left out", file=sys.stderr)
+        asked = [TRAPS] if self.only_probes else [KERNELS, TRAPS, CELLS, SUITE]
         failures = 0
         for release in sorted(self.releases, key=ordered):
             try:
@@ -76,17 +72,15 @@ class Campaign:
     def _write(self) -> None:
         found = answers()
         states = {r: _states(made[TRAPS]) for r, made in found.items() if TRAPS in made}
-        seen = ranges.merged(None if self.is_fresh else traps.seen(), states)
-        (_LOWERING / "traps.json").write_text(ranges.document(seen))
+        seen = merged_ranges(None if self.is_fresh else traps.seen(), states)
+        (_LOWERING / "traps.json").write_text(traps_document(seen))
         measured = [made[KERNELS] for made in found.values() if KERNELS in made]
         if measured and not self.only_probes:
             kept = tables.facts_of(json.loads((_LOWERING / "cpu.json").read_text()))
             new = {facts["onnxruntime"] for facts in measured}
             everything = [*measured, *(facts for facts in kept if facts["onnxruntime"] not in new)]
             (_LOWERING / "cpu.json").write_text(tables.document(tables.merged(everything)))
-        docs = ROOT / "docs"
-        if docs.is_dir():
-            (docs / "releases.md").write_text(page.page(seen, found))
+        (ROOT / "docs" / "releases.md").write_text(page(seen, found))
 
 
 def answers() -> dict[str, dict[str, Any]]:
@@ -133,9 +127,7 @@ OLD = ("1.20.1", "1.22.0")
 
 
 def _check_old_files() -> int:
-    """Run files in old releases; return how many of those failed. Nothing is done without a checkout."""
-    if not (ROOT / "tests").is_dir():
-        return 0
+    """Run files in old releases; return how many of those failed."""
     failures = 0
     for release in OLD:
         output = folder() / "measured" / release / f"{FILES}.json"
@@ -150,4 +142,145 @@ def _check_old_files() -> int:
     return failures
 
 
-__all__ = ["OLD", "Campaign", "answers", "folder"]
+# Traps by release
+
+States = Mapping[str, str]
+"""The outcome of each trap in one release, by name."""
+
+
+def merged_ranges(recorded: Seen | None, found: Mapping[str, States]) -> Seen:
+    """Return the ranges of all traps that were ever seen. found: by release, on this machine.
+
+    Some traps depend on the processor. So what is recorded stays, and a release without a trap ends its range only
+    where another release has it here: a processor that does not show a trap at all tells nothing of it.
+    """
+    old = recorded or Seen((), {})
+    releases = tuple(sorted({*old.releases, *found}, key=ordered))
+    ranges = {}
+    for name in sorted({*old.ranges, *(name for states in found.values() for name in states)}):
+        before = old.ranges.get(name)
+        here = {release for release, states in found.items() if states.get(name) == probing.WRONG}
+        seen = here | {r for r in old.releases if before is not None and before.includes(r)}
+        free = {release for release, states in found.items() if here and states.get(name) == probing.RIGHT} - seen
+        free |= {r for r in old.releases if before is not None} - seen
+        if seen:
+            ranges[name] = _range(releases, seen, free)
+    return Seen(releases, ranges, old.files)
+
+
+def _range(releases: tuple[str, ...], seen: set[str], free: set[str]) -> Range:
+    """Return the range from the first to the last release that has it, and on to the next that certainly has not."""
+    places = [releases.index(release) for release in seen]
+    before = [p for p in map(releases.index, free) if p < min(places)]
+    after = [p for p in map(releases.index, free) if p > max(places)]
+    return Range(releases[max(before) + 1] if before else "", releases[min(after) - 1] if after else "")
+
+
+def traps_document(seen: Seen) -> str:
+    """Return the JSON of traps.json, a trap a line."""
+    releases = json.dumps(list(seen.releases))
+    return f'{{\n "releases": {releases},\n "files": {_lines(seen.files)},\n "traps": {_lines(seen.ranges)}\n}}\n'
+
+
+def _lines(ranges: Mapping[str, Range]) -> str:
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(str(found))}" for name, found in sorted(ranges.items()))
+    return f"{{\n{lines}\n }}"
+
+
+# The page
+
+Answers = Mapping[str, Mapping[str, Any]]
+"""The findings, by release and measurement."""
+
+_HEAD = """\
+# Releases of onnxruntime
+
+Made by `python -m tools.kernel_probe --releases ...`, which runs every probe of
+`tools/kernel_probe/probes`, the 2,397 cells of `tests/support/every/score.py` and ONNX's own tests of nodes in an
+environment of each release. What lowering goes by is `runtime/lowering/targets/cpu.json` and `traps.json`.
+
+A release that was not measured is lowered for by the kernels that it lists and the nearest measured table. It has the
+traps of both measured releases next to it; a newer one than all has every trap of the newest.
+
+## Correct results by release
+
+"right" counts cells, and node tests that pass through a session of graphcore at ONNX's own tolerances. opset and IR are
+the newest that graphcore writes for the release.
+
+"""
+
+_TRAPS = """\
+
+## Traps
+
+A trap is a kernel that gives other numbers than docs/numbers.md promises, that refuses what ONNX allows or that ends
+the process, or an optimiser that changes numbers. Lowering does something about each in the releases that have it:
+**x**. With that, all probes are right in all of these releases{but}.
+
+"""
+
+
+def page(seen: Seen, found: Answers) -> str:
+    """Return the page."""
+    parts = [
+        _HEAD,
+        "\n".join(_scores(found)),
+        "\n",
+        _TRAPS.format(but=_broken(seen, found)),
+        "\n".join(trap_rows(seen)),
+        "\n",
+    ]
+    return "".join(parts)
+
+
+def _broken(seen: Seen, found: Answers) -> str:
+    """Return in which releases some probes are wrong all the same."""
+    told = []
+    for release in seen.releases:
+        wrong = found.get(release, {}).get("traps", {}).get("broken", {})
+        names = sorted({place.rpartition(", probe")[0] for place in wrong})
+        if names:
+            told.append(f"{_joined(names)} in {release}")
+    return f", but for some of {' and '.join(told)}" if told else ""
+
+
+def _scores(found: Answers) -> Iterable[str]:
+    yield "| onnxruntime | opset | IR | cells right | of | node tests right | of | files written for it |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for release in table_of("cpu").releases:
+        made = found.get(release.version, {})
+        scores = [cell for what in ("cells", "suite") for cell in _score(made.get(what))]
+        files = made.get("files")
+        told = "" if files is None else "all run" if files["is_right"] else files["said"]
+        yield f"| {release.version} | {release.opset} | {release.ir} | {' | '.join(scores)} | {told} |"
+
+
+def _score(found: Mapping[str, Any] | None) -> tuple[str, str]:
+    if found is None:
+        return "", ""
+    return f"{found['count'] - len(found['wrong']):,}", f"{found['count']:,}"
+
+
+def trap_rows(seen: Seen) -> Iterable[str]:
+    yield f"| trap | {' | '.join(seen.releases)} | what is wrong |"
+    yield f"|---|{'---|' * len(seen.releases)}---|"
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, trap in probing.traps().items():
+        if name in seen.ranges:
+            groups.setdefault((" ".join(trap.what), str(seen.ranges[name])), []).append(name)
+    for (what, text), names in sorted(groups.items(), key=lambda item: item[1]):
+        found = Range.parse(text)
+        marks = " | ".join("**x**" if found.includes(release) else "" for release in seen.releases)
+        yield f"| {_joined(names)} | {marks} | {what} |"
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Return names of kernels with an operator's dtypes after it: "Div int8 int16, Mod int8"."""
+    made: dict[str, list[str]] = {}
+    for name in names:
+        operator, _, dtype = name.partition(" ")
+        if dtype and " " not in dtype and operator[:1].isupper():
+            made.setdefault(operator, []).append(dtype)
+        else:
+            made.setdefault(name, [])
+    return ", ".join(" ".join([f"`{head}`", *dtypes]) for head, dtypes in made.items())

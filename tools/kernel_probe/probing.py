@@ -1,18 +1,19 @@
 """`python -m tools.kernel_probe.probing --output path`: which traps the installed onnxruntime has.
 
-A trap is there where a probe of it is wrong with the trap's decompositions switched off. Each probe is run as things
-are too: what is wrong then is wrong for a user.
+A trap is a kernel or an optimiser that is wrong. A release has it where a probe of it is wrong with the trap's
+decompositions switched off. Each probe is run with them too: what is wrong then is wrong for a user.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import queue
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -20,8 +21,44 @@ from pathlib import Path
 from typing import Any
 
 from graphcore.runtime.lowering.targets.traps import switched_off
-from tools.kernel_probe.probes import Trap, found, probes, traps
+from tools.kernel_probe.probes import conversions, empties, floats, graphs, integers, networks, products
+from tools.kernel_probe.probes.probe import AnyProbe, Family, found
 from tools.kernel_probe.workers import Died, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """A trap of onnxruntime. what: the sentences that say what is wrong."""
+
+    name: str
+    what: tuple[str, ...]
+    probes: tuple[AnyProbe, ...]
+
+
+@functools.cache
+def families() -> tuple[Family, ...]:
+    """Return every family of traps."""
+    modules = (integers, floats, products, empties, networks, conversions, graphs)
+    return tuple(family for module in modules for family in module.families())
+
+
+@functools.cache
+def traps() -> Mapping[str, Trap]:
+    """Return every trap by its name."""
+    made: dict[str, tuple[dict[str, None], list[AnyProbe]]] = {}
+    for family in families():
+        for probe in family.probes:
+            for name in probe.traps:
+                what, probes = made.setdefault(name, ({}, []))
+                what[family.what] = None
+                probes.append(probe)
+    return {name: Trap(name, tuple(what), tuple(probes)) for name, (what, probes) in sorted(made.items())}
+
+
+def probes() -> tuple[AnyProbe, ...]:
+    """Return every probe."""
+    return tuple(probe for family in families() for probe in family.probes)
+
 
 WRONG, RIGHT, NONE = "wrong", "right", "no kernel"
 """States of a trap: seen, not seen, or there is nothing to tell it by."""

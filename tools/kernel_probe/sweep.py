@@ -1,19 +1,163 @@
-"""Measures every operator in every dtype in processes that may die, and makes the table of a provider."""
+"""Measure every operator in every dtype in processes that may die, and judge what onnxruntime does with each case."""
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Mapping
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+from graphcore.arrays.casting import Array
+from graphcore.runtime.openvino import session as openvino
+from graphcore.runtime.ort.providers import EXACT
+from graphcore.runtime.ort.transport_dtypes import from_ort, to_ort
 from graphcore.types.dtypes import DType
-from tools.kernel_probe.kernels.build import operators, swept_dtypes
-from tools.kernel_probe.kernels.case import Case
-from tools.kernel_probe.kernels.cases import CASES
-from tools.kernel_probe.kernels.judge import Outcome, judge
+from tools.kernel_probe.case import Case, Question, operators, question, swept_dtypes
+from tools.kernel_probe.cases import CASES
 from tools.kernel_probe.workers import TIMEOUT, Died, Worker
+
+INSERTED = "InsertedPrecisionFreeCast_"
+"""The beginning of the names of Casts that onnxruntime puts around a node whose dtype it has no kernel for."""
+
+COMPILED = frozenset({openvino.PROVIDER})
+"""Providers that compile what they take, so that there is nothing to write to a file, and insert no Casts."""
+
+TOLERANCES = {DType.float32: 1e-5, DType.float64: 1e-11, DType.float16: 4e-3, DType.bfloat16: 3e-2}
+"""The distance from the reference a value may be, absolute and relative to the greatest. Other dtypes must be equal."""
+
+UNCHECKED = {
+    "Loop": "the reference joins what the iterations give along its own first axis",
+    "LRN": "the reference normalises no channel but the first",
+    **dict.fromkeys(
+        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split(), "random"
+    ),
+}
+"""Operators whose values are not compared with the reference's, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one case.
+
+    state: `kernel` (its own, or its function's body), `cast` (only through Casts), `none`, `fails` or `dies`. detail:
+    what onnxruntime said. checked: whether values were compared with the reference's; values: how they differ.
+    """
+
+    state: str
+    detail: str = ""
+    checked: bool = False
+    values: str = ""
+
+
+def judge(op_type: str, case: Case, dtype: DType, provider: str) -> Outcome:
+    """Return the outcome of a case; `provider` is onnxruntime's name. Raises nothing: the sweep goes on."""
+    asked = question(op_type, case, dtype, known=provider in COMPILED)
+    with tempfile.TemporaryDirectory(prefix="graphcore-measure-") as folder:
+        optimised = Path(folder) / "optimised.onnx"
+        try:
+            session = _session(asked.model, optimised, provider)
+        except Exception as error:
+            refused = "NOT_IMPLEMENTED" in str(error) or "IsNodeCompatibleWithProvider" in str(error)
+            return Outcome("none" if refused else "fails", _first_line(error))
+        elsewhere = _elsewhere(session, provider)
+        if elsewhere:
+            return Outcome("none", f"left to {elsewhere}")
+        nodes = list(_nodes(onnx.load(optimised).graph)) if optimised.exists() else []
+    if any(node.op_type == "Cast" and node.name.startswith(INSERTED) for node in nodes):
+        return Outcome("cast")
+    try:
+        results = _run(session, asked)
+    except Exception as error:
+        return Outcome("fails", _first_line(error))
+    wanted = None if op_type in UNCHECKED else _reference(asked)
+    if wanted is None:
+        return Outcome("kernel")
+    return Outcome("kernel", checked=True, values=_difference(results, wanted))
+
+
+def _session(model: onnx.ModelProto, optimised: Path, provider: str) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    # Functions are replaced by their bodies and Casts inserted at every level; the others fold the node away.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if provider not in COMPILED:
+        options.optimized_model_filepath = str(optimised)
+    if provider != "CPUExecutionProvider":
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    providers = list(dict.fromkeys([provider, "CPUExecutionProvider"]))
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=providers, provider_options=[EXACT.get(p, {}) for p in providers]
+    )
+
+
+def _elsewhere(session: onnxruntime.InferenceSession, provider: str) -> str:
+    """Return the provider that got a node which the asked one has no kernel for."""
+    if provider == "CPUExecutionProvider":
+        return ""
+    if provider not in session.get_providers():
+        raise RuntimeError(f"{provider} did not start")
+    parts = session.get_provider_graph_assignment_info()
+    return next((part.ep_name for part in parts if part.ep_name != provider), "")
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
+def _run(session: onnxruntime.InferenceSession, asked: Question) -> list[Any]:
+    """Return the results as arrays; None for those that are no tensors."""
+    if any(dtype is DType.string for _, dtype in asked.feeds.values()):
+        return list(session.run(None, {name: array for name, (array, _) in asked.feeds.items()}))
+    values = session.run_with_ort_values(None, {name: to_ort(*given) for name, given in asked.feeds.items()})
+    return [from_ort(v, DType.of(v.element_type())) if v.is_tensor() else None for v in values]
+
+
+def _reference(asked: Question) -> list[Array] | None:
+    """Return the results of onnx's evaluator; None where it lacks the operator or dtype, or gives no tensors."""
+    feeds = {name: array for name, (array, _) in asked.feeds.items()}
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            wanted: Any = ReferenceEvaluator(asked.model).run(None, feeds)
+    except Exception:  # of many kinds
+        return None
+    return list(wanted) if all(isinstance(want, (np.ndarray, np.generic)) for want in wanted) else None
+
+
+def _difference(results: Iterable[Array | None], wanted: Iterable[Array]) -> str:
+    for got, want in zip(results, wanted, strict=True):
+        if got is not None and not _close(np.asarray(got), np.asarray(want)):
+            return f"{np.ravel(got)[:6].tolist()} where the reference has {np.ravel(want)[:6].tolist()}"
+    return ""
+
+
+def _close(got: Array, want: Array) -> bool:
+    if got.shape != want.shape:
+        return False
+    if got.dtype == object or want.dtype == object or DType.of(got.dtype) not in TOLERANCES:
+        return bool((got == want).all())
+    tolerance = TOLERANCES[DType.of(got.dtype)]
+    x, y = got.astype(np.float64), want.astype(np.float64)
+    scale = max(1.0, float(np.nanmax(np.abs(y), initial=0, where=np.isfinite(y))))
+    return bool(np.allclose(x, y, rtol=0, atol=tolerance * scale, equal_nan=True))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,28 @@
-"""Kernels of one release, and the tables that ranges of releases make of it."""
+"""Kernels of one release, and the tables that ranges of releases make of it.
+
+`python -m tools.kernel_probe.tables --output facts.json` writes the kernels that the installed onnxruntime-gpu lists.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import onnx
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from graphcore.custom_ops.custom_op import lookup
 from graphcore.ops.microsoft._declare import DOMAIN
 from graphcore.runtime.lowering.targets import TARGETS
-from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY
+from graphcore.runtime.lowering.targets.legality import BY_RESULT, PRIMARY, schema_dtypes
 from graphcore.runtime.lowering.targets.releases import Range, ordered
-from graphcore.runtime.ort.kernel_registry import PARAMETER, KernelDef, registered
+from graphcore.runtime.ort.kernel_registry import PARAMETER, KernelDef, parameter_of, registered
 from graphcore.runtime.ort.release import build_commit, newest_ir, newest_opset
 from graphcore.types.dtypes import DType
 
@@ -35,8 +41,8 @@ def facts(provider: str, ran: Ran) -> dict[str, Any]:
 
     ran: the dtypes that were seen to run at the newest opset. In an older version those count that are registered.
     """
-    listed = _listed(provider)
-    schemas = onnxruntime_pybind11_state.get_all_operator_schema()
+    listed = _listed(state.get_all_opkernel_def(), provider)
+    schemas = state.get_all_operator_schema()
     rows = {}
     for op_type, dtypes in ran.items():
         seen = {*dtypes, *_foreign(provider, op_type)}
@@ -55,10 +61,10 @@ def head(provider: str) -> dict[str, Any]:
     return {**said, "opset": newest_opset(), "ir": newest_ir()}
 
 
-def _listed(provider: str) -> dict[str, list[KernelDef]]:
-    """Return the kernels of ONNX's own operators that a provider has registered."""
+def _listed(kernels: Iterable[KernelDef], provider: str) -> dict[str, list[KernelDef]]:
+    """Return those kernels that a provider has of ONNX's own operators, by operator."""
     made: dict[str, list[KernelDef]] = {}
-    for kernel in onnxruntime_pybind11_state.get_all_opkernel_def():
+    for kernel in kernels:
         if not kernel.domain and kernel.provider == provider:
             made.setdefault(kernel.op_name, []).append(kernel)
     return made
@@ -198,3 +204,58 @@ def document(table: Mapping[str, Any]) -> str:
     known = [f"  {json.dumps(op)}: {json.dumps(row)}" for op, row in table.get(DOMAIN, {}).items()]
     tail = ',\n "com.microsoft": {\n' + ",\n".join(known) + "\n }" if known else ""
     return "{\n" + head + ' "kernels": {\n' + ",\n".join(lines) + "\n }" + tail + "\n}\n"
+
+
+# Of CUDA
+
+CUDA = "CUDAExecutionProvider"
+
+KERNELLESS = frozenset({"Constant"})
+"""Operators that run without a kernel: nothing of them is left when a session has started."""
+
+
+def registered_facts(kernels: Iterable[KernelDef], schemas: Iterable[Any], provider: str = CUDA) -> dict[str, Any]:
+    """Return the dtypes of every operator of ONNX, by version, that a build's list has a provider's kernels for."""
+    listed = _listed(kernels, provider)
+    schemas = list(schemas)
+    by_version = {(s.name, s.since_version): s for s in schemas if not s.domain}
+    rows = {}
+    for op_type in sorted({name for name, _ in by_version}):
+        known = sorted(since for name, since in by_version if name == op_type)
+        versions = versions_of(op_type, schemas) or known[:1]  # or one that is newer than all opsets
+        if not by_version[op_type, known[-1]].deprecated:
+            rows[op_type] = {
+                str(since): named(_registered_dtypes(op_type, by_version[op_type, since], listed.get(op_type, ())))
+                for since in versions
+            }
+    return {**head(provider), "kernels": rows}
+
+
+def _registered_dtypes(op_type: str, schema: Any, kernels: Iterable[KernelDef]) -> Iterable[DType]:
+    """Return the dtypes of the kernels of a version; those that ONNX allows where the kernels take any."""
+    found = None if op_type in KERNELLESS else registered(kernels, schema.since_version, parameter_of(op_type, schema))
+    found = schema_dtypes(op_type, schema.since_version) if found is None else found
+    return [dtype for dtype in found if not dtype.is_complex]
+
+
+def main() -> int:
+    """Write the kernels that the installed onnxruntime-gpu lists.
+
+    Unlike the CPU's, they are not run: a kernel counts in the dtypes that the registry has it for.
+    `tools/cuda_without_gpu` asks each release, without a GPU, and merges the answers to `cuda.json`.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tools.kernel_probe.tables", description=main.__doc__)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    if CUDA not in onnxruntime.get_available_providers():
+        parser.error(f"onnxruntime {onnxruntime.__version__} has no {CUDA}: install onnxruntime-gpu")
+    kernels = state.get_all_opkernel_def()
+    count = sum(kernel.provider == CUDA for kernel in kernels)
+    made = registered_facts(kernels, state.get_all_operator_schema())
+    arguments.output.write_text(json.dumps({**made, "count": count}))
+    print(f"onnxruntime-gpu {onnxruntime.__version__}: {count} kernels", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,9 +13,8 @@ from graphcore.onnx.operators.calling import NAMED
 from graphcore.onnx.schemas.catalogue import entry, names
 from graphcore.promotion.max import DTYPES as PROMOTED
 from tests.support.backend import rebuilt
-from tools.kernel_probe.kernels import cases as measured
-from tools.kernel_probe.kernels.build import Question, question
-from tools.kernel_probe.kernels.case import SWEPT, Case, Operand, Values
+from tools.kernel_probe import cases as measured
+from tools.kernel_probe.case import SWEPT, Case, Operand, Question, Values, question
 
 ML = "ai.onnx.ml"
 DTYPES = (*PROMOTED, DType.int4, DType.uint4, DType.float8_e4m3fn, DType.float8_e5m2, DType.string)

@@ -18,7 +18,7 @@ from graphcore.types.tensor_types import TensorType
 from tests.support.every_op import of_graph
 from tests.support.operators.cases import Place
 from tests.support.operators.wanted import difference, wanted
-from tools.kernel_probe.kernels.case import Case
+from tools.kernel_probe.case import Case
 
 _F4, _E8, _M4, _M5 = DType.float4_e2m1, DType.float8_e8m0, DType.float8_e4m3fnuz, DType.float8_e5m2fnuz
 _NARROW = (

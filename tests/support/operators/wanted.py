@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from graphcore import DType
 from graphcore.arrays.casting import cast_array
 from tests.support.operators.cases import Place
-from tools.kernel_probe.kernels.case import SWEPT, Case, Operand
+from tools.kernel_probe.case import SWEPT, Case, Operand
 
 Array = np.ndarray[Any, Any]
 Attributes = dict[str, Any]

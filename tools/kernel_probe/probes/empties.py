@@ -67,7 +67,7 @@ def families() -> list[Family]:
             [Check((_FLAT,), _flat, dies=True)],
         ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
-        Family("Conv never ends on filters without elements.", [Check((empty_kernels.GUARD.trap,), _kernelless)]),
+        Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),
         Family("Attention fails without queries or keys.", [*_attention()]),
         Family("A Scan along another axis than the first ends the process without elements.", [*_scans()]),
         Family("A Loop reads its number of turns where there is none.", [Check((_TURNS,), _unturned, dies=True)]),

@@ -175,11 +175,6 @@ def written(graph: Graph) -> bytes:
     return join(encode(lower(graph, "cpu", runtime=runtime), ir=runtime.ir))
 
 
-def is_wrong(probe: AnyProbe) -> bool:
-    """Return whether onnxruntime fails, or gives other numbers."""
-    return bool(found(probe))
-
-
 def found(probe: AnyProbe) -> str:
     """Return what is wrong, an error too; nothing where all is right."""
     try:

@@ -1,8 +1,9 @@
-"""Probes of products: of empty operands, with constant factors, and with weights that a node dequantises."""
+"""Probes of products, with empty operands or constant factors, and of attention, with lengths or masks."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
+from graphcore.types.dtypes import DType
 from tools.kernel_probe.probes.probe import LONG, WIDE, D, Family, Probe, operator
 
 MULTIPLIED = (*LONG, *WIDE)
@@ -42,12 +44,13 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def families() -> list[Family]:
-    """Return what onnxruntime gets wrong about products."""
+    """Return what onnxruntime gets wrong about products and attention."""
     return [
         Family("Products of empty operands fail, or leave their results unwritten.", [*_empty()]),
         Family("A constant factor before or after a product of float64 goes into it as a float32.", [*_scaled()]),
         Family("Einsum divides by zero as it turns an operand without elements.", [*_turned()]),
         Family("Einsum does not survive operands without elements, or gives other shapes.", [*_summed()]),
+        Family("Attention ignores nonpad_kv_seqlen, or masks beside is_causal.", [*_lengths(), *_masks()]),
     ]
 
 
@@ -131,3 +134,58 @@ def _einsum(equation: str, empty: str) -> tuple[tuple[Array, ...], Any]:
     terms = equation.replace("...", "i").split("->")[0].split(",")
     arrays = tuple(np.full([sizes[letter] for letter in term], 3.0) for term in terms)
     return arrays, np.einsum(equation, *arrays)
+
+
+def _lengths() -> Iterator[Probe]:
+    q, k, v = _attention_operands()
+    counts = np.array([2, 4])
+    seen = np.arange(5) < counts[:, None, None, None]
+    # The last query is that of the last key.
+    causal = np.arange(5) <= np.arange(3)[:, None] + (counts - 3)[:, None, None, None]
+    types = (D.float32, D.float32, D.float32, D.int64)
+    for is_causal in (0, 1):
+
+        def build(graph: Graph, *operands: Symbol, is_causal: int = is_causal) -> Any:
+            given = [*operands[:3], None, None, None, operands[3]]
+            return graph.op("Attention", given, {"is_causal": is_causal}, [operands[0].type])
+
+        yield _attention((q, k, v, counts), build, attended(q, k, v, seen & causal if is_causal else seen), types)
+
+
+def _masks() -> Iterator[Probe]:
+    q, k, v = _attention_operands()
+    causal = np.arange(5) <= np.arange(3)[:, None]
+    draw = np.random.default_rng(1)
+    for shape, is_dead in itertools.product(((3, 5), (2, 2, 3, 5), (2, 1, 3, 5), (1, 2, 3, 5)), (False, True)):
+        mask = draw.random(shape) < 0.6
+        mask[..., 0] = True
+        if is_dead:
+            mask[..., 1, :] = False  # a query that sees no key gives 0
+
+        def build(graph: Graph, *operands: Symbol) -> Any:
+            return graph.op("Attention", list(operands), {"is_causal": 1}, [operands[0].type])
+
+        want = attended(q, k, v, mask & causal)
+        yield _attention((q, k, v, mask), build, want, (D.float32, D.float32, D.float32, D.bool))
+        yield _attention((q, k, v, np.where(mask, 0.0, -np.inf)), build, want, (D.float32,) * 4)
+
+
+def _attention_operands() -> tuple[Array, Array, Array]:
+    draw = np.random.default_rng(0)
+    q, k, v = (draw.standard_normal((2, 2, n, 8)) for n in (3, 5, 5))
+    return q, k, v
+
+
+def _attention(given: tuple[Array, ...], build: Any, want: Array, types: tuple[DType, ...]) -> Probe:
+    return Probe(
+        D.float32, (), given, build, (want,), types, names=("Attention float32",), needs="Attention", is_known=True,
+        near=1e-6,
+    )  # fmt: skip
+
+
+def attended(q: Array, k: Array, v: Array, seen: Array) -> Array:
+    """Attention over the keys that are seen; 0 where there are none."""
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    parts = np.where(seen, np.exp(scores - scores.max(-1, keepdims=True)), 0)
+    made: Array = parts @ v / np.maximum(parts.sum(-1, keepdims=True), 1e-30)
+    return made

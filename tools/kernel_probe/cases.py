@@ -6,16 +6,65 @@ are ordinary: what an operator makes of NaN, infinities, overflow and empty tens
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from graphcore.types.dtypes import DType
-from tools.kernel_probe.kernels import bodies
-from tools.kernel_probe.kernels.case import DTYPES, SWEPT, Case, Listed, Maybe, Operand, Values
+import numpy as np
+import onnx
+from onnx import helper
 
-SWEPT_PARAMETER = {
-    "BlackmanWindow": "T2", "HammingWindow": "T2", "HannWindow": "T2", "If": "V", "Loop": "V", "MelWeightMatrix": "T3",
-}  # fmt: skip
-"""The type parameter that is swept, where not the one of the operand that decides."""
+from graphcore.types.dtypes import DType
+from tools.kernel_probe.case import DTYPES, SWEPT, Body, Case, Listed, Maybe, Operand, Values, tensor
+
+
+def _passes(name: str) -> Body:
+    """Return a branch that gives what `name` is outside."""
+    return functools.partial(_branch, name)
+
+
+def _branch(name: str, dtype: DType) -> onnx.GraphProto:
+    node = helper.make_node("Identity", [name], [f"{name}_given"])
+    return helper.make_graph([node], "branch", [], [_value(f"{name}_given", dtype)])
+
+
+def _loop(dtype: DType) -> onnx.GraphProto:
+    """Return a body that carries a value through every iteration, and collects it."""
+    nodes = [
+        helper.make_node("Identity", ["go"], ["go_on"]),
+        helper.make_node("Unsqueeze", ["state", "axis"], ["collected"]),
+        helper.make_node("Squeeze", ["collected", "axis"], ["carried"]),
+    ]
+    inputs = [_value("i", DType.int64, []), _value("go", DType.bool, []), _value("state", dtype)]
+    outputs = [_value("go_on", DType.bool, []), _value("carried", dtype), _value("collected", dtype)]
+    return helper.make_graph(nodes, "body", inputs, outputs, [_axis()])
+
+
+def _scan(dtype: DType) -> onnx.GraphProto:
+    """Return a body that carries a state and passes each row on."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["state", "axis"], ["wide"]),
+        helper.make_node("Squeeze", ["wide", "axis"], ["carried"]),
+        helper.make_node("Unsqueeze", ["row", "axis"], ["wide_row"]),
+        helper.make_node("Squeeze", ["wide_row", "axis"], ["passed"]),
+    ]
+    inputs = [_value("state", dtype, [3]), _value("row", dtype, [3])]
+    outputs = [_value("carried", dtype, [3]), _value("passed", dtype, [3])]
+    return helper.make_graph(nodes, "body", inputs, outputs, [_axis()])
+
+
+def _mapped(dtype: DType) -> onnx.GraphProto:
+    """Return a body that gives each item unchanged."""
+    node = helper.make_node("Identity", ["item"], ["item_given"])
+    return helper.make_graph([node], "body", [_value("item", dtype)], [_value("item_given", dtype)])
+
+
+def _value(name: str, dtype: DType, shape: list[int] | None = None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype.onnx, shape)
+
+
+def _axis() -> onnx.TensorProto:
+    return tensor("axis", np.zeros(1, np.int64), DType.int64)
+
 
 _MIXED: Values = (-2, 1, 0, 3, -1, 2)
 _BELOW_ONE: Values = (0.25, 0.5, -0.25, 0.75)
@@ -195,11 +244,11 @@ _ROWS_OF_CASES: list[tuple[str, list[Case]]] = [
     ("DFT", [_case(_t(1, 4, 1), None, _int(1, constant=True))]),
     ("STFT", [_case(_t(1, 8, 1), _int(2), _t(4))]),
     # Subgraphs, sequences, optionals
-    ("If", [_case(Operand((), _ONE, DType.bool), captured=(_t(2, 3), _t(2, 3)), then_branch=bodies.passes("c0"),
-                  else_branch=bodies.passes("c1"))]),
-    ("Loop", [_case(_int(3), Operand((), _ONE, DType.bool), _t(2, 3), outputs=2, body=bodies.loop)]),
-    ("Scan", [_case(_t(3), _t(2, 3), outputs=2, body=bodies.scan, num_scan_inputs=1)]),
-    ("SequenceMap", [_case(_SEQUENCE, body=bodies.mapped)]),
+    ("If", [_case(Operand((), _ONE, DType.bool), captured=(_t(2, 3), _t(2, 3)), then_branch=_passes("c0"),
+                  else_branch=_passes("c1"))]),
+    ("Loop", [_case(_int(3), Operand((), _ONE, DType.bool), _t(2, 3), outputs=2, body=_loop)]),
+    ("Scan", [_case(_t(3), _t(2, 3), outputs=2, body=_scan, num_scan_inputs=1)]),
+    ("SequenceMap", [_case(_SEQUENCE, body=_mapped)]),
     ("SequenceConstruct", [_case(_t(2, 3), _t(2, 3))]),
     ("SequenceEmpty", [_case(dtype=SWEPT)]),
     ("SequenceInsert", [_case(_SEQUENCE, _t(2, 3))]),

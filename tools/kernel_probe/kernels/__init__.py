@@ -1,1 +1,0 @@
-"""Models of one node, one for each operator and dtype: which kernels run."""
