@@ -344,6 +344,7 @@ def test_models_without_a_batch_are_refused() -> None:
         ([[n, 2], [2]], lambda x, y: x + y, "input 'x1' does not carry the batch dim 'n'"),
         ([[n, 2], [n * 2]], lambda x, y: x + 1, "input 'x1' does not carry the batch dim 'n'"),
         ([[n, n]], lambda x: x + 1, "input 'x0' does not carry the batch dim 'n' in one axis"),
+        ([[n, n * 2]], lambda x: x + 1, "input 'x0' does not carry the batch dim 'n' in one axis"),
         ([[4, 2], [5]], lambda x, y: x + 1, "input 'x1' does not carry the batch dim of 4 rows"),
         ([[]], lambda x: x + 1, "input 'x0' has no axes"),
         ([[0, 2]], lambda x: x + 1, "a batch has no rows"),

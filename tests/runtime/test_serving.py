@@ -14,7 +14,7 @@ import graphcore as gc
 from graphcore import models
 from graphcore.errors import BusyError, FeedError, RunCancelledError, RunTimeoutError
 from graphcore.runtime.serving.metrics import Recorder
-from graphcore.runtime.serving.waiting import Deadlines
+from graphcore.runtime.serving.waiting import Deadlines, Request, Waiting
 from tests.runtime.test_batcher import LONG, until_taken, watching
 from tests.runtime.test_stopping import ENDLESS, FIVE, counting
 from tests.support.decoders import made
@@ -43,6 +43,17 @@ def test_request_that_waits_beyond_its_time_is_not_run() -> None:
     assert (found.submitted, found.completed, found.timed_out, found.busy) == (6, 4, 2, 1)
     assert (found.failed, found.cancelled, found.waiting, found.running) == (0, 0, 0, 0)
     assert found.waiting_seconds.count == 5
+
+
+def test_rows_of_a_request_beyond_its_time_do_not_fill_a_batch() -> None:
+    waiting = Waiting("rows", 4, LONG, 2)
+    late = Request({}, 3, (), seconds=0.01)
+    waiting.add(Request({}, 2, ()), waits=False)
+    waiting.add(late, waits=False)
+    assert isinstance(late.future.exception(PATIENCE), RunTimeoutError)
+    assert waiting._rows == {(): 2}
+    assert waiting._next()[1] > 0
+    waiting.leave()
 
 
 def test_batcher_keeps_no_completed_request_until_its_timeout() -> None:
