@@ -334,6 +334,9 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
     "division of integers by zero": lambda: model(
         [helper.make_node("Div", ["x", "c"], ["y"])], {"x": (I64, [2])}, constants={"c": np.array([0])}, kind=I64
     ),
+    "division of integers by -1": lambda: model(
+        [helper.make_node("Div", ["x", "c"], ["y"])], {"x": (I64, [2])}, constants={"c": np.array([-1])}, kind=I64
+    ),
     "batch dims that its operands may not have": lambda: model(
         [helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-5)], {"x": (F32, None), "i": (I64, None)}
     ),
