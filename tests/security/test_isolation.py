@@ -11,6 +11,7 @@ import platform
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from graphcore import DType, Graph, OptionalType, SequenceType, TensorType, ops
 from graphcore.errors import FeedError, GraphcoreError, GraphError, ModelError, ResourceLimitError, RunError
 from graphcore.runtime.isolation import process
 from graphcore.runtime.isolation.failures import WorkerLimits
-from graphcore.runtime.isolation.framing import Malformed
+from graphcore.runtime.isolation.framing import Channel, Kind, Malformed
 from graphcore.runtime.isolation.process import Program
 from graphcore.runtime.isolation.walls import landlock, seccomp
 from tests.support.onnx_models import FLOAT, INT64, model, one, value
@@ -218,6 +219,22 @@ def test_blocks_are_as_many_as_results_are_held_at_once() -> None:
         assert sum(not block.array.any() for block in worker._results) == 0
         isolated(np.ones(40_000, np.float32))
         assert sum(not block.array.any() for block in worker._results) == 7 - process._KEPT
+
+
+def test_channel_counts_as_closed_when_a_frame_came_that_was_not_asked_for() -> None:
+    pairs = [socket.socketpair() for _ in range(4)]
+    ours, theirs = Channel(pairs[0][0], pairs[1][0]), pairs[0][1]
+    theirs.sendall(b"\x09\x01\0\0\0a")
+    assert ours.receive((Kind.DROP,)) == (Kind.DROP, b"a")
+    assert not ours.is_closed()
+    theirs.sendall(b"\x09\x01\0\0\0a\x09\x01\0\0\0b")  # which are read together
+    assert ours.receive((Kind.DROP,)) == (Kind.DROP, b"a")
+    assert ours.is_closed()
+    ended = Channel(pairs[2][0], pairs[3][0])
+    pairs[2][1].close()
+    assert ended.is_closed()
+    for each in itertools.chain(*pairs):
+        each.close()
 
 
 def test_worker_that_takes_no_descriptors_keeps_nobody_waiting() -> None:
