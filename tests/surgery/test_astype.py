@@ -348,6 +348,16 @@ def test_bodies_functions_and_buffers_are_converted() -> None:
         np.testing.assert_allclose(found, wanted, rtol=0.01)
 
 
+def test_a_body_of_a_kept_node_is_kept() -> None:
+    g = Graph("g", {"x": TensorType(F32, ["n", 4])})
+    x = g["x"]
+    g.output(y=ops.cond(ops.sum(x) > 0, lambda: ops.exp(x) * 0.5, lambda: ops.tanh(x) + 1))
+    (kept,) = (node for node in g.astype("float16", keep=["If"]).nodes if node.op_type == "If")
+    bodies = [value for value in kept.attributes.values() if isinstance(value, Graph)]
+    assert [operators(body) for body in bodies] == [["Exp", "Mul"], ["Tanh", "Add"]]
+    assert {s.dtype for body in bodies for node in body.nodes for s in node.outputs} == {F32}
+
+
 def test_sequences_are_converted_where_none_is_at_an_edge() -> None:
     g = Graph("g", {"x": TensorType(F32, ["n", 4])})
     parts_of = ops.list_of([g["x"] * 2, g["x"]])
