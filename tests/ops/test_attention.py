@@ -242,6 +242,13 @@ def test_rotary_embedding_takes_caches_once_when_batch_is_one_there(dtype: Any) 
     assert_near(got, turned(x, cos, sin), dtype)
 
 
+def test_rotary_embedding_takes_the_number_of_heads_of_four_axes() -> None:
+    x, cos, sin = normal(np.float32, 2, 3, 4, 8), normal(np.float32, 2, 4, 4), normal(np.float32, 2, 4, 4)
+    dims: Dims = [["b", 3, "s", 8], ["b", "s", 4], ["b", "s", 4]]
+    got = run1(partial(ops.rotary_embedding, num_heads=3), x, cos, sin, dims=dims)
+    assert_near(got, turned(x, cos, sin), np.float32)
+
+
 def test_rotary_embedding_casts_positions_when_int32() -> None:
     x, cos, sin = normal(np.float32, 2, 3, 4, 8), normal(np.float32, 9, 4), normal(np.float32, 9, 4)
     positions = np.array([[3, 0, 8, 1]], np.int32)
