@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from graphcore import DType, Graph, TensorType, implicit_cast_type
+from graphcore import DType, Graph, Symbol, TensorType, implicit_cast_type, ops
 from graphcore.errors import PromotionError
 from graphcore.promotion import TableSystem, explain, system
 from graphcore.promotion.array_api import _CODES
@@ -89,6 +90,35 @@ def test_arrays_without_axes_take_part_as_all_others_do(profile: str) -> None:
                     graph[f"{lhs}_{x}"] + graph[f"{rhs}_{y}"]
             else:
                 assert (graph[f"{lhs}_{x}"] + graph[f"{rhs}_{y}"]).dtype is met
+
+
+NUMBERS = ("int32", "uint8", "float32", "complex64")
+# The dtypes of the operands of each function in the standard's section of functions.
+TAKEN: dict[str, tuple[Callable[[Symbol], Symbol], tuple[str, ...]]] = {
+    "add": (lambda x: x + x, NUMBERS),
+    "subtract": (lambda x: x - x, NUMBERS),
+    "equal": (lambda x: ops.equal(x, x), ("bool", *NUMBERS)),
+    "isnan": (ops.is_nan, NUMBERS),
+    "sum": (ops.sum, NUMBERS),
+    "divide": (lambda x: x / x, ("float32", "complex64")),
+    "sqrt": (ops.sqrt, ("float32", "complex64")),
+    "mean": (ops.mean, ("float32", "complex64")),
+    "bitwise_and": (lambda x: x & x, ("bool", "int32", "uint8")),
+    "bitwise_left_shift": (lambda x: x << x, ("int32", "uint8")),
+    "logical_and": (lambda x: ops.logical_and(x, x), ("bool",)),
+}
+
+
+@pytest.mark.parametrize("function", TAKEN)
+def test_functions_take_the_kinds_that_the_standard_names(function: str) -> None:
+    build, taken = TAKEN[function]
+    graph = Graph("kinds", {d: TensorType(d, ["n"]) for d in ("bool", *NUMBERS)}, promotion="array_api")
+    for x in graph.inputs:
+        if x.dtype.name in taken:
+            build(x)
+        else:
+            with pytest.raises(PromotionError, match="undefined"):
+                build(x)
 
 
 def test_common_dtype_is_the_narrowest_that_holds_the_values_of_both() -> None:
