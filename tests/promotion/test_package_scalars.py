@@ -69,6 +69,17 @@ def test_numpy_compares_integers_as_numbers(op: Any) -> None:
         assert run(graph, op(graph["x"], value), x).tolist() == compared(x, value).tolist(), (dtype, value)
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**64, -1])
+def test_numpy_compares_an_int_in_integers_that_hold_it_and_the_dtype(dtype: str, value: int) -> None:
+    own = DType.of(dtype)
+    met = system("numpy").resolve(Key("less", "compare"), [Operand(own), Operand(None, value)])
+    for operand in met.operands:
+        assert operand is not None
+        assert operand.min <= min(own.min, value)
+        assert operand.max >= max(own.max, value)
+
+
 def test_operand_of_unknown_rank_counts_as_with_axes_in_torch() -> None:
     met = system("torch").resolve(Key("add", "arithmetic"), [Operand(D.float16), Operand(D.float64, rank=0)])
     assert met.result is D.float16
