@@ -25,6 +25,15 @@ on: Any = ops.onnx
 
 
 @pytest.mark.numbers
+def test_max_roi_pool_has_pixels_of_neighbours_in_both_parts() -> None:
+    x = np.arange(30, dtype=np.float64).reshape(1, 1, 6, 5)
+    regions = np.array([[0, 1, 0, 3, 4], [0, 0, 2, 4, 2]], np.float64)
+    (found,) = run(lambda x, r: on.MaxRoiPool(x, r, pooled_shape=[2, 2]), x, regions)
+    # Rows 0 to 4 in two parts are rows 0 to 2 and 2 to 4; columns 0 to 4 likewise; one row is in both of its parts.
+    assert found[:, 0].tolist() == [[[12, 13], [22, 23]], [[12, 14], [12, 14]]]
+
+
+@pytest.mark.numbers
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([(1, 1), (2, 2), (3, 2)]), st.sampled_from([1.0, 0.5, 0.25]))
 def test_max_roi_pool_gives_what_the_kernel_of_opset_16_gives(seed: int, pooled: tuple[int, int], scale: float) -> None:

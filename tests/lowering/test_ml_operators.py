@@ -236,6 +236,19 @@ def forest(said: dict[str, Any], dtype: Any) -> gc.Graph:
 
 
 @pytest.mark.numbers
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax_zero_scales_a_score_near_0_by_the_greatest(dtype: Any) -> None:
+    said = {
+        "nodes_featureids": [0, 0], "nodes_modes": [0, 0], "nodes_splits": [0.0, 0.0], "tree_roots": [0, 1],
+        "nodes_truenodeids": [0, 1], "nodes_falsenodeids": [0, 1], "nodes_trueleafs": [1, 1],
+        "nodes_falseleafs": [1, 1], "leaf_targetids": [0, 1], "leaf_weights": [1e-8, 3.0], "n_targets": 2,
+        "post_transform": 3,
+    }  # fmt: skip
+    (found,) = gc.InferenceSession().load(forest(said, dtype))(np.zeros((1, 3), dtype))
+    np.testing.assert_allclose(found, [[1e-8 * np.exp(-3.0), 1.0]], rtol=1e-6)
+
+
+@pytest.mark.numbers
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("transform", range(4))
 @pytest.mark.parametrize("aggregate", range(4))
