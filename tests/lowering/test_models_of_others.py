@@ -190,12 +190,13 @@ def test_dft_of_others_is_padded_with_zeros_when_it_is_longer(padded: int) -> No
 @pytest.mark.numbers
 @pytest.mark.parametrize("length", [5, 16, 30])
 @pytest.mark.parametrize("windowed", [True, False])
-def test_stft_of_others_is_that_of_numpy(length: int, windowed: bool) -> None:
+@pytest.mark.parametrize("said", [{}, {"onesided": 1}], ids=["default", "onesided"])
+def test_stft_of_others_is_that_of_numpy(length: int, windowed: bool, said: dict[str, Any]) -> None:
     rng = np.random.default_rng(length)
     x = rng.standard_normal((2, 90, 1)).astype(np.float32)
     window = rng.random(length).astype(np.float32)
     inits = {"step": np.int64(7), "w": window} if windowed else {"step": np.int64(7), "n": np.int64(length)}
-    node = helper.make_node("STFT", ["x", "step", "w"] if windowed else ["x", "step", "", "n"], ["y"], onesided=1)
+    node = helper.make_node("STFT", ["x", "step", "w"] if windowed else ["x", "step", "", "n"], ["y"], **said)
     got = gc.InferenceSession().load(written([node], x, inits))(x)[0]
     frames = np.lib.stride_tricks.sliding_window_view(x[..., 0].astype(np.float64), length, 1)[:, ::7]
     want = np.fft.rfft(frames * (window if windowed else 1.0))
