@@ -293,6 +293,15 @@ def test_functions_are_expanded_with_their_attributes_when_loaded() -> None:
     assert np.array_equal(run(proto, X)[0], X * 1.5)
 
 
+def test_functions_have_operators_of_onnx_under_either_name_of_its_domain() -> None:
+    steps = [helper.make_node("Neg", ["v"], ["w"], domain="ai.onnx")]
+    function = helper.make_function("local", "Minus", ["v"], ["w"], steps, [helper.make_opsetid("", 21)])
+    call = helper.make_node("Minus", ["x"], ["y"], domain="local")
+    proto = model([call], [info("x")], [info("y")], functions=[function], domains={"local": 1})
+    assert [(n.op_type, n.domain) for n in Graph.load(proto).nodes] == [("Neg", "")]
+    assert np.array_equal(run(proto, X)[0], -X)
+
+
 def test_functions_that_call_themselves_or_expand_without_end_are_refused() -> None:
     def calling(name: str, callee: str, times: int = 1) -> onnx.FunctionProto:
         steps = [helper.make_node(callee, [f"v{i}"], [f"v{i + 1}"], domain="local") for i in range(times)]
