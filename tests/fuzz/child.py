@@ -25,7 +25,7 @@ from tests.support.limits import limit_memory
 
 MODULES = {
     "model": "tests.support.mutants", "feeds": "tests.fuzz.odd_feeds", "config": "graphcore.models.llama",
-    "cache": "tests.fuzz.mutations",
+    "cache": "tests.fuzz.mutations", "operators": "tests.fuzz.operators",
 }  # fmt: skip
 """The module that each kind imports on first use: a child starts again after each crash."""
 
@@ -69,6 +69,12 @@ def _feeds(name: str, path: Path) -> str:
     return "ran"
 
 
+def _operators(name: str, path: Path) -> str:
+    from tests.fuzz import operators  # late: see MODULES
+
+    return operators.outcome(name, int(path.read_bytes()))
+
+
 def _tensors(name: str, path: Path) -> str:
     for array in dict(gc.load_tensors(path)).values():
         np.asarray(array).sum()
@@ -110,7 +116,7 @@ def _crash(name: str, path: Path) -> str:
 
 KINDS: dict[str, Callable[[str, Path], str]] = {
     "model": _model, "feeds": _feeds, "gguf": _tensors, "safetensors": _tensors, "config": _config, "cache": _cache,
-    "planted": _crash,
+    "operators": _operators, "planted": _crash,
 }  # fmt: skip
 
 if __name__ == "__main__":

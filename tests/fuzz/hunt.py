@@ -12,7 +12,7 @@ from pathlib import Path
 
 import graphcore as gc
 from graphcore.errors import GraphcoreError
-from tests.fuzz import chains, elements, mutations, odd_feeds, states, values
+from tests.fuzz import chains, elements, mutations, odd_feeds, operators, states, values
 from tests.fuzz.pool import BAD, BUILD, Child
 from tests.fuzz.programs import Program, code, drawn
 from tests.fuzz.shrink import least, nearest
@@ -183,6 +183,30 @@ def feeds(tally: Tally, going: Going) -> Iterator[str]:
                 )
 
 
+def single(tally: Tally, going: Going) -> Iterator[str]:
+    """Run models of one operator in each shape in turn, in a child."""
+    shapes = list(operators.SHAPES)
+    seen: set[tuple[str, str, str]] = set()
+    with Child() as child:
+        while going(tally.next_seed - tally.seed):
+            number = tally.next_seed
+            tally.next_seed += 1
+            shape = shapes[number % len(shapes)]
+            what = child.ask("operators", shape, str(number).encode())
+            tally.tried[f"{shape}: {what.partition(':')[0]}"] += 1
+            tally.comparisons += what == "ran"
+            if what.startswith(BAD):
+                operator = operators.drawn(shape, number).source.split()[1]
+                key = shape, operator, what.partition(":")[0]
+                if key not in seen:
+                    seen.add(key)
+                    yield (
+                        f"def test_found() -> None:  # {operator}: {what}\n    with Child() as child:\n"
+                        f"        what = child.ask('operators', {shape!r}, b'{number}')\n"
+                        "    assert not what.startswith(BAD), what"
+                    )
+
+
 def programs(tally: Tally, going: Going) -> Iterator[str]:
     """Try random programs on complex numbers, wide integers, matrices and under the systems of packages, in turn."""
     subjects = list(values.SUBJECTS)
@@ -231,6 +255,7 @@ def machines(tally: Tally, going: Going) -> Iterator[str]:
 
 KINDS: dict[str, Callable[[Tally, Going], Iterator[str]]] = {
     "graphs": graphs, "ops": ops, "chains": chained, "files": files, "isolated": isolated, "feeds": feeds,
+    "operators": single,
     "values": programs, "states": machines,
 }  # fmt: skip
 

@@ -234,9 +234,18 @@ def operands_are_in_another_order(model: onnx.ModelProto, rng: random.Random) ->
     elif action == 2:
         names.pop()
     else:
-        names.append(rng.choice(_names(model)))
+        names += rng.choice(([rng.choice(_names(model))], [""], ["", "", rng.choice(_names(model))]))
     del node.input[:]
     node.input.extend(names)
+
+
+def results_are_more_or_unnamed(model: onnx.ModelProto, rng: random.Random) -> None:
+    """Add results, which may be beyond the operator's schema, or take a name away."""
+    node = _node(model, rng)
+    if rng.random() < 0.3:
+        node.output[rng.randrange(len(node.output))] = ""
+    else:
+        node.output.extend(rng.choice(("", "", f"surplus{i}")) for i in range(rng.choice((1, 1, 2, 5))))
 
 
 def operator_is_other(model: onnx.ModelProto, rng: random.Random) -> None:
@@ -278,8 +287,11 @@ def type_is_other(model: onnx.ModelProto, rng: random.Random) -> None:
         v for graph in _graphs(model) if isinstance(graph, onnx.GraphProto) for v in (*graph.input, *graph.output)
     ]
     kind = rng.choice(values).type.tensor_type
-    action = rng.randrange(4)
-    if action == 0:
+    action = rng.randrange(5)
+    if action == 4:  # as exporters write dims that they do not know
+        for dim in kind.shape.dim:
+            dim.dim_value = -1 if rng.random() < 0.7 else dim.dim_value
+    elif action == 0:
         kind.elem_type = rng.choice(list(onnx.TensorProto.DataType.values()))
     elif action == 1:
         kind.shape.dim[rng.randrange(len(kind.shape.dim))].dim_value = rng.choice(EXTREME)
@@ -338,6 +350,7 @@ def node_is_twice_or_not_there(model: onnx.ModelProto, rng: random.Random) -> No
 
 MODEL: list[Callable[[onnx.ModelProto, random.Random], None]] = [
     attribute_is_other, attribute_is_other, attribute_is_other, operands_are_in_another_order, operator_is_other,
+    results_are_more_or_unnamed,
     initializer_is_other, initializer_is_other, type_is_other, node_stands_in_a_body, node_is_a_function,
     node_is_twice_or_not_there,
 ]  # fmt: skip

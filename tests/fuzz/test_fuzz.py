@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import graphcore as gc
 from graphcore import DType, ops
 from graphcore.runtime.lowering.targets.traps import switched_off
-from tests.fuzz import chains, elements, limit, mutations, odd_feeds, states, values, ways
+from tests.fuzz import chains, elements, limit, mutations, odd_feeds, operators, states, values, ways
 from tests.fuzz.hunt import Tally, hunt, shrunk, smallest, walled
 from tests.fuzz.mutations import mutated, sources
 from tests.fuzz.pool import BAD, SECONDS, Child
@@ -35,13 +37,34 @@ SHORT = {
     "ops": 120,
     "chains": 1200,
     "feeds": 400,
+    "operators": 500,
     "values": 80,
     "states": 4,
 }
 """How many of each kind a run of all tests tries."""
-FEW = {"graphs": 10, "files": 6, "isolated": 1, "ops": 5, "chains": 60, "feeds": 6, "values": 12, "states": 3}
+FEW = {
+    "graphs": 10,
+    "files": 6,
+    "isolated": 1,
+    "ops": 5,
+    "chains": 60,
+    "feeds": 6,
+    "operators": 10,
+    "values": 12,
+    "states": 3,
+}
 """How many `make test` tries."""
-SEEDS = {"graphs": 1, "files": 1, "isolated": 1, "ops": 1, "chains": 1, "feeds": 1, "values": 1, "states": 0}
+SEEDS = {
+    "graphs": 1,
+    "files": 1,
+    "isolated": 1,
+    "ops": 1,
+    "chains": 1,
+    "feeds": 1,
+    "operators": 1,
+    "values": 1,
+    "states": 0,
+}
 
 
 def up_to(count: int) -> Callable[[int], bool]:
@@ -233,6 +256,74 @@ def test_feeds_are_the_same_when_drawn_again_and_those_of_the_case_at_first(chil
         assert child.ask("feeds", name, b"0") == "ran", name
     assert child.ask("feeds", "- STFT float32 0", b"1786") == "RunError"  # no samples in a window
     assert child.deaths == 0
+
+
+def _has_shape(shape: str, made: operators.Drawn) -> bool:
+    """Return whether a drawn model is what its shape is about."""
+    nodes, dims = made.model.graph.node, [d for i in made.model.graph.input for d in i.type.tensor_type.shape.dim]
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in nodes[0].attribute} if nodes else {}
+    arrays = [*made.feeds.values(), *map(onnx.numpy_helper.to_array, made.model.graph.initializer)]
+    checks: dict[str, Callable[[], bool]] = {
+        "empty": lambda: any(not array.size for array in arrays),
+        "unnamed": lambda: any(not name or name == "surplus" for n in nodes for name in (*n.input[1:], *n.output)),
+        "unknown": lambda: any(d.dim_value == -1 for d in dims),
+        "windows": lambda: attributes["auto_pad"][:4] == b"SAME" and max(attributes["dilations"]) > 1,
+        "transposed": lambda: nodes[0].op_type == nodes[-1].op_type == "Transpose" and len(nodes) > 2,
+    }
+    return checks[shape]()
+
+
+@pytest.mark.parametrize("shape", operators.SHAPES)
+def test_shapes_of_models_are_drawn_and_the_same_again(shape: str) -> None:
+    made = [operators.drawn(shape, number) for number in range(40)]
+    assert sum(_has_shape(shape, d) for d in made) > 12
+    assert len({d.source.split()[1] for d in made}) > (4 if shape == "windows" else 20)
+    assert made[3].model == operators.drawn(shape, 3).model
+
+
+def test_models_have_empty_constants_and_older_opsets() -> None:
+    made = [operators.drawn("empty", number).model for number in range(40)]
+    assert any(not math.prod(t.dims) for model in made for t in model.graph.initializer)
+    assert len({model.opset_import[0].version for model in made}) > 5
+
+
+def _spoil(shape: str, model: onnx.ModelProto) -> None:
+    """Read a model as code does that forgot a shape."""
+    graph = model.graph
+    if shape == "empty" and not all(math.prod(t.dims) for t in graph.initializer):
+        raise ZeroDivisionError
+    for node in graph.node:
+        if shape == "unnamed" and "" in node.output:
+            raise KeyError("")
+        for attribute in node.attribute:
+            if shape == "windows" and attribute.name == "dilations":
+                attribute.ints[:] = [1] * len(attribute.ints)
+            elif shape == "transposed" and attribute.name == "perm":
+                attribute.ints[:] = sorted(attribute.ints)
+    for given in graph.input:
+        for dim in given.type.tensor_type.shape.dim:
+            if shape == "unknown" and dim.dim_value == -1:
+                dim.dim_value = 1
+
+
+@pytest.mark.parametrize("shape", operators.SHAPES)
+def test_fault_of_a_shape_is_found_when_it_is_planted(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = operators.WAYS["a session"]
+
+    def wrong(session: gc.InferenceSession, content: bytes, feeds: Any) -> Any:
+        model = onnx.ModelProto.FromString(content)
+        _spoil(shape, model)
+        return right(session, model.SerializeToString(), feeds)
+
+    monkeypatch.setitem(operators.WAYS, "a session", wrong)
+    number = next(n for n in range(60) if operators.outcome(shape, n).startswith("wrong: "))
+    monkeypatch.undo()
+    assert not operators.outcome(shape, number).startswith(BAD)
+
+
+def test_wrong_windows_are_found_when_nothing_is_done_about_them() -> None:
+    with switched_off("windows with dilations and auto_pad"):
+        assert any(operators.outcome("windows", number).startswith(BAD) for number in range(20))
 
 
 def test_mutants_are_walled() -> None:

@@ -1,0 +1,448 @@
+"""Models of one operator in the shapes that outside suites found faults with, each made from its number alone.
+
+A model runs as it is, through a Graph, and as an exported file in onnxruntime itself. What these give is compared with
+each other, with the types that the Graph promises, and with a reference: of NumPy, or the same model written plainly.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import graphcore as gc
+from graphcore import DType, TensorType
+from graphcore.errors import GraphcoreError
+from graphcore.runtime.kernel_probe.kernels.case import tensor
+from tests.fuzz.odd_feeds import names
+from tests.support.backend import Bare, compared
+from tests.support.operators.cases import Place
+from tests.support.operators.cells import DRAWN
+from tests.support.operators.wanted import FORMULAS
+
+Array = np.ndarray[Any, Any]
+Feeds = dict[str, Array]
+LONGEST = 5.0
+"""Seconds of a run."""
+HALVES = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A model and what it is fed. wanted: its results. plain: a model that gives the same, with its feeds.
+
+    may_fail: the model may be refused though its results are known. turned: how it transposes those of `plain`.
+    """
+
+    source: str
+    model: onnx.ModelProto
+    feeds: Feeds
+    wanted: list[Any] | None = None
+    plain: tuple[onnx.ModelProto, Feeds] | None = None
+    may_fail: bool = False
+    turned: Mapping[int, list[int]] = field(default_factory=dict)
+
+
+@functools.cache
+def _sources(dtypes: tuple[str, ...] = ()) -> list[str]:
+    return [name for name in names() if not dtypes or name.split()[2] in dtypes]
+
+
+def _model(source: str) -> tuple[onnx.ModelProto, Feeds]:
+    domain, name, dtype, at = source.split()
+    place = Place(domain.strip("-"), name, getattr(DType, dtype))
+    asked = place.question(place.cases[int(at)])
+    return asked.model, {key: array for key, (array, _) in asked.feeds.items()}
+
+
+def _case(rng: random.Random, dtypes: tuple[str, ...] = ()) -> tuple[str, onnx.ModelProto, Feeds]:
+    """Return a source and its model, most often one that ONNX's checker takes."""
+    for _ in range(8):
+        source = rng.choice(_sources(dtypes))
+        model, feeds = _model(source)
+        if _is_valid(model):
+            break
+    return source, model, feeds
+
+
+def _is_valid(model: onnx.ModelProto) -> bool:
+    bare = _copy(model)
+    del bare.graph.output[:]  # which have no types
+    try:
+        onnx.checker.check_model(bare, full_check=True)
+    except Exception:
+        return False
+    return True
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    made: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
+    return made
+
+
+# What is drawn
+
+
+def _empty(rng: random.Random) -> Drawn:
+    """Let dims be 0, in any opset. The plain model is fed all operands, and the other one has some as constants."""
+    source, model, feeds = _case(rng)
+    model.opset_import[0].version = _older(model, rng)
+    sizes = sorted({size for array in feeds.values() for size in array.shape})
+    gone = rng.choice(sizes) if sizes else 0
+    some = set(feeds) if rng.random() < 0.6 else {rng.choice(sorted(feeds))} if feeds else set()
+    axis = rng.choice((None, None, 0, 1, -1))
+    for key in some:
+        array = feeds[key]
+        kept = [0 if size == gone and axis in (None, i, i - array.ndim) else size for i, size in enumerate(array.shape)]
+        feeds[key] = array[tuple(slice(size) for size in kept)] if array.ndim else array
+    by_name = rng.random() < 0.5
+    for given in model.graph.input:
+        for i, dim in enumerate(given.type.tensor_type.shape.dim):
+            dim.dim_value = feeds[given.name].shape[i]
+            if by_name:
+                dim.dim_param = f"{given.name}_{i}"
+    constant, fed = _copy(model), dict(feeds)
+    for given in list(constant.graph.input):
+        if rng.random() < 0.5:
+            array = fed.pop(given.name)
+            constant.graph.initializer.append(tensor(given.name, array, DType.of(given.type.tensor_type.elem_type)))
+            constant.graph.input.remove(given)
+    return Drawn(source, constant, fed, _referred(model, feeds), (model, feeds), may_fail=True)
+
+
+def _older(model: onnx.ModelProto, rng: random.Random) -> int:
+    """Return an opset in which the model is valid."""
+    own = model.opset_import[0]
+    versions = list(range(7, own.version + 1))
+    rng.shuffle(versions)
+    for version in versions[:3]:
+        other = _copy(model)
+        other.opset_import[0].version = version
+        if _is_valid(other):
+            return int(version)
+    return int(own.version)
+
+
+def _referred(model: onnx.ModelProto, feeds: Feeds) -> list[Any] | None:
+    """Return what ONNX's evaluator gives, where it gives dtypes and shapes that ONNX's inference expects."""
+    node = model.graph.node[-1]
+    if node.op_type in UNREFERRED or (model.graph.input and model.graph.input[0].type.tensor_type.elem_type in _HALVES):
+        return None
+    try:
+        return list(ReferenceEvaluator(model).run(None, feeds))
+    except Exception:
+        return None
+
+
+_HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+UNREFERRED = DRAWN | FORMULAS.keys() | {"AffineGrid", "ReduceMean", "ReduceSumSquare", "Squeeze"}
+"""Operators whose results ONNX's evaluator draws, or gives otherwise than ONNX says where there are no elements."""
+
+
+def _unnamed(rng: random.Random) -> Drawn:
+    """Add operands and results beyond those that a case has: unnamed ones, or more than the schema has."""
+    source, plain, feeds = _case(rng)
+    model = _copy(plain)
+    node = model.graph.node[-1]
+    for names_ in (node.input, node.output):
+        if rng.random() < 0.6:
+            names_.extend(rng.choice(("", "", "", "surplus")) for _ in range(rng.choice((1, 1, 2, 5))))
+    if "surplus" in node.input:
+        model.graph.initializer.append(numpy_helper.from_array(np.ones((2, 3), np.float32), "surplus"))
+        node.output[:] = [name.replace("surplus", "") for name in node.output]
+    if rng.random() < 0.2:
+        node.output.insert(0, "")
+    return Drawn(source, model, feeds, plain=(plain, feeds), may_fail=True)
+
+
+def _unknown(rng: random.Random) -> Drawn:
+    """Write dims of inputs as -1, where the other model gives them a name."""
+    source, model, feeds = _case(rng)
+    plain = _copy(model)
+    share = rng.choice((0.3, 1))
+    for given, its in zip(model.graph.input, plain.graph.input, strict=True):
+        for i, dim in enumerate(given.type.tensor_type.shape.dim):
+            if rng.random() < share:
+                dim.dim_value = -1
+                its.type.tensor_type.shape.dim[i].dim_param = f"{given.name}_{i}"
+    return Drawn(source, model, feeds, plain=(plain, feeds), may_fail=not _is_valid(plain))
+
+
+def _transposed(rng: random.Random) -> Drawn:
+    """Transpose operands of half precision, which may be cast, before an operator, and results behind it."""
+    cast = rng.random() < 0.25
+    source, plain, feeds = _case(rng, ("float32",) if cast else HALVES)
+    model, fed = _copy(plain), dict(feeds)
+    before: list[onnx.NodeProto] = []
+    half = rng.choice(_HALVES)
+    orders: dict[int, list[int]] = {}
+    for given in model.graph.input:
+        kind, array = given.type.tensor_type, feeds[given.name]
+        if array.ndim < 2 or rng.random() < 0.2:
+            continue
+        order = orders.setdefault(array.ndim, rng.sample(range(array.ndim), array.ndim))
+        name = f"{given.name}_turned"
+        before.append(helper.make_node("Transpose", [name], [given.name], perm=order))
+        fed[name] = np.ascontiguousarray(array.transpose(np.argsort(order)))
+        del fed[given.name]
+        if cast and kind.elem_type == TensorProto.FLOAT:
+            before[-1].output[0] = f"{given.name}_narrow"
+            before.append(helper.make_node("Cast", [f"{given.name}_narrow"], [given.name], to=TensorProto.FLOAT))
+            kind.elem_type = half
+            fed[name] = fed[name].astype(DType.of(half).numpy)
+            feeds[given.name] = array.astype(fed[name].dtype).astype(np.float32)
+        given.name = name
+        for dim, size in zip(kind.shape.dim, fed[name].shape, strict=True):
+            dim.dim_value = size
+    nodes = [*before, *model.graph.node]
+    turned = _ranked(plain) if rng.random() < 0.8 else {}
+    for at, rank in turned.items():
+        inverse = np.argsort(orders[rank]).tolist() if rank in orders and rng.random() < 0.6 else None
+        order = inverse or rng.sample(range(rank), rank)
+        result = model.graph.output[at]
+        nodes.append(helper.make_node("Transpose", [result.name], [f"{result.name}_turned"], perm=order))
+        result.name, turned[at] = f"{result.name}_turned", order
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return Drawn(source, model, fed, plain=(plain, feeds), turned=turned, may_fail=not _is_valid(model))
+
+
+def _ranked(model: onnx.ModelProto) -> dict[int, Any]:
+    """Return the ranks of results that are tensors of two dims or more, by their place."""
+    try:
+        types = [symbol.type for symbol in gc.Graph.load(model).outputs]
+    except GraphcoreError:
+        return {}
+    ranked = {i: t for i, t in enumerate(types) if isinstance(t, TensorType) and t.shape.is_ranked}
+    return {i: len(type_.shape) for i, type_ in ranked.items() if len(type_.shape) >= 2}
+
+
+_WINDOWED = {
+    "Conv": (7, "float32 float16 bfloat16 float64"), "ConvInteger": (10, "uint8 int8"),
+    "MaxPool": (10, "float32 float16 bfloat16 float64 uint8 int8"),
+    "AveragePool": (19, "float32 float16 bfloat16 float64"), "LpPool": (18, "float32 float16 bfloat16 float64"),
+}  # fmt: skip
+"""Of operators that take auto_pad and dilations the first opset with both, and dtypes."""
+
+
+def _windows(rng: random.Random) -> Drawn:
+    """Let windows go over an image, mostly with auto_pad."""
+    name = rng.choice(list(_WINDOWED))
+    first, dtypes = _WINDOWED[name]
+    dtype = getattr(DType, rng.choice(dtypes.split()))
+    made = np.random.default_rng(rng.getrandbits(32))
+    rank, auto = rng.choice((1, 2, 2, 2, 3)), rng.choice(("SAME_UPPER", "SAME_LOWER") * 3 + ("VALID", "NOTSET"))
+    kernel, dilations, strides = ([rng.randint(1, most) for _ in range(rank)] for most in (4, 3, 4))
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    is_same = auto.startswith("SAME")
+    sizes = [rng.randint(1 if is_same else span, span + 6) for span in spans]
+    groups = rng.choice((1, 1, 2)) if name.startswith("Conv") else 1
+    lowest = 0 if dtype.is_unsigned else -3
+    x = made.integers(lowest, 4, (rng.choice((1, 2)), 2 * groups, *sizes))
+    pads = [(0, 0)] * rank
+    attributes: dict[str, Any] = {"strides": strides, "dilations": dilations, "kernel_shape": kernel, "auto_pad": auto}
+    if is_same:
+        outs = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
+        lacks = [max(0, (o - 1) * t + p - s) for o, t, p, s in zip(outs, strides, spans, sizes, strict=True)]
+        pads = [(n // 2, n - n // 2) if auto == "SAME_UPPER" else (n - n // 2, n // 2) for n in lacks]
+    elif auto == "NOTSET":
+        pads = [(rng.randrange(k), rng.randrange(k)) for k in kernel]
+        attributes["pads"] = [begin for begin, _ in pads] + [end for _, end in pads]
+    feeds = {"x": x.astype(np.float32).astype(dtype.numpy)}
+    if name.startswith("Conv"):
+        attributes["group"] = groups
+        kind = getattr(DType, rng.choice(dtypes.split())) if name == "ConvInteger" else dtype
+        w = made.integers(0 if kind.is_unsigned else -3, 4, (2 * groups, 2, *kernel))
+        feeds["w"] = w.astype(np.float32).astype(kind.numpy)
+    elif name == "LpPool":
+        attributes["p"] = rng.choice((1, 2, 2, 3))
+    elif name == "AveragePool":
+        attributes["count_include_pad"] = rng.choice((0, 1))
+    node = helper.make_node(name, list(feeds), ["y"], **attributes)
+    weights, shown = [], dict(feeds)
+    if "w" in feeds and rng.random() < 0.6:
+        weights.append(tensor("w", shown.pop("w"), DType.of(feeds["w"].dtype)))
+    named = rng.random() < (0.2 if is_same else 0.5)
+    inputs = [
+        helper.make_tensor_value_info(
+            key, DType.of(a.dtype).onnx, [f"{key}{i}" if named and i != 1 else s for i, s in enumerate(a.shape)]
+        )
+        for key, a in shown.items()
+    ]
+    graph = helper.make_graph([node], name, inputs, [onnx.ValueInfoProto(name="y")], weights)
+    newest = _model(_sources()[0])[0]
+    for version in (rng.randint(first, newest.opset_import[0].version), newest.opset_import[0].version):
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=newest.ir_version)
+        taken = onnx.defs.get_schema(name, version).inputs[0].types
+        if dtype.onnx in {TensorProto.DataType.Value(text[7:-1].upper()) for text in taken}:
+            break
+    wanted = _reduced(name, x, feeds.get("w"), pads, attributes, dtype)
+    return Drawn(f"- {name} {dtype} {auto}", model, shown, [wanted], may_fail=named)
+
+
+def _reduced(
+    name: str, x: Array, w: Array | None, pads: list[tuple[int, int]], attributes: Mapping[str, Any], dtype: DType
+) -> Array:
+    """Return what an operator gives of windows, by NumPy."""
+    wide = x.astype(np.float64)
+    least: Any = 0
+    if name == "MaxPool":
+        least = float(ml_dtypes.finfo(dtype.numpy).min) if dtype.is_float else int(dtype.min)  # type: ignore[no-untyped-call]
+    around = [(0, 0), (0, 0), *pads]
+    filled = np.pad(wide, around, constant_values=least)
+    there = np.pad(np.ones_like(wide), around, constant_values=attributes.get("count_include_pad", 0))
+    kernel, dilations, strides = (attributes[key] for key in ("kernel_shape", "dilations", "strides"))
+
+    def pieces(array: Array) -> Array:
+        outs = [
+            (n - (k - 1) * d - 1) // s + 1
+            for n, k, d, s in zip(array.shape[2:], kernel, dilations, strides, strict=True)
+        ]
+        found = []
+        for place in itertools.product(*map(range, kernel)):
+            starts = [p * d for p, d in zip(place, dilations, strict=True)]
+            ranges = [slice(b, b + (o - 1) * s + 1, s) for b, o, s in zip(starts, outs, strides, strict=True)]
+            found.append(array[(slice(None), slice(None), *ranges)])
+        return np.stack(found)
+
+    parts = pieces(filled)
+    if w is not None:
+        count = attributes["group"]
+        halves = zip(np.split(parts, count, axis=2), np.split(w.astype(np.float64), count), strict=True)
+        sums = [np.einsum("knc...,fck->nf...", p, f.reshape(*f.shape[:2], -1)) for p, f in halves]
+        return np.concatenate(sums, axis=1).astype(np.int32 if name == "ConvInteger" else dtype.numpy)
+    if name == "LpPool":
+        p = attributes["p"]
+        return np.asarray((np.abs(parts) ** p).sum(0) ** (1 / p)).astype(dtype.numpy)
+    if name == "AveragePool":
+        return np.asarray(parts.sum(0) / pieces(there).sum(0)).astype(dtype.numpy)
+    return np.asarray(parts.max(0)).astype(dtype.numpy)
+
+
+SHAPES: dict[str, Callable[[random.Random], Drawn]] = {
+    "empty": _empty, "unnamed": _unnamed, "unknown": _unknown, "windows": _windows, "transposed": _transposed,
+}  # fmt: skip
+
+
+def drawn(shape: str, number: int) -> Drawn:
+    """Return the model of a number."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return SHAPES[shape](random.Random(f"{shape} {number}"))
+
+
+# What is checked
+
+
+def outcome(shape: str, number: int) -> str:
+    """Return "ran", the name of an error, or "wrong: " and what of the model of a number."""
+    made = drawn(shape, number)
+    session = gc.InferenceSession(intra_op_num_threads=1, inter_op_num_threads=1)
+    wanted = made.wanted
+    if made.plain is not None:
+        try:
+            wanted = known(session, made, *made.plain)
+        except AssertionError as error:
+            return f"wrong: {error}"
+    content = made.model.SerializeToString()
+    failed = ""
+    for way, run in WAYS.items():
+        try:
+            types, found = run(session, content, made.feeds)
+        except GraphcoreError as error:
+            failed = type(error).__name__
+            if wanted is None or made.may_fail:
+                continue
+            return f"wrong: {made.source}: {way} is refused: {error.summary}"
+        except _Written:
+            failed = "not written"
+            continue
+        except Exception as error:
+            if failed:  # by a Graph, whose error says the same
+                continue
+            return f"wrong: {made.source}: {way} gives {type(error).__name__}: {error}".replace("\n", " ")[:500]
+        why = _promise_broken(types, found) or _apart(made, found, wanted)
+        if why:
+            return f"wrong: {made.source}: {way}: {why}"
+        wanted = found if wanted is None else wanted
+    return failed or "ran"
+
+
+class _Written(Exception):
+    """A Graph that is not written as a file."""
+
+
+def _as_it_is(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tuple[list[Any], list[Any]]:
+    model = session.load(content)
+    return list(model.outputs.values()), list(model.execute(feeds, timeout=LONGEST))
+
+
+def _as_graph(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tuple[list[Any], list[Any]]:
+    graph = gc.Graph.load(content)
+    return list(graph.output_types.values()), list(session.load(graph).execute(feeds, timeout=LONGEST))
+
+
+def _as_file(session: gc.InferenceSession, content: bytes, feeds: Feeds) -> tuple[list[Any], list[Any]]:
+    graph = gc.Graph.load(content)
+    try:
+        file = graph.to_onnx().SerializeToString()
+    except GraphcoreError as error:
+        raise _Written from error
+    types = list(graph.output_types.values())
+    if not all(isinstance(type_, TensorType) for type_ in types):
+        raise _Written  # of sequences, which onnxruntime gives otherwise
+    return types, Bare(file)(**feeds)
+
+
+WAYS = {"a session": _as_it_is, "a session of a Graph": _as_graph, "onnxruntime of the file": _as_file}
+
+
+def known(session: gc.InferenceSession, made: Drawn, plain: onnx.ModelProto, feeds: Feeds) -> list[Any] | None:
+    """Return what the plain model gives, moved as the other one moves it. Raises AssertionError where it is wrong."""
+    try:
+        _, found = _as_it_is(session, plain.SerializeToString(), feeds)
+    except GraphcoreError:
+        return None
+    why = _apart(made, found, made.wanted)
+    assert not why, f"{made.source}: {why}"
+    return [np.transpose(found[i], made.turned[i]) if i in made.turned else value for i, value in enumerate(found)]
+
+
+def _promise_broken(types: Sequence[Any], found: Sequence[Any]) -> str:
+    for type_, value in zip(types, found, strict=True):
+        if not isinstance(type_, TensorType) or not isinstance(value, np.ndarray):
+            continue
+        dims = list(type_.shape) if type_.shape.is_ranked else [None] * value.ndim
+        sizes = [int(d) if d is not None and d.is_static else size for d, size in zip(dims, value.shape, strict=False)]
+        if len(dims) != value.ndim or sizes != list(value.shape):
+            return f"{list(value.shape)} is promised as {type_}"
+        if type_.dtype is not DType.string and type_.dtype.numpy != value.dtype:
+            return f"{value.dtype} is promised as {type_}"
+    return ""
+
+
+def _apart(made: Drawn, found: Sequence[Any], wanted: Sequence[Any] | None) -> str:
+    """Return how results differ from those that are wanted, or ""."""
+    for got, want in zip(found, wanted or (), strict=False):
+        if not isinstance(got, np.ndarray) or not isinstance(want, np.ndarray):
+            continue
+        if made.source.split()[1] in DRAWN:
+            why = "" if got.shape == want.shape else f"{got.shape}, not {want.shape}"
+        else:
+            why = compared(got, want, 2e-5, 1e-6)
+        if why not in ("", "ok", "near"):
+            return f"{why}: {got.tolist()}, not {want.tolist()}"[:300]
+    return ""
+
+
+__all__ = ["SHAPES", "drawn", "outcome"]
