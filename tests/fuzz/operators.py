@@ -162,11 +162,12 @@ def _unnamed(rng: random.Random) -> Drawn:
     model = _copy(plain)
     node = model.graph.node[-1]
     schema = onnx.defs.get_schema(node.op_type, domain=node.domain)
+    variadic = any(p.option.name == "Variadic" for p in (*schema.inputs, *schema.outputs))
     for names_, most in ((node.input, schema.max_input), (node.output, schema.max_output)):
         if rng.random() < 0.5:
             names_.extend([""] * (min(most, 12) - len(names_)))  # as many as the schema has
         elif rng.random() < 0.3:
-            names_.extend(rng.choice(("", "", "surplus")) for _ in range(rng.choice((1, 1, 2, 5))))
+            names_.extend(rng.choice(("", "" if variadic else "surplus")) for _ in range(rng.choice((1, 1, 2, 5))))
     if "surplus" in node.input:
         model.graph.initializer.append(numpy_helper.from_array(np.ones((2, 3), np.float32), "surplus"))
         node.output[:] = [name.replace("surplus", "") for name in node.output]
@@ -174,7 +175,6 @@ def _unnamed(rng: random.Random) -> Drawn:
         at = rng.randrange(len(plain.graph.output))
         node.output[at] = ""
         del model.graph.output[at], plain.graph.output[at]
-    variadic = any(p.option.name == "Variadic" for p in (*schema.inputs, *schema.outputs))
     may_fail = "surplus" in node.input or variadic or node.op_type == "BatchNormalization"  # which counts its results
     may_fail = may_fail or not _is_valid(model, full=False)
     return Drawn(source, model, feeds, plain=(plain, feeds), may_fail=may_fail)

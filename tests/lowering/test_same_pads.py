@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 import graphcore as gc
 from graphcore.errors import GraphError
+from tests.support.backend import Bare
 
 pytestmark = pytest.mark.releases
 
@@ -34,7 +35,7 @@ def windows(op: str, dims: list[Any], **attributes: Any) -> tuple[onnx.ModelProt
         [helper.make_tensor_value_info("y", made, None)],
         [numpy_helper.from_array(filters, "w")] if has_filters else [],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), filters.squeeze()
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), filters.reshape(kernel)
 
 
 def expected(op: str, mode: str, x: Any, filters: Any, gap: int, step: int, counts_pads: int = 0) -> Any:
@@ -91,13 +92,39 @@ def test_pads_are_counted_when_an_average_counts_them(mode: str) -> None:
     np.testing.assert_allclose(made, expected("AveragePool", mode, x, filters, 3, 1, counts_pads=1), rtol=1e-6)
 
 
-def test_sizes_that_the_run_alone_knows_are_padded_or_refused() -> None:
-    attributes = {"kernel_shape": [3, 3], "dilations": [2, 2], "auto_pad": "SAME_UPPER"}
-    x = np.arange(30, dtype=np.float32).reshape(1, 1, 5, 6)
-    model, filters = windows("Conv", [1, 1, "h", "w"], **attributes)
+@pytest.mark.numbers
+@pytest.mark.parametrize(("size", "gap", "step"), [(3, 2, 1), (2, 3, 2), (2, 1, 4), (1, 1, 3)])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("op", OPERATORS)
+def test_windows_of_images_of_any_size(op: str, mode: str, size: int, gap: int, step: int) -> None:
+    model, filters = windows(
+        op, [1, 1, "h", "w"], kernel_shape=[size] * 2, dilations=[gap] * 2, strides=[step] * 2, auto_pad=mode
+    )
+    graph = gc.Graph.load(model)
+    loaded, file = gc.InferenceSession(intra_op_num_threads=1).load(graph), Bare(graph.to_onnx().SerializeToString())
+    for there in ((3, 4), (7, 8), (6, 5)):
+        x = np.random.default_rng(0).integers(1, 9, (1, 1, *there))
+        x = x.astype(np.uint8 if op == "ConvInteger" else np.float32)
+        want = expected(op, mode, x, filters, gap, step)
+        for made in (*loaded(x), *file(x=x)):
+            np.testing.assert_allclose(made, want, rtol=1e-6)
+
+
+def test_padding_is_the_zero_point_when_only_the_run_knows_the_size() -> None:
+    attributes: dict[str, Any] = {"kernel_shape": [2, 2], "dilations": [2, 2], "strides": [2, 2], "auto_pad": MODES[0]}
+    model, filters = windows("ConvInteger", [1, 1, "h", "w"], **attributes)
+    model.graph.initializer.append(numpy_helper.from_array(np.array(3, np.uint8), "zero"))
+    model.graph.node[0].input.append("zero")
+    x = np.arange(30, dtype=np.uint8).reshape(1, 1, 5, 6)
     (made,) = gc.InferenceSession(intra_op_num_threads=1).load(model)(x)
-    np.testing.assert_array_equal(made, expected("Conv", "SAME_UPPER", x, filters, 2, 1))
-    model, _ = windows("Conv", [1, 1, "h", "w"], strides=[2, 2], **attributes)
-    with pytest.raises(GraphError, match="needs the size of axis 2") as caught:
+    np.testing.assert_array_equal(made, expected("ConvInteger", MODES[0], x.astype(int) - 3, filters, 2, 2))
+
+
+def test_places_of_maxima_are_refused_when_only_the_run_knows_the_size() -> None:
+    attributes: dict[str, Any] = {"kernel_shape": [2, 2], "dilations": [2, 2], "strides": [2, 2], "auto_pad": MODES[0]}
+    model, _ = windows("MaxPool", [1, 1, "h", "w"], **attributes)
+    model.graph.node[0].output.append("places")
+    model.graph.output.append(helper.make_tensor_value_info("places", 7, None))
+    with pytest.raises(GraphError, match="pads of less than a window where places are asked for") as caught:
         gc.InferenceSession().load(model)
     assert "with_dims" in caught.value.help

@@ -7,7 +7,7 @@ refused; between windows with gaps they pad by numbers below 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.guards.guard import rewriting
+from graphcore.types.dims import Dim
+from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType
 
 _FILTERS = {"AveragePool": None, "Conv": 1, "ConvInteger": 1, "LpPool": None, "MaxPool": None, "QLinearConv": 3}
@@ -30,15 +32,9 @@ def _found(graph: Graph) -> Iterator[Node]:
 
 
 def _has_gaps(node: Node) -> bool:
-    """Return whether windows of a pool leave gaps between them on an image of known size."""
+    """Return whether windows of a pool leave gaps between them."""
     steps, sizes = node.attributes.get("strides", ()), node.attributes.get("kernel_shape", ())
-    shape = _operand(node).shape
-    is_known = shape.is_ranked and all(dim.is_static for dim in shape[2:])
-    return (
-        is_known
-        and _FILTERS[node.op_type] is None
-        and any(step > size for step, size in zip(steps, sizes, strict=False))
-    )
+    return _FILTERS[node.op_type] is None and any(step > size for step, size in zip(steps, sizes, strict=False))
 
 
 def _write(graph: Graph, node: Node) -> None:
@@ -49,38 +45,67 @@ def _write(graph: Graph, node: Node) -> None:
     gaps = attributes.get("dilations") or [1] * len(sizes)
     steps = attributes.get("strides") or [1] * len(gaps)
     is_pool = _FILTERS[node.op_type] is None  # of which no kernel takes pads of a whole window
-    before, after, counts = [], [], np.ones(())
-    for axis, (size, gap, step) in enumerate(zip(sizes, gaps, steps, strict=True)):
-        covered = (size - 1) * gap + 1
-        dim = x.shape[axis + 2] if x.shape.is_ranked else None
-        if dim is None or not dim.is_static:
-            if step != 1 or (is_pool and covered > size):
-                raise _unknown(node, f"the size of axis {axis + 2}")
-            total = covered - 1
+    spans = [(size - 1) * gap + 1 for size, gap in zip(sizes, gaps, strict=True)]
+    dims = list(x.shape[2:]) if x.shape.is_ranked else [Dim.dynamic()] * len(sizes)
+    totals: list[int | None] = []
+    for dim, span, step in zip(dims, spans, steps, strict=True):
+        if dim.is_static:
+            totals.append(max((-(-int(dim) // step) - 1) * step + span - int(dim), 0))
         else:
-            there = int(dim)
-            starts = step * np.arange(-(-there // step))
-            total = max(int(starts.max(initial=0)) + covered - there, 0)
-            taps = starts[:, None] + gap * np.arange(size) - (total // 2 if upper else total - total // 2)
-            counts = counts[..., None] * ((taps >= 0) & (taps < there)).sum(1)
-        before.append(total // 2 if upper else total - total // 2)
-        after.append(total - before[-1])
-    if not is_pool or all(pad < size for pad, size in zip(before + after, sizes * 2, strict=True)):
+            totals.append(span - 1 if step == 1 or span == 1 else None)
+    known = [total for total in totals if total is not None]
+    before = [total // 2 if upper else total - total // 2 for total in known]
+    after = [total - first for total, first in zip(known, before, strict=True)]
+    is_known = len(known) == len(totals)
+    if is_known and (not is_pool or all(n < size for n, size in zip(before + after, sizes * 2, strict=True))):
         change(node, attributes={**attributes, "pads": [*before, *after]})
         return
-    grown = [dim + pads for dim, pads in zip(x.shape, [0, 0, *map(sum, zip(before, after, strict=True))], strict=True)]
     if len(node.outputs) > 1:
         raise _unknown(node, "pads of less than a window where places are asked for")
-    b, maxima = graph.build, node.op_type == "MaxPool"
-    lowest = b.scalar(-math.inf if x.dtype.is_float else x.dtype.min, x.dtype) if maxima else None
-    padded = b.emit("Pad", (x, b.vector([0, 0, *before, 0, 0, *after]), lowest), TensorType(x.dtype, grown))
+    b, dtype, maxima = graph.build, x.dtype, node.op_type == "MaxPool"
+    there = b.emit("Shape", (x,), _vector(len(sizes)), {"start": 2})
+    pads = b.vector([0, 0, *before, 0, 0, *after]) if is_known else _pads(graph, there, spans, steps, upper)
+    lowest = b.scalar(-math.inf if dtype.is_float else dtype.min, dtype) if maxima else _zero_point(node)
+    grown = [Dim.dynamic() if total is None else dim + total for dim, total in zip(dims, totals, strict=True)]
+    front = list(x.shape[:2]) if x.shape.is_ranked else [Dim.dynamic()] * 2
+    padded = b.emit("Pad", (x, pads, lowest), TensorType(dtype, [*front, *grown]))
     if node.op_type != "AveragePool" or attributes.pop("count_include_pad", 0):
-        change(node, inputs=(padded,), attributes=attributes)
+        change(node, inputs=(padded, *node.inputs[1:]), attributes=attributes)
         return
-    with np.errstate(divide="ignore"):
-        scale = b.constant((math.prod(sizes) / counts).astype(x.dtype.numpy), x.dtype)
+    shape = b.emit("Concat", (b.vector([1, 1]), there), _vector(len(sizes) + 2), {"axis": 0})
+    one = np.ones(1, dtype.numpy)
+    ones = b.emit("ConstantOfShape", (shape,), TensorType(dtype, [1, 1, *dims]), {"value": one})
+    ones = b.emit("Pad", (ones, pads), TensorType(dtype, [1, 1, *grown]))
+    share = b.emit("AveragePool", (ones,), TensorType(dtype, [1, 1, *node.outputs[0].shape[2:]]), attributes)
     made = b.emit("AveragePool", (padded,), node.outputs[0].type, attributes)
-    change(node, op_type="Mul", inputs=(made, scale), attributes={})
+    change(node, op_type="Div", inputs=(made, share), attributes={})
+
+
+def _pads(graph: Graph, there: Symbol, spans: list[int], steps: list[int], upper: bool) -> Symbol:
+    """Return the pads of images whose sizes the run knows."""
+    b, type_ = graph.build, there.type
+
+    def number(op: str, x: Symbol, y: Sequence[int] | Symbol) -> Symbol:
+        return b.emit(op, (x, y if isinstance(y, Symbol) else b.vector(list(y))), type_)
+
+    rounded = number("Add", there, [step - 1 for step in steps])
+    starts = number("Mul", number("Div", rounded, steps), steps)
+    total = number("Sub", starts, number("Add", there, [step - n for step, n in zip(steps, spans, strict=True)]))
+    is_more = b.emit("Greater", (total, b.vector([0])), TensorType(DType.bool, there.shape))
+    total = number("Mul", total, b.emit("Cast", (is_more,), type_, {"to": DType.int64}))
+    half = number("Div", total, [2])
+    rest = number("Sub", total, half)
+    none, ends = b.vector([0, 0]), (half, rest) if upper else (rest, half)
+    return b.emit("Concat", (none, ends[0], none, ends[1]), _vector(2 * len(spans) + 4), {"axis": 0})
+
+
+def _vector(length: int) -> TensorType:
+    return TensorType(DType.int64, [length])
+
+
+def _zero_point(node: Node) -> Symbol | None:
+    """Return what a convolution of integers takes for 0."""
+    return node.inputs[2] if node.op_type in ("ConvInteger", "QLinearConv") and len(node.inputs) > 2 else None
 
 
 def _operand(node: Node) -> Symbol:
