@@ -402,11 +402,15 @@ def test_a_model_is_left_to_a_graph_when_it_has(what: str) -> None:
     assert not is_direct(loaded)
 
 
+@pytest.mark.parametrize("has_sizes", [False, True])
 @pytest.mark.parametrize("names", [["y", ""], ["", "y"]])
-def test_parts_are_right_when_others_have_no_name(names: list[str]) -> None:
+def test_parts_are_right_when_others_have_no_name(names: list[str], has_sizes: bool) -> None:
     """onnxruntime's kernel writes to the part that is not there, and ends the process."""
     split = helper.make_node("Split", ["x"], names, axis=1, num_outputs=2)
-    loaded = InferenceSession().load(model([split], {"x": (F32, ["n", 4])}, opset=20))
+    if has_sizes:
+        split = helper.make_node("Split", ["x", "sizes"], names, axis=1)
+    constants = {"sizes": np.array([2, 2])} if has_sizes else {}
+    loaded = InferenceSession().load(model([split], {"x": (F32, ["n", 4])}, opset=20, constants=constants))
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     at = 2 * names.index("y")
     assert np.array_equal(loaded(x)[0], x[:, at : at + 2])

@@ -229,7 +229,7 @@ def check_node(node: onnx.NodeProto, versions: Versions, place: str, in_function
     if said:
         check_values(node.op_type, said, place)
         # ONNX's inference ends the process for results without a name beyond that number too.
-        if node.op_type == "Split" and said.get("num_outputs", results) < len(node.output):
+        if node.op_type == "Split" and said.get("num_outputs", len(node.output)) < len(node.output):
             raise ModelError(
                 f"load: {place} has {len(node.output)} results and num_outputs={said['num_outputs']}",
                 help="write the model again",
