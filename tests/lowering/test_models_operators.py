@@ -21,7 +21,7 @@ from graphcore import DType, ops
 from graphcore.errors import GraphError, MissingExtraError, RunError
 from graphcore.runtime.image_decoder import image_decoder
 from graphcore.runtime.lowering.decompositions import strings
-from tests.support.backend import cases_of
+from tests.support.backend import Bare, cases_of
 
 Array = np.ndarray[Any, Any]
 D = DType
@@ -364,6 +364,22 @@ def test_hardmax_of_no_elements(shape: tuple[int, int], axis: int, named: bool) 
 def test_hardmax_of_an_axis_of_unknown_length() -> None:
     x = np.array([[1.0, 3, 3], [-np.inf, -np.inf, -np.inf]])
     np.testing.assert_array_equal(run("Hardmax", x, dims={"x0": ["n", "m"]}), [[0, 1, 0], [1, 0, 0]])
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 2, 3], [1, 1, 2, 3, 2]])
+def test_affine_grids_of_float16_run_in_files(sizes: list[int]) -> None:
+    """onnxruntime takes them into parts that it does not run."""
+    rank = len(sizes) - 2
+    theta = np.arange(rank * (rank + 1), dtype=np.float16).reshape(1, rank, rank + 1)
+    infos = infos_of({"theta": theta, "sizes": np.array(sizes)})
+    node = helper.make_node("AffineGrid", ["theta", "sizes"], ["y"], align_corners=1)
+    graph = helper.make_graph([node], "grid", infos, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    file = gc.Graph.load(model).to_onnx()
+    (made,) = Bare(file.SerializeToString())(theta=theta, sizes=np.array(sizes))
+    places = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in sizes[2:]), indexing="ij")[::-1], -1)
+    wanted = np.einsum("...c,rc->...r", places, theta[0, :, :-1].astype(float)) + theta[0, :, -1].astype(float)
+    np.testing.assert_allclose(made[0].astype(float), wanted, atol=2e-3)
 
 
 # Strings and images

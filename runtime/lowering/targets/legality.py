@@ -78,10 +78,11 @@ class Legality:
         """Return whether the runtime runs an operator in float16 or bfloat16, rounding as it likes.
 
         Where the CPU provider has no kernel of float16, the runtime puts casts around that of float32. It would take
-        Attention apart first, and round after each part; the kernels that some releases have of it are not right.
+        Attention apart first, and round after each part; the kernels that some releases have of it are not right. The
+        parts that it takes AffineGrid into do not run.
         """
         row = self.table.get(op_type)
-        if not self.decomposes or row is None or op_type == "Attention":
+        if not self.decomposes or row is None or op_type in ("AffineGrid", "Attention"):
             return False
         if dtype in _registered(self.target, op_type, row, self.runtime):
             return True
