@@ -122,3 +122,20 @@ def test_convolution_is_refused_when_the_graph_has_filters_without_elements() ->
     graph.output(*graph.op("Conv", [graph["x"], w], None, [gc.TensorType("float32", ["n", 2, "m"])]))
     with pytest.raises(GraphError, match="no elements along an axis"):
         gc.InferenceSession().load(graph)
+
+
+@pytest.mark.parametrize("op", ["ConvInteger", "QLinearConv"])
+def test_convolution_of_integers_is_refused_when_it_is_fed_filters_without_elements(op: str) -> None:
+    """Its kernels give what the memory held before."""
+    scales = {"xs": np.float32(1), "xz": np.uint8(1), "ws": np.float32(1), "wz": np.uint8(0), "ys": np.float32(1)}
+    names = ["x", "w"] if op == "ConvInteger" else ["x", "xs", "xz", "w", "ws", "wz", "ys", "xz"]
+    made, dtype = (TensorProto.INT32, "int32") if op == "ConvInteger" else (TensorProto.UINT8, "uint8")
+    constants = [numpy_helper.from_array(np.asarray(n), key) for key, n in scales.items() if key in names]
+    kind = TensorProto.UINT8
+    inputs = [value("x", kind, ["n", 1, "h", "w"]), value("w", kind, ["f", 1, "k", "l"])]
+    proto = model([helper.make_node(op, names, ["y"])], inputs, [value("y", made, None)], constants, opset=17)
+    loaded = gc.InferenceSession().load(proto)
+    x = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    with pytest.raises(RunError, match="cannot be reshaped"):
+        loaded(x=x, w=np.zeros((1, 1, 2, 0), np.uint8))
+    np.testing.assert_array_equal(loaded(x=x, w=np.ones((1, 1, 1, 1), np.uint8))[0], x.astype(dtype))

@@ -186,18 +186,23 @@ ATTENTION = Guard(
 )
 
 
-# Refuse a Conv whose filters have no elements along an axis: onnxruntime's kernel never ends, and cannot be stopped.
+# Refuse convolutions whose filters have no elements along an axis.
+#
+# onnxruntime's kernel of Conv never ends, and cannot be stopped; those of integers give what the memory held before.
 #
 # Where only the run knows, a Reshape to at least one element along each of these axes fails in words.
 
+_FILTERS = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
+"""The operators, with the operand that is their filters."""
 _LEADING = 2
 """The axes of filters that are channels, before those of the kernel."""
 
 
 def _found(graph: Graph) -> Iterator[Node]:
     for node in graph.nodes:
-        if node.op_type == "Conv" and not node.domain and node.inputs[1] is not None:
-            type_ = node.inputs[1].type
+        filters = node.inputs[_FILTERS[node.op_type]] if node.op_type in _FILTERS and not node.domain else None
+        if filters is not None:
+            type_ = filters.type
             if isinstance(type_, TensorType) and not _has_elements(type_.shape):
                 yield node
 
@@ -207,11 +212,12 @@ def _has_elements(shape: Shape) -> bool:
 
 
 def _empty_kernels_write(graph: Graph, node: Node) -> None:
-    x, w, *others = node.inputs
+    place = _FILTERS[node.op_type]
+    w = node.inputs[place]
     assert w is not None
     if w.shape.is_ranked and any(dim.is_static and not int(dim) for dim in w.shape[_LEADING:]):
         raise GraphError(
-            "Conv: its filters have no elements along an axis, on which the kernel of onnxruntime never ends",
+            f"{node.op_type}: its filters have no elements along an axis, which kernels of onnxruntime do not survive",
             operands={"W": w},
             help="give filters of at least one element along each axis",
         )
@@ -222,7 +228,8 @@ def _empty_kernels_write(graph: Graph, node: Node) -> None:
     least = b.emit("Max", (kernel, b.vector([1])), kernel.type)
     shape = b.emit("Concat", (front, least), _empty_kernels_sizes(count), {"axis": 0})
     # Without allowzero a 0 of the channels is what stands there already.
-    change(node, inputs=(x, b.emit("Reshape", (w, shape), w.type), *others))
+    reshaped = b.emit("Reshape", (w, shape), w.type)
+    change(node, inputs=(*node.inputs[:place], reshaped, *node.inputs[place + 1 :]))
 
 
 def _empty_kernels_sizes(count: Dim) -> TensorType:
@@ -231,9 +238,9 @@ def _empty_kernels_sizes(count: Dim) -> TensorType:
 
 KERNELS = rewriting(
     "Conv without a kernel",
-    "Conv",
-    "the kernel never ends on filters without elements along an axis",
-    {"Conv"},
+    "Conv, ConvInteger, QLinearConv",
+    "kernels never end, or give what memory holds, on filters without elements along an axis",
+    _FILTERS,
     _found,
     _empty_kernels_write,
 )
