@@ -18,6 +18,7 @@ from graphcore.promotion.system import PromotionSystem
 from graphcore.types.dtypes import DType, Kind, real_of
 
 __all__ = [
+    "__array_namespace_info__",
     "astype",
     "bool",
     "can_cast",
@@ -197,8 +198,6 @@ def _system(values: tuple[Any, ...]) -> PromotionSystem:
 
 
 # The namespace's information about itself: its capabilities, devices and dtypes.
-
-__inspection__all__ = ["__array_namespace_info__"]
 
 
 class Info:

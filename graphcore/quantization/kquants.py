@@ -137,7 +137,7 @@ _SPREAD = np.linspace(-0.2, 0.2, 21, dtype=np.float32)
 """By which part a step is tried that is shorter or longer than what holds the extremes."""
 
 _ROUNDS = 2
-_SEARCH_AT_ONCE = 1 << 14
+_ROWS_AT_ONCE = 1 << 14
 """Groups that are looked at together: what is computed on the way stays in the cache."""
 
 
@@ -176,8 +176,8 @@ def loss(x: Array, step: Array, minimum: Array, least: int, most: int) -> Array:
 def _in_parts(x: Array, results: int, search: Callable[[Array], tuple[Array, ...]]) -> tuple[Array, ...]:
     """The search of groups scaled to 1 at most, so that squares neither overflow nor vanish."""
     made = tuple(np.empty(len(x), np.float32) for _ in range(results))
-    for start in range(0, len(x), _SEARCH_AT_ONCE):
-        at = slice(start, start + _SEARCH_AT_ONCE)
+    for start in range(0, len(x), _ROWS_AT_ONCE):
+        at = slice(start, start + _ROWS_AT_ONCE)
         scale = np.abs(x[at]).max(-1, initial=0)
         found = search(x[at] / np.where(scale == 0, np.float32(1), scale)[:, None])
         for whole, part in zip(made, found, strict=True):

@@ -145,7 +145,7 @@ def _write(path: Path, content: bytes) -> str:
 
 # Manifests of KServe and an image of our own server, as text. Neither is run here: docs/scale.md says what was.
 
-_MANIFESTS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """Names of Kubernetes: RFC 1123."""
 
 PORT = 8080
@@ -156,7 +156,7 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 def kubernetes_name(name: str) -> str:
     """Return a name that Kubernetes takes. Raises `GraphError` where nothing of it does."""
     made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
-    if not _MANIFESTS_NAME.fullmatch(made):
+    if not _RESOURCE_NAME.fullmatch(made):
         raise GraphError(f"deploy: {name!r:.80} is no name for Kubernetes", help="give --name with letters in it")
     return made
 

@@ -162,7 +162,7 @@ EMPTY = _hiding(
 # Write a Relu of float64 before a Clip as a Clip: onnxruntime's optimiser fuses the two, and fails on float64.
 
 
-def _write(graph: Graph, node: Node) -> None:
+def _write_clipped(graph: Graph, node: Node) -> None:
     """Make a Clip from 0 up of a Relu."""
     # Without an upper bound the kernel takes the greatest number for infinity.
     bounds = (graph.build.constant(np.array(bound), DType.float64) for bound in (0.0, np.inf))
@@ -192,7 +192,7 @@ CLIPPED_RELU = rewriting(
     "the optimiser fails on a Relu of float64 before a Clip",
     {"Relu"},
     _clipped,
-    _write,
+    _write_clipped,
 )
 
 
@@ -204,7 +204,7 @@ def _products(graph: Graph) -> Iterator[Node]:
     return (node for node in built_here(graph, {"Mul"}) if any(map(_is_sigmoid, node.inputs)))
 
 
-def _quick_gelu_write(graph: Graph, node: Node) -> None:
+def _write_gelu(graph: Graph, node: Node) -> None:
     for place, operand in enumerate(node.inputs):
         if _is_sigmoid(operand):
             hide(graph, node, place)
@@ -223,7 +223,7 @@ QUICK_GELU = rewriting(
     "the optimiser makes of both an operator that has no kernel in float64",
     {"Sigmoid"},
     _products,
-    _quick_gelu_write,
+    _write_gelu,
 )
 
 

@@ -211,7 +211,7 @@ def _has_elements(shape: Shape) -> bool:
     return shape.is_ranked and all((dim.lower_bound or 0) > 0 for dim in shape[_LEADING:])
 
 
-def _empty_kernels_write(graph: Graph, node: Node) -> None:
+def _write_kernel(graph: Graph, node: Node) -> None:
     place = _FILTERS[node.op_type]
     w = node.inputs[place]
     assert w is not None
@@ -223,16 +223,16 @@ def _empty_kernels_write(graph: Graph, node: Node) -> None:
         )
     b = graph.build
     count = Dim.dynamic() if not w.shape.is_ranked else Dim(w.rank)
-    front = b.emit("Shape", (w,), _empty_kernels_sizes(Dim(_LEADING)), {"end": _LEADING})
-    kernel = b.emit("Shape", (w,), _empty_kernels_sizes(count - _LEADING), {"start": _LEADING})
+    front = b.emit("Shape", (w,), _vector(Dim(_LEADING)), {"end": _LEADING})
+    kernel = b.emit("Shape", (w,), _vector(count - _LEADING), {"start": _LEADING})
     least = b.emit("Max", (kernel, b.vector([1])), kernel.type)
-    shape = b.emit("Concat", (front, least), _empty_kernels_sizes(count), {"axis": 0})
+    shape = b.emit("Concat", (front, least), _vector(count), {"axis": 0})
     # Without allowzero a 0 of the channels is what stands there already.
     reshaped = b.emit("Reshape", (w, shape), w.type)
     change(node, inputs=(*node.inputs[:place], reshaped, *node.inputs[place + 1 :]))
 
 
-def _empty_kernels_sizes(count: Dim) -> TensorType:
+def _vector(count: Dim) -> TensorType:
     return tensor_type(DType.int64, Shape([count]))
 
 
@@ -242,5 +242,5 @@ KERNELS = rewriting(
     "kernels never end, or give what memory holds, on filters without elements along an axis",
     _FILTERS,
     _found,
-    _empty_kernels_write,
+    _write_kernel,
 )
