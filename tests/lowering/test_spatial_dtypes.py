@@ -338,6 +338,15 @@ def test_max_unpool_puts_values_back_when_given_their_places(dtype: Any, asked: 
     check("MaxUnpool", [x, places, shape], attributes, whole, fed=2)
 
 
+def test_max_unpool_leaves_out_the_pads_of_either_side() -> None:
+    x = numbers(np.float64, 1, 1, 3, 2)
+    places = np.array([0, 2, 4, 7, 10, 14]).reshape(1, 1, 3, 2)
+    made = np.zeros(15)
+    made[places.ravel()] = x.ravel()
+    attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 0, 1]}
+    check("MaxUnpool", [x, places, None], attributes, made.reshape(1, 1, 5, 3), fed=2)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, *INTEGERS])
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_blocks_go_between_depth_and_space_in_every_dtype(dtype: Any, mode: str) -> None:

@@ -175,6 +175,7 @@ CASES: dict[str, Case] = {
     ),
     **{f"RotaryEmbedding {i}": Case("RotaryEmbedding", [Q, AT, COS, SIN], {"interleaved": i}) for i in (0, 1)},
     "RotaryEmbedding heads": Case("RotaryEmbedding", [real(2, 3, 5, 8), np.array([3]), COS, SIN]),
+    "RotaryEmbedding of all positions": Case("RotaryEmbedding", [Q, AT % 5, COS[:5], SIN[:5]]),
     "RotaryEmbedding partial": Case(
         "RotaryEmbedding", [real(2, 5, 30), AT, COS, SIN], {"num_heads": 3, "rotary_embedding_dim": 8}
     ),
