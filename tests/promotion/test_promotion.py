@@ -375,6 +375,8 @@ def test_rules_refuse_what_has_no_meaning() -> None:
         i8 & f32
     with pytest.raises(DTypeError, match="float32 cannot be shifted"):
         f32 << 1
+    with pytest.raises(DTypeError, match="float32 cannot be shifted"):
+        i8 << f32
     with pytest.raises(DTypeError, match=r"1\.5 is no count of bits"):
         i8 << 1.5
     with pytest.raises(DTypeError, match="add has no meaning for string"):
