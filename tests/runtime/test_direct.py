@@ -382,6 +382,11 @@ LEFT: dict[str, Callable[[], onnx.ModelProto]] = {
         ],
         {"x": (F32, ["n", 4])}, constants={"w": np.ones((4, 4), np.float32)},
     ),
+    "a factor of one element behind a convolution": lambda: model(
+        [helper.make_node("Conv", ["x", "w"], ["c"]), helper.make_node("Mul", ["c", "k"], ["y"])],
+        {"x": (F32, ["n", 1, 4, 4])},
+        constants={"w": np.ones((1, 1, 3, 3), np.float32), "k": np.full(1, 2, np.float32)},
+    ),
     "a norm": lambda: model(
         [
             helper.make_node("ReduceMean", ["x"], ["m"], axes=[-1]), helper.make_node("Add", ["m", "e"], ["v"]),
