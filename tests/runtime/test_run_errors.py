@@ -233,3 +233,12 @@ def test_places_in_the_runtimes_source_are_left_out(text: str) -> None:
     node, raw = MESSAGES[text]
     assert (said.node, said.raw) == (node, raw)
     assert "onnxruntime_src" not in said.why
+
+
+def test_message_of_a_concat_names_the_axis_and_both_sizes() -> None:
+    said = Said.of(
+        "Non-zero status code returned while running Concat node. Name:'c' Status Message: "
+        "concat.cc:159 PrepareForCompute Non concat axis dimensions must match: "
+        "Axis 2 has mismatched dimensions of 5 and 7"
+    )
+    assert said.why == "what is joined has 5 and 7 elements along axis 2"
