@@ -441,6 +441,7 @@ def _attention(*shapes: list[int]) -> onnx.ModelProto:
         (_attention([2, 9, 4, 8], [2, 3, 6, 8], [2, 3, 6]), "input 2 has 3 axes, and 4 are taken"),
         (_attention([2, 4, 24], [2, 6, 24, 5], [2, 6, 30]), "input 1 has 4 axes, and 3 are taken"),
         (_attention([2, 3, 4, 8], [2, 0, 6, 8], [2, 3, 6, 8]), "keys and values have no heads"),
+        (_attention([1, 3, 4, 8], [1, 3, 6, 8], [0, 3, 6, 8]), "queries, keys and values are of 0 and 1 batches"),
         (_attention([4, 24], [6, 24], [6, 24]), "input 0 has 2 axes, and 3 or 4 are taken"),
     ],
 )

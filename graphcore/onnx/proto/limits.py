@@ -287,6 +287,13 @@ def _check_heads(rank: int, inputs: Sequence[Symbol | None], place: object) -> N
                 help="give queries, keys and values as [batch, length, width] or [batch, heads, length, size]",
             )
     types = [s.type for s in inputs[:3] if s is not None and isinstance(s.type, TensorType) and s.type.shape.is_ranked]
+    batches = sorted({int(type_.shape[0]) for type_ in types if type_.shape[0].is_static})
+    if len(batches) > 1:
+        raise ModelError(
+            f"load: {place}: queries, keys and values are of {' and '.join(map(str, batches))} batches",
+            operands={f"input {i}": s for i, s in enumerate(inputs) if s is not None},
+            help="give them the same first dim",
+        )
     heads = [type_.shape[1] == 0 for type_ in types] if rank == 4 else []
     if any(heads[1:]) and not heads[0]:
         raise ModelError(
