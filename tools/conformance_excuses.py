@@ -241,6 +241,8 @@ def _gather_elements(x: Array, indices: Array, axis: int = 0) -> Sequence[Array]
 
 def _powers(x: Array, y: Array) -> Sequence[Array]:
     bits = 8 * x.dtype.itemsize
+    if x.dtype.kind not in "iu" or y.dtype.kind not in "iu":
+        return ()
 
     def power(base: int, exponent: int) -> int:
         if exponent < 0:
@@ -253,7 +255,8 @@ def _powers(x: Array, y: Array) -> Sequence[Array]:
 
 
 def _unique(x: Array, axis: int | None = None, sorted: int = 1) -> Sequence[Array]:
-    lines = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, 0)
+    lines = rows.reshape(len(rows), math.prod(rows.shape[1:]))
     keys = [tuple((each != each, each) for each in line) for line in lines.tolist()]  # NaN behind all numbers
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     order = builtins.sorted(first) if sorted else list(dict.fromkeys(keys))

@@ -484,3 +484,16 @@ def test_loop_fills_an_optional_list_when_it_runs(is_given: bool) -> None:
     first = [np.float32(5)] if is_given else None
     (made,) = model(np.array(3), np.array(True), first)
     assert [a.tolist() for a in made] == [5.0 if is_given else 0.0, [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]
+
+
+# Reductions of integers
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@pytest.mark.parametrize("op", ["ReduceL2", "ReduceLogSumExp", "ReduceMean"])
+def test_reduced_to_the_greatest_integer(op: str, dtype: Any) -> None:
+    most = np.iinfo(dtype).max
+    x = np.array([most if op == "ReduceMean" else 1, most], dtype)
+    made = run(op, x, opset=18, keepdims=0)
+    assert made.dtype == dtype
+    assert int(made) == most

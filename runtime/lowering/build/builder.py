@@ -157,6 +157,14 @@ class Builder:
         """Return a stored value as one of another dtype, with the library's semantics."""
         return self.casts.cast(symbol, symbol.dtype, target)
 
+    def saturated(self, symbol: Symbol, target: DType) -> Symbol:
+        """Return floats as integers, saturated in models of others too: their own Casts alone are the kernel's."""
+        is_read, self.is_read = self.is_read, False
+        try:
+            return self.cast(symbol, target)
+        finally:
+            self.is_read = is_read
+
     def view(self, symbol: Symbol, dtype: DType) -> Symbol:
         """Return the same bits as another dtype."""
         found = self._views.get((symbol.id, dtype))

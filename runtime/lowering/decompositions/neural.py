@@ -160,11 +160,11 @@ def sum_of_sizes(b: Builder, call: Call) -> Replacement:
 
 
 def by_double(b: Builder, call: Call) -> Replacement:
-    """Compute an operator of integers with a fractional result in float64, and truncate."""
+    """Compute an operator of integers with a fractional result in float64, which may round up to 2^63, and truncate."""
     x, *axes = call.inputs
     wide = b.cast(x, DType.float64)
     made = b.op(call.op, wide, *axes, shape=call.shape, **call.attributes)
-    return b.cast(made, x.dtype)
+    return b.saturated(made, x.dtype)
 
 
 def unique_bool(b: Builder, call: Call) -> Replacement:
