@@ -1,8 +1,8 @@
-"""Convolutions and their transposes."""
+"""Convolutions and their transposes: one function each, made for one, two and three spatial axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphcore.build.declare import op
@@ -16,51 +16,74 @@ from graphcore.ops.shared.spatial import (
     Padding,
     PerAxis,
     cut_of,
+    each,
     layout_of,
+    numbers,
     of_rank,
     pads_of,
     per_axis,
     relaid,
+    static,
     whole,
+    windows,
 )
-from graphcore.ops.shared.spatial import windows as window_counts
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
 
 
-@op(onnx="Conv", rule="float")
-def conv1d(
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = (0, 0),
-    groups: int = 1,
-    bias: TensorLike | None = None,
-    input_layout: str = "NWC",
-    filter_layout: str = "SCF",
-) -> Symbol:
+def _convolution(rank: int, doc: str) -> Callable[..., Symbol]:
+    """Declare the convolution over so many spatial axes."""
+    name, ones = f"conv{rank}d", each(1, rank)
+
+    @op(onnx="Conv", rule="float", name=name, doc=doc)
+    def convolution(
+        x: TensorLike,
+        filter: TensorLike,
+        stride: PerAxis = ones,
+        dilation: PerAxis = ones,
+        padding: Padding = (0,) * (2 * rank),
+        groups: int = 1,
+        bias: TensorLike | None = None,
+        input_layout: str = INPUTS[rank][0],
+        filter_layout: str = FILTERS[rank][0],
+    ) -> Symbol:
+        inputs, filters, roles = _operands(name, rank, x, filter, bias, input_layout, filter_layout)
+        strides, dilations = per_axis(name, "stride", stride, rank), per_axis(name, "dilation", dilation, rank)
+        (batch, given, *dims), (features, taken, *sides) = inputs.shape, filters.shape
+        sizes, kernel = numbers(dims), numbers(sides)
+        pads = pads_of(name, padding, sizes, kernel, strides, dilations, roles)
+        groups = whole(name, "groups", groups, 1)
+        channels = taken * groups
+        if not same_dim(given, channels):
+            per_group = f" in each of {groups} groups" if groups > 1 else ""
+            raise ShapeError(
+                f"{name}: x has {given} channels, filter takes {taken}{per_group}",
+                operands=roles,
+                help=_other_layout(inputs.shape, rank, channels, input_layout)
+                or f"the C of filter_layout={filter_layout!r} must be the number of channels of x divided by groups",
+            )
+        _divides(name, groups, "filter gives", features, roles)
+        _check_bias(name, roles, features)
+        same = padding == "same"
+        counts = windows(name, sizes, kernel, strides, dilations, None if same else pads, roles)
+        attributes = _attributes(kernel, strides, dilations, pads, groups)
+        made = _emitted("Conv", inputs, filters, roles, _shape([batch, features, *counts]), attributes)
+        return relaid(made, INPUTS[rank][-1], input_layout)
+
+    return convolution
+
+
+conv1d = _convolution(
+    1,
     """The convolution of sequences with a filter. ONNX Conv.
 
     x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW". filter: [size, channels/groups,
     features], or [features, channels/groups, size] with filter_layout="FCS". padding: (before, after), "same" or
     "valid". The rest, the result and what it raises: as for `conv2d`.
-    """
-    return _convolve("conv1d", 1, x, filter, stride, dilation, padding, groups, bias, input_layout, filter_layout)
-
-
-@op(onnx="Conv", rule="float")
-def conv2d(
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis = (1, 1),
-    dilation: PerAxis = (1, 1),
-    padding: Padding = (0, 0, 0, 0),
-    groups: int = 1,
-    bias: TensorLike | None = None,
-    input_layout: str = "NHWC",
-    filter_layout: str = "RSCF",
-) -> Symbol:
+    """,
+)
+conv2d = _convolution(
+    2,
     """The convolution of images with a filter. ONNX Conv.
 
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
@@ -74,82 +97,91 @@ def conv2d(
     in the layout of x, of size
     (size + before + after - dilation * (kernel - 1) - 1) // stride + 1, or ceil(size / stride) for "same".
     Raises `ShapeError` for wrong ranks, channels that do not agree, or a kernel larger than the padded input.
-    """
-    return _convolve("conv2d", 2, x, filter, stride, dilation, padding, groups, bias, input_layout, filter_layout)
-
-
-@op(onnx="Conv", rule="float")
-def conv3d(
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis = (1, 1, 1),
-    dilation: PerAxis = (1, 1, 1),
-    padding: Padding = (0, 0, 0, 0, 0, 0),
-    groups: int = 1,
-    bias: TensorLike | None = None,
-    input_layout: str = "NDHWC",
-    filter_layout: str = "QRSCF",
-) -> Symbol:
+    """,
+)
+conv3d = _convolution(
+    3,
     """The convolution of volumes with a filter. ONNX Conv.
 
     x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with input_layout="NCDHW".
     filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
     with filter_layout="FCQRS". padding: before and after each of depth, height and width, "same" or "valid". The rest,
     the result and what it raises: as for `conv2d`.
-    """
-    return _convolve("conv3d", 3, x, filter, stride, dilation, padding, groups, bias, input_layout, filter_layout)
+    """,
+)
 
 
-@op(onnx="ConvTranspose", rule="float")
-def conv1d_transpose(
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = (0, 0),
-    output_paddings: PerAxis = 0,
-    bias: TensorLike | None = None,
-    input_layout: str = "NWC",
-    filter_layout: str = "SCF",
-    *,
-    groups: int = 1,
-) -> Symbol:
+def _transposed(rank: int, doc: str) -> Callable[..., Symbol]:
+    """Declare the transpose of the convolution over so many spatial axes."""
+    name, ones, zeros = f"conv{rank}d_transpose", each(1, rank), each(0, rank)
+
+    @op(onnx="ConvTranspose", rule="float", name=name, doc=doc)
+    def transposed(
+        x: TensorLike,
+        filter: TensorLike,
+        stride: PerAxis = ones,
+        dilation: PerAxis = ones,
+        padding: Padding = (0,) * (2 * rank),
+        output_paddings: PerAxis = zeros,
+        bias: TensorLike | None = None,
+        input_layout: str = INPUTS[rank][0],
+        filter_layout: str = FILTERS[rank][0],
+        *,
+        groups: int = 1,
+    ) -> Symbol:
+        inputs, filters, roles = _operands(name, rank, x, filter, bias, input_layout, filter_layout)
+        strides, dilations = per_axis(name, "stride", stride, rank), per_axis(name, "dilation", dilation, rank)
+        extra = per_axis(name, "output_paddings", output_paddings, rank, 0)
+        groups = whole(name, "groups", groups, 1)
+        for more, s in zip(extra, strides, strict=True):
+            if more >= s:
+                raise ShapeError(
+                    f"{name}: an output padding of {more} for a stride of {s}",
+                    operands=roles,
+                    help="it must be smaller than the stride of its axis: a convolution gives one size for so many "
+                    "inputs",
+                )
+        (batch, given, *dims), (features, per_group, *sides) = inputs.shape, filters.shape
+        kernel, channels = numbers(sides), per_group * groups
+        if not same_dim(given, features):
+            raise ShapeError(
+                f"{name}: x has {given} channels, filter takes {features}",
+                operands=roles,
+                help=_other_layout(inputs.shape, rank, features, input_layout)
+                or f"the F of filter_layout={filter_layout!r} must be the number of channels of x",
+            )
+        _divides(name, groups, "x has", given, roles)
+        _check_bias(name, roles, channels)
+        before, after, extra = cut_of(name, padding, kernel, strides, dilations, extra, roles)
+        columns = zip(numbers(dims), kernel, strides, dilations, before, after, extra, strict=True)
+        sizes = [transposed_size(*column) for column in columns]
+        if any(size is not None and size < 1 for size in map(static, sizes)):
+            raise ShapeError(
+                f"{name}: nothing is left of the result: its size would be {' x '.join(map(str, sizes))}",
+                operands=roles,
+                help="use less padding",
+            )
+        attributes = _attributes(kernel, strides, dilations, (before, after), groups)
+        attributes["output_padding"] = extra
+        made = _emitted(
+            "ConvTranspose", inputs, filters, roles, _shape([batch, channels, *map(Dim, sizes)]), attributes
+        )
+        return relaid(made, INPUTS[rank][-1], input_layout)
+
+    return transposed
+
+
+conv1d_transpose = _transposed(
+    1,
     """The transpose of a convolution of sequences: the gradient of `conv1d` with regard to its input.
 
     x: [batch, width, features], or [batch, features, width] with input_layout="NCW". filter: [size, channels/groups,
     features], or [features, channels/groups, size] with filter_layout="FCS". The rest, the result and what it raises:
     as for `conv2d_transpose`. ONNX ConvTranspose.
-    """
-    return _transposed(
-        "conv1d_transpose",
-        1,
-        x,
-        filter,
-        stride,
-        dilation,
-        padding,
-        output_paddings,
-        groups,
-        bias,
-        input_layout,
-        filter_layout,
-    )
-
-
-@op(onnx="ConvTranspose", rule="float")
-def conv2d_transpose(
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis = (1, 1),
-    dilation: PerAxis = (1, 1),
-    padding: Padding = (0, 0, 0, 0),
-    output_paddings: PerAxis = (0, 0),
-    bias: TensorLike | None = None,
-    input_layout: str = "NHWC",
-    filter_layout: str = "RSCF",
-    *,
-    groups: int = 1,
-) -> Symbol:
+    """,
+)
+conv2d_transpose = _transposed(
+    2,
     """The transpose of a convolution of images: the gradient of `conv2d` with regard to its input. ONNX ConvTranspose.
 
     x: [batch, height, width, features], or [batch, features, height, width] with input_layout="NCHW". filter: as that
@@ -161,150 +193,17 @@ def conv2d_transpose(
     width), less than the stride of that axis: a convolution gives one size for `stride` sizes of its input.
     Returns the channels in the layout of x, of size (size - 1) * stride + dilation * (kernel - 1) + 1 - before - after
     + output_padding. Raises `ShapeError` for wrong ranks, channels that do not agree, or a result of no size.
-    """
-    return _transposed(
-        "conv2d_transpose",
-        2,
-        x,
-        filter,
-        stride,
-        dilation,
-        padding,
-        output_paddings,
-        groups,
-        bias,
-        input_layout,
-        filter_layout,
-    )
-
-
-@op(onnx="ConvTranspose", rule="float")
-def conv3d_transpose(
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis = (1, 1, 1),
-    dilation: PerAxis = (1, 1, 1),
-    padding: Padding = (0, 0, 0, 0, 0, 0),
-    output_paddings: PerAxis = (0, 0, 0),
-    bias: TensorLike | None = None,
-    input_layout: str = "NDHWC",
-    filter_layout: str = "QRSCF",
-    *,
-    groups: int = 1,
-) -> Symbol:
+    """,
+)
+conv3d_transpose = _transposed(
+    3,
     """The transpose of a convolution of volumes: the gradient of `conv3d` with regard to its input. ONNX ConvTranspose.
 
     x: [batch, depth, height, width, features], or [batch, features, depth, height, width] with input_layout="NCDHW".
     filter: [depth, height, width, channels/groups, features], or [features, channels/groups, depth, height, width]
     with filter_layout="FCQRS". The rest, the result and what it raises: as for `conv2d_transpose`.
-    """
-    return _transposed(
-        "conv3d_transpose",
-        3,
-        x,
-        filter,
-        stride,
-        dilation,
-        padding,
-        output_paddings,
-        groups,
-        bias,
-        input_layout,
-        filter_layout,
-    )
-
-
-def _transposed(
-    name: str,
-    count: int,
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis,
-    dilation: PerAxis,
-    padding: Padding,
-    output_paddings: PerAxis,
-    groups: int,
-    bias: TensorLike | None,
-    input_layout: str,
-    filter_layout: str,
-) -> Symbol:
-    inputs, filters, roles = _operands(name, count, x, filter, bias, input_layout, filter_layout)
-    strides, dilations = per_axis(name, "stride", stride, count), per_axis(name, "dilation", dilation, count)
-    extra = per_axis(name, "output_paddings", output_paddings, count, 0)
-    groups = whole(name, "groups", groups, 1)
-    for more, s in zip(extra, strides, strict=True):
-        if more >= s:
-            raise ShapeError(
-                f"{name}: an output padding of {more} for a stride of {s}",
-                operands=roles,
-                help="it must be smaller than the stride of its axis: a convolution gives one size for so many inputs",
-            )
-    features, channels = filters.shape[0], filters.shape[1] * groups
-    if not same_dim(inputs.shape[1], features):
-        raise ShapeError(
-            f"{name}: x has {inputs.shape[1]} channels, filter takes {features}",
-            operands=roles,
-            help=_other_layout(inputs.shape, count, features, input_layout)
-            or f"the F of filter_layout={filter_layout!r} must be the number of channels of x",
-        )
-    _divides(name, groups, "x has", inputs.shape[1], roles)
-    _check_bias(name, roles, channels)
-    before, after, extra = cut_of(name, padding, filters.shape[2:], strides, dilations, extra, roles)
-    sizes = [
-        transposed_size(size, k, s, d, p, q, more)
-        for size, k, s, d, p, q, more in zip(
-            inputs.shape[2:], filters.shape[2:], strides, dilations, before, after, extra, strict=True
-        )
-    ]
-    if any(size.is_static and int(size) < 1 for size in sizes):
-        raise ShapeError(
-            f"{name}: nothing is left of the result: its size would be {' x '.join(map(str, sizes))}",
-            operands=roles,
-            help="use less padding",
-        )
-    attributes = _attributes(filters, strides, dilations, (before, after), groups)
-    attributes["output_padding"] = extra
-    shape = _shape([inputs.shape[0], channels, *sizes])
-    made = _emitted("ConvTranspose", inputs, filters, roles, shape, attributes)
-    return relaid(made, INPUTS[count][-1], input_layout)
-
-
-def _convolve(
-    name: str,
-    count: int,
-    x: TensorLike,
-    filter: TensorLike,
-    stride: PerAxis,
-    dilation: PerAxis,
-    padding: Padding,
-    groups: int,
-    bias: TensorLike | None,
-    input_layout: str,
-    filter_layout: str,
-) -> Symbol:
-    inputs, filters, roles = _operands(name, count, x, filter, bias, input_layout, filter_layout)
-    strides, dilations = per_axis(name, "stride", stride, count), per_axis(name, "dilation", dilation, count)
-    pads = pads_of(name, padding, inputs.shape[2:], filters.shape[2:], strides, dilations, roles)
-    groups = whole(name, "groups", groups, 1)
-    features, channels = filters.shape[0], filters.shape[1] * groups
-    if not same_dim(inputs.shape[1], channels):
-        per_group = f" in each of {groups} groups" if groups > 1 else ""
-        raise ShapeError(
-            f"{name}: x has {inputs.shape[1]} channels, filter takes {filters.shape[1]}{per_group}",
-            operands=roles,
-            help=_other_layout(inputs.shape, count, channels, input_layout)
-            or f"the C of filter_layout={filter_layout!r} must be the number of channels of x divided by groups",
-        )
-    _divides(name, groups, "filter gives", features, roles)
-    _check_bias(name, roles, features)
-    if padding == "same":
-        sizes = [size.ceildiv(s) for size, s in zip(inputs.shape[2:], strides, strict=True)]
-    else:
-        assert pads is not None, "padding in numbers is known"
-        sizes = window_counts(name, inputs.shape[2:], filters.shape[2:], strides, dilations, *pads, roles)
-    attributes = _attributes(filters, strides, dilations, pads, groups)
-    made = _emitted("Conv", inputs, filters, roles, _shape([inputs.shape[0], features, *sizes]), attributes)
-    return relaid(made, INPUTS[count][-1], input_layout)
+    """,
+)
 
 
 def _other_layout(shape: Shape, count: int, channels: Dim, layout: str) -> str:
@@ -366,21 +265,21 @@ def _check_bias(name: str, roles: dict[str, Symbol], channels: Dim) -> None:
 
 
 def _attributes(
-    filters: Symbol,
+    kernel: Sequence[Dim | int],
     strides: Sequence[int],
     dilations: Sequence[int],
     pads: tuple[Sequence[int], Sequence[int]] | None,
     groups: int,
 ) -> dict[str, Any]:
-    kernel = filters.shape[2:]
     attributes: dict[str, Any] = {"strides": strides, "dilations": dilations}
     if pads is None:
         attributes["auto_pad"] = "SAME_UPPER"
     else:
         attributes["pads"] = [*pads[0], *pads[1]]
     attributes["group"] = groups
-    if kernel.is_static:
-        attributes["kernel_shape"] = kernel.static_dims
+    sides = [*map(static, kernel)]
+    if None not in sides:
+        attributes["kernel_shape"] = sides
     return attributes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphcore.build.declare import op
@@ -16,29 +16,49 @@ from graphcore.ops.shared.spatial import (
     Padding,
     PerAxis,
     layout_of,
+    numbers,
     of_rank,
     padding_of,
     pads_of,
     per_axis,
     relaid,
+    windows,
 )
-from graphcore.ops.shared.spatial import windows as window_counts
 from graphcore.promotion.rules import Rule
-from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import DimLike, _shape, tensor_type
 
 
-@op(onnx="AveragePool", rule="float")
-def avg_pool2d(
-    x: TensorLike,
-    kernel_size: PerAxis,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_boundary: bool = True,
-    input_layout: str = "NHWC",
-) -> Symbol:
+def _avg_pool(rank: int, doc: str) -> Callable[..., Symbol]:
+    """Declare the mean over windows of so many spatial axes."""
+    name = f"avg_pool{rank}d"
+
+    @op(onnx="AveragePool", rule="float", name=name, doc=doc)
+    def pool(
+        x: TensorLike,
+        kernel_size: PerAxis,
+        stride: PerAxis = 1,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        count_boundary: bool = True,
+        input_layout: str = INPUTS[rank][0],
+    ) -> Symbol:
+        given = x, kernel_size, stride, dilation, padding, ceil_mode, input_layout
+        return _pool(name, rank, "AveragePool", "float", *given, count_boundary)
+
+    return pool
+
+
+avg_pool1d = _avg_pool(
+    1,
+    """The mean over each window of sequences. ONNX AveragePool.
+
+    x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; integers become floats.
+    padding: (before, after), or as for `avg_pool2d`, as is all the rest.
+    """,
+)
+avg_pool2d = _avg_pool(
+    2,
     """The mean over each window of images. ONNX AveragePool.
 
     x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
@@ -51,89 +71,17 @@ def avg_pool2d(
     Returns the means in the layout of x, of size (size + before + after - dilation * (kernel - 1) - 1) // stride + 1,
     rounded up with ceil_mode, or ceil(size / stride) for "same". Raises `ShapeError` for a wrong rank, padding that is
     too large, or a kernel larger than the padded input.
-    """
-    more = {"count_include_pad": int(bool(count_boundary))}
-    return _pool(
-        "avg_pool2d",
-        2,
-        "AveragePool",
-        "float",
-        x,
-        kernel_size,
-        stride,
-        dilation,
-        padding,
-        ceil_mode,
-        input_layout,
-        more,
-    )
-
-
-@op(onnx="AveragePool", rule="float")
-def avg_pool1d(
-    x: TensorLike,
-    kernel_size: PerAxis,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_boundary: bool = True,
-    input_layout: str = "NWC",
-) -> Symbol:
-    """The mean over each window of sequences. ONNX AveragePool.
-
-    x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; integers become floats.
-    padding: (before, after), or as for `avg_pool2d`, as is all the rest.
-    """
-    more = {"count_include_pad": int(bool(count_boundary))}
-    return _pool(
-        "avg_pool1d",
-        1,
-        "AveragePool",
-        "float",
-        x,
-        kernel_size,
-        stride,
-        dilation,
-        padding,
-        ceil_mode,
-        input_layout,
-        more,
-    )
-
-
-@op(onnx="AveragePool", rule="float")
-def avg_pool3d(
-    x: TensorLike,
-    kernel_size: PerAxis,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_boundary: bool = True,
-    input_layout: str = "NDHWC",
-) -> Symbol:
+    """,
+)
+avg_pool3d = _avg_pool(
+    3,
     """The mean over each window of volumes. ONNX AveragePool.
 
     x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
     input_layout="NCDHW"; integers become floats. padding: before and after each of depth, height and width, or as
     for `avg_pool2d`, as is all the rest.
-    """
-    more = {"count_include_pad": int(bool(count_boundary))}
-    return _pool(
-        "avg_pool3d",
-        3,
-        "AveragePool",
-        "float",
-        x,
-        kernel_size,
-        stride,
-        dilation,
-        padding,
-        ceil_mode,
-        input_layout,
-        more,
-    )
+    """,
+)
 
 
 @op(onnx="AveragePool", rule="float")
@@ -149,71 +97,56 @@ def avg_pool(
     input_layout: str = "NHWC",
 ) -> Symbol:
     """The mean over each window of images: `avg_pool2d` by its older name. ONNX AveragePool."""
-    more = {"count_include_pad": int(bool(count_boundary))}
-    return _pool(
-        "avg_pool", 2, "AveragePool", "float", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, more
-    )
+    given = x, filter_shape, stride, dilation, padding, ceil_mode, input_layout
+    return _pool("avg_pool", 2, "AveragePool", "float", *given, count_boundary)
 
 
-@op(onnx="MaxPool", rule="number")
-def max_pool2d(
-    x: TensorLike,
-    kernel_size: PerAxis,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    input_layout: str = "NHWC",
-) -> Symbol:
-    """The greatest element of each window of images. ONNX MaxPool.
+def _max_pool(rank: int, doc: str) -> Callable[..., Symbol]:
+    """Declare the greatest element of windows of so many spatial axes."""
+    name = f"max_pool{rank}d"
 
-    x: numbers of any dtype, which is kept. Padding counts as less than everything. The rest, the result and what it
-    raises: as for `avg_pool2d`.
-    """
-    return _pool(
-        "max_pool2d", 2, "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
-    )
+    @op(onnx="MaxPool", rule="number", name=name, doc=doc)
+    def pool(
+        x: TensorLike,
+        kernel_size: PerAxis,
+        stride: PerAxis = 1,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        input_layout: str = INPUTS[rank][0],
+    ) -> Symbol:
+        return _pool(
+            name, rank, "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout
+        )
+
+    return pool
 
 
-@op(onnx="MaxPool", rule="number")
-def max_pool1d(
-    x: TensorLike,
-    kernel_size: PerAxis,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    input_layout: str = "NWC",
-) -> Symbol:
+max_pool1d = _max_pool(
+    1,
     """The greatest element of each window of sequences. ONNX MaxPool.
 
     x: [batch, width, channels], or [batch, channels, width] with input_layout="NCW"; numbers of any dtype, which is
     kept. padding: (before, after), or as for `max_pool2d`, as is all the rest.
-    """
-    return _pool(
-        "max_pool1d", 1, "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
-    )
+    """,
+)
+max_pool2d = _max_pool(
+    2,
+    """The greatest element of each window of images. ONNX MaxPool.
 
-
-@op(onnx="MaxPool", rule="number")
-def max_pool3d(
-    x: TensorLike,
-    kernel_size: PerAxis,
-    stride: PerAxis = 1,
-    dilation: PerAxis = 1,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    input_layout: str = "NDHWC",
-) -> Symbol:
+    x: numbers of any dtype, which is kept. Padding counts as less than everything. The rest, the result and what it
+    raises: as for `avg_pool2d`.
+    """,
+)
+max_pool3d = _max_pool(
+    3,
     """The greatest element of each window of volumes. ONNX MaxPool.
 
     x: [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
     input_layout="NCDHW"; numbers of any dtype, which is kept. padding: before and after each of depth, height and
     width, or as for `max_pool2d`, as is all the rest.
-    """
-    return _pool(
-        "max_pool3d", 3, "MaxPool", "number", x, kernel_size, stride, dilation, padding, ceil_mode, input_layout, {}
-    )
+    """,
+)
 
 
 @op(onnx="MaxPool", rule="number")
@@ -229,13 +162,13 @@ def max_pool(
 ) -> Symbol:
     """The greatest element of each window of images: `max_pool2d` by its older name. ONNX MaxPool."""
     return _pool(
-        "max_pool", 2, "MaxPool", "number", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout, {}
+        "max_pool", 2, "MaxPool", "number", x, filter_shape, stride, dilation, padding, ceil_mode, input_layout
     )
 
 
 def _pool(
     name: str,
-    count: int,
+    rank: int,
     op_type: str,
     rule: Rule,
     x: TensorLike,
@@ -245,17 +178,18 @@ def _pool(
     padding: Padding,
     ceil_mode: bool,
     input_layout: str,
-    more: dict[str, Any],
+    count_boundary: bool | None = None,
 ) -> Symbol:
-    layout_of(name, "input_layout", input_layout, INPUTS[count])
+    layout_of(name, "input_layout", input_layout, INPUTS[rank])
     symbol, dtype = promote_one(name, rule, x)
     roles = {"x": symbol}
     of_rank(name, "x", symbol, input_layout, roles)
-    kernel = per_axis(name, "kernel_size", kernel_size, count)
-    strides, dilations = per_axis(name, "stride", stride, count), per_axis(name, "dilation", dilation, count)
-    inputs = relaid(symbol, input_layout, INPUTS[count][-1])
-    sides = [Dim(k) for k in kernel]
-    pads = pads_of(name, padding, inputs.shape[2:], sides, strides, dilations, roles)
+    kernel = per_axis(name, "kernel_size", kernel_size, rank)
+    strides, dilations = per_axis(name, "stride", stride, rank), per_axis(name, "dilation", dilation, rank)
+    inputs = relaid(symbol, input_layout, INPUTS[rank][-1])
+    batch, channels, *dims = inputs.shape
+    sizes = numbers(dims)
+    pads = pads_of(name, padding, sizes, kernel, strides, dilations, roles)
     if pads is not None and any(p >= k for side in pads for p, k in zip(side, kernel, strict=True)):
         raise ShapeError(
             f"{name}: padding={padding} is not smaller than the kernel {tuple(kernel)}",
@@ -268,16 +202,13 @@ def _pool(
     else:
         attributes["pads"] = [*pads[0], *pads[1]]
     if padding == "same":
-        sizes = [size.ceildiv(s) for size, s in zip(inputs.shape[2:], strides, strict=True)]
-    else:
-        assert pads is not None, "padding in numbers is known"
-        sizes = window_counts(
-            name, inputs.shape[2:], sides, strides, dilations, *pads, roles, ceil_mode=bool(ceil_mode)
-        )
-    attributes["ceil_mode"] = int(bool(ceil_mode) and padding != "same")
-    made = tensor_type(dtype, _shape([*inputs.shape[:2], *sizes]))
-    pooled = inputs.graph.build.emit(op_type, (inputs,), made, {**attributes, **more})
-    return relaid(pooled, INPUTS[count][-1], input_layout)
+        pads, ceil_mode = None, False
+    counts = windows(name, sizes, kernel, strides, dilations, pads, roles, ceil_mode=bool(ceil_mode))
+    attributes["ceil_mode"] = int(bool(ceil_mode))
+    if count_boundary is not None:
+        attributes["count_include_pad"] = int(bool(count_boundary))
+    type_ = tensor_type(dtype, _shape([batch, channels, *counts]))
+    return relaid(inputs.graph.build.emit(op_type, (inputs,), type_, attributes), INPUTS[rank][-1], input_layout)
 
 
 @op(onnx="Col2Im", rule="float")
@@ -312,7 +243,7 @@ def fold(
     image = _shape(dims_of(name, output_size, help="give (height, width)"))
     if len(image) != 2 or image.is_dynamic:
         raise ShapeError(f"{name}: output_size={image} is not a height and a width", help="give (height, width)")
-    batch, columns, windows = symbol.shape
+    batch, columns, given = symbol.shape
     area = kernel[0] * kernel[1]
     if columns.is_static and int(columns) % area:
         raise ShapeError(
@@ -320,10 +251,10 @@ def fold(
             operands=roles,
             help="axis 1 of x must be channels * kernel height * kernel width",
         )
-    counts = window_counts(name, image, [Dim(k) for k in kernel], strides, dilations, before, after, {"x": symbol})
-    if not same_dim(windows, counts[0] * counts[1]):
+    counts = windows(name, numbers(image), kernel, strides, dilations, (before, after), roles)
+    if not same_dim(given, counts[0] * counts[1]):
         raise ShapeError(
-            f"{name}: x has {windows} windows, an image of {image[0]} x {image[1]} has {counts[0]} x {counts[1]}",
+            f"{name}: x has {given} windows, an image of {image[0]} x {image[1]} has {counts[0]} x {counts[1]}",
             operands=roles,
             help="axis 2 of x must have an element for each window: check output_size, stride, dilation and padding",
         )

@@ -134,16 +134,22 @@ def op(
     dunder: str = "",
     method: str | bool = False,
     name: str = "",
+    doc: str = "",
     computes: bool = True,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a function as an op.
 
     onnx: the operator it emits. rule: its promotion rule. dunder: the Python operator it answers ("matmul" for `@`).
-    method: attach it to Symbol, under its own name or the one given. name: where it is not the function's. computes:
-    eager tensors are its operands; otherwise they are values like arrays.
+    method: attach it to Symbol, under its own name or the one given. name: where it is not the function's. doc: the
+    docstring of a function that was made for one of several ops, which is called `name` then. computes: eager tensors
+    are its operands; otherwise they are values like arrays.
     """
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
+        if doc:
+            function.__name__ = function.__qualname__ = name
+            function.__doc__ = doc
+
         @functools.wraps(function)
         def call(*arguments: P.args, **named: P.kwargs) -> R:
             if computes and _at_once and (made := at_once(function, arguments, named)) is not NOT_EAGER:

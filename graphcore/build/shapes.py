@@ -107,19 +107,21 @@ def same_dim(lhs: DimLike, rhs: DimLike) -> bool:
 
 
 def window_count(
-    size: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int, *, ceil_mode: bool = False
-) -> Dim:
+    size: Dim | int, kernel: Dim | int, stride: int, dilation: int, before: int, after: int, *, ceil_mode: bool = False
+) -> Dim | int:
     """Return how many places a kernel has along an axis, in ONNX's Conv and pools; below 1 where it does not fit.
 
     ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies after the input.
     """
     room = size + (before + after) - (kernel - 1) * dilation - 1
     if ceil_mode:
-        return Dim.minimum(room.ceildiv(stride) + 1, (size + (before - 1)) // stride + 1)
+        return Dim.minimum(-(-room // stride) + 1, (size + (before - 1)) // stride + 1)
     return room // stride + 1
 
 
-def transposed_size(size: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int, extra: int = 0) -> Dim:
+def transposed_size(
+    size: Dim | int, kernel: Dim | int, stride: int, dilation: int, before: int, after: int, extra: int = 0
+) -> Dim | int:
     """Return the size that ONNX's ConvTranspose gives along an axis: before, after are cut off, extra is added."""
     return (size - 1) * stride + (kernel - 1) * dilation + 1 - before - after + extra
 

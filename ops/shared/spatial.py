@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dims import Dim
-from graphcore.types.tensor_types import Shape, _shape, tensor_type
+from graphcore.types.tensor_types import _shape, tensor_type
 
 PerAxis: TypeAlias = int | Sequence[int]
 """A number for each spatial axis, or one for all of them."""
@@ -28,6 +28,21 @@ FILTERS = {1: ("SCF", "FCS"), 2: ("RSCF", "FCRS"), 3: ("QRSCF", "FCQRS")}
 """The layouts of filters: F and C count channels, the other letters are the kernel's axes. The last one is ONNX's."""
 
 _AXIS_NAMES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
+def each(value: int, rank: int) -> PerAxis:
+    """Return a default for so many spatial axes: a number for one of them, else a tuple."""
+    return value if rank == 1 else (value,) * rank
+
+
+def numbers(dims: Iterable[Dim]) -> list[Dim | int]:
+    """Return dims with static ones as ints, whose arithmetic takes a tenth of the time."""
+    return [dim if dim.value is None else dim.value for dim in dims]
+
+
+def static(size: Dim | int) -> int | None:
+    """Return a size as an int; None where it is not known."""
+    return size.value if isinstance(size, Dim) else size
 
 
 def whole(op: str, name: str, value: object, least: int) -> int:
@@ -51,7 +66,7 @@ def per_axis(op: str, name: str, value: PerAxis, count: int, least: int = 1) -> 
             f"{op}: {name}={value} has {len(given)} numbers",
             help=f"give one int, or one for each of {', '.join(_AXIS_NAMES[count])}",
         )
-    return [whole(op, name, v, least) for v in given]
+    return [v if type(v) is int and v >= least else whole(op, name, v, least) for v in given]
 
 
 def padding_of(op: str, value: PerAxis, count: int) -> tuple[list[int], list[int]]:
@@ -65,15 +80,15 @@ def padding_of(op: str, value: PerAxis, count: int) -> tuple[list[int], list[int
     if len(given) != 2 * count:
         pairs = ", ".join(f"{axis}_before, {axis}_after" for axis in _AXIS_NAMES[count])
         raise ShapeError(f"{op}: padding={value} has {len(given)} numbers", help=f"give ({pairs})")
-    numbers = [whole(op, "padding", v, 0) for v in given]
-    return numbers[::2], numbers[1::2]
+    pads = [v if type(v) is int and v >= 0 else whole(op, "padding", v, 0) for v in given]
+    return pads[::2], pads[1::2]
 
 
 def pads_of(
     op: str,
     value: Padding,
-    sizes: Shape,
-    kernel: Sequence[Dim],
+    sizes: Sequence[Dim | int],
+    kernel: Sequence[Dim | int],
     stride: Sequence[int],
     dilation: Sequence[int],
     roles: Roles,
@@ -93,12 +108,9 @@ def pads_of(
     totals = []
     for size, k, s, d in zip(sizes, kernel, stride, dilation, strict=True):
         covered = (k - 1) * d + 1
-        if s == 1:
-            total = covered - 1
-        else:
-            total = Dim.maximum((size.ceildiv(s) - 1) * s + covered - size, 0)
-        if total.is_static:
-            totals.append(int(total))
+        total = static(covered - 1 if s == 1 else Dim.maximum((-(-size // s) - 1) * s + covered - size, 0))
+        if total is not None:
+            totals.append(total)
         elif any(step != 1 for step in dilation):
             raise ShapeError(
                 f"{op}: padding='same' of a dilated kernel needs sizes that are known now",
@@ -113,7 +125,7 @@ def pads_of(
 def cut_of(
     op: str,
     value: Padding,
-    kernel: Sequence[Dim],
+    kernel: Sequence[Dim | int],
     stride: Sequence[int],
     dilation: Sequence[int],
     extra: list[int],
@@ -126,14 +138,15 @@ def cut_of(
         if isinstance(value, str):
             raise ShapeError(f"{op}: there is no padding {value!r}", help="give 'same', 'valid' or numbers")
         return *padding_of(op, value, len(extra)), extra
-    if any(not k.is_static for k in kernel):
+    sides = [k for k in map(static, kernel) if k is not None]
+    if len(sides) != len(kernel):
         raise ShapeError(
             f"{op}: padding='same' needs a filter of known size",
             operands=roles,
             help="make the sizes of the filter static, or give the padding in numbers",
         )
     # Of what is made, (size - 1) * stride + covered + extra, there remain size * stride elements.
-    surplus = [(int(k) - 1) * d + 1 + more - s for k, s, d, more in zip(kernel, stride, dilation, extra, strict=True)]
+    surplus = [(k - 1) * d + 1 + more - s for k, s, d, more in zip(sides, stride, dilation, extra, strict=True)]
     totals = [max(n, 0) for n in surplus]
     added = [more + max(-n, 0) for n, more in zip(surplus, extra, strict=True)]
     return [n // 2 for n in totals], [n - n // 2 for n in totals], added
@@ -167,37 +180,38 @@ def relaid(symbol: Symbol, source: str, target: str) -> Symbol:
     producer = symbol.producer
     if type(producer) is Constant and not producer.is_weight:
         return symbol.graph.build.constant(np.ascontiguousarray(producer.array.transpose(order)), symbol.dtype)
-    made = tensor_type(symbol.dtype, _shape([symbol.shape[a] for a in order]))
+    dims = tuple(symbol.shape)
+    made = tensor_type(symbol.dtype, _shape([dims[a] for a in order]))
     return symbol.graph.build.emit("Transpose", (symbol,), made, {"perm": order})
 
 
 def windows(
     op: str,
-    sizes: Shape,
-    kernel: Sequence[Dim],
+    sizes: Sequence[Dim | int],
+    kernel: Sequence[Dim | int],
     stride: Sequence[int],
     dilation: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
+    pads: tuple[Sequence[int], Sequence[int]] | None,
     roles: Roles,
     *,
     ceil_mode: bool = False,
 ) -> list[Dim]:
     """Return how many places a kernel has along each axis. Raises `ShapeError` where it has none.
 
-    ceil_mode: count a last window that reaches beyond the padded end, unless all of it lies after the input.
+    pads: before and after each axis, None for one window every `stride` elements. ceil_mode: count a last window that
+    reaches beyond the padded end, unless all of it lies after the input.
     """
+    if pads is None:
+        return [Dim(-(-size // s)) for size, s in zip(sizes, stride, strict=True)]
     counts = []
-    for axis, size, k, s, d, p, q in zip(
-        _AXIS_NAMES[len(sizes)], sizes, kernel, stride, dilation, before, after, strict=True
-    ):
-        room = size + (p + q) - (k - 1) * d - 1
-        if room.is_static and int(room) < 0:
+    for axis, size, k, s, d, p, q in zip(_AXIS_NAMES[len(sizes)], sizes, kernel, stride, dilation, *pads, strict=True):
+        room = static(size + (p + q) - (k - 1) * d - 1)
+        if room is not None and room < 0:
             raise ShapeError(
                 f"{op}: the kernel does not fit: it covers {(k - 1) * d + 1} along the {axis}, "
                 f"the padded input has {size + (p + q)}",
                 operands=roles,
                 help="use a smaller kernel or dilation, or more padding",
             )
-        counts.append(window_count(size, k, s, d, p, q, ceil_mode=ceil_mode))
+        counts.append(Dim(window_count(size, k, s, d, p, q, ceil_mode=ceil_mode)))
     return counts

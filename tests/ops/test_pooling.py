@@ -10,6 +10,7 @@ import pytest
 
 from graphcore import Dim, DType, Graph, Symbol, TensorType, ops
 from graphcore.errors import DTypeError, ShapeError
+from tests.support.calls import calls
 from tests.support.graphs import Array, run1
 
 RNG = np.random.default_rng(11)
@@ -231,6 +232,12 @@ def test_pools_say_what_is_wrong() -> None:
         ops.max_pool2d(x, "2")  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="max_pool2d: input_layout='CHWN' is no layout of it"):
         ops.max_pool2d(x, 2, input_layout="CHWN")
+
+
+def test_pools_are_built_in_few_calls() -> None:
+    x = images("batch", 32, 32, 8)
+    ops.max_pool2d(x, 2, 2)  # what is kept for the next one
+    assert calls(lambda: ops.max_pool2d(x, 2, 2)) <= 200
 
 
 def test_pools_refuse_strings() -> None:

@@ -91,13 +91,14 @@ def _windows(x: Sequence[Dim], kernel: Sequence[Dim], attributes: Attributes) ->
 
 
 @functools.lru_cache(1024)
-def _count(size: Dim, kernel: Dim, step: int, apart: int, before: int, after: int, ceil_mode: bool) -> Dim:
+def _count(size: Dim, kernel: Dim, step: int, apart: int, before: int, after: int, ceil_mode: bool) -> Dim | int:
     return window_count(size, kernel, step, apart, before, after, ceil_mode=ceil_mode)
 
 
-def _natural(dim: Dim) -> Dim:
+def _natural(dim: Dim | int) -> Dim:
     """Return a dim, `?` for a number below 1: such a model does not run."""
-    return _UNKNOWN if dim.is_static and int(dim) < 1 else dim
+    size = dim.value if isinstance(dim, Dim) else dim
+    return _UNKNOWN if size is not None and size < 1 else Dim(dim)
 
 
 def images(sizes: Sizes, inputs: Inputs, attributes: Attributes) -> list[Dim] | None:
