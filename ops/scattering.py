@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphcore.build import operands
@@ -32,8 +33,74 @@ __all__ = [
 ]  # fmt: skip
 
 
-@op(onnx="ScatterElements", rule="join")
-def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+def _by_index(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
+    """Declare the scatter along one axis with a reduction, "" for none."""
+
+    @op(onnx="ScatterElements", rule="join", name=name, doc=doc)
+    def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+        graph = graph_of(name, (x, updates, indices))
+        data, new = _same_dtype(graph, name, x, updates)
+        index = index_operand(graph, name, indices, "indices")
+        roles = {"x": data, "updates": new, "indices": index}
+        if not data.rank == new.rank == index.rank or not data.rank:
+            raise ShapeError(
+                f"{name}: the ranks of x, updates and indices must be the same and not 0: "
+                f"{data.rank}, {new.rank} and {index.rank}",
+                operands=roles,
+                help=f"to write whole slices use ops.{name.replace('scatter', 'scatter_nd')}",
+            )
+        at = axis_of(name, axis, data.rank, roles)
+        for position, (own, other) in enumerate(zip(new.shape, index.shape, strict=True)):
+            if not same_dim(own, other):
+                raise ShapeError(
+                    f"{name}: updates and indices differ at axis {position}: {own} and {other}",
+                    operands=roles,
+                    help="there must be one index for each update",
+                )
+            if position != at and _provably_less(data.shape[position], other):
+                raise ShapeError(
+                    f"{name}: indices are longer than x at axis {position}: {other} and {data.shape[position]}",
+                    operands=roles,
+                    help="only the scattered axis may be longer than in x",
+                )
+        check_bounds(name, index, data, at)
+        attributes: dict[str, Any] = {"axis": at}
+        return graph.build.emit(
+            "ScatterElements", (data, whole(index), new), data.type, attributes | _reduction(name, data, reduction)
+        )
+
+    return scatter
+
+
+def _by_coordinates(name: str, reduction: str, doc: str) -> Callable[..., Symbol]:
+    """Declare the scatter at coordinates with a reduction, "" for none."""
+
+    @op(onnx="ScatterND", rule="join", name=name, doc=doc)
+    def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+        graph = graph_of(name, (x, updates, indices))
+        data, new = _same_dtype(graph, name, x, updates)
+        index = index_operand(graph, name, indices, "indices")
+        roles = {"x": data, "updates": new, "indices": index}
+        depth = coordinate_length(name, roles, data.rank)
+        wanted = index.shape[:-1] + data.shape[depth:]
+        if len(wanted) != new.rank or not all(map(same_dim, wanted, new.shape)):
+            raise ShapeError(
+                f"{name}: updates must have shape {wanted}, not {new.shape}",
+                operands=roles,
+                help="updates are [*outer, *rest] for indices [*outer, k] and x [n_1, ..., n_k, *rest]",
+            )
+        for column in range(depth):
+            check_bounds(name, index, data, column, column=column)
+        return graph.build.emit(
+            "ScatterND", (data, whole(index, DType.int64), new), data.type, _reduction(name, data, reduction)
+        )
+
+    return scatter
+
+
+scatter = _by_index(
+    "scatter",
+    "",
     """`x` with the elements at `indices` along one axis replaced by `updates`. ONNX ScatterElements.
 
     x: of any dtype. updates: of a dtype that promotes to that of `x`, of the same rank. indices: integers of the shape
@@ -41,48 +108,11 @@ def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int =
     updates of one element stays is not defined. Returns the type of `x`. Raises `DTypeError` for updates that would
     need another dtype and for indices that are no integers, `ShapeError` for shapes that do not go together and for
     known indices out of bounds.
-    """
-    return _scatter("scatter", x, updates, indices, axis, "")
-
-
-@op(onnx="ScatterElements", rule="join")
-def scatter_add(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """`x` with `updates` added to the elements at `indices` along one axis. ONNX ScatterElements, reduction "add".
-
-    Operands, result and errors as for `scatter`; bools are *or*ed, and every one of several updates counts.
-    """
-    return _scatter("scatter_add", x, updates, indices, axis, "add")
-
-
-@op(onnx="ScatterElements", rule="join")
-def scatter_max(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """The larger of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "max".
-
-    Operands, result and errors as for `scatter`; every one of several updates counts.
-    """
-    return _scatter("scatter_max", x, updates, indices, axis, "max")
-
-
-@op(onnx="ScatterElements", rule="join")
-def scatter_min(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """The smaller of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "min".
-
-    Operands, result and errors as for `scatter`; every one of several updates counts.
-    """
-    return _scatter("scatter_min", x, updates, indices, axis, "min")
-
-
-@op(onnx="ScatterElements", rule="join")
-def scatter_mul(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """`x` with the elements at `indices` along one axis multiplied by `updates`. ONNX ScatterElements, reduction "mul".
-
-    Operands, result and errors as for `scatter`; bools are *and*ed, and every one of several updates counts.
-    """
-    return _scatter("scatter_mul", x, updates, indices, axis, "mul")
-
-
-@op(onnx="ScatterND", rule="join")
-def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """,
+)
+scatter_nd = _by_coordinates(
+    "scatter_nd",
+    "",
     """`x` with the slices at coordinates along its first axes replaced by `updates`. ONNX ScatterND.
 
     x: [n_1, ..., n_k, *rest] of any dtype. indices: integers [*outer, k], each row a position in n_1 ... n_k; negative
@@ -90,44 +120,36 @@ def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbo
     updates of one slice stays is not defined. Returns the type of `x`. Raises `DTypeError` for updates that would need
     another dtype and for indices that are no integers, `ShapeError` for shapes that do not go together and for known
     indices out of bounds.
+    """,
+)
+
+_REDUCTIONS = {
+    "add": ("`x` with `updates` added to {what}", "bools are *or*ed, and "),
+    "max": ("The larger of `x` and `updates` at {where}", ""),
+    "min": ("The smaller of `x` and `updates` at {where}", ""),
+    "mul": ("`x` with {what} multiplied by `updates`", "bools are *and*ed, and "),
+}
+"""What each reduction gives, and what it means for bools."""
+
+
+def _doc(reduction: str, name: str, onnx: str, what: str, where: str) -> str:
+    gives, of_bools = _REDUCTIONS[reduction]
+    return f"""{gives.format(what=what, where=where)}. ONNX {onnx}, reduction "{reduction}".
+
+    Operands, result and errors as for `{name}`; {of_bools}every one of several updates counts.
     """
-    return _scatter_nd("scatter_nd", x, updates, indices, "")
 
 
-@op(onnx="ScatterND", rule="join")
-def scatter_nd_add(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """`x` with `updates` added to the slices at coordinates along its first axes. ONNX ScatterND, reduction "add".
-
-    Operands, result and errors as for `scatter_nd`; bools are *or*ed, and every one of several updates counts.
-    """
-    return _scatter_nd("scatter_nd_add", x, updates, indices, "add")
-
-
-@op(onnx="ScatterND", rule="join")
-def scatter_nd_max(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """The larger of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "max".
-
-    Operands, result and errors as for `scatter_nd`; every one of several updates counts.
-    """
-    return _scatter_nd("scatter_nd_max", x, updates, indices, "max")
-
-
-@op(onnx="ScatterND", rule="join")
-def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """The smaller of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "min".
-
-    Operands, result and errors as for `scatter_nd`; every one of several updates counts.
-    """
-    return _scatter_nd("scatter_nd_min", x, updates, indices, "min")
-
-
-@op(onnx="ScatterND", rule="join")
-def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """`x` with the slices at coordinates along its first axes multiplied by `updates`. ONNX ScatterND, reduction "mul".
-
-    Operands, result and errors as for `scatter_nd`; bools are *and*ed, and every one of several updates counts.
-    """
-    return _scatter_nd("scatter_nd_mul", x, updates, indices, "mul")
+_INDEX = "scatter", "ScatterElements", "the elements at `indices` along one axis", "`indices` along one axis"
+_COORDINATES = (
+    "scatter_nd", "ScatterND", "the slices at coordinates along its first axes", "coordinates along the first axes"
+)  # fmt: skip
+scatter_add, scatter_max, scatter_min, scatter_mul = [
+    _by_index(f"scatter_{r}", r, _doc(r, *_INDEX)) for r in _REDUCTIONS
+]
+scatter_nd_add, scatter_nd_max, scatter_nd_min, scatter_nd_mul = [
+    _by_coordinates(f"scatter_nd_{r}", r, _doc(r, *_COORDINATES)) for r in _REDUCTIONS
+]
 
 
 @op(onnx="NonZero + Slice + ScatterND", rule="join")
@@ -161,59 +183,6 @@ def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symb
     zero = graph.build.vector([0])
     taken = graph.build.emit("Slice", (flat, zero, length, zero), retype(new, shape=_shape((count,))))
     return graph.build.emit("ScatterND", (data, rows, taken), data.type)
-
-
-def _scatter(name: str, x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int, reduction: str) -> Symbol:
-    graph = graph_of(name, (x, updates, indices))
-    data, new = _same_dtype(graph, name, x, updates)
-    index = index_operand(graph, name, indices, "indices")
-    roles = {"x": data, "updates": new, "indices": index}
-    if not data.rank == new.rank == index.rank or not data.rank:
-        raise ShapeError(
-            f"{name}: the ranks of x, updates and indices must be the same and not 0: "
-            f"{data.rank}, {new.rank} and {index.rank}",
-            operands=roles,
-            help=f"to write whole slices use ops.{name.replace('scatter', 'scatter_nd')}",
-        )
-    at = axis_of(name, axis, data.rank, roles)
-    for position, (own, other) in enumerate(zip(new.shape, index.shape, strict=True)):
-        if not same_dim(own, other):
-            raise ShapeError(
-                f"{name}: updates and indices differ at axis {position}: {own} and {other}",
-                operands=roles,
-                help="there must be one index for each update",
-            )
-        if position != at and _provably_less(data.shape[position], other):
-            raise ShapeError(
-                f"{name}: indices are longer than x at axis {position}: {other} and {data.shape[position]}",
-                operands=roles,
-                help="only the scattered axis may be longer than in x",
-            )
-    check_bounds(name, index, data, at)
-    attributes: dict[str, Any] = {"axis": at}
-    return graph.build.emit(
-        "ScatterElements", (data, whole(index), new), data.type, attributes | _reduction(name, data, reduction)
-    )
-
-
-def _scatter_nd(name: str, x: TensorLike, updates: TensorLike, indices: TensorLike, reduction: str) -> Symbol:
-    graph = graph_of(name, (x, updates, indices))
-    data, new = _same_dtype(graph, name, x, updates)
-    index = index_operand(graph, name, indices, "indices")
-    roles = {"x": data, "updates": new, "indices": index}
-    depth = coordinate_length(name, roles, data.rank)
-    wanted = index.shape[:-1] + data.shape[depth:]
-    if len(wanted) != new.rank or not all(map(same_dim, wanted, new.shape)):
-        raise ShapeError(
-            f"{name}: updates must have shape {wanted}, not {new.shape}",
-            operands=roles,
-            help="updates are [*outer, *rest] for indices [*outer, k] and x [n_1, ..., n_k, *rest]",
-        )
-    for column in range(depth):
-        check_bounds(name, index, data, column, column=column)
-    return graph.build.emit(
-        "ScatterND", (data, whole(index, DType.int64), new), data.type, _reduction(name, data, reduction)
-    )
 
 
 def _reduction(name: str, x: Symbol, reduction: str) -> dict[str, Any]:
