@@ -9,7 +9,7 @@ from graphcore.array_api._eager import Tensor, as_arrays, function, met
 from graphcore.array_api._statistics import Axes
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.runs import runs_of
+from graphcore.ops.sorting import runs_of
 from graphcore.types.dims import Dim
 
 __all__ = [

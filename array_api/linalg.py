@@ -24,8 +24,7 @@ from graphcore.build.operands import promote
 from graphcore.build.shapes import axes_of, broadcast_shapes, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices.diagonals import diagonal_of
-from graphcore.ops.matrices.loops import adjoint, identities, least
+from graphcore.ops.matrices import adjoint, diagonal_of, identities, least
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import Shape
 

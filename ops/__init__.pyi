@@ -10,16 +10,16 @@ from graphcore.ir.state.accuracy import Accuracy
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import microsoft as microsoft
 from graphcore.ops import onnx as onnx
-from graphcore.ops.bitfields import Offset
-from graphcore.ops.padding import PadMode
+from graphcore.ops.bits import Offset
 from graphcore.ops.quantiles import QuantileMethod
 from graphcore.ops.random import Seed
-from graphcore.ops.reduction import Axes
+from graphcore.ops.rearranging import PadMode
 from graphcore.ops.sequences import Index
 from graphcore.ops.shared.control import cond as cond
 from graphcore.ops.shared.control import for_loop as for_loop
 from graphcore.ops.shared.control import scan as scan
 from graphcore.ops.shared.control import while_loop as while_loop
+from graphcore.ops.shared.reductions import Axes
 from graphcore.ops.shared.spatial import Padding, PerAxis
 from graphcore.ops.sorting import Unique
 from graphcore.ops.strings import StringLike
@@ -131,31 +131,6 @@ def transpose_matrix(matrix: TensorLike) -> Symbol:
 def unsqueeze(x: TensorLike, axis: int | Sequence[int]) -> Symbol:
     """The tensor with new axes of size 1."""
 
-# bands
-
-def band_part(x: TensorLike, num_lower: int | Symbol | None, num_upper: int | Symbol | None, exclude: bool = False) -> Symbol:
-    """A band of matrices around the main diagonal, with 0 outside of it."""
-def tril(x: TensorLike, k: int = 0) -> Symbol:
-    """The lower triangle of matrices, with 0 above it."""
-def triu(x: TensorLike, k: int = 0) -> Symbol:
-    """The upper triangle of matrices, with 0 below it."""
-
-# bitcasting
-
-def bitcast(x: TensorLike, dtype: object) -> Symbol:
-    """The same bits read as another dtype."""
-
-# bitcounts
-
-def bit_reverse(x: TensorLike) -> Symbol:
-    """The bits of an integer in the opposite order."""
-def leading_zeros(x: TensorLike) -> Symbol:
-    """The number of bits that are 0 above the highest that is 1; the width for 0."""
-def popcount(x: TensorLike) -> Symbol:
-    """The number of bits that are 1, of negative numbers in two's complement."""
-def trailing_zeros(x: TensorLike) -> Symbol:
-    """The number of bits that are 0 below the lowest that is 1; the width for 0."""
-
 # bitfields
 
 def bit_concat(*values: TensorLike) -> Symbol:
@@ -164,9 +139,13 @@ def bit_extract(x: TensorLike, offset: Offset, width: int) -> Symbol:
     """The bits of an integer from `offset` on, `width` of them, as an unsigned integer of that width."""
 def bit_insert(x: TensorLike, value: TensorLike, offset: Offset, width: int) -> Symbol:
     """The integer with the bits from `offset` on, `width` of them, set to those of `value`."""
+def bitcast(x: TensorLike, dtype: object) -> Symbol:
+    """The same bits read as another dtype."""
 
 # bits
 
+def bit_reverse(x: TensorLike) -> Symbol:
+    """The bits of an integer in the opposite order."""
 def bitwise_and(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """Bits set in both; *and* of bools. ONNX BitwiseAnd, And."""
 def bitwise_not(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -175,6 +154,8 @@ def bitwise_or(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = 
     """Bits set in either; *or* of bools. ONNX BitwiseOr, Or."""
 def bitwise_xor(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """Bits set in one only; *xor* of bools. ONNX BitwiseXor, Xor."""
+def leading_zeros(x: TensorLike) -> Symbol:
+    """The number of bits that are 0 above the highest that is 1; the width for 0."""
 def left_shift(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x with its bits moved up by a count; 0 for counts outside 0 to bits - 1. ONNX BitShift."""
 def logical_and(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -185,8 +166,12 @@ def logical_or(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = 
     """True where either is true. ONNX Or."""
 def logical_xor(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """True where exactly one is true. ONNX Xor."""
+def popcount(x: TensorLike) -> Symbol:
+    """The number of bits that are 1, of negative numbers in two's complement."""
 def right_shift(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """x with its bits moved down by a count, arithmetic for signed; all sign for counts outside. ONNX BitShift."""
+def trailing_zeros(x: TensorLike) -> Symbol:
+    """The number of bits that are 0 below the lowest that is 1; the width for 0."""
 
 # buffers
 
@@ -198,21 +183,8 @@ def buffer_store(buffer: Symbol, value: TensorLike) -> None:
     """Store a value to a buffer, from here on in the order in which the graph is built."""
 def buffer_store_slice(buffer: Symbol, value: TensorLike, slices: Any) -> None:
     """Store to a part of a buffer: `buffer[slices] = value`, as in NumPy. ONNX ScatterND."""
-
-# comparison
-
-def equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where both are equal. ONNX Equal."""
-def greater(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where the first is greater. ONNX Greater."""
-def greater_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where the first is not less. ONNX GreaterOrEqual."""
-def less(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where the first is less. ONNX Less."""
-def less_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where the first is not greater. ONNX LessOrEqual."""
-def not_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
+def print(x: TensorLike, label: str = 'debug_tensor') -> Symbol:
+    """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label."""
 
 # complex_numbers
 
@@ -269,8 +241,12 @@ def zeros(shape: DimLike | Sequence[DimLike], dtype: object = ...) -> Symbol:
 
 # detection
 
+def grid_sample(x: TensorLike, grid: TensorLike, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool = False, input_layout: str = 'NHWC') -> Symbol:
+    """Images, or volumes, read at the places in a grid."""
 def non_maximum_suppression(boxes: TensorLike, scores: TensorLike, max_output_boxes_per_class: int | Symbol, iou_threshold: float | Symbol = 0.0, score_threshold: float | Symbol | None = None, *, center_point_box: bool = False, out_dim: DimLike | None = None) -> Symbol:
     """The boxes that remain when, class by class, only the one with the highest score is kept of boxes that overlap."""
+def roi_align(x: TensorLike, rois: TensorLike, output_height: int, output_width: int, spatial_scale: float = 1.0, sampling_ratio: int = 0, aligned: bool = False, mode: str = 'AVG', *, batch_indices: TensorLike | None = None, input_layout: str = 'NHWC') -> Symbol:
+    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign."""
 
 # elementwise
 
@@ -284,12 +260,22 @@ def div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -
     """The true quotient; integers and bools give float64. ONNX Div."""
 def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
     """`floor_div` and `mod` of two tensors."""
+def equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where both are equal. ONNX Equal."""
 def floor(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The greatest whole number not above x. ONNX Floor."""
 def floor_div(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The quotient rounded down. Integers divided by 0 give 0, MIN // -1 wraps. NumPy's floor_divide."""
 def fmod(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The remainder of the truncated quotient, with x's sign; 0 for integers modulo 0. C's fmod; ONNX Mod with fmod=1."""
+def greater(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where the first is greater. ONNX Greater."""
+def greater_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where the first is not less. ONNX GreaterOrEqual."""
+def less(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where the first is less. ONNX Less."""
+def less_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where the first is not greater. ONNX LessOrEqual."""
 def maximum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The greater of two; NaN if either is. ONNX Max."""
 def minimum(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -302,6 +288,8 @@ def mul(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -
     """The product. Integers wrap; bools are *and*ed. ONNX Mul."""
 def negate(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The number with the other sign; integers wrap. ONNX Neg."""
+def not_equal(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """True where the two differ; NaN differs from itself. ONNX Not of Equal."""
 def positive(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The tensor itself."""
 def pow(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -320,21 +308,6 @@ def sub(lhs: TensorLike, rhs: TensorLike, *, accuracy: Accuracy | None = None) -
     """The difference. Integers wrap; bools have none. ONNX Sub."""
 def trunc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The whole number towards zero."""
-
-# error_functions
-
-def erfc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """1 - erf(x), accurate where that is small. C's erfc."""
-def erfcinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The number whose erfc is x; NaN outside 0 to 2. CUDA's and SciPy's."""
-def erfcx(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """exp(x * x) * erfc(x), which does not underflow. CUDA's and SciPy's erfcx."""
-def erfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The number whose error function is x; NaN outside -1 to 1."""
-def normcdf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr."""
-def normcdfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
-    """The normal number that as large a part x lies below; NaN outside 0 to 1. CUDA's; SciPy's ndtri."""
 
 # floats
 
@@ -390,8 +363,30 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
     """The slices of `x` at `indices` along one axis. ONNX Gather, NumPy's `take`."""
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Symbol:
     """The slices of `x` at coordinates along its first axes. ONNX GatherND."""
+def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
+    """`x` with the elements where `mask` is true replaced by `updates`, taken in order. NumPy's `x[mask] = updates`."""
 def nonzero(x: TensorLike, out_dim: DimLike | None = None) -> Symbol:
     """The coordinates of the elements that are not zero, one row each. ONNX NonZero, transposed."""
+def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """`x` with the elements at `indices` along one axis replaced by `updates`. ONNX ScatterElements."""
+def scatter_add(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """`x` with `updates` added to the elements at `indices` along one axis. ONNX ScatterElements, reduction "add"."""
+def scatter_max(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """The larger of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "max"."""
+def scatter_min(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """The smaller of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "min"."""
+def scatter_mul(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+    """`x` with the elements at `indices` along one axis multiplied by `updates`. ONNX ScatterElements, reduction "mul"."""
+def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """`x` with the slices at coordinates along its first axes replaced by `updates`. ONNX ScatterND."""
+def scatter_nd_add(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """`x` with `updates` added to the slices at coordinates along its first axes. ONNX ScatterND, reduction "add"."""
+def scatter_nd_max(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """The larger of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "max"."""
+def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """The smaller of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "min"."""
+def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+    """`x` with the slices at coordinates along its first axes multiplied by `updates`. ONNX ScatterND, reduction "mul"."""
 def select(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:
     """`where` under its other name: `x` where `condition` is true and `y` elsewhere. ONNX Where."""
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
@@ -510,11 +505,6 @@ def lp_normalize(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
 def rms_norm(x: TensorLike, weight: TensorLike, epsilon: float = 1e-06, weight_offset: float = 0.0) -> Symbol:
     """x / sqrt(mean of x * x + epsilon) * (weight + weight_offset), over the last axis."""
 
-# padding
-
-def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant', value: TensorLike = 0) -> Symbol:
-    """The tensor with elements added before and after it along its axes."""
-
 # pooling
 
 def avg_pool(x: TensorLike, filter_shape: PerAxis, stride: PerAxis = (1, 1), dilation: PerAxis = (1, 1), padding: Padding = (0, 0, 0, 0), count_boundary: bool = True, *, ceil_mode: bool = False, input_layout: str = 'NHWC') -> Symbol:
@@ -535,11 +525,6 @@ def max_pool2d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilatio
     """The greatest element of each window of images. ONNX MaxPool."""
 def max_pool3d(x: TensorLike, kernel_size: PerAxis, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0, ceil_mode: bool = False, input_layout: str = 'NDHWC') -> Symbol:
     """The greatest element of each window of volumes. ONNX MaxPool."""
-
-# printing
-
-def print(x: TensorLike, label: str = 'debug_tensor') -> Symbol:
-    """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label."""
 
 # quantiles
 
@@ -582,10 +567,17 @@ def depth_to_space(x: TensorLike, block_size: int, mode: str = 'DCR', input_layo
     """Images with fewer channels and more places: each place's channels become a block of places."""
 def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
     """The elements in reverse order along axes."""
+def pad(x: TensorLike, paddings: int | Sequence[Any], mode: PadMode = 'constant', value: TensorLike = 0) -> Symbol:
+    """The tensor with elements added before and after it along its axes."""
 def roll(x: TensorLike, shift: int | Symbol | Sequence[int | Symbol], axis: int | Sequence[int] | None = None) -> Symbol:
     """The elements moved up along axes, and those that leave the end put in front."""
 def space_to_depth(x: TensorLike, block_size: int, mode: str = 'DCR', input_layout: str = 'NHWC') -> Symbol:
     """Images with more channels and fewer places, the reverse of `depth_to_space`."""
+
+# rebinding
+
+def rebind(x: TensorLike, shape: Any, message: str = '') -> Symbol:
+    """The same tensor under dims that the user states, which are checked when the graph runs."""
 
 # recurrent
 
@@ -629,8 +621,6 @@ def var(x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: boo
 
 # resizing
 
-def grid_sample(x: TensorLike, grid: TensorLike, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool = False, input_layout: str = 'NHWC') -> Symbol:
-    """Images, or volumes, read at the places in a grid."""
 def resize(x: TensorLike, shape: Sequence[DimLike], interpolation: str = 'bilinear') -> Symbol:
     """The tensor at another size, its elements being samples at pixel centres. ONNX Resize."""
 def resize_bicubic(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', antialias: bool = False, cubic_coeff_a: float = -0.75, *, exclude_outside: bool = False) -> Symbol:
@@ -639,33 +629,6 @@ def resize_linear(x: TensorLike, size: Sequence[DimLike], coordinate_transformat
     """The tensor at another size, interpolated linearly along each axis that changes. ONNX Resize."""
 def resize_nearest(x: TensorLike, size: Sequence[DimLike], coordinate_transformation_mode: str = 'half_pixel', round_mode: str = 'half_down') -> Symbol:
     """The tensor at another size, every element a copy of the nearest one. ONNX Resize."""
-def roi_align(x: TensorLike, rois: TensorLike, output_height: int, output_width: int, spatial_scale: float = 1.0, sampling_ratio: int = 0, aligned: bool = False, mode: str = 'AVG', *, batch_indices: TensorLike | None = None, input_layout: str = 'NHWC') -> Symbol:
-    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign."""
-
-# scattering
-
-def masked_scatter(x: TensorLike, mask: TensorLike, updates: TensorLike) -> Symbol:
-    """`x` with the elements where `mask` is true replaced by `updates`, taken in order. NumPy's `x[mask] = updates`."""
-def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """`x` with the elements at `indices` along one axis replaced by `updates`. ONNX ScatterElements."""
-def scatter_add(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """`x` with `updates` added to the elements at `indices` along one axis. ONNX ScatterElements, reduction "add"."""
-def scatter_max(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """The larger of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "max"."""
-def scatter_min(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """The smaller of `x` and `updates` at `indices` along one axis. ONNX ScatterElements, reduction "min"."""
-def scatter_mul(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """`x` with the elements at `indices` along one axis multiplied by `updates`. ONNX ScatterElements, reduction "mul"."""
-def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """`x` with the slices at coordinates along its first axes replaced by `updates`. ONNX ScatterND."""
-def scatter_nd_add(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """`x` with `updates` added to the slices at coordinates along its first axes. ONNX ScatterND, reduction "add"."""
-def scatter_nd_max(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """The larger of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "max"."""
-def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """The smaller of `x` and `updates` at coordinates along the first axes. ONNX ScatterND, reduction "min"."""
-def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
-    """`x` with the slices at coordinates along its first axes multiplied by `updates`. ONNX ScatterND, reduction "mul"."""
 
 # sequences
 
@@ -704,8 +667,6 @@ def cast(x: TensorLike, dtype: object) -> Symbol:
     """The values as another dtype."""
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Symbol:
     """The axes from `start_dim` to `end_dim`, both included, merged into one."""
-def rebind(x: TensorLike, shape: Any, message: str = '') -> Symbol:
-    """The same tensor under dims that the user states, which are checked when the graph runs."""
 def reshape(x: TensorLike, shape: Any, out_dims: Sequence[DimLike] | None = None) -> Symbol:
     """The same elements in row-major order under another shape."""
 def reshape_like(x: TensorLike, like: TensorLike) -> Symbol:
@@ -742,10 +703,22 @@ def cbrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The cube root, negative for negative numbers. C's and NumPy's cbrt."""
 def digamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The derivative of log(gamma(x)); NaN of negative whole numbers. SciPy's digamma."""
+def erfc(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """1 - erf(x), accurate where that is small. C's erfc."""
+def erfcinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The number whose erfc is x; NaN outside 0 to 2. CUDA's and SciPy's."""
+def erfcx(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """exp(x * x) * erfc(x), which does not underflow. CUDA's and SciPy's erfcx."""
+def erfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The number whose error function is x; NaN outside -1 to 1."""
 def exp10(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """10 to the power of x."""
 def lgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """The logarithm of the magnitude of the gamma function. C's lgamma."""
+def normcdf(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The distribution function of normal numbers, from 0 to 1. CUDA's; SciPy's ndtr."""
+def normcdfinv(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
+    """The normal number that as large a part x lies below; NaN outside 0 to 1. CUDA's; SciPy's ndtri."""
 def rcbrt(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
     """1 / cbrt(x). CUDA's rcbrt."""
 def tgamma(x: TensorLike, *, accuracy: Accuracy | None = None) -> Symbol:
@@ -774,12 +747,18 @@ def string_upper(x: StringLike) -> Symbol:
 
 # triangular
 
+def band_part(x: TensorLike, num_lower: int | Symbol | None, num_upper: int | Symbol | None, exclude: bool = False) -> Symbol:
+    """A band of matrices around the main diagonal, with 0 outside of it."""
 def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
     """The LU decomposition with partial pivoting: P @ L @ U = x."""
 def lu_factor(x: TensorLike) -> tuple[Symbol, Symbol]:
     """The LU decomposition with partial pivoting, packed in one matrix, and the order of rows that pivoting gave."""
 def triangular_solve(a: TensorLike, b: TensorLike, lower: bool = False, transposed: bool = False, unit_diagonal: bool = False) -> Symbol:
     """The solution of a @ x = b for triangular matrices."""
+def tril(x: TensorLike, k: int = 0) -> Symbol:
+    """The lower triangle of matrices, with 0 above it."""
+def triu(x: TensorLike, k: int = 0) -> Symbol:
+    """The upper triangle of matrices, with 0 below it."""
 
 # vectors
 

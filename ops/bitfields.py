@@ -1,4 +1,4 @@
-"""Fields of bits of integers, read, set and joined; `x.bits`.
+"""Fields of bits of integers, read, set and joined, `x.bits`; and bits read as another dtype.
 
 Integers have any width. Bit 0 is the lowest; a field is named as in hardware, the higher end first, and both ends are
 part of it. What has one bit is a bool.
@@ -6,28 +6,25 @@ part of it. What has one bit is a bool.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import LIBRARY, op
-from graphcore.build.operands import graph_of, operand
-from graphcore.build.shapes import broadcast, broadcast_shapes
+from graphcore.build.declare import op
+from graphcore.build.operands import dtype_of, graph_of, operand
+from graphcore.build.shapes import broadcast
 from graphcore.errors import DTypeError, ShapeError, SymbolError
 from graphcore.ir.buffers import BufferValue
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.bits import Offset, as_field, joined, shifted, unsigned, whole
 from graphcore.ops.buffers import buffer_store
+from graphcore.ops.shared.dims import Axis, shape_vector
+from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import tensor_type
-
-__all__ = ["bit_concat", "bit_extract", "bit_insert"]
-
-Offset: TypeAlias = int | Symbol
-"""The place of a bit, counted from the lowest: known now, or an integer of any shape that broadcasts."""
+from graphcore.types.tensor_types import _shape
 
 
 @op(onnx="BitShift, Cast", rule="keep")
@@ -138,44 +135,6 @@ def _field(x: Symbol, value: TensorLike, width: int, own: DType) -> Symbol:
 # Unsigned integers of the width of what they are the bits of
 
 
-def whole(name: str, symbol: Symbol, role: str) -> Symbol:
-    """Return the Symbol if it is of integers or bools. Raises `DTypeError`."""
-    if symbol.dtype.is_integer or symbol.dtype is DType.bool:
-        return symbol
-    fix = "read its bits as an integer first: ops.bitcast(x, DType.uint32)" if symbol.dtype.is_float else ""
-    raise DTypeError(f"{name} has no meaning for {symbol.dtype}", operands={role: symbol}, help=fix or "use integers")
-
-
-def unsigned(symbol: Symbol) -> Symbol:
-    """Return the same bits as an unsigned integer of the same width."""
-    return symbol.graph.build.cast(symbol, DType.uint(symbol.dtype.bits))
-
-
-def as_field(symbol: Symbol, width: int) -> Symbol:
-    """Return the lowest bits of an unsigned integer."""
-    made = symbol.graph.build.cast(symbol, DType.uint(width))
-    return symbol.graph.build.cast(made, DType.bool) if width == 1 else made
-
-
-def shifted(op_type: str, x: Symbol, count: Offset) -> Symbol:
-    if isinstance(count, Symbol):
-        shape = broadcast_shapes([x.shape, count.shape])
-        return x.graph.build.emit(op_type, (x, count), tensor_type(x.dtype, shape), None, LIBRARY)
-    if not count:
-        return x
-    return x.graph.build.emit(op_type, (x, e.const(x, count)), tensor_type(x.dtype, x.shape), None, LIBRARY)
-
-
-def joined(fields: Sequence[Symbol]) -> Symbol:
-    """Return the bits of unsigned integers one after the other, those of the first the highest, as one such integer."""
-    total = DType.uint(sum(field.dtype.bits for field in fields))
-    place, parts = total.bits, []
-    for field in fields:
-        place -= field.dtype.bits
-        parts.append(shifted("ShiftLeft", field.graph.build.cast(field, total), place))
-    return functools.reduce(lambda a, b: e.emit("BitwiseOr", a, b), parts)
-
-
 # x.bits
 
 
@@ -239,3 +198,116 @@ def with_bits(self: Symbol, high: int, low: int, value: TensorLike) -> Symbol:
 _BITS: Callable[[Symbol], Bits] = Bits
 setattr(Symbol, "bits", property(_BITS, doc=Bits.__doc__))  # noqa: B010 - an assignment would be checked
 setattr(Symbol, "with_bits", with_bits)  # noqa: B010
+
+
+# Bits read as another dtype
+
+
+@op(onnx="BitCast", rule="keep", method=True)
+def bitcast(x: TensorLike, dtype: object) -> Symbol:
+    """The same bits read as another dtype.
+
+    x: any shape, any dtype but string. dtype: of the same width, or of another: the last axis then holds as many more,
+    or fewer, elements, the lowest bits first, as in NumPy's view of a little-endian array; its length must be a
+    multiple. A bool is one bit beside a dtype of one bit, and a byte beside any other, in which all but 0 is true.
+    tensor_float32 has 32 bits and is rounded where it is made. Returns a Symbol of that dtype. Raises `DTypeError` for
+    strings, what is no dtype and widths that are no multiple of each other, `ShapeError` for a scalar or a last axis
+    that does not divide. ONNX BitCast.
+    """
+    symbol = operand("bitcast", x)
+    target = dtype_of("bitcast", dtype)
+    own = symbol.dtype
+    roles: dict[str, object] = {"x": symbol}
+    if DType.string in (own, target):
+        raise DTypeError("bitcast: strings have no bits", operands=roles, help="use numbers or bools")
+    if own is target:
+        return symbol
+    before, after = _width(own, target), _width(target, own)
+    if before == after:
+        return _read(symbol, target)
+    if max(before, after) % min(before, after):
+        raise DTypeError(
+            f"bitcast: {own} has {before} bits and {target} has {after}: neither is a multiple of the other",
+            operands=roles,
+            help="take fields of bits instead: x.bits[high:low], or cast to keep the numbers",
+        )
+    if not symbol.rank:
+        raise ShapeError(
+            f"bitcast: {own} of {before} bits has no last axis that {target} of {after} bits could lie on",
+            operands=roles,
+            help=f"give it one: ops.unsqueeze(x, 0), or use a dtype of {before} bits",
+        )
+    words = _read(symbol, DType.uint(before))
+    return _read(_split_words(words, after) if before > after else _merged_words(words, after, roles), target)
+
+
+def _width(dtype: DType, other: DType) -> int:
+    if dtype is DType.bool:
+        return 1 if other.bits == 1 else 8
+    return 32 if dtype is DType.tensor_float32 else dtype.bits
+
+
+def _read(x: Symbol, target: DType) -> Symbol:
+    """Return the bits of a dtype of the same width."""
+    build, own = x.graph.build, x.dtype
+    if own is target:
+        return x
+    if all(d.is_integer or d is DType.bool for d in (own, target)):
+        return build.cast(x, target)  # which wraps, and is no number other than 0 or 1 of a bool
+    if own is DType.tensor_float32:
+        return _read(build.cast(x, DType.float32), target)
+    if target is DType.tensor_float32:
+        return build.cast(_read(x, DType.float32), target)
+    if own.storage is not own:  # index and address
+        return _read(build.cast(x, own.storage), target)
+    if target.storage is not target:
+        return build.cast(_read(x, target.storage), target)
+    return e.bitcast(x, target)
+
+
+def _split_words(x: Symbol, bits: int) -> Symbol:
+    """Return the parts of unsigned integers along the last axis, the lowest first."""
+    build, count = x.graph.build, x.dtype.bits // bits
+    column = _shape([*x.shape, Dim(1)])
+    last = e.ints(x, [-1])
+    parts = [build.cast(shifted("ShiftRight", x, i * bits), DType.uint(bits)) for i in range(count)]
+    columns = [e.emit("Unsqueeze", part, last, shape=column) for part in parts]
+    apart = e.emit("Concat", *columns, shape=_shape([*x.shape, Dim(count)]), axis=x.rank)
+    length = x.shape[-1]
+    return _lengthened(x, apart, length * count)
+
+
+def _merged_words(x: Symbol, bits: int, roles: dict[str, object]) -> Symbol:
+    """Return unsigned integers made of those along the last axis, the lowest first."""
+    count, length = bits // x.dtype.bits, x.shape[-1]
+    if (length % count).is_static and length % count != 0:
+        raise ShapeError(
+            f"bitcast: {length} elements on the last axis are no multiple of the {count} that {bits} bits take",
+            operands=roles,
+            help="pad or slice the last axis first",
+        )
+    pairs = Dim.dynamic() if length.is_dynamic else length // count
+    shape = _shape([*x.shape[:-1], pairs, Dim(count)])
+    sizes = _sizes(x, e.ints(x, [int(pairs) if pairs.is_static else -1, count]))
+    apart = e.emit("Reshape", x, sizes, shape=shape, allowzero=int(0 in shape))
+    places = (x.graph.build.scalar(i, DType.int64) for i in range(count))
+    parts = [e.emit("Gather", apart, place, shape=shape[:-1], axis=x.rank) for place in places]
+    return joined(parts[::-1])
+
+
+def _lengthened(x: Symbol, apart: Symbol, length: Dim) -> Symbol:
+    shape = _shape([*x.shape[:-1], length])
+    if length.is_static:
+        tail = e.ints(x, [int(length)])
+    else:
+        own = shape_vector(x.graph, [Axis(x, x.rank - 1)], (x,), op="bitcast")
+        tail = e.emit("Mul", own, e.ints(x, [int(apart.shape[-1])]))
+    return e.emit("Reshape", apart, _sizes(x, tail), shape=shape, allowzero=1)
+
+
+def _sizes(x: Symbol, tail: Symbol) -> Symbol:
+    """Return the sizes of all axes but the last, and those of `tail` in its place."""
+    if x.rank == 1:
+        return tail
+    head = shape_vector(x.graph, [Axis(x, i) for i in range(x.rank - 1)], (x,), op="bitcast")
+    return e.emit("Concat", head, tail, shape=_shape([head.shape[0] + tail.shape[0]]), axis=0)

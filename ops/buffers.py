@@ -8,16 +8,16 @@ import numpy as np
 
 from graphcore.build import operands
 from graphcore.build.declare import op
+from graphcore.build.operands import operand
 from graphcore.errors import DTypeError, GraphError, ShapeError
 from graphcore.ir.buffers import Buffer, BufferValue, may_hold, value_of
 from graphcore.ir.graph import Graph
+from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.creation import constant, full
 from graphcore.ops.indexing import assigned
 from graphcore.ops.shape import cast
 from graphcore.types.dtypes import DType, is_wide
-
-__all__ = ["buffer_create", "buffer_load", "buffer_store", "buffer_store_slice"]
 
 _NUMBERS = (bool, int, float, str)
 
@@ -170,3 +170,38 @@ for _operator in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
 ):  # fmt: skip
     setattr(BufferValue, f"__i{_operator}__", _in_place(_operator))
+
+
+# Marks on the values that a debug run shows
+
+
+@op(onnx="none", method=True)
+def print(x: TensorLike, label: str = "debug_tensor") -> Symbol:
+    """Mark a value: `Model.debug(...)` without `watch` runs the model and returns all marked values by label.
+
+    x: any shape and dtype. label: a repeated one gets a number, `h`, `h_1`; inside of a function it follows the layer
+    of the call. Returns `x` itself: the graph, what it exports and how it runs stay the same. Raises `GraphError` for a
+    value inside the body of If, Loop or Scan, which a run cannot return. Source: MAX.
+    """
+    symbol = _marked(x)
+    graph = symbol.graph
+    checked_name(label, "print")
+    if graph.scope.outer is not None:
+        raise GraphError(
+            f"print: the value belongs to a body, {graph.name!r}, and a run gives no values from inside of it",
+            operands={"value": symbol},
+            help="return it from the function of the body, and print what cond or the loop gives",
+        )
+    own, count = label, 0
+    while graph.watched.get(own, symbol) is not symbol:
+        count += 1
+        own = f"{label}_{count}"
+    graph.build.end_expressions((symbol,))
+    graph.watched[own] = symbol
+    return symbol
+
+
+def _marked(x: TensorLike) -> Symbol:
+    """Return the Symbol in its own graph, even while a body of that graph is under construction."""
+    is_plain = type(x) is Symbol and not x.graph.scope.is_finished
+    return x if is_plain and isinstance(x, Symbol) else operand("print", x)

@@ -10,6 +10,7 @@ from graphcore.build.operands import promote
 from graphcore.build.shapes import Roles, same_dim, transposed_size
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.attributes import whole
 from graphcore.ops.shared.spatial import (
     FILTERS,
     INPUTS,
@@ -24,7 +25,6 @@ from graphcore.ops.shared.spatial import (
     per_axis,
     relaid,
     static,
-    whole,
     windows,
 )
 from graphcore.types.dims import Dim

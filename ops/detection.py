@@ -1,19 +1,23 @@
-"""Selection among the boxes of a detector."""
+"""Regions of images: boxes that remain, features pooled from regions, samples at computed places."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphcore.build import primitives as e
-from graphcore.build.declare import op
-from graphcore.build.operands import as_index, cast_operand, promote
+from graphcore.build.declare import expansion, op
+from graphcore.build.operands import as_index, cast_operand, graph_of, promote, promote_one
 from graphcore.build.shapes import same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.attributes import choice, whole
+from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type
+from graphcore.types.tensor_types import DimLike, Shape, _dim, _shape, tensor_type
 
 
 @op(onnx="NonMaxSuppression", rule="float")
@@ -88,3 +92,343 @@ def _limit(graph: Graph, role: str, value: object, dtype: DType, roles: dict[str
     if role == "iou_threshold" and not 0 <= value <= 1:
         raise DTypeError(f"{name}: {role}={value!r} is no part", operands=roles, help="give 0 to 1")
     return graph.constant([float(value)], dtype)
+
+
+# Features of regions
+
+
+@op(onnx="RoiAlign", rule="float")
+def roi_align(
+    x: TensorLike,
+    rois: TensorLike,
+    output_height: int,
+    output_width: int,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = 0,
+    aligned: bool = False,
+    mode: str = "AVG",
+    *,
+    batch_indices: TensorLike | None = None,
+    input_layout: str = "NHWC",
+) -> Symbol:
+    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign.
+
+    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW". rois: [regions,
+    5], each (index of the image, x1, y1, x2, y2); or [regions, 4] without the index, which batch_indices: [regions]
+    of integers then gives. Coordinates times spatial_scale are pixels of x. x and rois are promoted together;
+    integers become floats. output_height, output_width: bins of a region. sampling_ratio: points sampled in a bin
+    along each axis; 0 for as many as a bin has pixels, rounded up. aligned: the centre of pixel 0 is at 0.5, not at 0.
+    mode: "AVG" for the mean of the points, interpolated bilinearly, or "MAX" for the greatest of the weighted pixels
+    around all points, as ONNX defines. Points more than a pixel outside of the image count as 0.
+    Returns [regions, output_height, output_width, channels], or [regions, channels, output_height, output_width].
+    From He et al., "Mask R-CNN" (2017). Raises `ShapeError` for wrong ranks and sizes, `DTypeError` for indices that
+    are no integers.
+    """
+    name = "roi_align"
+    layout_of(name, "input_layout", input_layout, INPUTS[2])
+    graph = graph_of(name, (x, rois, batch_indices))
+    regions = graph.build.operand(rois, name, "rois")
+    (image, boxes), dtype = promote(name, "float", {"x": x, "rois": regions})
+    roles = {"x": image, "rois": regions}
+    of_rank(name, "x", image, input_layout, roles)
+    columns = 5 if batch_indices is None else 4
+    if regions.rank != 2 or not same_dim(regions.shape[1], columns):
+        what = "(image, x1, y1, x2, y2)" if columns == 5 else "(x1, y1, x2, y2), as batch_indices are given,"
+        raise ShapeError(
+            f"{name}: rois has shape {regions.shape}",
+            operands=roles,
+            help=f"give a row {what} for each region: shape [regions, {columns}]",
+        )
+    if str(mode).upper() not in ("AVG", "MAX"):
+        raise ShapeError(f"{name}: there is no mode {mode!r}", help="one of 'AVG', 'MAX'")
+    count = regions.shape[0]
+    indices = _image_indices(name, regions, batch_indices, roles)
+    boxes = _places(name, "rois", regions, boxes)
+    if columns == 5:
+        boxes = e.emit(
+            "Slice",
+            boxes,
+            *(e.ints(boxes, [v]) for v in (1, 5, 1)),
+            shape=_shape([count, Dim(4)]),
+        )
+    height = whole(name, "output_height", output_height, 1)
+    width = whole(name, "output_width", output_width, 1)
+    attributes = {
+        "mode": str(mode).lower(),
+        "output_height": height,
+        "output_width": width,
+        "sampling_ratio": whole(name, "sampling_ratio", sampling_ratio, 0),
+        "spatial_scale": float(spatial_scale),
+        "coordinate_transformation_mode": "half_pixel" if aligned else "output_half_pixel",
+    }
+    inputs = relaid(image, input_layout, "NCHW")
+    made = tensor_type(dtype, _shape([count, inputs.shape[1], Dim(height), Dim(width)]))
+    return relaid(graph.build.emit("RoiAlign", (inputs, boxes, indices), made, attributes), "NCHW", input_layout)
+
+
+def _places(name: str, role: str, given: Symbol, promoted: Symbol) -> Symbol:
+    """Return places, real numbers also where they were promoted with complex values. Raises `DTypeError` for others."""
+    if given.dtype.is_complex:
+        raise DTypeError(
+            f"{name}: {role} are places, and complex numbers are none",
+            operands={role: given},
+            help="give real numbers: ops.real(z)",
+        )
+    return e.cast(given, promoted.dtype.storage) if promoted.dtype.is_complex else promoted
+
+
+def _image_indices(name: str, regions: Symbol, batch_indices: TensorLike | None, roles: dict[str, Symbol]) -> Symbol:
+    """Return the image of each region as int64, taken from the rois before promotion, so that none is rounded."""
+    if batch_indices is None:
+        first = regions.graph.build.scalar(0, DType.int64)
+        return e.cast(e.emit("Gather", regions, first, shape=regions.shape[:1], axis=1), DType.int64)
+    given = regions.graph.build.operand(batch_indices, name, "batch_indices")
+    if given.dtype.is_float or not given.dtype.is_number:
+        raise DTypeError(
+            f"{name}: batch_indices are {given.dtype}",
+            operands={**roles, "batch_indices": given},
+            help="give integers: cast them to int64",
+        )
+    if given.rank != 1 or not same_dim(given.shape[0], regions.shape[0]):
+        raise ShapeError(
+            f"{name}: batch_indices have shape {given.shape} for {regions.shape[0]} regions",
+            operands={**roles, "batch_indices": given},
+            help=f"give one index a region: shape [{regions.shape[0]}]",
+        )
+    return e.cast(given, DType.int64)
+
+
+# Samples at computed places
+
+_SAMPLES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
+
+
+@op(onnx="GridSample", rule="float")
+def grid_sample(
+    x: TensorLike,
+    grid: TensorLike,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
+    input_layout: str = "NHWC",
+) -> Symbol:
+    """Images, or volumes, read at the places in a grid.
+
+    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
+    needs no transposes; volumes by "NDHWC" and "NCDHW". grid: [batch, rows, columns, 2], of x and y, or [batch, planes,
+    rows, columns, 3] of x, y and z, from -1 to 1 along width, height and depth. They are promoted together, and
+    integers become floats; mode="nearest" keeps any dtype of x. mode: "bilinear" between neighbours along all axes,
+    "nearest", or "bicubic", of images only. padding_mode: what is read outside: "zeros", "border" (the nearest
+    element), "reflection". align_corners: -1 and 1 are the middles of the outermost elements, not their outer edges.
+    Returns [batch, rows, columns, channels], or the like, in the layout of x. Raises `ShapeError` for wrong ranks, a
+    grid of another batch or number of coordinates, and unknown words. PyTorch's grid_sample; ONNX GridSample.
+    """
+    name = "grid_sample"
+    layout_of(name, "input_layout", input_layout, INPUTS[2] + INPUTS[3])
+    choice(name, "mode", mode, tuple(_SAMPLES))
+    choice(name, "padding_mode", padding_mode, ("zeros", "border", "reflection"))
+    count = len(input_layout) - 2
+    graph = graph_of(name, (x, grid))
+    given = graph.build.operand(grid, name, "grid")
+    if mode == "nearest":
+        symbol = graph.build.operand(x, name, "x")
+        places, _ = promote_one(name, "float", given, "grid")
+    else:
+        (symbol, places), _ = promote(name, "float", {"x": x, "grid": given})
+    places = _places(name, "grid", given, places)
+    roles = {"x": symbol, "grid": places}
+    of_rank(name, "x", symbol, input_layout, roles)
+    if mode == "bicubic" and count != 2:
+        raise ShapeError(f"{name}: mode='bicubic' is of images", operands=roles, help="use 'bilinear' for volumes")
+    if places.rank != count + 2 or not same_dim(places.shape[-1], count):
+        axes = "[batch, rows, columns, 2]" if count == 2 else "[batch, planes, rows, columns, 3]"
+        raise ShapeError(f"{name}: grid has shape {places.shape}", operands=roles, help=f"give {axes}")
+    if not same_dim(places.shape[0], symbol.shape[0]):
+        raise ShapeError(
+            f"{name}: x has a batch of {symbol.shape[0]}, grid of {places.shape[0]}",
+            operands=roles,
+            help="give a grid for each image",
+        )
+    native = INPUTS[count][-1]
+    inputs = relaid(symbol, input_layout, native)
+    shape = _shape([*inputs.shape[:2], *places.shape[1:-1]])
+    attributes = {"mode": _SAMPLES[mode], "padding_mode": padding_mode, "align_corners": int(bool(align_corners))}
+    if places.dtype is DType.float64 and symbol.dtype.is_float:  # no kernel reads narrower floats at such places
+        inputs = e.cast(inputs, DType.float64)
+    made = inputs.graph.build.emit("GridSample", (inputs, places), tensor_type(inputs.dtype, shape), attributes)
+    return relaid(e.cast(made, symbol.dtype), native, input_layout)
+
+
+# The expansion of RoiAlign
+
+_UNKNOWN = Dim.dynamic()
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """The points sampled along one axis, each [regions, bins, samples] unless said otherwise."""
+
+    low: Symbol
+    """The pixel before a point, int64."""
+    high: Symbol
+    """The pixel after it, int64."""
+    fraction: Symbol
+    """The fraction of the way from `low` to `high`."""
+    inside: Symbol
+    """True where it is not more than a pixel outside of the image."""
+    taken: Symbol | None
+    """True where it is one of the region's own samples; None where all are."""
+    count: Symbol
+    """The samples in a bin, [regions, 1, 1], or a scalar."""
+
+
+@expansion("RoiAlign")
+def _roi_align(
+    x: Symbol,
+    rois: Symbol,
+    batch_indices: Symbol,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+    coordinate_transformation_mode: str = "half_pixel",
+) -> Symbol:
+    """Compute RoiAlign as ONNX's reference implementation does, without its loops."""
+    regions, channels = rois.shape[0], x.shape[1]
+    aligned = coordinate_transformation_mode == "half_pixel"
+    rois = e.emit("Mul", rois, e.const(rois, spatial_scale))
+    if aligned:
+        rois = e.emit("Sub", rois, e.const(rois, 0.5))
+    sizes = e.emit("Shape", x, dtype=DType.int64, shape=_shape([Dim(4)]))
+    height, width = _element(sizes, 2), _element(sizes, 3)
+    ys = _samples(rois, 1, height, output_height, sampling_ratio, aligned)
+    xs = _samples(rois, 0, width, output_width, sampling_ratio, aligned)
+
+    # [regions, bins, samples] of each axis to where they meet: [regions, y bins, x bins, y samples, x samples].
+    def down(symbol: Symbol) -> Symbol:
+        return _unsqueezed(symbol, 2, 4)
+
+    def across(symbol: Symbol) -> Symbol:
+        return _unsqueezed(symbol, 1, 3)
+
+    flat = _pixels(x, sizes)
+    first = e.emit("Mul", _unsqueezed(batch_indices, 1, 2, 3, 4), height)
+
+    def weighted(row: Symbol, column: Symbol, row_weight: Symbol, column_weight: Symbol) -> Symbol:
+        line = e.emit("Mul", e.emit("Add", first, down(row)), width)
+        place = e.emit("Add", line, across(column))
+        value = e.emit("Gather", flat, place, dtype=x.dtype, shape=_shape([*place.shape, channels]), axis=0)
+        return e.emit("Mul", value, _unsqueezed(e.emit("Mul", down(row_weight), across(column_weight)), 5))
+
+    one, zero = e.const(x, 1), e.const(x, 0)
+    y_rest, x_rest = e.emit("Sub", one, ys.fraction), e.emit("Sub", one, xs.fraction)
+    corners = [
+        weighted(ys.low, xs.low, y_rest, x_rest),
+        weighted(ys.low, xs.high, y_rest, xs.fraction),
+        weighted(ys.high, xs.low, ys.fraction, x_rest),
+        weighted(ys.high, xs.high, ys.fraction, xs.fraction),
+    ]
+    inside = _unsqueezed(e.both(down(ys.inside), across(xs.inside)), 5)
+    taken = None
+    if ys.taken is not None and xs.taken is not None:
+        taken = _unsqueezed(e.both(down(ys.taken), across(xs.taken)), 5)
+    shape = _shape([regions, Dim(output_height), Dim(output_width), channels])
+    samples = e.ints(x, [3, 4])
+    count = e.emit("Mul", ys.count, xs.count)
+    if count.rank:
+        count = _unsqueezed(count, 3)
+    if mode == "avg":
+        points = e.where(inside, e.emit("Add", *_halved("Add", corners)), zero)
+        if taken is not None:
+            points = e.where(taken, points, zero)
+        total = e.emit("ReduceSum", points, samples, shape=shape, keepdims=0)
+        pooled = e.emit("Div", total, e.emit("Max", count, one), shape=shape)
+    else:
+        points = e.where(inside, e.emit("Max", *_halved("Max", corners)), zero)
+        if taken is not None:
+            points = e.where(taken, points, e.const(x, float("-inf")))
+        pooled = e.emit("ReduceMax", points, samples, shape=shape, keepdims=0)
+        if taken is not None:
+            pooled = e.where(e.greater(count, zero), pooled, zero)
+    return e.emit("Transpose", pooled, shape=_shape([regions, channels, *shape[1:3]]), perm=[0, 3, 1, 2])
+
+
+def _samples(rois: Symbol, column: int, size: Symbol, bins: int, ratio: int, aligned: bool) -> _Samples:
+    """Sample one axis. column: of its start in rois; its end is two columns on. size: of the axis, int64."""
+    one, zero = e.const(rois, 1), e.const(rois, 0)
+    start, end = (_unsqueezed(_column(rois, c), 1, 2) for c in (column, column + 2))
+    extent = e.emit("Sub", end, start)
+    if not aligned:
+        extent = e.emit("Max", extent, one)
+    bin_size = e.emit("Div", extent, e.const(rois, bins))
+    taken = None
+    if ratio:
+        count = e.const(rois, ratio)
+        steps = _arange(rois, ratio, (1, 1, ratio))
+    else:
+        count = e.emit("Max", e.emit("Ceil", bin_size), zero)
+        steps = _unsqueezed(_range_of(count), 0, 1)
+        taken = e.less(steps, count)
+    offset = e.emit("Mul", e.emit("Add", steps, e.const(rois, 0.5)), bin_size)
+    offset = e.emit("Div", offset, e.emit("Max", count, one))
+    bin_start = e.emit("Add", start, e.emit("Mul", _arange(rois, bins, (1, bins, 1)), bin_size))
+    point = e.emit("Add", bin_start, offset)
+    length = e.cast(size, rois.dtype)
+    outside = e.either(e.less(point, e.const(rois, -1)), e.greater(point, length))
+    last = e.emit("Sub", length, one)
+    held = e.emit("Min", e.emit("Max", point, zero), last)
+    floor = e.emit("Floor", held)
+    high = e.emit("Min", e.emit("Add", floor, one), last)
+    return _Samples(
+        e.cast(floor, DType.int64),
+        e.cast(high, DType.int64),
+        e.emit("Sub", held, floor),
+        e.opposite(outside),
+        taken,
+        count,
+    )
+
+
+def _range_of(counts: Symbol) -> Symbol:
+    """Return 0, 1, ... up to the greatest of `counts`, and at least one number, so that a reduction has an element."""
+    flat = e.emit("Reshape", counts, e.ints(counts, [-1]), shape=_shape([_UNKNOWN]))
+    more = e.emit("Concat", flat, _unsqueezed(e.const(counts, 1), 0), shape=_shape([_UNKNOWN]), axis=0)
+    most = e.emit("ReduceMax", more, shape=Shape(), keepdims=0)
+    return e.emit("Range", e.const(counts, 0), most, e.const(counts, 1), shape=_shape([_UNKNOWN]))
+
+
+def _pixels(x: Symbol, sizes: Symbol) -> Symbol:
+    """Return the images as rows of channels, one per pixel: [batch * height * width, channels]."""
+    batch, channels, height, width = x.shape
+    rows = e.emit("Transpose", x, shape=_shape([batch, height, width, channels]), perm=[0, 2, 3, 1])
+    count = e.emit("Mul", e.emit("Mul", _element(sizes, 0), _element(sizes, 2)), _element(sizes, 3))
+    parts = [_unsqueezed(count, 0), _unsqueezed(_element(sizes, 1), 0)]
+    target = e.emit("Concat", *parts, shape=_shape([Dim(2)]), axis=0)
+    return e.emit("Reshape", rows, target, shape=_shape([batch * height * width, channels]), allowzero=1)
+
+
+def _halved(op_type: str, four: list[Symbol]) -> tuple[Symbol, Symbol]:
+    return e.emit(op_type, four[0], four[1]), e.emit(op_type, four[2], four[3])
+
+
+def _element(vector: Symbol, position: int) -> Symbol:
+    return e.emit("Gather", vector, vector.graph.build.scalar(position, DType.int64), shape=Shape(), axis=0)
+
+
+def _column(matrix: Symbol, position: int) -> Symbol:
+    index = matrix.graph.build.scalar(position, DType.int64)
+    return e.emit("Gather", matrix, index, shape=matrix.shape[:1], axis=1)
+
+
+def _arange(like: Symbol, count: int, shape: tuple[int, ...]) -> Symbol:
+    return like.graph.build.constant(np.arange(count, dtype=like.dtype.numpy).reshape(shape), like.dtype)
+
+
+def _unsqueezed(symbol: Symbol, *axes: int) -> Symbol:
+    """Insert axes of size 1 at these positions of the result."""
+    dims = list(symbol.shape)
+    for axis in axes:
+        dims.insert(axis, Dim(1))
+    return e.emit("Unsqueeze", symbol, e.ints(symbol, axes), shape=_shape(dims))

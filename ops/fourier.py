@@ -19,10 +19,9 @@ from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.constants import constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.complex_numbers import as_real, complex_, imag, real
-from graphcore.ops.shared.attributes import choice
+from graphcore.ops.shared.attributes import choice, whole
 from graphcore.ops.shared.dims import Axis, dim_value, product, shape_vector
 from graphcore.ops.shared.reshape import reshaped
-from graphcore.ops.shared.spatial import whole
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, _dim, _shape, tensor_type

@@ -10,9 +10,9 @@ from graphcore.build.operands import promote, promote_one
 from graphcore.build.shapes import axis_of, retype, same_dim
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared.attributes import domain_for, real
+from graphcore.ops.shared.attributes import domain_for, real, whole
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
-from graphcore.ops.shared.spatial import relaid, whole
+from graphcore.ops.shared.spatial import relaid
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape
 

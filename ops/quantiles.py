@@ -14,8 +14,8 @@ from graphcore.build.shapes import axes_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.reduction import Axes, _check_not_empty, _reduced_shape
 from graphcore.ops.shared.dims import Axis, product, shape_vector
+from graphcore.ops.shared.reductions import Axes, check_not_empty, reduced_shape
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -78,7 +78,7 @@ def _quantile(
 ) -> Symbol:
     source, dtype = promote_one(name, "mean", x)
     axes = sorted(axes_of(name, axis, source.rank, {"x": source}))
-    _check_not_empty(name, source, axes)
+    check_not_empty(name, source, axes)
     fractions = _fractions(name, source, q)
     symbol, graph = source, source.graph
     rest = [i for i in range(symbol.rank) if i not in axes]
@@ -115,7 +115,7 @@ def _shaped(name: str, made: Symbol, q: Symbol, x: Symbol, axes: Sequence[int], 
     if not q.rank and not keepdims:
         return e.emit("Squeeze", made, e.ints(made, [0]), shape=made.shape[1:])
     vector = shape_vector(x.graph, [*(Axis(q, i) for i in range(q.rank)), *kept], (q, x), op=name)
-    shape = _shape([*q.shape, *_reduced_shape(x.shape, axes, keepdims)])
+    shape = _shape([*q.shape, *reduced_shape(x.shape, axes, keepdims)])
     return made.graph.build.emit(
         "Reshape", (made, vector), tensor_type(made.dtype, shape, made.ambiguous), {"allowzero": 1}
     )

@@ -369,6 +369,6 @@ def _qmatmul(
     digits: int = 1,
     accuracy_level: int = 0,
 ) -> Symbol:
-    from graphcore.ops.shared.quantized.split import matmul  # see above
+    from graphcore.ops.shared.quantized.products import matmul  # see above
 
     return matmul(x, values, parts, encoding, block_size, is_dynamic=bool(dynamic), digits=digits)

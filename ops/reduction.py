@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import LIBRARY, expansion, op
@@ -16,38 +16,11 @@ from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.complex_numbers import imag, real
 from graphcore.ops.elementwise import maximum, minimum
 from graphcore.ops.shared.dims import Axis, product
+from graphcore.ops.shared.reductions import Axes, check_not_empty, emit_reduction, reduced_shape
 from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import Shape, _shape, known_type, tensor_type
-
-Axes: TypeAlias = int | Sequence[int] | None
-"""The axes to reduce: one, several, or None for all; () reduces none."""
-
-
-def _reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    if keepdims:
-        return _shape([Dim(1) if i in axes else d for i, d in enumerate(shape)])
-    return _shape([d for i, d in enumerate(shape) if i not in axes])
-
-
-def _emit_reduction(op_type: str, x: Symbol, axes: Sequence[int], keepdims: bool, dtype: DType | None = None) -> Symbol:
-    """Emit one of ONNX's reductions; return `x` itself where there is no axis to reduce."""
-    if not axes:
-        return x
-    type_ = tensor_type(dtype or x.dtype, _reduced_shape(x.shape, axes, keepdims))
-    return x.graph.build.emit(op_type, (x, x.graph.build.vector(sorted(axes))), type_, {"keepdims": int(keepdims)})
-
-
-def _check_not_empty(name: str, x: Symbol, axes: Sequence[int]) -> None:
-    for axis in axes:
-        if x.shape[axis] == 0:
-            raise ShapeError(
-                f"{name}: axis {axis} has length 0, and of no elements there is no {name}",
-                operands={"x": x},
-                help="reduce another axis, or handle the empty case before",
-            )
-
+from graphcore.types.tensor_types import _shape, known_type, tensor_type
 
 # Sums
 
@@ -65,7 +38,7 @@ def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     axes = axes_of("sum", axis, symbol.rank, {"x": symbol})
     if dtype is DType.bool:  # in systems that keep it the sum of bools is *or*, as bool + bool is
         return _emit_quantifier("ReduceMax", symbol, axes, keepdims)
-    return _emit_reduction("ReduceSum", symbol, axes, keepdims, dtype)
+    return emit_reduction("ReduceSum", symbol, axes, keepdims, dtype)
 
 
 @op(onnx="ReduceProd", rule="sum", method=True)
@@ -80,7 +53,7 @@ def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     axes = axes_of("prod", axis, symbol.rank, {"x": symbol})
     if dtype is DType.bool:
         return _emit_quantifier("ReduceMin", symbol, axes, keepdims)
-    return _emit_reduction("ReduceProd", symbol, axes, keepdims, dtype)
+    return emit_reduction("ReduceProd", symbol, axes, keepdims, dtype)
 
 
 @op(onnx="ReduceSum", rule="keep")
@@ -92,7 +65,7 @@ def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> S
     """
     symbol = _truth("count_nonzero", x)
     axes = axes_of("count_nonzero", axis, symbol.rank, {"x": operand("count_nonzero", x)})
-    counted = _emit_reduction("ReduceSum", symbol.graph.build.cast(symbol, DType.int64), axes, keepdims)
+    counted = emit_reduction("ReduceSum", symbol.graph.build.cast(symbol, DType.int64), axes, keepdims)
     return as_index(counted)
 
 
@@ -114,7 +87,7 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
 
 def _mean(x: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
     """Emit ReduceMean, and NaN where the axes may be empty: ONNX leaves its result undefined then."""
-    made = _emit_reduction("ReduceMean", x, axes, keepdims)
+    made = emit_reduction("ReduceMean", x, axes, keepdims)
     count = _shape([x.shape[a] for a in axes]).size
     if (count.lower_bound or 0) >= 1:
         return made
@@ -160,7 +133,7 @@ def _spread(name: str, op_type: str, x: TensorLike, axis: Axes, correction: floa
         sums = [_spread("var", "Variance", part, axes, correction, keepdims) for part in (real(symbol), imag(symbol))]
         variance = e.emit("Add", *sums)
         return variance if op_type == "Variance" else e.emit("Sqrt", variance)
-    type_ = tensor_type(dtype, _reduced_shape(symbol.shape, axes, keepdims))
+    type_ = tensor_type(dtype, reduced_shape(symbol.shape, axes, keepdims))
     attributes = {"axes": sorted(axes), "correction": float(correction), "keepdims": int(keepdims)}
     return symbol.graph.build.emit(op_type, (symbol,), type_, attributes, LIBRARY)
 
@@ -171,7 +144,7 @@ def _variance(x: Symbol, *, axes: Sequence[int], correction: float, keepdims: in
     squared = e.emit("Mul", away, away)
     if not correction:
         return _mean(squared, axes, bool(keepdims))
-    total = _emit_reduction("ReduceSum", squared, axes, bool(keepdims))
+    total = emit_reduction("ReduceSum", squared, axes, bool(keepdims))
     return e.emit("Div", total, _divisor(x, axes, correction))
 
 
@@ -200,7 +173,7 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbo
     """
     symbol, dtype = promote_one("logsumexp", "float", x)
     axes = axes_of("logsumexp", axis, symbol.rank, {"x": symbol})
-    return _emit_reduction("ReduceLogSumExp", symbol, axes, keepdims, dtype)
+    return emit_reduction("ReduceLogSumExp", symbol, axes, keepdims, dtype)
 
 
 # Extremes
@@ -237,8 +210,8 @@ def min(x: TensorLike, y: TensorLike | None = None, /, *, axis: Axes = None, kee
 def _extreme(name: str, op_type: str, x: TensorLike, axis: Axes, keepdims: bool) -> Symbol:
     symbol, dtype = promote_one(name, "number", x)
     axes = axes_of(name, axis, symbol.rank, {"x": symbol})
-    _check_not_empty(name, symbol, axes)
-    return _emit_reduction(op_type, symbol, axes, keepdims, dtype)
+    check_not_empty(name, symbol, axes)
+    return emit_reduction(op_type, symbol, axes, keepdims, dtype)
 
 
 def _check_compares(name: str, x: TensorLike, y: object, axis: Axes, keepdims: bool) -> None:
@@ -311,14 +284,14 @@ def _position(name: str, op_type: str, x: TensorLike, axis: int | None, keepdims
     roles: Mapping[str, Any] = {"x": symbol}
     rank = symbol.rank
     chosen = None if axis is None else axis_of(name, axis, rank, roles)
-    _check_not_empty(name, symbol, builtins.range(rank) if chosen is None else [chosen])
+    check_not_empty(name, symbol, builtins.range(rank) if chosen is None else [chosen])
     graph = symbol.graph
     if symbol.dtype is DType.bool:
         symbol = graph.build.cast(symbol, DType.uint8)
     if chosen is None:
         symbol = reshaped(name, symbol, [None], roles)
     keep = keepdims and chosen is not None
-    shape = _reduced_shape(symbol.shape, [chosen or 0], keep)
+    shape = reduced_shape(symbol.shape, [chosen or 0], keep)
     attributes = {"axis": chosen or 0, "keepdims": int(keep)}
     found = as_index(graph.build.emit(op_type, (symbol,), tensor_type(DType.int64, shape), attributes))
     if keepdims and chosen is None:
@@ -365,10 +338,10 @@ def _known(made: Symbol, truth: Symbol) -> Symbol:
 def _emit_quantifier(op_type: str, truth: Symbol, axes: Sequence[int], keepdims: bool) -> Symbol:
     bounds = [truth.shape[a].lower_bound for a in axes]
     if builtins.all(bound is not None and bound >= 1 for bound in bounds):
-        return _emit_reduction(op_type, truth, axes, keepdims)
+        return emit_reduction(op_type, truth, axes, keepdims)
     # onnxruntime fails on the extremes of no bools; those of no uint8s are 0 and 255, the right truth values.
     number = truth.graph.build.cast(truth, DType.uint8, truth.ambiguous)
-    return truth.graph.build.cast(_emit_reduction(op_type, number, axes, keepdims), DType.bool, truth.ambiguous)
+    return truth.graph.build.cast(emit_reduction(op_type, number, axes, keepdims), DType.bool, truth.ambiguous)
 
 
 def _truth(name: str, x: TensorLike) -> Symbol:

@@ -1,4 +1,4 @@
-"""Resizing of images by interpolation, samples of them at computed places, and pooling of regions."""
+"""Resizing of images by interpolation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from typing import Any
 
 from graphcore.build import primitives as e
 from graphcore.build.declare import op
-from graphcore.build.operands import graph_of, promote, promote_one
-from graphcore.build.shapes import same_dim
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.build.operands import promote_one
+from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.shared import regions as regions  # declares the expansion of RoiAlign
-from graphcore.ops.shared.attributes import choice
 from graphcore.ops.shared.dims import Axis, Size, dims_of, product, shape_vector
-from graphcore.ops.shared.spatial import INPUTS, layout_of, of_rank, relaid, whole
 from graphcore.promotion.rules import Rule
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import DimLike, Shape, _shape, tensor_type
 
 _COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -222,168 +217,3 @@ def _transposed(symbol: Symbol, order: list[int]) -> Symbol:
     if order == list(range(symbol.rank)):
         return symbol
     return e.emit("Transpose", symbol, shape=_shape([symbol.shape[axis] for axis in order]), perm=order)
-
-
-# Regions
-
-
-@op(onnx="RoiAlign", rule="float")
-def roi_align(
-    x: TensorLike,
-    rois: TensorLike,
-    output_height: int,
-    output_width: int,
-    spatial_scale: float = 1.0,
-    sampling_ratio: int = 0,
-    aligned: bool = False,
-    mode: str = "AVG",
-    *,
-    batch_indices: TensorLike | None = None,
-    input_layout: str = "NHWC",
-) -> Symbol:
-    """Regions of images, each pooled to one size from points sampled in it. ONNX RoiAlign.
-
-    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW". rois: [regions,
-    5], each (index of the image, x1, y1, x2, y2); or [regions, 4] without the index, which batch_indices: [regions]
-    of integers then gives. Coordinates times spatial_scale are pixels of x. x and rois are promoted together;
-    integers become floats. output_height, output_width: bins of a region. sampling_ratio: points sampled in a bin
-    along each axis; 0 for as many as a bin has pixels, rounded up. aligned: the centre of pixel 0 is at 0.5, not at 0.
-    mode: "AVG" for the mean of the points, interpolated bilinearly, or "MAX" for the greatest of the weighted pixels
-    around all points, as ONNX defines. Points more than a pixel outside of the image count as 0.
-    Returns [regions, output_height, output_width, channels], or [regions, channels, output_height, output_width].
-    From He et al., "Mask R-CNN" (2017). Raises `ShapeError` for wrong ranks and sizes, `DTypeError` for indices that
-    are no integers.
-    """
-    name = "roi_align"
-    layout_of(name, "input_layout", input_layout, INPUTS[2])
-    graph = graph_of(name, (x, rois, batch_indices))
-    regions = graph.build.operand(rois, name, "rois")
-    (image, boxes), dtype = promote(name, "float", {"x": x, "rois": regions})
-    roles = {"x": image, "rois": regions}
-    of_rank(name, "x", image, input_layout, roles)
-    columns = 5 if batch_indices is None else 4
-    if regions.rank != 2 or not same_dim(regions.shape[1], columns):
-        what = "(image, x1, y1, x2, y2)" if columns == 5 else "(x1, y1, x2, y2), as batch_indices are given,"
-        raise ShapeError(
-            f"{name}: rois has shape {regions.shape}",
-            operands=roles,
-            help=f"give a row {what} for each region: shape [regions, {columns}]",
-        )
-    if str(mode).upper() not in ("AVG", "MAX"):
-        raise ShapeError(f"{name}: there is no mode {mode!r}", help="one of 'AVG', 'MAX'")
-    count = regions.shape[0]
-    indices = _image_indices(name, regions, batch_indices, roles)
-    boxes = _places(name, "rois", regions, boxes)
-    if columns == 5:
-        boxes = e.emit(
-            "Slice",
-            boxes,
-            *(e.ints(boxes, [v]) for v in (1, 5, 1)),
-            shape=_shape([count, Dim(4)]),
-        )
-    height = whole(name, "output_height", output_height, 1)
-    width = whole(name, "output_width", output_width, 1)
-    attributes = {
-        "mode": str(mode).lower(),
-        "output_height": height,
-        "output_width": width,
-        "sampling_ratio": whole(name, "sampling_ratio", sampling_ratio, 0),
-        "spatial_scale": float(spatial_scale),
-        "coordinate_transformation_mode": "half_pixel" if aligned else "output_half_pixel",
-    }
-    inputs = relaid(image, input_layout, "NCHW")
-    made = tensor_type(dtype, _shape([count, inputs.shape[1], Dim(height), Dim(width)]))
-    return relaid(graph.build.emit("RoiAlign", (inputs, boxes, indices), made, attributes), "NCHW", input_layout)
-
-
-def _places(name: str, role: str, given: Symbol, promoted: Symbol) -> Symbol:
-    """Return places, real numbers also where they were promoted with complex values. Raises `DTypeError` for others."""
-    if given.dtype.is_complex:
-        raise DTypeError(
-            f"{name}: {role} are places, and complex numbers are none",
-            operands={role: given},
-            help="give real numbers: ops.real(z)",
-        )
-    return e.cast(given, promoted.dtype.storage) if promoted.dtype.is_complex else promoted
-
-
-def _image_indices(name: str, regions: Symbol, batch_indices: TensorLike | None, roles: dict[str, Symbol]) -> Symbol:
-    """Return the image of each region as int64, taken from the rois before promotion, so that none is rounded."""
-    if batch_indices is None:
-        first = regions.graph.build.scalar(0, DType.int64)
-        return e.cast(e.emit("Gather", regions, first, shape=regions.shape[:1], axis=1), DType.int64)
-    given = regions.graph.build.operand(batch_indices, name, "batch_indices")
-    if given.dtype.is_float or not given.dtype.is_number:
-        raise DTypeError(
-            f"{name}: batch_indices are {given.dtype}",
-            operands={**roles, "batch_indices": given},
-            help="give integers: cast them to int64",
-        )
-    if given.rank != 1 or not same_dim(given.shape[0], regions.shape[0]):
-        raise ShapeError(
-            f"{name}: batch_indices have shape {given.shape} for {regions.shape[0]} regions",
-            operands={**roles, "batch_indices": given},
-            help=f"give one index a region: shape [{regions.shape[0]}]",
-        )
-    return e.cast(given, DType.int64)
-
-
-# Samples at computed places
-
-_SAMPLES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
-
-
-@op(onnx="GridSample", rule="float")
-def grid_sample(
-    x: TensorLike,
-    grid: TensorLike,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-    align_corners: bool = False,
-    input_layout: str = "NHWC",
-) -> Symbol:
-    """Images, or volumes, read at the places in a grid.
-
-    x: [batch, height, width, channels], or [batch, channels, height, width] with input_layout="NCHW", the layout that
-    needs no transposes; volumes by "NDHWC" and "NCDHW". grid: [batch, rows, columns, 2], of x and y, or [batch, planes,
-    rows, columns, 3] of x, y and z, from -1 to 1 along width, height and depth. They are promoted together, and
-    integers become floats; mode="nearest" keeps any dtype of x. mode: "bilinear" between neighbours along all axes,
-    "nearest", or "bicubic", of images only. padding_mode: what is read outside: "zeros", "border" (the nearest
-    element), "reflection". align_corners: -1 and 1 are the middles of the outermost elements, not their outer edges.
-    Returns [batch, rows, columns, channels], or the like, in the layout of x. Raises `ShapeError` for wrong ranks, a
-    grid of another batch or number of coordinates, and unknown words. PyTorch's grid_sample; ONNX GridSample.
-    """
-    name = "grid_sample"
-    layout_of(name, "input_layout", input_layout, INPUTS[2] + INPUTS[3])
-    choice(name, "mode", mode, tuple(_SAMPLES))
-    choice(name, "padding_mode", padding_mode, ("zeros", "border", "reflection"))
-    count = len(input_layout) - 2
-    graph = graph_of(name, (x, grid))
-    given = graph.build.operand(grid, name, "grid")
-    if mode == "nearest":
-        symbol = graph.build.operand(x, name, "x")
-        places, _ = promote_one(name, "float", given, "grid")
-    else:
-        (symbol, places), _ = promote(name, "float", {"x": x, "grid": given})
-    places = _places(name, "grid", given, places)
-    roles = {"x": symbol, "grid": places}
-    of_rank(name, "x", symbol, input_layout, roles)
-    if mode == "bicubic" and count != 2:
-        raise ShapeError(f"{name}: mode='bicubic' is of images", operands=roles, help="use 'bilinear' for volumes")
-    if places.rank != count + 2 or not same_dim(places.shape[-1], count):
-        axes = "[batch, rows, columns, 2]" if count == 2 else "[batch, planes, rows, columns, 3]"
-        raise ShapeError(f"{name}: grid has shape {places.shape}", operands=roles, help=f"give {axes}")
-    if not same_dim(places.shape[0], symbol.shape[0]):
-        raise ShapeError(
-            f"{name}: x has a batch of {symbol.shape[0]}, grid of {places.shape[0]}",
-            operands=roles,
-            help="give a grid for each image",
-        )
-    native = INPUTS[count][-1]
-    inputs = relaid(symbol, input_layout, native)
-    shape = _shape([*inputs.shape[:2], *places.shape[1:-1]])
-    attributes = {"mode": _SAMPLES[mode], "padding_mode": padding_mode, "align_corners": int(bool(align_corners))}
-    if places.dtype is DType.float64 and symbol.dtype.is_float:  # no kernel reads narrower floats at such places
-        inputs = e.cast(inputs, DType.float64)
-    made = inputs.graph.build.emit("GridSample", (inputs, places), tensor_type(inputs.dtype, shape), attributes)
-    return relaid(e.cast(made, symbol.dtype), native, input_layout)

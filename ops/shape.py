@@ -1,4 +1,4 @@
-"""Casts, reshapes, broadcasts, sizes as values, and `rebind`."""
+"""Casts, reshapes, broadcasts, and sizes as values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from graphcore.ops.shared.dims import (
     shape_vector,
     with_dims,
 )
-from graphcore.ops.shared.rebind import rebound
 from graphcore.ops.shared.reshape import Wanted, as_size, reshaped, reshaped_by
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, is_wide
@@ -308,52 +307,5 @@ def _check_broadcasts(x: Symbol, shape: Shape, roles: dict[str, Symbol]) -> None
             )
 
 
-# Assertions on shapes
-
-
-@op(onnx="Shape, Equal, Where, Reshape, Unsqueeze, Squeeze")
-def rebind(x: TensorLike, shape: Any, message: str = "") -> Symbol:
-    """The same tensor under dims that the user states, which are checked when the graph runs.
-
-    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; an unknown
-    rank is checked too. A name that no Symbol of the graph (of the function, inside of one) has is bound to the actual
-    size; all other dims must have the stated size, or the run fails: a `Model` raises `RunError` with the message and
-    the sizes. Dims known already are not checked, and only a result that is an output is copied; a result without uses
-    is not computed and so not checked. message: for errors. Raises `ShapeError` where the dims provably differ.
-    Source: MAX; ONNX Shape, Equal and Where make the sizes that a Reshape checks, before Unsqueeze and Squeeze.
-    """
-    symbol = operand("rebind", x)
-    dims = dims_of("rebind", shape)
-    told = f" ({message})" if message else ""
-    roles = {"x": symbol}
-    own = symbol.tensor_type.shape
-    if own.is_ranked and len(dims) != symbol.rank:
-        raise ShapeError(
-            f"rebind: {_shape(dims)} has {len(dims)} dims and {symbol.shape} has {symbol.rank}{told}",
-            operands=roles,
-            help="give one dim for each axis; ops.reshape changes the rank",
-        )
-    for axis, (known, dim) in enumerate(zip(own, dims, strict=True) if own.is_ranked else ()):
-        if provably_differ(known, dim):
-            raise ShapeError(
-                f"rebind: axis {axis} is {known} and cannot be {dim}{told}",
-                operands=roles,
-                help="rebind states what is true already; ops.reshape and slices change a shape",
-            )
-    return rebound(symbol, dims, message)
-
-
 for _function in (reshape, broadcast_to):
     setattr(Symbol, _function.__name__, in_pieces(_function))
-
-
-def _rebind_method(self: Symbol, *shape: Any, message: str = "") -> Symbol:
-    if len(shape) == 2 and isinstance(shape[0], (list, tuple)) and isinstance(shape[1], str):
-        return rebind(self, *shape)  # the message follows a list of dims, as in the function
-    return _rebind_in_pieces(self, *shape, message=message)
-
-
-_rebind_in_pieces = in_pieces(rebind)
-_rebind_method.__name__ = _rebind_method.__qualname__ = "rebind"
-_rebind_method.__doc__ = rebind.__doc__
-setattr(Symbol, "rebind", _rebind_method)  # noqa: B010 - declared for type checkers in Symbol

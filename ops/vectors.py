@@ -15,8 +15,8 @@ from graphcore.ir.symbol import Symbol, SymbolTuple, TensorLike
 from graphcore.ops.creation import constant
 from graphcore.ops.gathering import gather
 from graphcore.ops.joining import concat
-from graphcore.ops.reduction import Axes, _emit_reduction, _reduced_shape
-from graphcore.ops.shape import rebind
+from graphcore.ops.rebinding import rebind
+from graphcore.ops.shared.reductions import Axes, emit_reduction, reduced_shape
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import tensor_type
@@ -86,7 +86,7 @@ def mag(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Symbol:
     symbol, dtype = promote_one("mag", "float", x)
     axes = axes_of("mag", axis, symbol.rank, {"x": symbol})
     dtype = real_of(dtype)
-    type_ = tensor_type(dtype, _reduced_shape(symbol.shape, axes, keepdims), symbol.ambiguous)
+    type_ = tensor_type(dtype, reduced_shape(symbol.shape, axes, keepdims), symbol.ambiguous)
     # Squares of narrower floats do not overflow in float64.
     attributes = {"axes": sorted(axes), "keepdims": int(keepdims), "scaled": int(dtype is DType.float64)}
     return symbol.graph.build.emit("Magnitude", (symbol,), type_, attributes, LIBRARY)
@@ -102,7 +102,7 @@ def _magnitude(x: Symbol, *, axes: Sequence[int], keepdims: int, scaled: int) ->
         return size
 
     def squares(of: Symbol) -> Symbol:
-        return _emit_reduction("ReduceSum", e.emit("Mul", of, of), axes, bool(keepdims))
+        return emit_reduction("ReduceSum", e.emit("Mul", of, of), axes, bool(keepdims))
 
     if not scaled:
         return e.emit("Sqrt", squares(x))

@@ -8,14 +8,14 @@ from graphcore import ops
 from graphcore.array_api._algorithms.schur import band_of, neighbours, picked, schur
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices.diagonals import diagonal_of
-from graphcore.ops.matrices.loops import (
+from graphcore.ops.matrices import (
     adjoint,
     at,
     binary_scale,
     columns_of,
     common_scale,
     count_of,
+    diagonal_of,
     divided,
     filled,
     reduced,

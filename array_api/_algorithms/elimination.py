@@ -5,20 +5,22 @@ from __future__ import annotations
 from graphcore import ops
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices.diagonals import diagonal_of
-from graphcore.ops.matrices.loops import (
+from graphcore.ops.matrices import (
     adjoint,
     at,
     columns_of,
     count_of,
+    diagonal_of,
     divided,
     filled,
     identities,
+    pivoted,
+    reduced_by,
     repeat,
     rows_of,
     stack_axes,
+    substituted,
 )
-from graphcore.ops.matrices.substitution import pivoted, reduced_by, substituted
 
 
 def eliminated(a: Symbol) -> tuple[Symbol, Symbol]:

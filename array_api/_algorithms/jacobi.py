@@ -16,12 +16,12 @@ from graphcore import ops
 from graphcore.array_api._algorithms.orthogonal import qr
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices.diagonals import diagonal_of
-from graphcore.ops.matrices.loops import (
+from graphcore.ops.matrices import (
     adjoint,
     columns_of,
     common_scale,
     count_of,
+    diagonal_of,
     divided,
     filled,
     identities,

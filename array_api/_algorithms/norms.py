@@ -13,7 +13,7 @@ from graphcore.array_api._algorithms.jacobi import singular_values
 from graphcore.build import primitives as e
 from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices.loops import binary_scale
+from graphcore.ops.matrices import binary_scale
 
 SPECTRAL = ("nuc", 2, -2)
 """The norms that are of singular values."""

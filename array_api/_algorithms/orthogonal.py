@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcore import ops
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices.loops import (
+from graphcore.ops.matrices import (
     adjoint,
     at,
     columns_of,

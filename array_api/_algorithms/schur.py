@@ -15,7 +15,7 @@ from graphcore import ops
 from graphcore.array_api._algorithms.orthogonal import reflection
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.matrices.loops import (
+from graphcore.ops.matrices import (
     adjoint,
     at,
     columns_of,

@@ -7,23 +7,42 @@ provider; the runtime's kernel is used where it gives the same numbers.
 
 from __future__ import annotations
 
-from graphcore.ops.microsoft.activations import BiasAdd, BiasGelu, FastGelu, Gelu, QuickGelu
 from graphcore.ops.microsoft.attention import Attention, MultiHeadAttention, RotaryEmbedding
 from graphcore.ops.microsoft.fused import (
+    BiasAdd,
+    BiasGelu,
     BiasSoftmax,
     EmbedLayerNormalization,
+    FastGelu,
     FusedConv,
     FusedGemm,
+    Gelu,
     NhwcMaxPool,
+    QuickGelu,
+    SkipLayerNormalization,
+    SkipSimplifiedLayerNormalization,
     TransposeMatMul,
     Trilu,
 )
 from graphcore.ops.microsoft.grouped import GroupQueryAttention
-from graphcore.ops.microsoft.normalization import SkipLayerNormalization, SkipSimplifiedLayerNormalization
-from graphcore.ops.microsoft.products import DynamicQuantizeMatMul, FusedMatMul, MatMulIntegerToFloat, MatMulNBits
-from graphcore.ops.microsoft.quantized import QLinearAdd, QLinearLeakyRelu, QLinearMul, QLinearSigmoid
-from graphcore.ops.microsoft.storage import DequantizeLinear, GatherBlockQuantized, QuantizeLinear
-from graphcore.ops.microsoft.typed import Inverse, MoE, QMoE
+from graphcore.ops.microsoft.products import (
+    DynamicQuantizeMatMul,
+    FusedMatMul,
+    Inverse,
+    MatMulIntegerToFloat,
+    MatMulNBits,
+    MoE,
+    QMoE,
+)
+from graphcore.ops.microsoft.quantized import (
+    DequantizeLinear,
+    GatherBlockQuantized,
+    QLinearAdd,
+    QLinearLeakyRelu,
+    QLinearMul,
+    QLinearSigmoid,
+    QuantizeLinear,
+)
 
 __all__ = [
     "Attention",

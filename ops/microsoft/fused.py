@@ -1,20 +1,70 @@
-"""Operators of ONNX with an activation drawn in, in another layout, or by an older name."""
+"""Operators of ONNX with an activation, a bias or a sum drawn in, in another layout, or by an older name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol
 from graphcore.ops import creation, onnx, reduction
-from graphcore.ops.activation import clip, relu, sigmoid, softmax
+from graphcore.ops.activation import clip, gelu, relu, sigmoid, softmax
 from graphcore.ops.axes import permute
 from graphcore.ops.gathering import gather
-from graphcore.ops.mathematics import tanh
-from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, contrib, may_be, rounded_once
+from graphcore.ops.mathematics import rsqrt, tanh
+from graphcore.ops.microsoft._declare import BYTES, FLOATS, SINGLES, check_row, contrib, may_be, rounded_once, shape_at
 from graphcore.ops.microsoft.products import FusedMatMul
-from graphcore.ops.normalization import layer_norm
+from graphcore.ops.normalization import layer_norm, rms_norm
 from graphcore.ops.shape import flatten
+
+# Activations with a bias drawn in
+
+
+@contrib(promote="float", dtypes={"X": FLOATS}, kernels="float32")
+@rounded_once()
+def Gelu(X: Symbol) -> Symbol:  # noqa: N802 - the operator's name
+    """x * Phi(x), by the error function. X: floats of any shape. Returns its type."""
+    return gelu(X)
+
+
+@contrib(promote="float", dtypes={"A B": FLOATS}, kernels="float32")
+@rounded_once()
+def BiasGelu(A: Symbol, B: Symbol) -> Symbol:  # noqa: N802
+    """gelu(A + B). A: [..., size]; B: [size]. Returns the type of A."""
+    return gelu(_biased(A, B))
+
+
+@contrib(promote="float", dtypes={"X bias": FLOATS}, kernels="float32")
+@rounded_once()
+def FastGelu(X: Symbol, bias: Symbol | None = None) -> Symbol:  # noqa: N802
+    """gelu(X + bias) with tanh in place of the error function. X: [..., size]; bias: [size]. Returns the type of X."""
+    return gelu(X if bias is None else _biased(X, bias), approximate="tanh")
+
+
+@contrib(promote="float", dtypes={"X": FLOATS}, note="the kernel's sigmoid is further off than 4 ulp in its tail")
+@rounded_once()
+def QuickGelu(X: Symbol, *, alpha: float = 1.702) -> Symbol:  # noqa: N802
+    """X * sigmoid(alpha * X). X: floats of any shape. Returns its type."""
+    return X * sigmoid(X * alpha)
+
+
+@contrib(promote="float", dtypes={"X bias skip": FLOATS}, note="the CPU has no kernel")
+@rounded_once()
+def BiasAdd(X: Symbol, bias: Symbol, skip: Symbol) -> Symbol:  # noqa: N802
+    """X + bias + skip. X, skip: [batch, positions, size]; bias: [size]. Returns the type of X."""
+    return _biased(X, bias) + skip
+
+
+def _biased(x: Symbol, bias: Symbol) -> Symbol:
+    if x.rank < 1 or bias.rank != 1:
+        raise ValueError(f"a bias has one axis, the last one of what it is added to, not shape {bias.shape}")
+    made = x + bias
+    if made.rank != x.rank or made.shape[-1] != x.shape[-1]:
+        raise ValueError(f"a bias of {bias.shape[0]} numbers is added to {x.shape[-1]}")
+    return made
+
+
+# Operators of ONNX
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "Relu": lambda x: relu(x),
@@ -212,3 +262,73 @@ def Trilu(X: Symbol, k: Symbol | None = None, *, upper: bool = True) -> Symbol: 
     """
     made: Symbol = onnx.Trilu(X, k, upper=int(upper))
     return made
+
+
+# Normalisations of a sum
+
+Results = tuple[Symbol, Symbol, Symbol, Symbol]
+
+
+@contrib(
+    promote="float",
+    dtypes={"input skip gamma beta bias": SINGLES},
+    note="the kernel is four times as far off as LayerNormalization where the mean is large",
+)
+@rounded_once(but=(1, 2))
+def SkipLayerNormalization(  # noqa: N802
+    input: Symbol,
+    skip: Symbol,
+    gamma: Symbol,
+    beta: Symbol | None = None,
+    bias: Symbol | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> Results:
+    """layer_norm(input + skip + bias) * gamma + beta, with outputs=4 also the mean, 1 / deviation and the sum.
+
+    input: [..., size]. skip: the same shape, or one that broadcasts to it. gamma, beta, bias: [size]. Returns the type
+    of input; the second and third result are float32 with a last axis of 1.
+    """
+    total = _total(input, skip, bias)
+    mean = reduction.mean(total, axis=-1, keepdims=True)
+    apart = total - mean
+    inverse = rsqrt(reduction.mean(apart * apart, axis=-1, keepdims=True) + epsilon)
+    return layer_norm(total, gamma, beta, epsilon), mean, inverse, total
+
+
+@contrib(
+    promote="float",
+    dtypes={"input skip gamma bias": SINGLES},
+    kernels="float32",
+    when=lambda types, attributes, results: _is_whole(types),
+    note="where skip lacks the batch at most",
+)
+@rounded_once(but=(1, 2))
+def SkipSimplifiedLayerNormalization(  # noqa: N802
+    input: Symbol, skip: Symbol, gamma: Symbol, bias: Symbol | None = None, *, epsilon: float = 1e-12
+) -> Results:
+    """rms_norm(input + skip + bias) * gamma, with outputs=4 also the mean (0), 1 / root mean square and the sum.
+
+    input: [..., size]. skip: the same shape, or one that broadcasts to it. gamma, bias: [size]. Returns the type of
+    input; the second and third result are float32 with a last axis of 1.
+    """
+    total = _total(input, skip, bias)
+    square = reduction.mean(total * total, axis=-1, keepdims=True)
+    inverse = rsqrt(square + epsilon)
+    return rms_norm(total, gamma, epsilon), (square > square).cast(square.dtype), inverse, total
+
+
+def _is_whole(types: Types) -> bool:
+    """Return whether the kernel takes the shapes: skip may lack the batch, and nothing else."""
+    x, skip = shape_at(types, 0), shape_at(types, 1)
+    if x is None or skip is None or len(x) not in (2, 3) or len(skip) not in (2, 3):
+        return False
+    return x[-2:] == skip[-2:] and (len(skip) == 2 or skip[0] in (1, x[0]))
+
+
+def _total(x: Symbol, skip: Symbol, bias: Symbol | None) -> Symbol:
+    check_row("bias", bias, x.shape[-1])
+    total = x + skip
+    if total.shape != x.shape:
+        raise ValueError(f"skip has shape {skip.shape}, which does not broadcast to {x.shape}")
+    return total if bias is None else total + bias

@@ -1,6 +1,9 @@
-"""Operators on numbers of 8 bits that stand for scale * (x - zero_point)."""
+"""Numbers stored with fewer bits: to them, from them, rows of them, and operators on them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -8,8 +11,15 @@ from graphcore.custom_ops.custom_op import Types
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops import onnx
 from graphcore.ops.activation import sigmoid
-from graphcore.ops.gathering import where
-from graphcore.ops.microsoft._declare import BYTES, contrib, shape_at
+from graphcore.ops.gathering import gather, where
+from graphcore.ops.joining import repeat_interleave
+from graphcore.ops.microsoft._declare import BYTES, contrib, may_be, rounded_once, shape_at
+from graphcore.ops.microsoft.products import _unpacked
+from graphcore.ops.shape import shape_of
+from graphcore.types.dtypes import DType
+from graphcore.types.tensor_types import TensorType, Type
+
+# Numbers of 8 bits that stand for scale * (x - zero_point)
 
 _TYPES = {"A A_zero_point B B_zero_point C_zero_point": BYTES, "A_scale B_scale C_scale": "float32"}
 _UNARY = {"X X_zero_point Y_zero_point": BYTES, "X_scale Y_scale": "float32"}
@@ -118,3 +128,148 @@ def _alike(a: Symbol, b: Symbol) -> Symbol:
     if a.dtype is not b.dtype:
         raise TypeError(f"A is {a.dtype} and B is {b.dtype}")
     return b
+
+
+# To numbers of fewer bits, from them, and rows of them
+
+_STORED = "int8 uint8 int16 uint16 int4 uint4"
+
+
+@contrib(
+    dtypes={"x x_zero_point": f"{_STORED} int32", "x_scale": "float32 float16"},
+    kernels=f"{_STORED} int32",
+    when=lambda types, attributes, results: _is_per_tensor(types, attributes) and _is_single(types[1]),
+    note="with one scale",
+)
+@rounded_once()
+def DequantizeLinear(  # noqa: N802
+    x: Symbol, x_scale: Symbol, x_zero_point: Symbol | None = None, *, axis: int | None = None
+) -> Symbol:
+    """(x - x_zero_point) * x_scale. x: integers of any shape. x_scale, x_zero_point: one, or as many as axis is long.
+    Returns the shape of x in the dtype of x_scale. ONNX DequantizeLinear, for more dtypes."""
+    scale, zero, settings = _along(x, x_scale, x_zero_point, axis)
+    if zero is not None and zero.dtype is not x.dtype:
+        raise TypeError(f"x_zero_point is {zero.dtype}, and x is {x.dtype}")
+    made: Any = onnx.DequantizeLinear(x, scale, zero, **settings)
+    return made  # type: ignore[no-any-return]
+
+
+@contrib(
+    promote={"x y_scale": "float"},
+    dtypes={"x y_scale": "float32 float16", "y_zero_point": _STORED},
+    kernels="float32",
+    when=lambda types, attributes, results: _is_per_tensor(types, attributes),
+    note="with one scale",
+)
+def QuantizeLinear(  # noqa: N802
+    x: Symbol, y_scale: Symbol, y_zero_point: Symbol | None = None, *, axis: int | None = None
+) -> Symbol:
+    """x / y_scale + y_zero_point, rounded to nearest, ties to even, and saturated. x: floats of any shape. y_scale,
+    y_zero_point: one, or as many as axis is long. Returns the shape of x in the dtype of y_zero_point, uint8 without.
+    ONNX QuantizeLinear, for more dtypes."""
+    scale, zero, settings = _along(x, y_scale, y_zero_point, axis)
+    if zero is None:
+        settings["output_dtype"] = DType.uint8
+    made: Any = onnx.QuantizeLinear(x.cast(DType.float32), scale.cast(DType.float32), zero, **settings)
+    return made  # type: ignore[no-any-return]
+
+
+def _along(
+    x: Symbol, scale: Symbol, zero: Symbol | None, axis: int | None
+) -> tuple[Symbol, Symbol | None, dict[str, Any]]:
+    if zero is not None and zero.shape != scale.shape:
+        raise ValueError(f"scale and zero point have shapes {scale.shape} and {zero.shape}")
+    if axis is None:
+        return scale.reshape(()), None if zero is None else zero.reshape(()), {}
+    if scale.rank == 0:
+        return scale, zero, {}
+    return scale, zero, {"axis": axis}
+
+
+def _is_per_tensor(types: Types, attributes: Mapping[str, Any]) -> bool:
+    zero = types[2] if len(types) > 2 else None
+    return attributes["axis"] is None and shape_at(types, 1) == () and (zero is None or shape_at(types, 2) == ())
+
+
+@contrib(
+    dtypes={
+        "data zero_points": "int4 uint4 uint8",
+        "indices": "int32 int64",
+        "scales": "float32 float16 bfloat16",
+    },
+    kernels="int4 uint4 uint8",
+    when=lambda types, attributes, results: _is_single(types[2]),
+)
+@rounded_once()
+def GatherBlockQuantized(  # noqa: N802
+    data: Symbol,
+    indices: Symbol,
+    scales: Symbol,
+    zero_points: Symbol | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Symbol:
+    """Rows of a table that is quantised by blocks: (data - zero_points) * scales at the indices, 0 outside of it.
+
+    data: int4 or uint4, or bytes with numbers of 2, 4 or 8 bits along the last axis, the first in the lowest bits.
+    indices: of any shape. scales, zero_points: as data, with quantize_axis in blocks of block_size; without zero_points
+    0, for bytes half the range. Returns data's shape with that of indices in place of gather_axis, as scales.
+    """
+    if block_size < 16 or block_size & (block_size - 1):
+        raise ValueError(f"block_size is {block_size}: it is a power of two, 16 at least")
+    for name, axis in (("gather_axis", gather_axis), ("quantize_axis", quantize_axis)):
+        if not -data.rank <= axis < data.rank:
+            raise ValueError(f"{name} is {axis}, and data has {data.rank} axes")
+    across, along = gather_axis % data.rank, quantize_axis % data.rank
+    is_bytes = data.dtype is DType.uint8
+    if across == along or (is_bytes and (bits not in (2, 4, 8) or across)):
+        raise ValueError(f"{bits} bits gathered along axis {across} and quantised along {along} have no body")
+    if scales.rank != data.rank or (zero_points is not None and zero_points.dtype is not data.dtype):
+        raise ValueError(f"data {data.type} does not go with scales {scales.type} and those zero points")
+    sizes = [*data.shape]
+    if is_bytes:
+        sizes[-1] = sizes[-1] * (8 // bits)
+    wanted = [*sizes[:along], sizes[along].ceildiv(block_size), *sizes[along + 1 :]]
+    if not all(map(may_be, scales.shape, wanted)):
+        raise ValueError(f"scales has shape {scales.shape}, and {list(map(str, wanted))} is wanted")
+    count = shape_of(data)[across]
+    at = indices.cast(DType.int64)
+    at = where(at < 0, at + count, at)
+    inside = (at >= 0) & (at < count)
+    at = where(inside, at, 0)
+    place = along if along < across else along - 1 + indices.rank
+
+    def taken(x: Symbol) -> Symbol:
+        """Rows of a table, the numbers of bytes side by side."""
+        picked = gather(x, at, axis=across)
+        return _unpacked(picked, bits) if x.dtype is DType.uint8 else picked
+
+    rows = taken(data).cast(DType.float32)
+
+    def spread(x: Symbol) -> Symbol:
+        wide = repeat_interleave(x.cast(DType.float32), block_size, axis=place)
+        keep: list[Any] = [slice(None)] * wide.rank
+        keep[place] = slice(0, shape_of(rows)[place] if not rows.shape[place].is_static else int(rows.shape[place]))
+        return wide[tuple(keep)]
+
+    zero: Any = np.float32(1 << (bits - 1) if is_bytes else 0)
+    if zero_points is not None:
+        points = taken(zero_points)
+        zero = spread(points[_first(scales)] if is_bytes else points)
+    made = (rows - zero) * spread(gather(scales, at, axis=across))
+    trailing = [1] * (data.rank - 1 - across)
+    known = inside.reshape(*indices.shape, *trailing)
+    return where(known, made, 0.0)
+
+
+def _is_single(scales: Type | None) -> bool:
+    return isinstance(scales, TensorType) and scales.dtype is DType.float32
+
+
+def _first(scales: Symbol) -> Any:
+    """Those zero points of the last axis that belong to a block: bytes may hold more."""
+    last = scales.shape[-1]
+    return (..., slice(0, int(last))) if last.is_static else ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -23,6 +24,19 @@ def real(op: str, name: str, value: object, *, least: float | None = None) -> fl
     if not math.isfinite(number) or (least is not None and number < least):
         bound = "finite" if least is None else f"finite and at least {least:g}"
         raise ShapeError(f"{op}: {name}={value} is not {bound}", help=f"give a {name} that is {bound}")
+    return number
+
+
+def whole(op: str, name: str, value: object, least: int) -> int:
+    """Return an argument that must be an int of at least `least`. Raises `DTypeError` or `ShapeError`."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise DTypeError(f"{op}: {name}={value!r} is no int", help=f"give an int >= {least}") from None
+    if number < least:
+        raise ShapeError(f"{op}: {name}={number} is below {least}", help=f"give an int >= {least}")
     return number
 
 

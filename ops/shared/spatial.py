@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from graphcore.build.shapes import Roles, window_count
-from graphcore.errors import DTypeError, ShapeError
+from graphcore.errors import ShapeError
 from graphcore.ir.symbol import Constant, Symbol
+from graphcore.ops.shared.attributes import whole
 from graphcore.support.suggestions import suggestion
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import _shape, tensor_type
@@ -43,19 +43,6 @@ def numbers(dims: Iterable[Dim]) -> list[Dim | int]:
 def static(size: Dim | int) -> int | None:
     """Return a size as an int; None where it is not known."""
     return size.value if isinstance(size, Dim) else size
-
-
-def whole(op: str, name: str, value: object, least: int) -> int:
-    """Return an argument that must be an int of at least `least`. Raises `DTypeError` or `ShapeError`."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise DTypeError(f"{op}: {name}={value!r} is no int", help=f"give an int >= {least}") from None
-    if number < least:
-        raise ShapeError(f"{op}: {name}={number} is below {least}", help=f"give an int >= {least}")
-    return number
 
 
 def per_axis(op: str, name: str, value: PerAxis, count: int, least: int = 1) -> list[int]:

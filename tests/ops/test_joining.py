@@ -1,4 +1,4 @@
-"""Concatenation, splitting, repetition and padding: `ops/joining.py` and `ops/padding.py`."""
+"""Concatenation, splitting, repetition and padding: `ops/joining.py` and `ops/rearranging.py`."""
 
 from __future__ import annotations
 

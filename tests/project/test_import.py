@@ -59,7 +59,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
         "onnx.read.reader",
         "onnx.schemas.catalogue",
         "ops",
-        "ops.shared.rebind",
+        "ops.rebinding",
         "passes",
         "promotion",
         "quantization.tensors",

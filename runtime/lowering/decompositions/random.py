@@ -14,8 +14,8 @@ import numpy as np
 
 from graphcore.errors import GraphError
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.random import counter
-from graphcore.ops.shared.random.counter import F32, F64, U32, Places
+from graphcore.ops.shared import counter
+from graphcore.ops.shared.counter import F32, F64, U32, Places
 from graphcore.runtime.lowering.build.builder import Builder, Call
 from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim

@@ -15,9 +15,8 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Node, Symbol, source_of
-from graphcore.ops.shared.attention import padded
+from graphcore.ops.shared.attention import padded, size
 from graphcore.ops.shared.dims import Size, shape_vector
-from graphcore.ops.shared.heads import size
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type

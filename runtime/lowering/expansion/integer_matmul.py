@@ -14,8 +14,14 @@ import numpy as np
 
 from graphcore.build import primitives as e
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.quantized.products import dynamic_product, levels
-from graphcore.ops.shared.quantized.split import MIDDLE, digits, half_split_product, split_product
+from graphcore.ops.shared.quantized.products import (
+    MIDDLE,
+    digits,
+    dynamic_product,
+    half_split_product,
+    levels,
+    split_product,
+)
 from graphcore.quantization.tensors import BASE, Array
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import tensor_type

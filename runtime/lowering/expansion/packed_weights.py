@@ -18,8 +18,7 @@ import numpy as np
 from graphcore.build import primitives as e
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
-from graphcore.ops.shared.quantized.products import computed, dequantized, flaws, product
-from graphcore.ops.shared.quantized.split import is_summed
+from graphcore.ops.shared.quantized.products import computed, dequantized, flaws, is_summed, product
 from graphcore.quantization.blocks import BLOCKS, parts_of
 from graphcore.quantization.encodings import ENCODINGS
 from graphcore.quantization.tensors import Array, QuantizedTensor, packed

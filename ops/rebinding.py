@@ -1,4 +1,4 @@
-"""Checks, when the graph runs, that a tensor has the dims that `rebind` states.
+"""Dims that the user states, checked when the graph runs: `rebind`.
 
 ONNX has no assertion. The guard is a Reshape of an empty tensor to sizes that are all 0 unless a checked size differs
 from the stated one: then one of them is below -1, which every runtime refuses. The tensor itself gets a new first axis,
@@ -10,17 +10,76 @@ all but the last of consecutive Reshapes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from graphcore.build.declare import op
 from graphcore.build.guards import AXIS, GUARD, RANK
+from graphcore.build.operands import operand
+from graphcore.errors import ShapeError
 from graphcore.ir.graph import Graph
-from graphcore.ir.symbol import Symbol
-from graphcore.ops.shared.dims import Axis, Size, is_known, shape_vector
+from graphcore.ir.symbol import Symbol, TensorLike
+from graphcore.ops.shared.dims import (
+    Axis,
+    Size,
+    dims_of,
+    in_pieces,
+    is_known,
+    provably_differ,
+    shape_vector,
+)
 from graphcore.types.dim_polynomial import terms
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import TensorType, _shape, tensor_type
+
+
+@op(onnx="Shape, Equal, Where, Reshape, Unsqueeze, Squeeze")
+def rebind(x: TensorLike, shape: Any, message: str = "") -> Symbol:
+    """The same tensor under dims that the user states, which are checked when the graph runs.
+
+    x: any shape and dtype. shape: one dim or a sequence of as many ints, names and Dims as `x` has axes; an unknown
+    rank is checked too. A name that no Symbol of the graph (of the function, inside of one) has is bound to the actual
+    size; all other dims must have the stated size, or the run fails: a `Model` raises `RunError` with the message and
+    the sizes. Dims known already are not checked, and only a result that is an output is copied; a result without uses
+    is not computed and so not checked. message: for errors. Raises `ShapeError` where the dims provably differ.
+    Source: MAX; ONNX Shape, Equal and Where make the sizes that a Reshape checks, before Unsqueeze and Squeeze.
+    """
+    symbol = operand("rebind", x)
+    dims = dims_of("rebind", shape)
+    told = f" ({message})" if message else ""
+    roles = {"x": symbol}
+    own = symbol.tensor_type.shape
+    if own.is_ranked and len(dims) != symbol.rank:
+        raise ShapeError(
+            f"rebind: {_shape(dims)} has {len(dims)} dims and {symbol.shape} has {symbol.rank}{told}",
+            operands=roles,
+            help="give one dim for each axis; ops.reshape changes the rank",
+        )
+    for axis, (known, dim) in enumerate(zip(own, dims, strict=True) if own.is_ranked else ()):
+        if provably_differ(known, dim):
+            raise ShapeError(
+                f"rebind: axis {axis} is {known} and cannot be {dim}{told}",
+                operands=roles,
+                help="rebind states what is true already; ops.reshape and slices change a shape",
+            )
+    return rebound(symbol, dims, message)
+
+
+def _rebind_method(self: Symbol, *shape: Any, message: str = "") -> Symbol:
+    if len(shape) == 2 and isinstance(shape[0], (list, tuple)) and isinstance(shape[1], str):
+        return rebind(self, *shape)  # the message follows a list of dims, as in the function
+    return _rebind_in_pieces(self, *shape, message=message)
+
+
+_rebind_in_pieces = in_pieces(rebind)
+_rebind_method.__name__ = _rebind_method.__qualname__ = "rebind"
+_rebind_method.__doc__ = rebind.__doc__
+setattr(Symbol, "rebind", _rebind_method)  # noqa: B010 - declared for type checkers in Symbol
+
+
+# The check
 
 _EXACT = {"allowzero": 1}  # 0 is an axis of size 0, not one that is kept
 
@@ -143,6 +202,3 @@ def _int(op_type: str, x: Symbol, y: Symbol) -> Symbol:
 
 def _ints(length: int) -> TensorType:
     return tensor_type(DType.int64, _shape([Dim(length)]))
-
-
-__all__ = ["AXIS", "GUARD", "RANK", "rebound"]

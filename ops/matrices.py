@@ -1,8 +1,4 @@
-"""ONNX Loops, and what the algorithms of linear algebra carry through them.
-
-An algorithm is one Loop whose body works on the whole stack of matrices at once: its graph has as many nodes for a
-matrix of 500 rows as for one of 5.
-"""
+"""Parts of linear algebra that ONNX has no operators for: Loops over stacks of matrices, and their steps."""
 
 from __future__ import annotations
 
@@ -11,15 +7,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from graphcore.build import primitives as e
+from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.bodies import body
 from graphcore.ir.symbol import Symbol
 from graphcore.ops.axes import squeeze, transpose_matrix, unsqueeze
 from graphcore.ops.complex_numbers import complex_, conj, imag, real
 from graphcore.ops.elementwise import abs as magnitude
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
+from graphcore.ops.shared.reshape import reshaped
 from graphcore.types.dims import Dim
-from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import TensorType, _shape, tensor_type
+from graphcore.types.dtypes import DType, real_of
+from graphcore.types.tensor_types import Shape, TensorType, _shape, tensor_type
 
 _SCALAR = _shape(())
 
@@ -186,3 +184,116 @@ def common_scale(a: Symbol) -> Symbol:
     """The divisors that bring the greatest elements of matrices to about 1: [..., 1, 1]. NaN for what is not finite."""
     greatest = reduced("ReduceMax", reduced("ReduceMax", magnitude(a), -1), -2)
     return e.where(greatest < float("inf"), binary_scale(greatest), e.const(greatest, float("nan")))
+
+
+# Diagonals
+
+
+def diagonal_of(x: Symbol, offset: int = 0) -> Symbol:
+    """A diagonal of matrices. x: [..., m, n]. Returns [..., k].
+
+    Of the elements in a row it is every n + 1st. Raises `ShapeError` where the sizes do not say how long it is.
+    """
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise DTypeError(f"diagonal: offset={offset!r} is no int", operands={"x": x}, help="give an int")
+    m, n = x.shape[-2:]
+    length: Dim | int
+    if m.is_static and n.is_static:
+        length = min(int(m) - max(-offset, 0), int(n) - max(offset, 0))
+        start = offset if offset >= 0 else -offset * int(n)
+    elif m is n and not m.is_dynamic and offset == 0:
+        length, start = n, 0
+    else:
+        raise ShapeError(
+            f"diagonal: how long the diagonal {offset} of {m} rows and {n} columns is must be known",
+            operands={"x": x},
+            help="give matrices of known sizes, or take the main diagonal of square ones",
+        )
+    if isinstance(length, int) and length <= 0:
+        return filled(x, [*stack_axes(x), Dim(0)])
+    flat = reshaped("diagonal", x, [*(Axis(x, axis) for axis in stack_axes(x)), m * n], {"x": x})
+    stop = start + (length - 1) * (int(n) + 1) + 1 if isinstance(length, int) else 2**62
+    bounds = [e.ints(x, [value]) for value in (start, stop, flat.rank - 1)]
+    return e.emit("Slice", flat, *bounds, shape_vector(x.graph, [n + 1], (x,)), shape=Shape([*x.shape[:-2], length]))
+
+
+# Elimination and substitution
+
+
+def pivoted(a: Symbol, k: Symbol, rows: Symbol) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    """Choose the pivot of column `k` among the rows from `k` on: the greatest magnitude, the first of equal ones.
+
+    a: [..., m, n]. k: an int64 scalar. rows: int64 [m, 1]. Returns the place of the pivot, int64 [..., 1, 1]; its row,
+    [..., 1, n]; the matrices with row k moved to that place; and the multiple of the pivot's row that each row below k
+    loses, [..., m, 1]. A column without a pivot is passed over, as in LAPACK's getrf.
+    """
+    zero, one = e.const(a, 0.0), e.const(a, 1.0)
+    batch = a.rank - 2
+    column, row = at(a, k, -1), at(a, k, -2)
+    sizes = e.emit("Abs", column, dtype=real_of(a.dtype))
+    candidates = e.where(_from(rows, k), sizes, e.const(sizes, -1.0))
+    shape = column.shape[:-2] + row.shape[-2:-1] + column.shape[-1:]
+    place = e.emit("ArgMax", candidates, dtype=DType.int64, shape=shape, axis=batch, keepdims=1)
+    chosen = unsqueeze(row_of_each(a, squeeze(place, -1)), -2)
+    pivot = at(chosen, k, -1)
+    moved = e.where(e.equal(rows, place), row, a)
+    share = e.emit("Div", at(moved, k, -1), e.where(e.equal(pivot, zero), one, pivot))
+    factor = e.where(e.greater(rows, k), share, zero)
+    return place, chosen, moved, factor
+
+
+def _from(rows: Symbol, k: Symbol) -> Symbol:
+    return e.emit("GreaterOrEqual", rows, k, dtype=DType.bool)
+
+
+def row_of_each(a: Symbol, place: Symbol) -> Symbol:
+    """The row of each matrix at a place of its own. a: [..., m, n]. place: int64 [..., 1]. Returns [..., n]."""
+    return e.emit("GatherND", a, place, shape=a.shape[:-2] + a.shape[-1:], batch_dims=a.rank - 2)
+
+
+def factored(a: Symbol, steps: Symbol) -> tuple[Symbol, Symbol]:
+    """Return L and U packed in one matrix, and the order of rows: rows of `a` in that order are L @ U.
+
+    a: [..., m, n]. steps: the lesser of m and n, an int64 scalar. Returns [..., m, n], L without its ones below the
+    diagonal, and int64 [..., m].
+    """
+
+    def step(k: Symbol, a: Symbol, order: Symbol, rows: Symbol, columns: Symbol) -> list[Symbol]:
+        place, chosen, moved, factor = pivoted(a, k, rows)
+        here = e.equal(rows, k)
+        left = e.where(e.equal(columns, k), factor, reduced_by(moved, factor, chosen))
+        left = e.where(e.less(columns, k), moved, left)
+        left = e.where(e.greater(rows, k), left, e.where(here, chosen, moved))
+        first = unsqueeze(row_of_each(order, squeeze(place, -1)), -2)
+        order = e.where(here, first, e.where(e.equal(rows, place), at(order, k, -2), order))
+        return [left, order]
+
+    rows = rows_of(a)
+    start = e.emit("Add", rows, filled(a, [*range(a.rank - 1), Dim(1)], 0, DType.int64))
+    packed, order = repeat(steps, [a, start], step, [rows, columns_of(a)])
+    return packed, squeeze(order, -1)
+
+
+def reduced_by(rows: Symbol, factor: Symbol, row: Symbol) -> Symbol:
+    """The rows less a multiple of one row for each."""
+    return e.emit("Sub", rows, e.emit("Mul", factor, row))
+
+
+def substituted(t: Symbol, y: Symbol, *, lower: bool = False, unit: bool = False) -> Symbol:
+    """Return what triangular matrices multiply to `y`. t: [..., n, n]. y: [..., n, k]. Returns [..., n, k].
+
+    lower: the lower triangle is read, else the upper one. unit: the diagonal is taken for ones, and not read.
+    """
+    last = e.emit("Sub", count_of(t, -2), t.graph.build.scalar(1, DType.int64))
+
+    def step(i: Symbol, x: Symbol, t: Symbol, y: Symbol, rows: Symbol, columns: Symbol, last: Symbol) -> list[Symbol]:
+        k = i if lower else e.emit("Sub", last, i)
+        row, right = at(t, k, -2), at(y, k, -2)
+        known = e.where((e.less if lower else e.greater)(columns, k), row, e.const(t, 0.0))
+        rest = e.emit("Sub", right, e.emit("MatMul", known, x, shape=right.shape))
+        made = rest if unit else e.emit("Div", rest, at(row, k, -1))
+        return [e.where(e.equal(rows, k), made, x)]
+
+    start = filled(y, range(y.rank))
+    (x,) = repeat(count_of(t, -2), [start], step, [t, y, rows_of(t), columns_of(t), last])
+    return x

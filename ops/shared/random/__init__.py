@@ -1,1 +1,0 @@
-"""Random numbers from a counter, and draws from distributions."""
