@@ -1,8 +1,8 @@
 """The methods of Graph and Symbol that need more than a graph: ops, passes, files, the runtime.
 
-They are attached here, as the ops are attached to Symbol; the classes list them under TYPE_CHECKING for editors and
-type checkers. Code of the package calls the functions that they stand for. What is imported late is not needed to build
-a graph.
+They are attached here, as the ops are attached to Symbol. For editors and type checkers `ir/attached.pyi` names those
+of Graph, and Symbol lists its own under TYPE_CHECKING. Code of the package calls the functions that they stand for.
+What is imported late is not needed to build a graph.
 """
 
 from __future__ import annotations

@@ -1,31 +1,30 @@
-"""The stubs of methods that are attached to Graph and Symbol, held against the functions."""
+"""What checkers see of the methods that are attached to Graph and Symbol, held against the functions."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import os
 from collections.abc import Iterator
-
-import pytest
+from pathlib import Path
 
 from graphcore import Graph, Symbol, graph_methods, surgery_methods
 from graphcore.ir import graph
 
 
-def _stubs(owner: type) -> Iterator[ast.FunctionDef]:
-    """Yield the methods that a class declares for checkers: Graph in a stub of its base, Symbol under TYPE_CHECKING."""
-    if owner is Graph:
-        path = os.path.join(os.path.dirname(graph.__file__), "attached.pyi")
-        with open(path, encoding="utf-8") as file:
-            (base,) = (each for each in ast.parse(file.read()).body if isinstance(each, ast.ClassDef))
-        yield from (each for each in base.body if isinstance(each, ast.FunctionDef))
-        return
-    (tree,) = ast.parse(inspect.getsource(owner)).body
+def _stubs() -> Iterator[ast.FunctionDef]:
+    """Yield the methods that Symbol declares for checkers, under TYPE_CHECKING."""
+    (tree,) = ast.parse(inspect.getsource(Symbol)).body
     assert isinstance(tree, ast.ClassDef)
     for part in tree.body:
         if isinstance(part, ast.If) and ast.unparse(part.test) == "TYPE_CHECKING":
             yield from (each for each in part.body if isinstance(each, ast.FunctionDef))
+
+
+def _named() -> dict[str, str]:
+    """Return what the base of Graph for checkers has: the functions of the two modules by the names of the methods."""
+    page = Path(graph.__file__).with_name("attached.pyi").read_text(encoding="utf-8")
+    (base,) = (each for each in ast.parse(page).body if isinstance(each, ast.ClassDef))
+    return {ast.unparse(n.targets[0]): ast.unparse(n.value) for n in base.body if isinstance(n, ast.Assign)}
 
 
 def _functions() -> dict[str, ast.FunctionDef]:
@@ -46,13 +45,18 @@ def _signature(function: ast.FunctionDef) -> str:
     return f"{ast.unparse(function.args)} -> {ast.unparse(function.returns) if function.returns else ''}"
 
 
-@pytest.mark.parametrize("owner", [Graph, Symbol])
-def test_stubs_have_the_signatures_of_what_is_attached(owner: type) -> None:
-    stubs = {each.name: each for each in _stubs(owner)}
+def test_base_of_graph_for_checkers_names_the_functions_that_are_attached() -> None:
+    attached = {name.removeprefix("Graph.") for name in _functions() if name.startswith("Graph.")}
+    assert attached == set(_named())
+    spaces = {"graph_methods": graph_methods, "surgery_methods": surgery_methods, "staticmethod": staticmethod}
+    for name, function in _named().items():
+        assert inspect.unwrap(eval(function, spaces)) is inspect.unwrap(vars(Graph)[name]), name
+
+
+def test_stubs_of_symbol_have_the_signatures_of_what_is_attached() -> None:
+    stubs = {each.name: each for each in _stubs()}
     attached = {
-        name.rpartition(".")[2]: function
-        for name, function in _functions().items()
-        if name.startswith(f"{owner.__name__}.")
+        name.removeprefix("Symbol."): function for name, function in _functions().items() if name.startswith("Symbol.")
     }
     assert attached
     # To type checkers nothing is an attribute that is not listed.
@@ -64,6 +68,5 @@ def test_stubs_have_the_signatures_of_what_is_attached(owner: type) -> None:
         assert summary is None or summary == (ast.get_docstring(function) or "").split("\n")[0], name
 
 
-@pytest.mark.parametrize("owner", [Graph, Symbol])
-def test_every_stub_is_attached(owner: type) -> None:
-    assert [each.name for each in _stubs(owner) if each.name not in vars(owner)] == []
+def test_every_stub_of_symbol_is_attached() -> None:
+    assert [each.name for each in _stubs() if each.name not in vars(Symbol)] == []
