@@ -132,9 +132,6 @@ def _field(x: Symbol, value: TensorLike, width: int, own: DType) -> Symbol:
     return build.cast(build.cast(unsigned(symbol), DType.uint(width)), own)
 
 
-# Unsigned integers of the width of what they are the bits of
-
-
 # x.bits
 
 

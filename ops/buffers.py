@@ -1,4 +1,7 @@
-"""Buffers: mutable values of a graph; stores and loads take effect in the order in which the graph is built."""
+"""Buffers and `print`: what a graph does besides giving outputs.
+
+Buffers are mutable values of a graph; stores and loads take effect in the order in which the graph is built.
+"""
 
 from __future__ import annotations
 
