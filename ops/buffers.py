@@ -19,7 +19,6 @@ from graphcore.ir.names import checked_name
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.creation import constant, full
 from graphcore.ops.indexing import assigned
-from graphcore.ops.shape import cast
 from graphcore.types.dtypes import DType, is_wide
 
 _NUMBERS = (bool, int, float, str)
@@ -40,7 +39,7 @@ def buffer_create(initial: Buffer | TensorLike) -> BufferValue:
         return value_of(value.graph, initial, value)
     graph = operands.graph_of("buffer_create", (initial,))
     value = graph.build.operand(initial, "buffer_create", "initial")
-    value = cast(value, value.dtype) if value.ambiguous else value
+    value = value.cast(value.dtype) if value.ambiguous else value
     return value_of(value.graph, Buffer(value.dtype, value.shape), value)
 
 
@@ -138,7 +137,7 @@ def _value(graph: Graph, op: str, held: BufferValue, value: Any) -> Symbol:
             raise DTypeError(f"{op}: {why}", operands={"buffer": held}, help=f"give what {dtype} holds") from None
     made = graph.build.operand(value, op, "value")
     if made.ambiguous or (graph.promotion.converts_stores and DType.string not in (made.dtype, dtype)):
-        return cast(made, dtype)
+        return made.cast(dtype)
     if made.dtype is dtype or holds(dtype, made.dtype):
         return operands.cast_operand(made, dtype)
     raise DTypeError(

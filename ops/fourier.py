@@ -18,7 +18,7 @@ from graphcore.build.shapes import axis_of, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.constants import constant_scalar
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.complex_numbers import as_real, complex_, imag, real
+from graphcore.ops.complex_numbers import as_real, complex_
 from graphcore.ops.shared.attributes import choice, whole
 from graphcore.ops.shared.dims import Axis, dim_value, product, shape_vector
 from graphcore.ops.shared.reshape import reshaped
@@ -347,7 +347,7 @@ def _of_complex_signal(
             help="say onesided=False",
         )
     (a, b), (c, d) = (
-        as_real(stft(part, frame_length, frame_step, window, onesided=False)) for part in (real(x), imag(x))
+        as_real(stft(part, frame_length, frame_step, window, onesided=False)) for part in (x.real, x.imag)
     )
     return complex_(a - d, b + c)
 

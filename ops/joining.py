@@ -13,7 +13,6 @@ from graphcore.build.operands import operand, promote
 from graphcore.build.shapes import axis_of, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol, TensorLike
-from graphcore.ops.shape import flatten
 from graphcore.ops.shared.dims import Axis, dims_of, provably_differ, shape_vector, with_dims
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -234,7 +233,7 @@ def repeat_interleave(
     symbol = operand("repeat_interleave", x)
     roles = {"x": symbol}
     if axis is None:
-        symbol, along = flatten(symbol), 0
+        symbol, along = symbol.flatten(), 0
     else:
         along = axis_of("repeat_interleave", axis, symbol.rank, roles)
     said = None if out_dim is None else dims_of("repeat_interleave", [out_dim])[0]
@@ -264,7 +263,7 @@ def _repeated_all(x: Symbol, count: int, axis: int) -> Symbol:
     copies[axis + 1] = count
     shape = with_dims(thin.shape, axis + 1, axis + 2, Dim(count))
     tiled = x.graph.build.emit("Tile", (thin, x.graph.build.vector(copies)), retype(x, shape=shape))
-    return flatten(tiled, axis, axis + 1)
+    return tiled.flatten(axis, axis + 1)
 
 
 def _repeated_each(x: Symbol, counts: np.ndarray[Any, Any], axis: int, roles: dict[str, Symbol]) -> Symbol:

@@ -12,7 +12,6 @@ from graphcore.build.operands import graph_of, promote
 from graphcore.build.shapes import axes_of, axis_of, broadcast_shapes, check_axis_from_end, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.complex_numbers import conj
 from graphcore.ops.shared import einsum as _einsum
 from graphcore.ops.shared.dims import Axis
 from graphcore.ops.shared.einsum import Equation
@@ -187,7 +186,7 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Symbol:
         )
     promoted, dtype = promote("vecdot", "arithmetic", roles)
     if promoted[0].dtype.is_complex:
-        promoted[0] = conj(promoted[0])
+        promoted[0] = promoted[0].conj()
     left, right = (_moved_last(s, axis_of("vecdot", axis, s.rank, roles)) for s in promoted)
     row = e.emit("Unsqueeze", left, e.ints(left, [-2]), shape=Shape([*left.shape[:-1], 1, left.shape[-1]]))
     column = e.emit("Unsqueeze", right, e.ints(right, [-1]), shape=Shape([*right.shape, 1]))

@@ -10,8 +10,7 @@ from graphcore.build import primitives as e
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.bodies import body
 from graphcore.ir.symbol import Symbol
-from graphcore.ops.axes import squeeze, transpose_matrix, unsqueeze
-from graphcore.ops.complex_numbers import complex_, conj, imag, real
+from graphcore.ops.complex_numbers import complex_, imag, real
 from graphcore.ops.elementwise import abs as magnitude
 from graphcore.ops.shared.dims import Axis, Size, shape_vector
 from graphcore.ops.shared.reshape import reshaped
@@ -63,7 +62,7 @@ def count_of(x: Symbol, axis: int) -> Symbol:
     dim = x.shape[axis]
     if dim.is_static:
         return x.graph.build.scalar(int(dim), DType.int64)
-    return squeeze(shape_vector(x.graph, [Axis(x, axis % x.rank)]), 0)
+    return shape_vector(x.graph, [Axis(x, axis % x.rank)]).squeeze(0)
 
 
 def positions(x: Symbol, axis: int) -> Symbol:
@@ -77,7 +76,7 @@ def positions(x: Symbol, axis: int) -> Symbol:
 
 def rows_of(x: Symbol) -> Symbol:
     """The number of its row for every row of a matrix: int64 [m, 1]."""
-    return unsqueeze(positions(x, -2), 1)
+    return positions(x, -2).unsqueeze(1)
 
 
 def columns_of(x: Symbol) -> Symbol:
@@ -126,12 +125,12 @@ def at(x: Symbol, k: Symbol, axis: int) -> Symbol:
 
 def turned(x: Symbol) -> Symbol:
     """The matrices transposed."""
-    return transpose_matrix(x)
+    return x.mT
 
 
 def adjoint(x: Symbol) -> Symbol:
     """The matrices transposed, and conjugated where they are complex."""
-    return conj(turned(x)) if x.dtype.is_complex else turned(x)
+    return turned(x).conj() if x.dtype.is_complex else turned(x)
 
 
 def reduced(op_type: str, x: Symbol, axis: int) -> Symbol:
@@ -234,7 +233,7 @@ def pivoted(a: Symbol, k: Symbol, rows: Symbol) -> tuple[Symbol, Symbol, Symbol,
     candidates = e.where(_from(rows, k), sizes, e.const(sizes, -1.0))
     shape = column.shape[:-2] + row.shape[-2:-1] + column.shape[-1:]
     place = e.emit("ArgMax", candidates, dtype=DType.int64, shape=shape, axis=batch, keepdims=1)
-    chosen = unsqueeze(row_of_each(a, squeeze(place, -1)), -2)
+    chosen = row_of_each(a, place.squeeze(-1)).unsqueeze(-2)
     pivot = at(chosen, k, -1)
     moved = e.where(e.equal(rows, place), row, a)
     share = e.emit("Div", at(moved, k, -1), e.where(e.equal(pivot, zero), one, pivot))
@@ -264,14 +263,14 @@ def factored(a: Symbol, steps: Symbol) -> tuple[Symbol, Symbol]:
         left = e.where(e.equal(columns, k), factor, reduced_by(moved, factor, chosen))
         left = e.where(e.less(columns, k), moved, left)
         left = e.where(e.greater(rows, k), left, e.where(here, chosen, moved))
-        first = unsqueeze(row_of_each(order, squeeze(place, -1)), -2)
+        first = row_of_each(order, place.squeeze(-1)).unsqueeze(-2)
         order = e.where(here, first, e.where(e.equal(rows, place), at(order, k, -2), order))
         return [left, order]
 
     rows = rows_of(a)
     start = e.emit("Add", rows, filled(a, [*range(a.rank - 1), Dim(1)], 0, DType.int64))
     packed, order = repeat(steps, [a, start], step, [rows, columns_of(a)])
-    return packed, squeeze(order, -1)
+    return packed, order.squeeze(-1)
 
 
 def reduced_by(rows: Symbol, factor: Symbol, row: Symbol) -> Symbol:

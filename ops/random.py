@@ -19,8 +19,6 @@ from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.gathering import gather
-from graphcore.ops.reduction import max as greatest
-from graphcore.ops.reduction import sum as total_of
 from graphcore.ops.shared import counter
 from graphcore.ops.shared.attributes import real
 from graphcore.ops.shared.counter import F32, F64, U32, Places
@@ -175,7 +173,7 @@ def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -
         raise ShapeError(f"{name}: samples is {samples!r}", help="give a number of 1 or more")
     graph = graph_of(name, (symbol, seed))
     logs = graph.build.cast(symbol, F64)
-    weights = e.emit("Exp", e.emit("Sub", logs, greatest(logs, axis=-1, keepdims=True), shape=logs.shape))
+    weights = e.emit("Exp", e.emit("Sub", logs, logs.max(axis=-1, keepdims=True), shape=logs.shape))
     sums = cumsum(weights, axis=-1)
     total, sums = sums[..., -1:], sums[..., :-1]
     sizes = [*_sizes(symbol)[:-1], Dim(samples or 1)]
@@ -185,7 +183,7 @@ def categorical(logits: TensorLike, samples: int | None = None, *, seed: Seed) -
     drawn = e.emit("Unsqueeze", drawn, graph.build.vector([-1]), shape=_shape([*drawn.shape, Dim(1)]))
     sums = e.emit("Unsqueeze", sums, graph.build.vector([-2]), shape=_shape([*sums.shape[:-1], Dim(1), sums.shape[-1]]))
     passed = e.emit("LessOrEqual", sums, drawn, dtype=DType.bool, shape=shape)
-    made = total_of(graph.build.cast(passed, _I64), axis=-1)
+    made = graph.build.cast(passed, _I64).sum(axis=-1)
     return made if samples is not None else made[..., 0]
 
 

@@ -13,8 +13,7 @@ from graphcore.build.operands import operand, promote
 from graphcore.build.shapes import axes_of, axis_of, retype
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.indexing import getitem
-from graphcore.ops.shape import reshape, reshape_like
+from graphcore.ops.shape import reshape_like
 from graphcore.ops.shared.attributes import choice, whole
 from graphcore.ops.shared.dims import Axis, dims_of, shape_vector
 from graphcore.ops.shared.reshape import reshaped
@@ -40,7 +39,7 @@ def flip(x: TensorLike, axis: int | Sequence[int] | None = None) -> Symbol:
     axes = axes_of("flip", axis, symbol.rank, {"x": symbol})
     if not axes:
         return symbol
-    return getitem(symbol, tuple(slice(None, None, -1 if i in axes else None) for i in range(symbol.rank)))
+    return symbol[tuple(slice(None, None, -1 if i in axes else None) for i in range(symbol.rank))]
 
 
 @op(onnx="Slice, Concat, Gather", rule="keep")
@@ -65,7 +64,7 @@ def roll(
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(given)} axes", operands=roles, help="give one each")
     checked = [_shift(symbol, distance) for distance in shifts]
     if axis is None:
-        return reshape_like(_rolled(reshape(symbol, -1), checked[0], 0), symbol)
+        return reshape_like(_rolled(symbol.reshape(-1), checked[0], 0), symbol)
     for distance, one in zip(checked, given, strict=True):
         symbol = _rolled(symbol, distance, axis_of("roll", one, symbol.rank, roles))
     return symbol
@@ -94,7 +93,7 @@ def _rolled(x: Symbol, shift: int | Symbol, axis: int) -> Symbol:
         if not distance:
             return x
         before = [slice(None)] * axis
-        parts = [getitem(x, (*before, slice(-distance, None))), getitem(x, (*before, slice(None, -distance)))]
+        parts = [x[(*before, slice(-distance, None))], x[(*before, slice(None, -distance))]]
         return e.emit("Concat", *parts, shape=x.shape, axis=axis)
     count = e.emit("Squeeze", shape_vector(x.graph, [Axis(x, axis)]), dtype=DType.int64, shape=_shape(()))
     places = e.emit("Range", e.const(count, 0), count, e.const(count, 1), shape=_shape([size]))

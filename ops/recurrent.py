@@ -16,7 +16,6 @@ from graphcore.build.shapes import Roles, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Constant, Symbol, TensorLike
 from graphcore.ops.activation import relu, sigmoid
-from graphcore.ops.axes import unsqueeze
 from graphcore.ops.control import scan
 from graphcore.ops.gathering import where
 from graphcore.ops.joining import concat, split, stack
@@ -350,7 +349,7 @@ def _recurrent_steps(
     """Compute each direction by a Scan over the steps. Weights and states as ONNX has them."""
     count = 2 if direction == "bidirectional" else 1
     step = _Step(cell, hidden_size, "Relu" in activations, bool(linear_before_reset))
-    ends = None if lengths is None else unsqueeze(e.cast(lengths, DType.int64), 1)
+    ends = None if lengths is None else e.cast(lengths, DType.int64).unsqueeze(1)
     counted = e.emit("Squeeze", shape_vector(x.graph, [Axis(x, 0)]), dtype=DType.int64, shape=_shape(()))
     places = e.emit("Range", e.const(counted, 0), counted, e.const(counted, 1), shape=x.shape[:1])
     rows, states = [], []
@@ -368,7 +367,7 @@ def _recurrent_steps(
         last, made = scan(run, start, (mine, places), reverse=backward)
         rows.append(made)
         states.append(last)
-    y = concat([unsqueeze(made, 1) for made in rows], 1)
+    y = concat([made.unsqueeze(1) for made in rows], 1)
     return (y, *(stack([state[i] for state in states]) for i in range(2 if cell == "LSTM" else 1)))
 
 

@@ -13,7 +13,6 @@ from graphcore.build.shapes import axes_of, axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.state.closed import change
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.complex_numbers import imag, real
 from graphcore.ops.elementwise import maximum, minimum
 from graphcore.ops.shared.dims import Axis, product
 from graphcore.ops.shared.reductions import Axes, check_not_empty, emit_reduction, reduced_shape
@@ -130,7 +129,7 @@ def _spread(name: str, op_type: str, x: TensorLike, axis: Axes, correction: floa
             help="0 for the whole population, 1 for a sample of it",
         )
     if dtype.is_complex:
-        sums = [_spread("var", "Variance", part, axes, correction, keepdims) for part in (real(symbol), imag(symbol))]
+        sums = [_spread("var", "Variance", part, axes, correction, keepdims) for part in (symbol.real, symbol.imag)]
         variance = e.emit("Add", *sums)
         return variance if op_type == "Variance" else e.emit("Sqrt", variance)
     type_ = tensor_type(dtype, reduced_shape(symbol.shape, axes, keepdims))

@@ -14,7 +14,6 @@ from graphcore.build.shapes import axis_of
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
 from graphcore.ops.control import scan
-from graphcore.ops.reduction import max, min
 from graphcore.ops.shared.dims import Axis, product, shape_vector
 from graphcore.ops.shared.reshape import as_size, reshaped
 from graphcore.types.dims import Dim
@@ -252,7 +251,7 @@ def _running_extreme(name: str, op_type: str, x: TensorLike, axis: int, reverse:
     bounds = [e.ints(symbol, [value]) for value in ((-1, 2**62) if reverse else (0, 1))]
     shape = _shape([Dim.dynamic() if i == position else d for i, d in enumerate(symbol.shape)])
     ends = e.emit("Slice", symbol, *bounds, e.ints(symbol, [position]), shape=shape)
-    first = (max if op_type == "Max" else min)(ends, axis=position)
+    first = (ends.max if op_type == "Max" else ends.min)(axis=position)
     return scan(step, first, symbol, axis=position, reverse=reverse, out_axis=position)[1]  # type: ignore[no-any-return]
 
 

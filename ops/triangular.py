@@ -10,9 +10,7 @@ from graphcore.build.operands import operand, promote, promote_one
 from graphcore.build.shapes import broadcast_shapes, retype, same_dim
 from graphcore.errors import DTypeError, ShapeError
 from graphcore.ir.symbol import Symbol, TensorLike
-from graphcore.ops.axes import squeeze, transpose_matrix, unsqueeze
 from graphcore.ops.matrices import count_of, factored, filled, identities, least, rows_of, stack_axes, substituted
-from graphcore.ops.shape import broadcast_to, cast
 from graphcore.ops.shared.dims import Axis, shape_vector
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, _shape, tensor_type
@@ -149,7 +147,7 @@ def lu_factor(x: TensorLike) -> tuple[Symbol, Symbol]:
     floats below 32 bits computed in float32 and rounded once. Raises `ShapeError` below rank 2. ONNX Loop.
     """
     packed, order, dtype = _factored("lu_factor", x)
-    return cast(packed, dtype), order
+    return packed.cast(dtype), order
 
 
 @op(onnx="Loop", rule="float")
@@ -174,9 +172,9 @@ def lu(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
     lower = e.emit("Add", lower, identities(lower, -2, -1))
     upper = triu(packed if k is m else packed[..., : int(k), :])
     zeros = filled(packed, [*stack_axes(packed), -2, -2])
-    place = e.equal(rows_of(zeros), unsqueeze(order, -2))
+    place = e.equal(rows_of(zeros), order.unsqueeze(-2))
     permutation = e.where(place, e.const(zeros, 1.0), zeros)
-    return cast(permutation, dtype), cast(lower, dtype), cast(upper, dtype)
+    return permutation.cast(dtype), lower.cast(dtype), upper.cast(dtype)
 
 
 def _factored(name: str, x: TensorLike) -> tuple[Symbol, Symbol, DType]:
@@ -185,7 +183,7 @@ def _factored(name: str, x: TensorLike) -> tuple[Symbol, Symbol, DType]:
         raise ShapeError(
             f"{name}: a tensor of rank {matrices.rank} is no matrix", operands={"x": matrices}, help="give [..., m, n]"
         )
-    computed = cast(matrices, computing_dtype(dtype))
+    computed = matrices.cast(computing_dtype(dtype))
     k = least(*matrices.shape[-2:])
     if k is None:
         steps = e.emit("Min", count_of(matrices, -2), count_of(matrices, -1))
@@ -219,15 +217,15 @@ def triangular_solve(
     stack = _system(roles)
     (matrices, right), dtype = promote("triangular_solve", "float", roles)
     is_vector = right.rank == 1
-    right = unsqueeze(right, -1) if is_vector else right
+    right = right.unsqueeze(-1) if is_vector else right
     matrices, right = (
-        cast(x if x.shape[:-2] == stack else broadcast_to(x, stack + x.shape[-2:]), computing_dtype(dtype))
+        (x if x.shape[:-2] == stack else x.broadcast_to(stack + x.shape[-2:])).cast(computing_dtype(dtype))
         for x in (matrices, right)
     )
     if transposed:
-        matrices = transpose_matrix(matrices)
+        matrices = matrices.mT
     x = substituted(matrices, right, lower=lower is not transposed, unit=unit_diagonal)
-    return cast(squeeze(x, -1) if is_vector else x, dtype)
+    return (x.squeeze(-1) if is_vector else x).cast(dtype)
 
 
 def _system(roles: dict[str, Symbol]) -> Shape:
