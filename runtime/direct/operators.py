@@ -217,10 +217,16 @@ def _recurrent(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None])
     return _of_first(node, given)
 
 
+_LONGEST_STEP = 3
+"""With a stride up to this there is no gap of three elements between the windows of a convolution."""
+
+
 def _convolved(scan: Asked, node: onnx.NodeProto, given: Sequence[DType | None]) -> Sequence[DType] | None:
     if any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute):
         if any(a.name == "dilations" and {*a.ints} - {1} for a in node.attribute):
             return None  # which the kernel refuses
+        if any(a.name == "strides" and max(a.ints, default=1) > _LONGEST_STEP for a in node.attribute):
+            return None  # between windows with gaps it pads by numbers below 0
     # Filters that only the run knows may have no elements.
     is_known = len(node.input) > 1 and node.input[1] in scan.dims
     return _of_first(node, given) if is_known or not scan.rules.has_trap(empty.KERNELS.trap) else None

@@ -83,6 +83,26 @@ def test_windows_are_those_of_onnx(op: str, mode: str, size: int, gap: int, step
     np.testing.assert_allclose(made, want, rtol=1e-6)
 
 
+@pytest.mark.numbers
+@pytest.mark.parametrize("there", [4, 5, 8])
+@pytest.mark.parametrize("step", [4, 6])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("op", ["Conv", "ConvInteger"])
+def test_convolutions_with_gaps_begin_at_the_first_element(
+    op: str, mode: str, size: int, step: int, there: int
+) -> None:
+    model, filters = windows(op, [1, 1, there, there + 1], strides=[step] * 2, auto_pad=mode, kernel_shape=[size] * 2)
+    bare = onnx.ModelProto.FromString(model.SerializeToString())
+    bare.graph.node[0].attribute.remove(next(a for a in bare.graph.node[0].attribute if a.name == "kernel_shape"))
+    x = np.random.default_rng(0).integers(1, 9, (1, 1, there, there + 1))
+    x = x.astype(np.uint8 if op == "ConvInteger" else np.float32)
+    want = expected(op, mode, x, filters, 1, step)
+    for proto in (model, bare):
+        (made,) = gc.InferenceSession(intra_op_num_threads=1).load(proto)(x)
+        np.testing.assert_array_equal(made, want)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_pads_are_counted_when_an_average_counts_them(mode: str) -> None:
     attributes = {"kernel_shape": [2, 2], "dilations": [3, 3], "auto_pad": mode}

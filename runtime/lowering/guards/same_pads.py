@@ -1,7 +1,7 @@
 """Write pads in numbers where auto_pad asks for them around windows with dilations or with gaps between them.
 
 Kernels of onnxruntime pad as if there were no dilations, so that pools give less than ONNX says and convolutions are
-refused; between windows with gaps they pad by numbers below 0.
+refused; between windows with gaps they pad by numbers below 0, and begin behind the first element.
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ def _found(graph: Graph) -> Iterator[Node]:
 
 
 def _has_gaps(node: Node) -> bool:
-    """Return whether windows of a pool leave gaps between them."""
-    steps, sizes = node.attributes.get("strides", ()), node.attributes.get("kernel_shape", ())
-    return _FILTERS[node.op_type] is None and any(step > size for step, size in zip(steps, sizes, strict=False))
+    """Return whether windows leave such gaps between them that a kernel pads wrongly: of convolutions gaps of 3."""
+    place, steps = _FILTERS[node.op_type], node.attributes.get("strides", ())
+    sizes = node.attributes.get("kernel_shape", ())
+    filters = None if sizes or place is None else node.inputs[place]
+    if filters is not None and filters.shape.is_ranked:
+        sizes = [int(dim) if dim.is_static else step for dim, step in zip(filters.shape[2:], steps, strict=False)]
+    most = 0 if place is None else 2
+    return any(step - size > most for step, size in zip(steps, sizes, strict=False))
 
 
 def _write(graph: Graph, node: Node) -> None:
