@@ -257,7 +257,7 @@ def _powers(x: Array, y: Array) -> Sequence[Array]:
 def _unique(x: Array, axis: int | None = None, sorted: int = 1) -> Sequence[Array]:
     rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, 0)
     lines = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-    keys = [tuple((each != each, each) for each in line) for line in lines.tolist()]  # NaN behind all numbers
+    keys = [tuple((each != each, each == each and each) for each in line) for line in lines.tolist()]  # NaN is last
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     order = builtins.sorted(first) if sorted else list(dict.fromkeys(keys))
     at = np.array([first[key] for key in order], np.int64)

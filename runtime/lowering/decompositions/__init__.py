@@ -62,6 +62,7 @@ def _table() -> dict[tuple[str, DType], Decomposition]:
         (("ReduceMax", "ReduceMin"), (DType.int16,), reductions.extreme_int16),
         (("ArgMax", "ArgMin"), WIDE_FLOATS, reductions.argument_floats),
         (("TopK",), WIDE_FLOATS, rearranging.top_k_floats),
+        (("Unique",), WIDE_FLOATS, rearranging.unique_floats),
         (("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), (DType.uint64,), matmul.ordered_view),
         (("Sigmoid",), (DType.float32,), activations.sigmoid),
         (("LogSoftmax",), (DType.float64,), activations.log_softmax),

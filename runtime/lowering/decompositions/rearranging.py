@@ -22,7 +22,7 @@ from graphcore.runtime.lowering.decompositions.shape_arithmetic import (
 from graphcore.runtime.lowering.decompositions.signature import Replacement
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
-from graphcore.types.tensor_types import _shape
+from graphcore.types.tensor_types import _shape, tensor_type
 
 
 def where_bool(b: Builder, call: Call) -> Replacement:
@@ -73,17 +73,35 @@ def _has_no_zeros(b: Builder, symbol: Symbol) -> bool:
 def top_k_floats(b: Builder, call: Call) -> Replacement:
     """Compute TopK of floats by integers in the same order, NaN the greatest, which the kernel misplaces."""
     x, k = call.inputs
+    keys = _in_order(b, x)
+    types = [t.cast(keys.dtype) if t.dtype is x.dtype else t for t in call.types]
+    _, positions = b.legal(call._replace(inputs=[keys, k], types=types))
+    axis = call.attributes.get("axis", -1)
+    return b.native("GatherElements", x, positions, shape=call.shape, axis=axis), positions
+
+
+def unique_floats(b: Builder, call: Call) -> Replacement:
+    """Compute Unique of floats by integers in the same order, which keep NaN as one value; the kernel loses it."""
+    (x,) = call.inputs
+    keys = _in_order(b, x)
+    first = call.types[1] if len(call.types) > 1 else tensor_type(DType.int64, _shape([Dim.dynamic()]))
+    types = [call.types[0].cast(keys.dtype), first, *call.types[2:]]
+    _, places, *others = b.legal(call._replace(inputs=[keys], types=types))
+    if "axis" not in call.attributes:
+        x = b.native("Reshape", x, b.vector([-1]), shape=_shape([x.shape.size]))
+    y = b.native("Gather", x, places, shape=call.shape, axis=call.attributes.get("axis", 0))
+    return (y, places, *others)[: len(call.types)]
+
+
+def _in_order(b: Builder, x: Symbol) -> Symbol:
+    """Return integers in the order of floats: equal for equal zeros, and the greatest for NaN."""
     whole = DType.int32 if x.dtype is DType.float32 else DType.int64
     least = -(1 << (whole.bits - 1))
     bits = b.view(x, whole)
     below = b.native("Less", bits, b.scalar(0, whole), dtype=DType.bool)
     keys = b.native("Where", below, b.native("Sub", b.scalar(least, whole), bits), bits, dtype=whole)
     unknown = b.native("IsNaN", x, dtype=DType.bool)
-    keys = b.native("Where", unknown, b.scalar(-least - 1, whole), keys, dtype=whole)
-    types = [t.cast(whole) if t.dtype is x.dtype else t for t in call.types]
-    _, positions = b.legal(call._replace(inputs=[keys, k], types=types))
-    axis = call.attributes.get("axis", -1)
-    return b.native("GatherElements", x, positions, shape=call.shape, axis=axis), positions
+    return b.native("Where", unknown, b.scalar(-least - 1, whole), keys, dtype=whole)
 
 
 # Operators that move elements, by operators that have a kernel for every dtype.

@@ -79,8 +79,9 @@ def _unique() -> Iterator[Probe]:
     for dtype in (D.int8, D.int64, *WIDE, D.string):
         for shape, axis, want in (((2, 0), 0, (1, 0)), ((0, 3), 1, (0, 1)), ((2, 0, 3), 2, (2, 0, 1))):
             names = (empty.trap("Unique", dtype),)
-            build = operator("Unique", axis=axis)
-            yield Probe(dtype, (), (np.zeros(shape),), build, (np.zeros(want),), names=names, dies=True)
+            build, given, wanted = operator("Unique", axis=axis), (np.zeros(shape),), (np.zeros(want),)
+            hiding = (f"Unique {dtype}",) if dtype in WIDE else ()
+            yield Probe(dtype, (), given, build, wanted, names=names, beside=hiding, dies=True)
 
 
 def _reversed() -> Iterator[Probe]:

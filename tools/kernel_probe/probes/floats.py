@@ -26,6 +26,7 @@ def families() -> list[Family]:
     return [
         Family("Extremes see a NaN only in some places, and lose it in others.", [*_extremes()]),
         Family("TopK puts a NaN where it does not belong.", [*_sorted()]),
+        Family("Unique takes a NaN for some other number.", [*_unique()]),
         Family("Where loses the sign of a -0.0.", [*_chosen()]),
         Family("Scattered maxima and minima lose NaN.", [*_scattered()]),
         Family("Scattered sums of narrow floats round after each step, or have no kernel.", [*_scattered_sums()]),
@@ -88,6 +89,12 @@ def _sorted() -> Iterator[Probe]:
             many[::7, 60] = NAN
             for k in (1, 3, 40):
                 yield _best(dtype, many, k, largest, 1)
+
+
+def _unique() -> Iterator[Probe]:
+    for dtype in WIDE:
+        for x, want in (([3, NAN, 5, -INF], [-INF, 3, 5, NAN]), ([NAN, 2, 1], [1, 2, NAN]), ([1, NAN, NAN], [1, NAN])):
+            yield Probe(dtype, ("Unique",), (x,), operator("Unique"), (want,))
 
 
 def _best(dtype: DType, x: Array, k: int, largest: int, axis: int) -> Probe:

@@ -38,7 +38,7 @@ def rows(table: Mapping[tuple[str, DType], Decomposition]) -> dict[tuple[str, DT
     """Return the rows for an older release, each around what `table` has for a newer one."""
     made = sums(table)
     made.update({("TopK", dtype): top_k(table.get(("TopK", dtype))) for dtype in _SORTED})
-    made.update({("Unique", dtype): unique for dtype in _UNIQUE})
+    made.update({key: table.get(key, unique) for key in (("Unique", dtype) for dtype in _UNIQUE)})
     for op in ("ReduceMax", "ReduceMin"):
         dtypes = [d for d in EXTREMES if (op, d) != ("ReduceMax", DType.uint8)]  # of which 0 is the least
         made.update({(op, dtype): extreme(table.get((op, dtype))) for dtype in dtypes})
