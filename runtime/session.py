@@ -20,7 +20,7 @@ from graphcore.ir.transform.exposed_buffers import exposed, outputs_of
 from graphcore.runtime import lowering, openvino, python_ops
 from graphcore.runtime import memory as session_memory
 from graphcore.runtime.buffers.state import kept_of
-from graphcore.runtime.direct.start import Reading, content_of, is_compiled, require_format
+from graphcore.runtime.direct.compiled import Reading, content_of, is_compiled, require_format
 from graphcore.runtime.lowering import LEVELS, PRECISIONS, TARGETS
 from graphcore.runtime.memory import Prepack, checked
 from graphcore.runtime.model import Model, Start

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import onnx
 import onnxruntime
 
-from graphcore.arrays.external_data import Links
-from graphcore.arrays.resource_limits import USUAL, Limits
-from graphcore.errors import GraphError, ModelError
+from graphcore.errors import ModelError
 from graphcore.ir.graph import Graph
 from graphcore.onnx import notes
-from graphcore.onnx.opset import LIMIT
 from graphcore.onnx.proto.limits import check_text
 from graphcore.onnx.proto.type_protos import read_type
 from graphcore.onnx.read.nodes import graph_name
 from graphcore.onnx.read.reader import Opened
-from graphcore.runtime import memory
+from graphcore.runtime import memory as prepacking
 from graphcore.runtime.direct.scan import Scan
 from graphcore.runtime.lowering.targets.legality import legality
 from graphcore.runtime.memory import Prepack
 from graphcore.runtime.model import Model
 from graphcore.runtime.ort import model_types
-from graphcore.runtime.ort.optimisers import idle, left_out
+from graphcore.runtime.ort import optimisers as idle
+from graphcore.runtime.ort.optimisers import left_out
 from graphcore.runtime.ort.release import runtime
 from graphcore.runtime.ort.sessions import quadratic
 from graphcore.runtime.ort.starter import SLOWER, Starter
@@ -122,7 +119,7 @@ def _is_of_others(model: onnx.ModelProto) -> bool:
 def _packing(scan: Scan, prepack: Prepack) -> Mapping[str, str] | None:
     """Return the entries of a choice; None where only shapes tell whether packing pays."""
     is_packed = prepack == "on" if prepack != "auto" else scan.is_packed()
-    return None if is_packed is None else memory.PARALLEL if is_packed else memory.OFF
+    return None if is_packed is None else prepacking.PARALLEL if is_packed else prepacking.OFF
 
 
 def _refined(declared: Type, found: Type) -> Type:
@@ -133,54 +130,3 @@ def _refined(declared: Type, found: Type) -> Type:
 
 
 __all__ = ["Direct", "Opened", "found", "started"]
-
-
-# Models in onnxruntime's own format, as they are given to a load.
-
-
-def require_format(format: object) -> None:
-    """Raise `GraphError` for a format of models that there is not."""
-    if format not in (None, "onnx", "ort"):
-        raise GraphError(f"load: there is no format {format!r:.40}", help='give "onnx", "ort" or nothing')
-
-
-def is_compiled(model: object, format: str | None) -> bool:
-    """Return whether a model is to be taken for one in onnxruntime's own format, a flatbuffer, which nothing checks.
-
-    The user says so, by format or by the end of the path: the content of a model never does.
-    """
-    if format is not None:
-        return format == "ort"
-    return isinstance(model, (str, os.PathLike)) and os.fsdecode(os.fspath(model)).lower().endswith(".ort")
-
-
-def content_of(model: object) -> tuple[str, bytes | str]:
-    """Return what errors call a finished model, and its bytes or its path."""
-    import onnx
-
-    if isinstance(model, onnx.ModelProto):
-        if model.ByteSize() > LIMIT:
-            raise ModelError("load: the model is larger than 2 GiB", help="give its path")
-        return model.graph.name or "model", model.SerializeToString()
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return "model", bytes(model)
-    if isinstance(model, (str, os.PathLike)):
-        path = os.fspath(model)
-        path = os.fsdecode(path)
-        if not os.path.isfile(path):
-            what = "a folder" if os.path.isdir(path) else "no file"
-            raise ModelError(f"load: {path} is {what}", help="give the path of an .onnx file")
-        return path, path
-    raise ModelError(f"load: a {type(model).__name__} is no model", help="give a Graph, a path, bytes or a ModelProto")
-
-
-# The options of reading a file.
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Options of reading a file. links: that are followed to its data. custom_ops: labels of those that it may call."""
-
-    links: Links | None = None
-    limits: Limits = USUAL
-    custom_ops: Set[str] = frozenset()
