@@ -187,6 +187,12 @@ def _average_pool(x: Array, count_include_pad: int = 0, **attributes: Any) -> Ar
     return np.asarray(_windows(x, **attributes).sum((3, 5)) / counted.sum((3, 5)))
 
 
+def _clip(x: Array, least: Array | None = None, most: Array | None = None) -> Sequence[Array]:
+    for bound, limited in ((least, np.maximum), (most, np.minimum)):
+        x = x if bound is None or np.isnan(bound) else limited(x, bound)
+    return [x]
+
+
 def _conv(x: Array, w: Array, b: Array | None = None, group: int = 1, **attributes: Any) -> Array:
     parts = zip(np.split(_windows(x, **attributes), group, 1), np.split(w, group), strict=True)
     y = np.concatenate([np.einsum("ncohpw,mchw->nmop", *part) for part in parts], 1)
@@ -294,6 +300,7 @@ _DTYPE = "The reference gives int64 for int32, and the standard the dtype of the
 _FLOAT16 = "The reference computes float16 in float16."
 _LOG = "The reference takes the logarithm of Softmax, which is 0 where x is 104 below the greatest, and 1 near it."
 _NAN = "The standard does not say where NaN stands; onnxruntime's kernel passes over it."
+_NAN_BOUND = "The standard does not say what NaN is as a bound; onnxruntime's kernel passes over it."
 _NEAR_0 = "exp(x) - 1, as the standard writes it, is right to 1e-7 of 1; the tolerance is relative to the result."
 _NO_NAN = "NumPy's determinant of a matrix with NaN may be 0."
 _NO_BOUNDS = "The test draws indices of an axis without elements, and hypothesis refuses the bounds."
@@ -315,6 +322,7 @@ KNOWN: Mapping[str, Mapping[str, tuple[str, Check]]] = {
     "ArgMin": {"differs": (_NAN, _nan_is_open)},
     "AveragePool": {"differs": (f"{_DILATIONS} {_CANCELS}", _nearly(_average_pool, cancels=True))},
     "Celu": {"differs": (_NEAR_0, _nearly(_celu, _near_0))},
+    "Clip": {"differs": (_NAN_BOUND, _exactly(_clip))},
     "Conv": {"differs": (_CANCELS, _nearly(_conv, cancels=True))},
     "Det": {"differs": (f"{_CANCELS} {_NO_NAN}", _DET), "reference": (_RAISES, _DET)},
     "Elu": {"differs": (_NEAR_0, _nearly(_elu, _near_0))},

@@ -109,6 +109,7 @@ EXCUSED: list[tuple[str, str, Any, list[Any], dict[str, Any], list[Any], list[An
     ("AveragePool", "differs", float32, [COLUMN], {**WINDOW, "kernel_shape": [2, 1]},
         [[[[[2], [3], [4]]]]], [[[[[2], [3], [4], [0]]]]], [[[[[2], [3], [5]]]]]),
     ("Celu", "differs", float32, [[-1e-9]], {"alpha": 1.0}, [[0]], [[-1e-9]], [[-1e-6]]),
+    ("Clip", "differs", float64, [[2, nan], 1, nan], {}, [[2, nan]], [[nan, nan]], [[1, nan]]),
     ("Conv", "differs", float32, [CANCELS, ONES, None], {**WINDOW, "kernel_shape": [3, 1]},
         [[[[[0]]]]], [[[[[1]]]]], [[[[[1e4]]]]]),
     ("Det", "differs", float64, [[[1, nan], [1, 1]]], {}, [nan], [0], [0]),
