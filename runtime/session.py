@@ -32,7 +32,7 @@ from graphcore.runtime.ort.release import memory, runtime
 from graphcore.runtime.ort.sessions import refused
 from graphcore.runtime.ort.starter import SLOWER, Starter
 from graphcore.runtime.replaced_weights import with_weights
-from graphcore.runtime.warm_start import cache as beside
+from graphcore.runtime.warm_start import prepared as beside
 from graphcore.support.suggestions import suggestion
 
 if TYPE_CHECKING:

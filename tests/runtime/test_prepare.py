@@ -17,7 +17,7 @@ import pytest
 import graphcore as gc
 from graphcore.errors import ModelError
 from graphcore.models import generate, llama
-from graphcore.runtime.warm_start import cache, keys
+from graphcore.runtime.warm_start import keys, prepared
 from tests.runtime.test_cache import is_restarted
 from tests.runtime.test_cached_files import is_right, write
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.releases, pytest.mark.usefixtures("settled")]
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take files that were written just now for settled."""
-    for module in (keys, cache):
+    for module in (keys, prepared):
         monkeypatch.setattr(module, "SETTLED", -1.0)
 
 
@@ -153,7 +153,7 @@ def test_decoder_generates_the_same_from_its_folder(decoder: Path) -> None:
 def test_another_process_starts_from_a_file_that_was_written_just_now(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (keys, cache):
+    for module in (keys, prepared):
         monkeypatch.setattr(module, "SETTLED", 2.0)
     waits: list[float] = []
 
@@ -161,7 +161,7 @@ def test_another_process_starts_from_a_file_that_was_written_just_now(
         waits.append(seconds)
         time.sleep(seconds)
 
-    monkeypatch.setattr(cache, "time", SimpleNamespace(time=time.time, sleep=sleep))
+    monkeypatch.setattr(prepared, "time", SimpleNamespace(time=time.time, sleep=sleep))
     write(path)
     session().prepare(path)
     assert sum(waits) <= 2.1  # once
