@@ -166,6 +166,11 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
         "index {0} is outside of {1} to {2}",
         "give indices within the axis",
     ),
+    (
+        r"axis (-?\d+) is not in valid range \[(-?\d+),(-?\d+)\]",
+        "axis {0} is outside of {1} to {2}",
+        "feed an operand that has that axis",
+    ),
     (r"MatMul dimension mismatch", "the inner dimensions of the product differ", _SIZES),
     (
         r"Non concat axis dimensions must match: Axis (\d+) has mismatched dimensions of (\d+) and (\d+)",

@@ -1,6 +1,6 @@
 """Guards: edits that keep onnxruntime from taking what was lowered for something else."""
 
-from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, moves, same_pads, signed_weights
+from graphcore.runtime.lowering.guards import arithmetic, dequantized, empty, few_axes, moves, same_pads, signed_weights
 from graphcore.runtime.lowering.guards.guard import Guard
 
 GUARDS: tuple[Guard, ...] = (
@@ -22,6 +22,7 @@ GUARDS: tuple[Guard, ...] = (
     moves.CUBIC,
     empty.ATTENTION,
     empty.KERNELS,
+    few_axes.GUARD,
     same_pads.GUARD,
 )
 """In the order in which they run."""

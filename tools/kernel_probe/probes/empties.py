@@ -6,7 +6,7 @@ import itertools
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import onnx
 from onnx import helper
 
 from graphcore import ops
+from graphcore.arrays.casting import Array
 from graphcore.errors import GraphcoreError
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Symbol
@@ -22,6 +23,7 @@ from graphcore.runtime.lowering.decompositions import empty_recurrent
 from graphcore.runtime.lowering.decompositions import rearranging as reverse_sequence
 from graphcore.runtime.lowering.decompositions.older import empty
 from graphcore.runtime.lowering.guards import empty as empty_kernels
+from graphcore.runtime.lowering.guards import few_axes
 from graphcore.runtime.session import InferenceSession
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType
@@ -65,6 +67,10 @@ def families() -> list[Family]:
         Family(
             "GRU, LSTM and RNN end the process on operands of fewer than three axes.",
             [Check((_FLAT,), _flat, dies=True)],
+        ),
+        Family(
+            "DFT, GridSample and STFT end the process on operands of fewer axes than they take.",
+            [Check((few_axes.GUARD.trap,), _few_axes, dies=True)],
         ),
         Family("RNN without steps does not give its first state.", [*_recurrent_steps()]),
         Family("Conv never ends on filters without elements.", [Check((empty_kernels.KERNELS.trap,), _kernelless)]),
@@ -262,18 +268,37 @@ def _flat() -> str:
     """Return what is wrong with networks that run as they are, on operands that turn out to have fewer axes."""
     for op, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
         held = {"w": np.ones((1, 4 * gates, 3), np.float32), "r": np.ones((1, 4 * gates, 4), np.float32)}
-        x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy")
-        node = helper.make_node(op, ["x", "w", "r"], ["y"], None, None, None, None, hidden_size=4)
-        constants = [onnx.numpy_helper.from_array(array, name) for name, array in held.items()]
-        graph = helper.make_graph([node], "flat", [x], [y], constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        loaded = InferenceSession().load(model.SerializeToString())
-        for shape in ((3,), (2, 3), ()):
-            try:
-                loaded(np.ones(shape, np.float32))
-            except GraphcoreError:
-                continue
-            return f"{op} of {shape} is computed"
+        node = helper.make_node(op, ["x", *held], ["y"], hidden_size=4)
+        if wrong := _computed(node, held, ((3,), (2, 3), ())):
+            return wrong
+    return ""
+
+
+def _few_axes() -> str:
+    """Return what is wrong with operators on operands that turn out to have fewer axes than they take."""
+    held = {"step": np.array(1), "length": np.array(2)}
+    operands = {"DFT": ["x"], "GridSample": ["x", "grid"], "STFT": ["x", "step", "", "length"]}
+    found = (_computed(helper.make_node(op, given, ["y"]), held, ((), (1,))) for op, given in operands.items())
+    return next(filter(None, found), "")
+
+
+def _computed(node: onnx.NodeProto, held: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> str:
+    """Return which shape of its inputs, of unknown rank, a model of one node computes something of; "" for none.
+
+    held: its operands that are constants.
+    """
+    fed = [name for name in node.input if name and name not in held]
+    inputs, (y,) = ([helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in ns] for ns in (fed, "y"))
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in held.items() if name in node.input]
+    graph = helper.make_graph([node], "flat", inputs, [y], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    loaded = InferenceSession().load(model.SerializeToString())
+    for shape in shapes:
+        try:
+            loaded(*[np.ones(shape, np.float32)] * len(fed))
+        except GraphcoreError:
+            continue
+        return f"{node.op_type} of {shape} is computed"
     return ""
 
 

@@ -1,0 +1,106 @@
+"""Models whose inputs have no declared rank, fed with arrays of every rank, in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.operators.cases import every
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.releases
+
+_FEW = """
+import sys
+import numpy as np, onnx, onnxruntime
+from onnx import helper
+import graphcore as gc
+
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+OPERANDS = {"DFT": ["x"], "GridSample": ["x", "grid"], "STFT": ["x", "step", "", "length"]}
+sizes = {"step": np.array(1), "length": np.array(2)}
+for op_type, operands in OPERANDS.items():
+    names = [name for name in operands if name]
+    inputs = [helper.make_tensor_value_info(n, INT64 if n in sizes else FLOAT, None) for n in names]
+    outputs = [helper.make_tensor_value_info("y", FLOAT, None)]
+    graph = helper.make_graph([helper.make_node(op_type, operands, ["y"])], "few", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    gc.Graph.load(model).export(sys.argv[1])
+    runs = [gc.InferenceSession(optimize=how).load(model) for how in ("exact", "off")]
+    plain = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+    runs.append(lambda feed: plain.run(None, feed)[0])
+    for shape in ((), (1,), (1, 2, 2, 2) if op_type == "GridSample" else (1, 8, 1)):
+        feed = {name: sizes.get(name, np.ones(shape, np.float32)) for name in names}
+        for run in runs:
+            try:
+                print("ran" if np.asarray(run(feed)).size else "empty")
+            except Exception as error:
+                print(str(error).partition(chr(10))[0])
+"""
+
+
+def test_operands_of_fewer_axes_are_an_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _FEW, str(tmp_path / "few.onnx")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 27
+    for first, op_type in enumerate(("DFT", "GridSample", "STFT")):
+        *few, one, two, three = said[9 * first : 9 * first + 9]
+        assert [one, two, three] == ["ran"] * 3
+        for place, text in enumerate(few):
+            assert "Unsqueeze" in text if place % 3 == 2 else f"onnxruntime failed at y, a {op_type}: " in text
+
+
+_EVERY = """
+import sys, warnings
+import numpy as np
+import graphcore as gc
+from graphcore import DType
+from tests.support.operators.cases import Place
+
+warnings.simplefilter("ignore")
+session = gc.InferenceSession(intra_op_num_threads=1)
+runs = 0
+for text in sys.argv[1:]:
+    domain, _, name = text.rpartition(":")
+    for dtype in (DType.float32, DType.int64, DType.string):
+        place = Place(domain, name, dtype)
+        for case in place.cases[:2]:
+            question = place.question(case)
+            for value in (*question.model.graph.input, *question.model.graph.output):
+                value.type.tensor_type.ClearField("shape")
+            feeds = {n: a.astype(d.storage.numpy) for n, (a, d) in question.feeds.items()}
+            try:
+                model = session.load(question.model)
+            except gc.errors.GraphcoreError:
+                continue
+            for fed in ([n] for n in feeds), [[*feeds]]:
+                for names in fed:
+                    for shape in ((), (1,), (0,), (1, 1), (1,) * 6):
+                        print(text, dtype, shape, names, flush=True)
+                        made = {n: np.resize(feeds[n], shape).astype(feeds[n].dtype) for n in names}
+                        try:
+                            model({**feeds, **made})
+                        except gc.errors.GraphcoreError:
+                            pass
+                        runs += 1
+print(runs)
+"""
+"""Feeds models of one node of unknown rank, and says before each run what it feeds."""
+
+OPERATORS = [f"{domain}:{name}" for domain, name in every()]
+BATCHES = [OPERATORS[start::12] for start in range(12)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("batch", range(len(BATCHES)))
+def test_operands_of_any_rank_end_no_process(batch: int) -> None:
+    command = [sys.executable, "-c", _EVERY, *BATCHES[batch]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, f"{last} {done.stderr[-600:]}"
+    assert int(last[0]) > 100
