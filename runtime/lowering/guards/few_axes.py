@@ -10,35 +10,46 @@ from collections.abc import Iterator, Mapping
 
 from graphcore.ir.graph import Graph
 from graphcore.ir.state.closed import change
-from graphcore.ir.symbol import Node
+from graphcore.ir.symbol import Node, Symbol
 from graphcore.runtime.lowering.guards.guard import rewriting
 from graphcore.types.tensor_types import TensorType
 
-LEAST: Mapping[str, int] = {"DFT": 2, "GridSample": 3, "STFT": 2}
-"""The fewest axes of the first operand, which ONNX's inference asks for where the rank is known."""
+LEAST: Mapping[tuple[str, str], Mapping[int, int]] = {
+    ("", "DFT"): {0: 2},
+    ("", "GridSample"): {0: 3},
+    ("", "STFT"): {0: 2},
+    ("com.microsoft", "DynamicQuantizeMatMul"): {1: 2},
+    ("com.microsoft", "GroupQueryAttention"): {7: 2, 8: 2},
+}
+"""By domain and operator, the fewest axes of operands; inference asks for them where the rank is known."""
 
 
 def _found(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        if node.op_type in LEAST and not node.domain and node.inputs[0] is not None:
-            type_ = node.inputs[0].type
-            if isinstance(type_, TensorType) and not type_.shape.is_ranked:
-                yield node
+    return (node for node in graph.nodes if any(True for _ in _unsure(node)))
+
+
+def _unsure(node: Node) -> Iterator[tuple[int, Symbol, int]]:
+    """Yield the operands whose axes are to be counted, with their positions and the fewest axes."""
+    for place, least in LEAST.get((node.domain, node.op_type), {}).items():
+        x = node.inputs[place] if place < len(node.inputs) else None
+        if x is not None and isinstance(x.type, TensorType) and not x.type.shape.is_ranked:
+            yield place, x, least
 
 
 def _write(graph: Graph, node: Node) -> None:
-    x, *others = node.inputs
-    assert x is not None
     b = graph.build
-    apart = b.emit("Unsqueeze", (x, b.vector([LEAST[node.op_type]])), x.type)
-    change(node, inputs=(b.emit("Squeeze", (apart, b.vector([LEAST[node.op_type]])), x.type), *others))
+    inputs = [*node.inputs]
+    for place, x, least in _unsure(node):
+        last = b.vector([least])
+        inputs[place] = b.emit("Squeeze", (b.emit("Unsqueeze", (x, last), x.type), last), x.type)
+    change(node, inputs=tuple(inputs))
 
 
 GUARD = rewriting(
     "operands of fewer axes",
-    ", ".join(LEAST),
+    ", ".join(op_type for _, op_type in LEAST),
     "kernels end the process on operands of fewer axes than the operator has",
-    LEAST,
+    {op_type for _, op_type in LEAST},
     _found,
     _write,
 )
