@@ -166,3 +166,31 @@ def test_extremes_of_each_width_give_what_python_gives(bits: int, is_signed: boo
     for got, (name, (_, formula)) in zip(executed(graph, *given), EXTREMES.items(), strict=True):
         want = [formula(a, b) if name == "<" else wrapped(formula(a, b), dtype) for a, b in pairs]
         assert [int(v) for v in got] == want, name
+
+
+LIMBED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], int]]] = {
+    "+": EXTREMES["+"],
+    "*": EXTREMES["*"],
+    "<": EXTREMES["<"],
+    **{name: (call, lambda x, y, of=of: of(x, y) if y else 0) for name, (call, of) in QUOTIENTS.items()},
+    "<< 33": (lambda x, y: x << 33, lambda x, y: x << 33),
+    ">> 33": (lambda x, y: x >> 33, lambda x, y: x >> 33),
+    "a limb less": (lambda x, y: x.cast(D.int(x.dtype.bits - 32)), lambda x, y: x),
+    "a bit more": (lambda x, y: x.cast(D.int(x.dtype.bits + 1)), lambda x, y: x),
+}
+LIMBS = [*range(9, 36, 2), *range(36, 129, 4)]
+WIDTHS = sorted({32 * limbs + beside for limbs in LIMBS for beside in (-1, 0, 1)} | {*range(257, 1101, 31)})
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_widths_beside_each_limb_give_what_python_gives(bits: int) -> None:
+    dtype = D.int(bits) if bits % 2 else D.uint(bits)
+    graph = Graph("limbs", {"x": TensorType(dtype, ["n"]), "y": TensorType(dtype, ["n"])}, promotion="allo_cpp")
+    graph.output(*(call(*graph.inputs) for call, _ in LIMBED.values()))
+    ends = [int(dtype.min), int(dtype.max), 0, 1, int(dtype.min) + 1, -1 if dtype.is_signed else 2]
+    x = [*ends, int(dtype.max), int(dtype.max), *numbers(dtype, 24, 1)]
+    y = [*ends[::-1], int(dtype.max), 1 << 32, *numbers(dtype, 24, 2)]
+    for symbol, got, (name, (_, formula)) in zip(graph.outputs, executed(graph, x, y), LIMBED.items(), strict=True):
+        values = [formula(a, b) for a, b in zip(x, y, strict=True)]
+        want = values if symbol.dtype is D.bool else [wrapped(v, symbol.dtype) for v in values]
+        assert got.tolist() == want, name
