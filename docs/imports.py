@@ -40,7 +40,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "ir",
         "promotion",
         "arrays",
-        "types",
+        "operators types",
         "errors",
         "support _version",
     ),
