@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType
 
@@ -264,22 +265,18 @@ _ELEMENTWISE = """
     BlackmanWindow HannWindow HammingWindow SwiGlu Glu Range EyeLike Modf Cbrt ReciprocalCbrt Exp10 Erfc Erfinv Lgamma
     Tgamma Digamma PopCount LeadingZeros TrailingZeros BitReverse
 """.split()
-_MOVES = """
-    Cast CastLike BitCast Identity Reshape Transpose Concat Split Slice Gather GatherElements GatherND Scatter
-    TensorScatter Squeeze Unsqueeze Expand Tile Pad Flatten Shape Size Constant
-    ConstantOfShape Compress DepthToSpace SpaceToDepth ReverseSequence Trilu OneHot CenterCropPad Col2Im NonZero Unique
-    SequenceConstruct SequenceAt SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence
-    ConcatFromSequence Optional OptionalHasElement OptionalGetElement ReorderInput ReorderOutput RemovePadding
-    RestorePadding GatherBlockQuantized
-""".split()
+_MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS, Trait.CARRIES).union(
+    """BitCast Cast CastLike Col2Im Constant ConstantOfShape NonZero Scatter Shape Size Unique
+    GatherBlockQuantized RemovePadding ReorderInput ReorderOutput RestorePadding""".split()
+)
 _REDUCTIONS = """
     ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ArgMax ArgMin GlobalAveragePool GlobalMaxPool CumSum
     CumProd
 """.split()
 
 RULES: dict[tuple[str, str], Rule] = {
-    **{("", name): _each() for name in _ELEMENTWISE},
     **{("", name): _none for name in _MOVES},
+    **{("", name): _each() for name in _ELEMENTWISE},
     **{("", name): _each_operand() for name in _REDUCTIONS},
     **{
         ("", name): _each_operand(2)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphcore.arrays.casting import Array, cast_array
+from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType, Kind
 from graphcore.types.tensor_types import Shape, TensorType
 
@@ -282,10 +283,7 @@ _FOLDS: dict[str, Fold] = {
     "Slice": _sliced,
 }
 
-_MOVES = frozenset(
-    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Transpose", "Concat", "Gather", "Slice"}
-    | {"Where", "BitCast"}
-)
+_MOVES = having(Trait.MOVES, Trait.JOINS) | {"BitCast"}
 """Operators that give elements as they are."""
 
 FOLDED = frozenset(_FOLDS)

@@ -11,6 +11,7 @@ import numpy as np
 from graphcore.arrays.eager_array import EagerArray
 from graphcore.errors import GraphError, SymbolError
 from graphcore.ir.state.closed import change, closed
+from graphcore.operators import Trait, having
 from graphcore.support.escaping import escaped
 from graphcore.support.source_lines import Line, Origin, line_of
 from graphcore.types.dims import Dim
@@ -395,12 +396,7 @@ class Symbol:
         def _repr_svg_(self) -> str: ...
 
 
-_COMPARISONS = frozenset(
-    {
-        "BoolGreater", "BoolGreaterEqual", "BoolLess", "BoolLessEqual", "Equal", "Greater", "GreaterOrEqual", "Less",
-        "LessOrEqual", "NotEqual",
-    }
-)  # fmt: skip
+_COMPARISONS = having(Trait.COMPARES)
 
 
 class SymbolTuple(NamedTuple):

@@ -11,6 +11,7 @@ import numpy as np
 from graphcore.arrays.casting import Array
 from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.match import COMMUTATIVE
+from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 
 Key: TypeAlias = "tuple[Hashable, ...]"
@@ -18,11 +19,7 @@ Key: TypeAlias = "tuple[Hashable, ...]"
 DOMAINS = frozenset({"", "ai.onnx.ml", "graphcore"})
 """Domains whose operators are pure; what others do is not known."""
 
-RANDOM = frozenset(
-    {
-        "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-    }
-)  # fmt: skip
+RANDOM = having(Trait.RANDOM)
 """Operators that are not deterministic. Two of them are two draws even where a seed is given."""
 
 _IN_ANY_ORDER = COMMUTATIVE - {"Max", "Min"}

@@ -11,12 +11,13 @@ import numpy as np
 
 from graphcore.ir.symbol import Node, Symbol
 from graphcore.ir.transform.shape_values import Value
+from graphcore.operators import Trait, having
 from graphcore.passes.sweep import Inputs, Rule, Sweep
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, tensor_type
 
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_VIEWS = having(Trait.VIEWS)
 _SIZES = frozenset({DType.int64, DType.int32, DType.bool})
 
 

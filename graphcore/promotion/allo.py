@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from graphcore.errors import DTypeError, PromotionError
+from graphcore.operators import Trait, having
 from graphcore.promotion.allo_rules import (
     COMPARISONS,
     CPP,
@@ -47,17 +48,16 @@ from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType,
 #
 # Lowering computes such integers in limbs, one rule an operator. What has no rule there is refused here.
 
-OPERATORS = frozenset(
+MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS) - {"CenterCropPad", "OneHot", "TensorScatter"}
+"""Those that put elements elsewhere. The others are built by `ops.onnx` alone, which takes ONNX's dtypes."""
+
+OPERATORS = MOVES.union(
     {
         "Abs", "Add", "ArgMax", "ArgMin", "BitCast", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast",
         "Clip", "ConstantOfShape", "CumProd", "CumSum", "Div", "Einsum", "Equal", "FloorDiv", "Fma", "Greater",
         "GreaterOrEqual", "If", "IntegerPow", "Less", "LessOrEqual", "Loop", "MatMul", "Max", "Min", "Mod", "Mul",
         "Neg", "NotEqual", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Scan", "Shape", "ShiftLeft",
         "ShiftRight", "Sign", "Size", "Square", "Sub", "Sum", "TopK",
-        # They put values elsewhere.
-        "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
-        "Pad", "Reshape", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
-        "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
     }
 )  # fmt: skip
 """Those that have a rule of limbs."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from graphcore.errors import DTypeError
+from graphcore.operators import REDUCTIONS, Trait, data_of, having
 from graphcore.promotion.rules import Key, NoPromotion, Operand, Resolution, Scalar, Value, check_literal, no_complex
 from graphcore.promotion.system import PromotionSystem
 from graphcore.promotion.tables import SHORT, dtypes_of, read_table
@@ -173,7 +174,9 @@ class Anvil(PromotionSystem):
             first = inputs[0]
             same = first is not None and first.ambiguous and first.dtype is type_.dtype
             return tensor_type(type_.dtype, type_.shape, same)
-        values = [s for s in inputs[_VALUES.get(operator, _ALL)] if s is not None and not _is_made_by_ops(s)]
+        # Of a join the operands beside its data are conditions and positions.
+        made_of = data_of(operator, inputs) if operator in having(Trait.JOINS) else inputs
+        values = [s for s in made_of if s is not None and not _is_made_by_ops(s)]
         return tensor_type(type_.dtype, type_.shape, all(s.ambiguous for s in values))
 
 
@@ -206,10 +209,10 @@ def _is_guessed(symbol: Value | None) -> bool:
             if not symbol.ambiguous:
                 return False
             continue
-        taken = _LISTS.get(getattr(symbol.producer, "op_type", ""))
-        if taken is None:
+        operator = getattr(symbol.producer, "op_type", "")
+        if operator not in _LISTS:
             return False
-        rest += symbol.producer.inputs[taken]
+        rest += data_of(operator, symbol.producer.inputs)
     return True
 
 
@@ -217,40 +220,16 @@ _CLAMPS = frozenset({"clip", "hardtanh"})
 
 # Operators whose results are known whatever they are made of. An explicit cast says what it makes; an implicit one is
 # made with the flag that the operands have in common.
-_NEVER = frozenset(
-    {
-        "ArgMax", "ArgMin", "BitCast", "Cast", "If", "IsFinite", "IsInf", "IsNaN", "Loop", "NonMaxSuppression",
-        "NonZero", "Range", "Scan", "Shape", "Size",
-    }
-)  # fmt: skip
+_NEVER = having(Trait.BODIES, Trait.POSITIONS, Trait.TESTS) - having(Trait.SELECTS) | {"BitCast", "Cast", "Range"}
 
 # Operators of which each result but the first is places.
-_THEN_PLACES = frozenset({"MaxPool", "TopK", "Unique"})
+_THEN_PLACES = having(Trait.POSITIONS) & having(Trait.SELECTS)
 
 # Operators that move or fold the values of the first operand; the others are axes, positions, limits and shapes.
-_OF_FIRST = frozenset(
-    {
-        "ArrayFeatureExtractor", "CenterCropPad", "Clip", "Compress", "CumProd", "CumSum", "DepthToSpace", "Expand",
-        "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "ReduceL1", "ReduceL2", "ReduceLogSum",
-        "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-        "Reshape", "Resize", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "TopK",
-        "Transpose", "Trilu", "Unsqueeze",
-    }
-)  # fmt: skip
+_OF_FIRST = having(Trait.MOVES, Trait.FILLS) | REDUCTIONS | {
+    "ArrayFeatureExtractor", "Clip", "CumProd", "CumSum", "Resize", "TopK",
+}  # fmt: skip
 
-# Of these, the operands that the result is made of: the others are conditions and positions.
-_ALL = slice(None)
-_VALUES = {
-    **dict.fromkeys(("ScatterElements", "ScatterND"), slice(0, None, 2)),
-    "OneHot": slice(2, None),
-    "TensorScatter": slice(2),
-    "Where": slice(1, None),
-}
-
-# Operators that take tensors out of a list or an optional, and the operands that were put into one.
+# Operators that take tensors out of a list or an optional, and those that put their data into one.
 _OF_LISTS = frozenset({"ConcatFromSequence", "OptionalGetElement", "SequenceAt"})
-_LISTS = {
-    **dict.fromkeys(("Identity", "Optional", "SequenceErase", "SplitToSequence"), slice(1)),
-    "SequenceConstruct": _ALL,
-    "SequenceInsert": slice(2),
-}
+_LISTS = frozenset("Identity Optional SequenceConstruct SequenceErase SequenceInsert SplitToSequence".split())

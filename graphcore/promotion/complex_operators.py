@@ -10,11 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcore.errors import DTypeError
+from graphcore.operators import Trait, having
 from graphcore.promotion.rules import IN_PARTS, Value
 from graphcore.types.dtypes import DType, real_of_complex
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
-OPERATORS = frozenset(
+MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS) - {"CenterCropPad", "TensorScatter"}
+"""Those that put elements elsewhere. The others are built by `ops.onnx` alone, which takes ONNX's dtypes."""
+
+CARRIERS = having(Trait.CARRIES, Trait.BODIES) - {"SequenceMap"}  # which `ops.onnx` alone builds
+"""Those that take and give whole values, whatever is in them."""
+
+OPERATORS = (MOVES | CARRIERS).union(
     {
         "Abs", "Acos", "Acosh", "Add", "Angle", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Cast", "Col2Im",
         "ComplexOf", "Conjugate", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "Cosh", "CumProd", "CumSum", "Div",
@@ -24,14 +31,6 @@ OPERATORS = frozenset(
         "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "Resize", "RoiAlign", "Rsqrt", "Shape", "Sigmoid",
         "Sign", "Sin", "Sinh", "Size", "Softsign", "Sqrt", "Square", "Sub", "Sum", "SwiGlu", "Swish", "Tan", "Tanh",
         "ToPairs",
-        # They put values elsewhere.
-        "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
-        "OneHot", "Pad", "Reshape", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
-        "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
-        # They have bodies, lists and optionals.
-        "ConcatFromSequence", "If", "Loop", "Optional", "OptionalGetElement", "OptionalHasElement", "Scan",
-        "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
-        "SplitToSequence",
     }
 )  # fmt: skip
 """Those that have a rule of parts."""

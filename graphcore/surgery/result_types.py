@@ -23,6 +23,7 @@ from graphcore.onnx.schemas.node_inference import inferred
 from graphcore.onnx.schemas.other_domains import typed
 from graphcore.onnx.schemas.runtime_operators import installed
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
+from graphcore.operators import REDUCTIONS, Trait, having
 from graphcore.promotion.complex_operators import is_complex
 from graphcore.types.dtypes import DType, real_of
 from graphcore.types.tensor_types import (
@@ -131,15 +132,8 @@ def may_decide_shapes(node: Node, symbol: Symbol) -> bool:
 
 
 _SCALED = frozenset({"Range", "Resize"})
-_SIZED = frozenset(
-    {
-        "AffineGrid", "BlackmanWindow", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand", "GridSample",
-        "HammingWindow", "HannWindow", "If", "Loop", "MaxUnpool", "MelWeightMatrix", "OneHot", "Pad", "Range",
-        "Reshape", "Resize", "STFT", "Scan", "Slice", "Split", "SplitToSequence", "Squeeze", "Tile", "TopK",
-        "Unsqueeze",
-    }
-)  # fmt: skip
-"""The operators with operands of sizes, positions and counts."""
+_SIZED = having(Trait.SIZED, Trait.BODIES) - REDUCTIONS - {"SequenceMap"} | {"GridSample"}
+"""The operators with operands of sizes, positions and counts, GridSample among them: reductions have axes."""
 
 
 # Dtypes

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from graphcore import ops
-from graphcore.build.declare import BROADCASTING, LIBRARY
+from graphcore.build.declare import LIBRARY
 from graphcore.errors import GraphError, ShapeError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
-from graphcore.ir.state.open_expressions import PRODUCT, SUM
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.ops.shared import einsum
 from graphcore.ops.shared.dims import provably_differ
 from graphcore.surgery.copying import finish, replica
@@ -127,7 +127,7 @@ def _lost_sizes(old: Type, new: Type) -> bool:
 
 Sizes: TypeAlias = "list[Dim]"
 
-_BROADCAST = frozenset({*BROADCASTING, "BitShift", "ComplexOf", "Mean", "Sum", "Where", PRODUCT, SUM})
+_BROADCAST = having(Trait.BROADCASTS) - {"Ldexp", "StringConcat"}
 _STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
 """The operands of recurrent operators that have a row for each sequence, on axis 1."""
 

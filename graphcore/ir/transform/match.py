@@ -27,13 +27,12 @@ from graphcore.errors import GraphError
 from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.promotion import PromotionSystem
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
 
-COMMUTATIVE = frozenset(
-    {"Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal", "Max", "Min", "Mul", "NotEqual", "Or", "Xor"}
-)
+COMMUTATIVE = having(Trait.COMMUTATIVE)
 _DEFAULTS = {"allowzero": 0, "keepdims": 1, "noop_with_empty_axes": 0}
 """Attributes that have one default in all operators of ONNX."""
 _EITHER = "either"

@@ -19,6 +19,7 @@ from graphcore.ir.constants import constant_array
 from graphcore.ir.graph import Graph
 from graphcore.ir.symbol import Constant, Input, Node, Symbol
 from graphcore.onnx.proto.ranges import ATTRIBUTES, CHECKED, INDEXED, LONGEST, MOST_ELEMENTS, OPERANDS
+from graphcore.operators import REDUCTIONS
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type
 
@@ -45,8 +46,6 @@ _WINDOW = {
 }
 
 _WINDOWED = ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool")
-
-_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 
 RANGES: dict[str, dict[str, tuple[int, int]]] = {
     **dict.fromkeys((*_WINDOWED, "ConvInteger", "QLinearConv", "MaxUnpool", "Col2Im"), _WINDOW),
@@ -88,10 +87,11 @@ RANGES: dict[str, dict[str, tuple[int, int]]] = {
 
 AXES: dict[str, tuple[tuple[str, ...], int, int]] = {
     **dict.fromkeys(
-        "ArgMax ArgMin Compress Concat CumProd CumSum Gather GatherElements Hardmax LayerNormalization LogSoftmax "
-        "LpNormalization MeanVarianceNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean "
-        "ReduceMin ReduceProd ReduceSum ReduceSumSquare RMSNormalization Scatter ScatterElements Slice Softmax Split "
-        "SplitToSequence Squeeze TensorScatter TopK ReverseSequence".split(),
+        REDUCTIONS.union(
+            "ArgMax ArgMin Compress Concat CumProd CumSum Gather GatherElements Hardmax LayerNormalization LogSoftmax "
+            "LpNormalization MeanVarianceNormalization RMSNormalization Scatter ScatterElements Slice Softmax Split "
+            "SplitToSequence Squeeze TensorScatter TopK ReverseSequence".split()
+        ),
         (("axis", "axes", "batch_axis", "time_axis"), 0, 0),
     ),
     **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), (("axis",), 0, 0)),
@@ -105,7 +105,7 @@ first. Those of Unsqueeze are of the result and are checked as such, those of sc
 
 AXES_OF: dict[str, tuple[int, ...]] = {
     **dict.fromkeys("Reshape Expand Tile Pad Resize Slice Squeeze Unsqueeze CenterCropPad".split(), (1, 2, 3, 4)),
-    **dict.fromkeys((f"Reduce{of}" for of in _REDUCTIONS), (1,)),
+    **dict.fromkeys(REDUCTIONS, (1,)),
     "ConstantOfShape": (0,),
     "Upsample": (1,),
     "Col2Im": (1, 2),

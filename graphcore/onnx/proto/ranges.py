@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from graphcore.operators import REDUCTIONS
+
 MOST_AXES = 64
 """Axes that a tensor has at most."""
 
@@ -82,7 +84,7 @@ OPERANDS: Mapping[str, Mapping[int, tuple[int, int]]] = MappingProxyType(
         "SequenceInsert": {2: _MOVED},
         "MaxUnpool": {2: _SIZE},
         "TensorScatter": {2: _SIZE},
-        **{f"Reduce{of}": {1: _AXIS} for of in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()},
+        **{reduction: {1: _AXIS} for reduction in REDUCTIONS},
     }
 )
 """The least and the greatest element of a constant operand, by operator and position."""

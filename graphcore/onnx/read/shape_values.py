@@ -14,6 +14,7 @@ from graphcore.ir.symbol import Symbol
 from graphcore.ir.transform.shape_values import ShapeValues, Size, size_of
 from graphcore.onnx.read.slice_shapes import CUTS, left, parts
 from graphcore.onnx.read.window_shapes import WINDOWS
+from graphcore.operators import ONNX, Trait, having
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import TensorType, Type, _shape, tensor_type
 
@@ -155,11 +156,7 @@ _SHAPES: dict[str, tuple[int, _ShapeRule]] = {
     "ConstantOfShape": (1, _constant),
     **CUTS,
     **WINDOWS,
-    **dict.fromkeys(
-        """Add Sub Mul Div Mod Pow And Or Xor BitwiseAnd BitwiseOr BitwiseXor BitShift Where Equal Less Greater
-        LessOrEqual GreaterOrEqual Max Min Sum Mean""".split(),
-        (1, _elementwise),
-    ),
+    **dict.fromkeys(having(Trait.BROADCASTS) & ONNX - {"StringConcat"}, (1, _elementwise)),
 }
 """By operator: the operands that the rule needs (older opsets may have attributes instead), and the rule."""
 

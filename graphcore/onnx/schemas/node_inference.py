@@ -12,6 +12,7 @@ from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Symbol
 from graphcore.onnx.proto.type_protos import SMALL, data_of, proto_of, read_type
 from graphcore.onnx.schemas.schemas import by_schema, operator, schema_of
+from graphcore.operators import REDUCTIONS
 from graphcore.types.dim_parser import BOUND
 from graphcore.types.dims import Dim
 from graphcore.types.dtypes import DType
@@ -198,11 +199,7 @@ _RULES: dict[str, Rule | tuple[Rule, ...]] = {
     "Reshape": _as_long(1),
     "Squeeze": _with_axes(-1),
     "Unsqueeze": _with_axes(1),
-    **dict.fromkeys(
-        """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-        ReduceSumSquare""".split(),
-        _reduced,
-    ),
+    **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys("CenterCropPad Pad Resize Slice Split Tile".split(), _alike),
     **dict.fromkeys("GroupNormalization Imputer MeanVarianceNormalization Normalizer Scaler".split(), _same),
     **dict.fromkeys("BlackmanWindow HammingWindow HannWindow".split(), _always(1)),

@@ -10,6 +10,7 @@ from graphcore.ir.symbol import Constant, Node
 from graphcore.ir.transform import walk
 from graphcore.onnx.schemas.schemas import Operator, element, operator, schema_of
 from graphcore.onnx.versions.table import target
+from graphcore.operators import Trait, having
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import ForeignType, OptionalType, SequenceType, TensorType, Type
 
@@ -19,7 +20,7 @@ OLDEST_OPSET = 17
 OLDEST: dict[str, int] = {"": OLDEST_OPSET, "ai.onnx.ml": 3}
 """The oldest versions of domains that files are written at: those of one release of ONNX."""
 
-_WITH_BODIES = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+_WITH_BODIES = having(Trait.BODIES)
 
 OLDEST_IR = 8
 """The oldest version of the file format that files are written in: the one of opset 17."""

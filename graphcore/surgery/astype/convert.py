@@ -35,7 +35,6 @@ from graphcore.types.tensor_types import TensorType, Type
 
 _WHAT = "astype"
 _TARGETS = (DType.float16, DType.bfloat16, DType.float32, DType.float64)
-_WITH_BODIES = frozenset({"If", "Loop", "Scan"})
 _OWN = frozenset({"", FUNCTIONS, LIBRARY})
 
 
@@ -242,8 +241,7 @@ class Retyping(Replay):
         if definition is not None:
             return self._call_of(node, definition, is_kept or definition.domain != FUNCTIONS)
         if bodies(node):
-            is_mapped = node.op_type == "SequenceMap" and self._change.sources.with_sequences
-            may_change = not node.domain and (node.op_type in _WITH_BODIES or is_mapped)
+            may_change = not node.domain and (node.op_type != "SequenceMap" or self._change.sources.with_sequences)
             return self._holder_of(node, is_kept or not may_change)
         change = self._change
         if is_kept or self._stays(node):

@@ -18,6 +18,7 @@ from graphcore.ir.symbol import Constant, Node, Symbol
 from graphcore.ir.transform.walk import parts
 from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import Operator, Parameter, operator, schema_of
+from graphcore.operators import ROWS, Trait, data_of, having
 from graphcore.surgery.astype.arrays import Arrays
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import OptionalType, SequenceType, TensorType, Type, tensor_type
@@ -31,32 +32,17 @@ _WHOLE = frozenset({"Celu", "OptionalGetElement"})
 """Operators of ONNX of one dtype throughout, which their schemas do not say: the first is in float32 alone, and the
 lowering computes it in any dtype of floats; the second gives what it takes."""
 
-_ANY_FLOAT = frozenset({"Cast", "IsFinite", "IsInf", "IsNaN", "NonZero", "OptionalHasElement", "Shape", "Size"})
+_LIKE = frozenset({"Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+"""Operators whose results have the dtype of the operand where no attribute says another one."""
+
+_ANY_FLOAT = having(Trait.TESTS, Trait.TYPE_ONLY) - _LIKE - {"SequenceLength"} | {"Cast"}  # lists change as a whole
 """Operators that take an operand in whatever dtype it is: rounding it first would change what they find."""
 
-_MOVES: Mapping[str, slice] = {
-    **dict.fromkeys(
-        "CenterCropPad Compress DepthToSpace Expand Flatten Gather GatherElements GatherND Identity Reshape "
-        "ReverseSequence Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unique Unsqueeze".split(),
-        slice(1),
-    ),
-    **dict.fromkeys(("Pad", "ScatterElements", "ScatterND"), slice(0, 3, 2)),
-    "Concat": slice(None),
-    "OneHot": slice(2, 3),
-    "TensorScatter": slice(2),
-    "Where": slice(1, 3),
-}
-"""Operators that compute no element of their results, and the operands that these come from. Between nodes that keep
-their dtype they keep it too."""
+_MOVES = having(Trait.MOVES, Trait.FILLS, Trait.JOINS) | {"Unique"}
+"""Operators that compute no element of their results. Between nodes that keep their dtype they keep it too."""
 
-_DTYPE_OF_RESULT = {
-    "Bernoulli": "dtype", "BlackmanWindow": "output_datatype", "Cast": "to", "EyeLike": "dtype",
-    "HammingWindow": "output_datatype", "HannWindow": "output_datatype", "MelWeightMatrix": "output_datatype",
-    "RandomNormal": "dtype", "RandomNormalLike": "dtype", "RandomUniform": "dtype", "RandomUniformLike": "dtype",
-    "SequenceEmpty": "dtype",
-}  # fmt: skip
+_DTYPE_OF_RESULT = {name: row.dtype_attribute for name, row in ROWS.items() if row.dtype_attribute}
 """The attribute that says the dtype of the result; of those in `_LIKE` it is that of the operand by default."""
-_LIKE = frozenset({"Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +94,9 @@ def takes_any(node: Node) -> bool:
 
 def moved(node: Node) -> tuple[Symbol | None, ...]:
     """Return the operands whose elements are those of a node's results, unchanged; none of a node that computes."""
-    place = None if node.domain else _MOVES.get(node.op_type)
-    return () if place is None or node.attributes.get("reduction", "none") != "none" else node.inputs[place]
+    if node.domain or node.op_type not in _MOVES or node.attributes.get("reduction", "none") != "none":
+        return ()
+    return tuple(data_of(node.op_type, node.inputs))
 
 
 def _is_printed(node: Node) -> bool:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node, Symbol
+from graphcore.operators import Trait, having
 from graphcore.surgery.result_types import described
 from graphcore.types.dims import Dim
 from graphcore.types.tensor_types import Shape, TensorType
@@ -19,7 +20,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
 _ARITHMETIC = frozenset({"Add", "Div", "Mul", "Neg", "Sub"})
-_RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+_RESHAPES = having(Trait.VIEWS)
 
 
 @dataclass(frozen=True, slots=True)

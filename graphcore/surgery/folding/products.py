@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from graphcore.ir.constants import constant_array
 from graphcore.ir.symbol import Node
+from graphcore.operators import ONNX, Trait, having
 from graphcore.surgery.folding.chain import Chain, Places, Vector, chain_to
 from graphcore.surgery.result_types import described
 from graphcore.types.dtypes import DType
@@ -20,10 +21,7 @@ Array = npt.NDArray[Any]
 Readers = Mapping[int, list[Node | None]]
 
 FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-PRODUCTS = FOLDED_INTO | {
-    "Attention", "ConvInteger", "DeformConv", "Einsum", "FusedConv", "FusedMatMul", "GRU", "LSTM", "MatMulInteger",
-    "QLinearConv", "QLinearMatMul", "RNN",
-}  # fmt: skip
+PRODUCTS = having(Trait.PRODUCT) & ONNX - {"CausalConvWithState", "LinearAttention"} | {"FusedConv", "FusedMatMul"}
 """Operators that end preprocessing."""
 
 _ERROR = 1e-6

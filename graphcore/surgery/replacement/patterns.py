@@ -33,6 +33,7 @@ from graphcore.ir.transform.match import Pattern, PatternGraph, either, op
 from graphcore.ir.transform.walk import parts
 from graphcore.onnx.opset import DOMAINS, OPSET
 from graphcore.onnx.schemas.schemas import schema_of
+from graphcore.operators import REDUCTIONS
 from graphcore.surgery.copying import replica
 from graphcore.types.dtypes import DType
 from graphcore.types.tensor_types import Shape, TensorType, Type, tensor_type
@@ -367,12 +368,7 @@ def _is_neutral(name: str, value: Any) -> bool:
 
 # Ranks and axes
 
-_AXES = frozenset(
-    {
-        "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-        "ReduceSum", "ReduceSumSquare", "Squeeze",
-    }
-)  # fmt: skip
+_AXES = REDUCTIONS | {"Squeeze"}
 
 
 def _has_axes(node: Node) -> bool:
